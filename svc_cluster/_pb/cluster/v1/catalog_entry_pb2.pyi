@@ -1,0 +1,64 @@
+from svc_cluster._pb.cluster.v1 import config_pb2 as _config_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class CatalogEntry(_message.Message):
+    __slots__ = ("commands",)
+    COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    commands: _containers.RepeatedCompositeFieldContainer[CatalogCommand]
+    def __init__(self, commands: _Optional[_Iterable[_Union[CatalogCommand, _Mapping]]] = ...) -> None: ...
+
+class CatalogCommand(_message.Message):
+    __slots__ = ("register_node", "create_basin", "delete_basin", "remove_basin")
+    REGISTER_NODE_FIELD_NUMBER: _ClassVar[int]
+    CREATE_BASIN_FIELD_NUMBER: _ClassVar[int]
+    DELETE_BASIN_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_BASIN_FIELD_NUMBER: _ClassVar[int]
+    register_node: RegisterNode
+    create_basin: CreateBasin
+    delete_basin: DeleteBasin
+    remove_basin: RemoveBasin
+    def __init__(self, register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasin, _Mapping]] = ..., delete_basin: _Optional[_Union[DeleteBasin, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasin, _Mapping]] = ...) -> None: ...
+
+class RegisterNode(_message.Message):
+    __slots__ = ("node_id", "incarnation", "address")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    incarnation: str
+    address: str
+    def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+
+class CreateBasin(_message.Message):
+    __slots__ = ("name", "group_id", "replicas", "created_at_ms", "config")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    group_id: int
+    replicas: _containers.RepeatedScalarFieldContainer[int]
+    created_at_ms: int
+    config: _config_pb2.BasinConfig
+    def __init__(self, name: _Optional[str] = ..., group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., created_at_ms: _Optional[int] = ..., config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ...) -> None: ...
+
+class DeleteBasin(_message.Message):
+    __slots__ = ("name", "deleted_at_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DELETED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    deleted_at_ms: int
+    def __init__(self, name: _Optional[str] = ..., deleted_at_ms: _Optional[int] = ...) -> None: ...
+
+class RemoveBasin(_message.Message):
+    __slots__ = ("group_id",)
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    def __init__(self, group_id: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,123 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class PeerEnvelope(_message.Message):
+    __slots__ = ("messages",)
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[GroupMessage]
+    def __init__(self, messages: _Optional[_Iterable[_Union[GroupMessage, _Mapping]]] = ...) -> None: ...
+
+class GroupMessage(_message.Message):
+    __slots__ = ("group_id", "sender_term", "append_request", "append_response", "vote_request", "vote_granted", "pre_vote_request", "pre_vote_response", "stale_term", "timeout_now", "state_mark")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    SENDER_TERM_FIELD_NUMBER: _ClassVar[int]
+    APPEND_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    APPEND_RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    VOTE_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    VOTE_GRANTED_FIELD_NUMBER: _ClassVar[int]
+    PRE_VOTE_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    PRE_VOTE_RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    STALE_TERM_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_NOW_FIELD_NUMBER: _ClassVar[int]
+    STATE_MARK_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    sender_term: int
+    append_request: AppendRequest
+    append_response: AppendResponse
+    vote_request: VoteRequest
+    vote_granted: VoteGranted
+    pre_vote_request: PreVoteRequest
+    pre_vote_response: PreVoteResponse
+    stale_term: StaleTerm
+    timeout_now: TimeoutNow
+    state_mark: StateMark
+    def __init__(self, group_id: _Optional[int] = ..., sender_term: _Optional[int] = ..., append_request: _Optional[_Union[AppendRequest, _Mapping]] = ..., append_response: _Optional[_Union[AppendResponse, _Mapping]] = ..., vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_granted: _Optional[_Union[VoteGranted, _Mapping]] = ..., pre_vote_request: _Optional[_Union[PreVoteRequest, _Mapping]] = ..., pre_vote_response: _Optional[_Union[PreVoteResponse, _Mapping]] = ..., stale_term: _Optional[_Union[StaleTerm, _Mapping]] = ..., timeout_now: _Optional[_Union[TimeoutNow, _Mapping]] = ..., state_mark: _Optional[_Union[StateMark, _Mapping]] = ...) -> None: ...
+
+class AppendRequest(_message.Message):
+    __slots__ = ("previous_index", "previous_term", "commit_index", "read_sequence", "entries")
+    PREVIOUS_INDEX_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_TERM_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    READ_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    previous_index: int
+    previous_term: int
+    commit_index: int
+    read_sequence: int
+    entries: _containers.RepeatedCompositeFieldContainer[Entry]
+    def __init__(self, previous_index: _Optional[int] = ..., previous_term: _Optional[int] = ..., commit_index: _Optional[int] = ..., read_sequence: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ...) -> None: ...
+
+class Entry(_message.Message):
+    __slots__ = ("term", "payload")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    payload: bytes
+    def __init__(self, term: _Optional[int] = ..., payload: _Optional[bytes] = ...) -> None: ...
+
+class AppendResponse(_message.Message):
+    __slots__ = ("next_index", "success", "reset", "read_sequence", "recovery")
+    NEXT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    RESET_FIELD_NUMBER: _ClassVar[int]
+    READ_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    RECOVERY_FIELD_NUMBER: _ClassVar[int]
+    next_index: int
+    success: bool
+    reset: bool
+    read_sequence: int
+    recovery: int
+    def __init__(self, next_index: _Optional[int] = ..., success: _Optional[bool] = ..., reset: _Optional[bool] = ..., read_sequence: _Optional[int] = ..., recovery: _Optional[int] = ...) -> None: ...
+
+class VoteRequest(_message.Message):
+    __slots__ = ("last_index", "last_term")
+    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LAST_TERM_FIELD_NUMBER: _ClassVar[int]
+    last_index: int
+    last_term: int
+    def __init__(self, last_index: _Optional[int] = ..., last_term: _Optional[int] = ...) -> None: ...
+
+class VoteGranted(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PreVoteRequest(_message.Message):
+    __slots__ = ("next_term", "last_index", "last_term")
+    NEXT_TERM_FIELD_NUMBER: _ClassVar[int]
+    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LAST_TERM_FIELD_NUMBER: _ClassVar[int]
+    next_term: int
+    last_index: int
+    last_term: int
+    def __init__(self, next_term: _Optional[int] = ..., last_index: _Optional[int] = ..., last_term: _Optional[int] = ...) -> None: ...
+
+class PreVoteResponse(_message.Message):
+    __slots__ = ("next_term", "granted")
+    NEXT_TERM_FIELD_NUMBER: _ClassVar[int]
+    GRANTED_FIELD_NUMBER: _ClassVar[int]
+    next_term: int
+    granted: bool
+    def __init__(self, next_term: _Optional[int] = ..., granted: _Optional[bool] = ...) -> None: ...
+
+class StaleTerm(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class TimeoutNow(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StateMark(_message.Message):
+    __slots__ = ("log_index", "digest", "kind")
+    LOG_INDEX_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    log_index: int
+    digest: int
+    kind: int
+    def __init__(self, log_index: _Optional[int] = ..., digest: _Optional[int] = ..., kind: _Optional[int] = ...) -> None: ...

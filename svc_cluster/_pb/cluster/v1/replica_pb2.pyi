@@ -1,0 +1,376 @@
+from svc_cluster._pb.cluster.v1 import config_pb2 as _config_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class PeerFrame(_message.Message):
+    __slots__ = ("envelope",)
+    ENVELOPE_FIELD_NUMBER: _ClassVar[int]
+    envelope: bytes
+    def __init__(self, envelope: _Optional[bytes] = ...) -> None: ...
+
+class RequestBatch(_message.Message):
+    __slots__ = ("requests",)
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    requests: _containers.RepeatedCompositeFieldContainer[Request]
+    def __init__(self, requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ...) -> None: ...
+
+class Request(_message.Message):
+    __slots__ = ("id", "group_id", "deadline_ms", "ping", "append", "read", "check_tail", "create_stream", "list_streams", "get_stream_config", "delete_stream", "get_basin_config", "await_basin", "seal_basin", "create_basin", "list_basins", "resolve_basin", "delete_basin", "register_node", "remove_basin")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    PING_FIELD_NUMBER: _ClassVar[int]
+    APPEND_FIELD_NUMBER: _ClassVar[int]
+    READ_FIELD_NUMBER: _ClassVar[int]
+    CHECK_TAIL_FIELD_NUMBER: _ClassVar[int]
+    CREATE_STREAM_FIELD_NUMBER: _ClassVar[int]
+    LIST_STREAMS_FIELD_NUMBER: _ClassVar[int]
+    GET_STREAM_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    DELETE_STREAM_FIELD_NUMBER: _ClassVar[int]
+    GET_BASIN_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    AWAIT_BASIN_FIELD_NUMBER: _ClassVar[int]
+    SEAL_BASIN_FIELD_NUMBER: _ClassVar[int]
+    CREATE_BASIN_FIELD_NUMBER: _ClassVar[int]
+    LIST_BASINS_FIELD_NUMBER: _ClassVar[int]
+    RESOLVE_BASIN_FIELD_NUMBER: _ClassVar[int]
+    DELETE_BASIN_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_NODE_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_BASIN_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    group_id: int
+    deadline_ms: int
+    ping: Done
+    append: AppendRequest
+    read: ReadRequest
+    check_tail: CheckTailRequest
+    create_stream: CreateStreamRequest
+    list_streams: ListRequest
+    get_stream_config: StreamRequest
+    delete_stream: StreamRequest
+    get_basin_config: BasinRequest
+    await_basin: BasinRequest
+    seal_basin: BasinRequest
+    create_basin: CreateBasinRequest
+    list_basins: ListRequest
+    resolve_basin: BasinRequest
+    delete_basin: BasinRequest
+    register_node: RegisterNodeRequest
+    remove_basin: RemoveBasinRequest
+    def __init__(self, id: _Optional[int] = ..., group_id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., ping: _Optional[_Union[Done, _Mapping]] = ..., append: _Optional[_Union[AppendRequest, _Mapping]] = ..., read: _Optional[_Union[ReadRequest, _Mapping]] = ..., check_tail: _Optional[_Union[CheckTailRequest, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStreamRequest, _Mapping]] = ..., list_streams: _Optional[_Union[ListRequest, _Mapping]] = ..., get_stream_config: _Optional[_Union[StreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., get_basin_config: _Optional[_Union[BasinRequest, _Mapping]] = ..., await_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., seal_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasinRequest, _Mapping]] = ..., list_basins: _Optional[_Union[ListRequest, _Mapping]] = ..., resolve_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., delete_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasinRequest, _Mapping]] = ...) -> None: ...
+
+class CommandRecord(_message.Message):
+    __slots__ = ("offset", "kind", "token", "trim_point")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    TRIM_POINT_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    kind: int
+    token: str
+    trim_point: int
+    def __init__(self, offset: _Optional[int] = ..., kind: _Optional[int] = ..., token: _Optional[str] = ..., trim_point: _Optional[int] = ...) -> None: ...
+
+class AppendRequest(_message.Message):
+    __slots__ = ("stream", "records", "record_count", "metered_bytes", "timestamp_max_ms", "timestamps_given", "commands", "match_seq_num", "fencing_token", "timestamp_first_ms")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    METERED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MAX_MS_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMPS_GIVEN_FIELD_NUMBER: _ClassVar[int]
+    COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    MATCH_SEQ_NUM_FIELD_NUMBER: _ClassVar[int]
+    FENCING_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_FIRST_MS_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    records: bytes
+    record_count: int
+    metered_bytes: int
+    timestamp_max_ms: int
+    timestamps_given: int
+    commands: _containers.RepeatedCompositeFieldContainer[CommandRecord]
+    match_seq_num: int
+    fencing_token: str
+    timestamp_first_ms: int
+    def __init__(self, stream: _Optional[str] = ..., records: _Optional[bytes] = ..., record_count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., timestamp_max_ms: _Optional[int] = ..., timestamps_given: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[CommandRecord, _Mapping]]] = ..., match_seq_num: _Optional[int] = ..., fencing_token: _Optional[str] = ..., timestamp_first_ms: _Optional[int] = ...) -> None: ...
+
+class ReadRequest(_message.Message):
+    __slots__ = ("stream", "start_kind", "start_value", "clamp", "count", "metered_bytes", "until_ms", "refuse_at_tail", "wait_ms")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    START_KIND_FIELD_NUMBER: _ClassVar[int]
+    START_VALUE_FIELD_NUMBER: _ClassVar[int]
+    CLAMP_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    METERED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    REFUSE_AT_TAIL_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    start_kind: int
+    start_value: int
+    clamp: bool
+    count: int
+    metered_bytes: int
+    until_ms: int
+    refuse_at_tail: bool
+    wait_ms: int
+    def __init__(self, stream: _Optional[str] = ..., start_kind: _Optional[int] = ..., start_value: _Optional[int] = ..., clamp: _Optional[bool] = ..., count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., until_ms: _Optional[int] = ..., refuse_at_tail: _Optional[bool] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+
+class CheckTailRequest(_message.Message):
+    __slots__ = ("stream",)
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    def __init__(self, stream: _Optional[str] = ...) -> None: ...
+
+class StreamRequest(_message.Message):
+    __slots__ = ("stream",)
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    def __init__(self, stream: _Optional[str] = ...) -> None: ...
+
+class BasinRequest(_message.Message):
+    __slots__ = ("basin",)
+    BASIN_FIELD_NUMBER: _ClassVar[int]
+    basin: str
+    def __init__(self, basin: _Optional[str] = ...) -> None: ...
+
+class ListRequest(_message.Message):
+    __slots__ = ("prefix", "start_after", "limit")
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    START_AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    prefix: str
+    start_after: str
+    limit: int
+    def __init__(self, prefix: _Optional[str] = ..., start_after: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class CreateStreamRequest(_message.Message):
+    __slots__ = ("stream", "config")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    config: _config_pb2.PartialStreamConfig
+    def __init__(self, stream: _Optional[str] = ..., config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ...) -> None: ...
+
+class CreateBasinRequest(_message.Message):
+    __slots__ = ("basin", "config")
+    BASIN_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    basin: str
+    config: _config_pb2.BasinConfig
+    def __init__(self, basin: _Optional[str] = ..., config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ...) -> None: ...
+
+class RegisterNodeRequest(_message.Message):
+    __slots__ = ("node_id", "incarnation", "address")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    incarnation: str
+    address: str
+    def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+
+class RemoveBasinRequest(_message.Message):
+    __slots__ = ("group_id",)
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    def __init__(self, group_id: _Optional[int] = ...) -> None: ...
+
+class ResponseBatch(_message.Message):
+    __slots__ = ("responses",)
+    RESPONSES_FIELD_NUMBER: _ClassVar[int]
+    responses: _containers.RepeatedCompositeFieldContainer[Response]
+    def __init__(self, responses: _Optional[_Iterable[_Union[Response, _Mapping]]] = ...) -> None: ...
+
+class Response(_message.Message):
+    __slots__ = ("id", "refusal", "append", "read", "tail", "stream", "streams", "stream_config", "basin_config", "basin", "basins", "done")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    APPEND_FIELD_NUMBER: _ClassVar[int]
+    READ_FIELD_NUMBER: _ClassVar[int]
+    TAIL_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    STREAM_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    BASIN_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    BASIN_FIELD_NUMBER: _ClassVar[int]
+    BASINS_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    refusal: Refusal
+    append: AppendAck
+    read: ReadResult
+    tail: Position
+    stream: StreamInfo
+    streams: StreamList
+    stream_config: _config_pb2.PartialStreamConfig
+    basin_config: _config_pb2.BasinConfig
+    basin: BasinInfo
+    basins: BasinList
+    done: Done
+    def __init__(self, id: _Optional[int] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., append: _Optional[_Union[AppendAck, _Mapping]] = ..., read: _Optional[_Union[ReadResult, _Mapping]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., stream: _Optional[_Union[StreamInfo, _Mapping]] = ..., streams: _Optional[_Union[StreamList, _Mapping]] = ..., stream_config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ..., basin_config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., basin: _Optional[_Union[BasinInfo, _Mapping]] = ..., basins: _Optional[_Union[BasinList, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ...) -> None: ...
+
+class Done(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Position(_message.Message):
+    __slots__ = ("seq_num", "timestamp_ms")
+    SEQ_NUM_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    seq_num: int
+    timestamp_ms: int
+    def __init__(self, seq_num: _Optional[int] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("code", "message", "may_have_taken_effect", "not_leader", "leader", "group_unknown", "tail_seq_num", "tail_timestamp_ms", "fencing_token")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    MAY_HAVE_TAKEN_EFFECT_FIELD_NUMBER: _ClassVar[int]
+    NOT_LEADER_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    GROUP_UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    TAIL_SEQ_NUM_FIELD_NUMBER: _ClassVar[int]
+    TAIL_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    FENCING_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    message: str
+    may_have_taken_effect: bool
+    not_leader: bool
+    leader: int
+    group_unknown: bool
+    tail_seq_num: int
+    tail_timestamp_ms: int
+    fencing_token: str
+    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., may_have_taken_effect: _Optional[bool] = ..., not_leader: _Optional[bool] = ..., leader: _Optional[int] = ..., group_unknown: _Optional[bool] = ..., tail_seq_num: _Optional[int] = ..., tail_timestamp_ms: _Optional[int] = ..., fencing_token: _Optional[str] = ...) -> None: ...
+
+class AppendAck(_message.Message):
+    __slots__ = ("start", "end", "tail")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    TAIL_FIELD_NUMBER: _ClassVar[int]
+    start: Position
+    end: Position
+    tail: Position
+    def __init__(self, start: _Optional[_Union[Position, _Mapping]] = ..., end: _Optional[_Union[Position, _Mapping]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+
+class SequencedBatch(_message.Message):
+    __slots__ = ("first_seq_num", "record_count", "metered_bytes", "base_timestamp_ms", "arrival_ms", "last_timestamp_ms", "timestamping_mode", "uncapped", "expires_at_ms", "records")
+    FIRST_SEQ_NUM_FIELD_NUMBER: _ClassVar[int]
+    RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    METERED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BASE_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    ARRIVAL_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMPING_MODE_FIELD_NUMBER: _ClassVar[int]
+    UNCAPPED_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    first_seq_num: int
+    record_count: int
+    metered_bytes: int
+    base_timestamp_ms: int
+    arrival_ms: int
+    last_timestamp_ms: int
+    timestamping_mode: int
+    uncapped: bool
+    expires_at_ms: int
+    records: bytes
+    def __init__(self, first_seq_num: _Optional[int] = ..., record_count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., base_timestamp_ms: _Optional[int] = ..., arrival_ms: _Optional[int] = ..., last_timestamp_ms: _Optional[int] = ..., timestamping_mode: _Optional[int] = ..., uncapped: _Optional[bool] = ..., expires_at_ms: _Optional[int] = ..., records: _Optional[bytes] = ...) -> None: ...
+
+class ReadResult(_message.Message):
+    __slots__ = ("start_seq_num", "batches", "tail", "may_have_more", "group_id", "stream_id")
+    START_SEQ_NUM_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    TAIL_FIELD_NUMBER: _ClassVar[int]
+    MAY_HAVE_MORE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    start_seq_num: int
+    batches: _containers.RepeatedCompositeFieldContainer[SequencedBatch]
+    tail: Position
+    may_have_more: bool
+    group_id: int
+    stream_id: int
+    def __init__(self, start_seq_num: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[SequencedBatch, _Mapping]]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., may_have_more: _Optional[bool] = ..., group_id: _Optional[int] = ..., stream_id: _Optional[int] = ...) -> None: ...
+
+class StreamInfo(_message.Message):
+    __slots__ = ("name", "created_at_ms", "deleted_at_ms", "cipher")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    DELETED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    CIPHER_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    created_at_ms: int
+    deleted_at_ms: int
+    cipher: str
+    def __init__(self, name: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., deleted_at_ms: _Optional[int] = ..., cipher: _Optional[str] = ...) -> None: ...
+
+class StreamList(_message.Message):
+    __slots__ = ("streams", "has_more")
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    streams: _containers.RepeatedCompositeFieldContainer[StreamInfo]
+    has_more: bool
+    def __init__(self, streams: _Optional[_Iterable[_Union[StreamInfo, _Mapping]]] = ..., has_more: _Optional[bool] = ...) -> None: ...
+
+class BasinInfo(_message.Message):
+    __slots__ = ("name", "created_at_ms", "deleted_at_ms", "group_id", "replicas")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    DELETED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    created_at_ms: int
+    deleted_at_ms: int
+    group_id: int
+    replicas: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., deleted_at_ms: _Optional[int] = ..., group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class BasinList(_message.Message):
+    __slots__ = ("basins", "has_more")
+    BASINS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    basins: _containers.RepeatedCompositeFieldContainer[BasinInfo]
+    has_more: bool
+    def __init__(self, basins: _Optional[_Iterable[_Union[BasinInfo, _Mapping]]] = ..., has_more: _Optional[bool] = ...) -> None: ...
+
+class SnapshotChunk(_message.Message):
+    __slots__ = ("group_id", "sequence", "transfer_id", "log_index", "term", "keys", "values", "last", "digest", "pairs", "recovery")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
+    LOG_INDEX_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    PAIRS_FIELD_NUMBER: _ClassVar[int]
+    RECOVERY_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    sequence: int
+    transfer_id: int
+    log_index: int
+    term: int
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    values: _containers.RepeatedScalarFieldContainer[bytes]
+    last: bool
+    digest: int
+    pairs: int
+    recovery: int
+    def __init__(self, group_id: _Optional[int] = ..., sequence: _Optional[int] = ..., transfer_id: _Optional[int] = ..., log_index: _Optional[int] = ..., term: _Optional[int] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., last: _Optional[bool] = ..., digest: _Optional[int] = ..., pairs: _Optional[int] = ..., recovery: _Optional[int] = ...) -> None: ...
+
+class SnapshotResult(_message.Message):
+    __slots__ = ("accepted", "reason")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    reason: str
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,22 @@
+"""Bounds of what is held in memory or done in one go, by the part that obeys them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# -- streams of a basin
+
+STREAM_STATES_CACHED_MAX: Final = 4096
+"""Stream states one replica keeps decoded; the others are read from the store when needed."""
+
+READ_BYTES_MAX: Final = 1024 * 1024
+"""A read step ends with the batch that reaches this many record bytes."""
+
+READ_SKIPPED_BYTES_MAX: Final = 4 * 1024 * 1024
+"""A read step ends after skipping this many bytes of expired batches."""
+
+RETENTION_STEP_BYTES_MAX: Final = 4 * 1024 * 1024
+"""A retention step ends after looking at this many bytes of expired batches."""
+
+RETENTION_STEP_BATCHES_MAX: Final = 1024
+"""A retention step ends after looking at this many expired batches."""

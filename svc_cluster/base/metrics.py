@@ -1,0 +1,264 @@
+"""Every metric of the service, declared in one place.
+
+Names: `svc_[<layer>_]<noun>[_<unit>][_total]`, base units spelled out. Labels are bounded sets:
+never a stream, never a basin, never a path. Each process owns one `Metrics` with its own registry,
+so that several nodes can live in one process.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from svc_cluster.base.histogram import FastHistogram
+
+# Creation times double the number of series and nobody asks for them.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+SECONDS_BUCKETS: Final = (*(0.0005 * 2**step for step in range(15)), 10.0)
+"""0.5 ms doubling to 8.192 s, then 10 s."""
+
+_S2_LATENCY_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+_S2_RECORDS_BUCKETS: Final = (1.0, 10.0, 50.0, 100.0, 250.0, 500.0, 1000.0)
+_S2_BYTES_BUCKETS: Final = tuple(1024.0 * 4**step for step in range(6))
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics:
+    """All metrics, each an attribute with the name it has on the wire less `svc_` and suffixes."""
+
+    def __init__(self, *, process: bool = False) -> None:
+        """`process`: add the standard `process_*` and `python_gc_*` metrics, which are the whole
+        process's; at most one registry of a process wants them."""
+        self.registry = CollectorRegistry()
+        if process:
+            ProcessCollector(registry=self.registry)
+            GCCollector(registry=self.registry)
+        self._declare_http()
+        self._declare_records()
+        self._declare_raft()
+        self._declare_raft_peers()
+        self._declare_storage()
+        self._declare_process()
+        self._declare_s2()
+
+    def expose(self) -> bytes:
+        """The Prometheus text format, version 0.0.4."""
+        return generate_latest(self.registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self.registry)
+
+    def _seconds(self, name: str, text: str, *labels: str) -> FastHistogram:
+        return FastHistogram(name, text, SECONDS_BUCKETS, self.registry, labels)
+
+    def _declare_http(self) -> None:
+        self.http_requests = self._counter(
+            "svc_http_requests_total", "HTTP requests answered.", "method", "route", "code"
+        )
+        self.http_request_duration = self._seconds(
+            "svc_http_request_duration_seconds",
+            "Time until an HTTP response was ready to be sent.",
+            "method",
+            "route",
+        )
+        self.http_requests_in_flight = self._gauge(
+            "svc_http_requests_in_flight", "HTTP requests being worked on.", "route"
+        )
+        self.http_body_bytes_in_flight = self._gauge(
+            "svc_http_body_bytes_in_flight", "Bytes of request bodies held in memory."
+        )
+        self.auth_failures = self._counter(
+            "svc_auth_failures_total", "Requests refused for their credentials.", "reason"
+        )
+        self.gateway_backend_requests = self._counter(
+            "svc_gateway_backend_requests_total",
+            "Requests from the gateway to replica nodes.",
+            "peer",
+            "code",
+        )
+        self.gateway_retries = self._counter(
+            "svc_gateway_retries_total", "Requests sent again by the gateway.", "reason"
+        )
+
+    def _declare_records(self) -> None:
+        self.read_sessions = self._gauge("svc_read_sessions", "Streaming reads that are open.")
+        self.append_sessions = self._gauge("svc_append_sessions", "Append sessions that are open.")
+        self.records_appended = self._counter(
+            "svc_records_appended_total", "Records acknowledged as durable."
+        )
+        self.appended_bytes = self._counter(
+            "svc_appended_bytes_total", "Metered bytes acknowledged as durable."
+        )
+        self.records_read = self._counter("svc_records_read_total", "Records sent to readers.")
+        self.read_bytes = self._counter("svc_read_bytes_total", "Metered bytes sent to readers.")
+        self.append_rejected = self._counter(
+            "svc_append_rejected_total", "Appends that were refused.", "reason"
+        )
+        self.trimmed_records = self._counter(
+            "svc_trimmed_records_total", "Records removed by trimming or retention."
+        )
+        self.streams = self._gauge("svc_streams", "Streams held by the replicas of this node.")
+        self.basins = self._gauge("svc_basins", "Basins held by the replicas of this node.")
+
+    def _declare_raft(self) -> None:
+        self.raft_groups_without_leader = self._gauge(
+            "svc_raft_groups_without_leader", "Replicas on this node that know no leader."
+        )
+        self.raft_groups = self._gauge(
+            "svc_raft_groups", "Replicas on this node by their role.", "state"
+        )
+        self.raft_term = self._gauge("svc_raft_term", "Term of the catalog group.")
+        self.raft_last_index = self._gauge(
+            "svc_raft_last_index", "Last log index of the catalog group on this node."
+        )
+        self.raft_commit_index = self._gauge(
+            "svc_raft_commit_index", "Commit index of the catalog group on this node."
+        )
+        self.raft_applied_index = self._gauge(
+            "svc_raft_applied_index", "Applied index of the catalog group on this node."
+        )
+        self.raft_members = self._gauge(
+            "svc_raft_members", "Members of the catalog group.", "state"
+        )
+        self.raft_leader_changes = self._counter(
+            "svc_raft_leader_changes_total", "Changes of leader seen by replicas here."
+        )
+        self.raft_state_divergence = self._counter(
+            "svc_raft_state_divergence_total",
+            "Replicas here whose state was not what a quorum had.",
+        )
+        self.raft_replicas_repaired = self._counter(
+            "svc_raft_replicas_repaired_total", "Damaged replicas here that were made whole again."
+        )
+        self.raft_elections = self._counter(
+            "svc_raft_elections_total", "Elections started by replicas here.", "result"
+        )
+        self.raft_proposals_pending = self._gauge(
+            "svc_raft_proposals_pending", "Entries proposed here and not yet decided."
+        )
+        self.raft_proposals_committed = self._counter(
+            "svc_raft_proposals_committed_total", "Entries committed by groups led here."
+        )
+        self.raft_proposals_applied = self._counter(
+            "svc_raft_proposals_applied_total", "Entries applied to the state store here."
+        )
+        self.raft_proposals_failed = self._counter(
+            "svc_raft_proposals_failed_total", "Entries proposed here that were lost."
+        )
+        self.raft_proposal_commit_duration = self._seconds(
+            "svc_raft_proposal_commit_duration_seconds",
+            "Time from the proposal of an entry to its commit.",
+        )
+        self.raft_apply_duration = self._seconds(
+            "svc_raft_apply_duration_seconds", "Time to apply one entry to the state store."
+        )
+        self.raft_read_index_failures = self._counter(
+            "svc_raft_read_index_failures_total", "Linearizable reads that found no quorum."
+        )
+
+    def _declare_raft_peers(self) -> None:
+        self.raft_peer_lag_entries = self._gauge(
+            "svc_raft_peer_lag_entries", "Entries that a peer is behind groups led here.", "peer"
+        )
+        self.raft_peer_active = self._gauge(
+            "svc_raft_peer_active", "1 while a peer answers.", "peer"
+        )
+        self.raft_peer_round_trip = self._seconds(
+            "svc_raft_peer_round_trip_seconds", "Round trip time to a peer.", "peer"
+        )
+        self.raft_peer_sent_bytes = self._counter(
+            "svc_raft_peer_sent_bytes_total", "Bytes sent to a peer.", "peer"
+        )
+        self.raft_peer_send_failures = self._counter(
+            "svc_raft_peer_send_failures_total", "Messages to a peer that were not sent.", "peer"
+        )
+        self.raft_heartbeat_send_failures = self._counter(
+            "svc_raft_heartbeat_send_failures_total", "Heartbeats that were not sent."
+        )
+        self.raft_snapshot_send_duration = self._seconds(
+            "svc_raft_snapshot_send_duration_seconds", "Time to send a snapshot."
+        )
+        self.raft_snapshots = self._counter(
+            "svc_raft_snapshots_total", "Snapshots sent and received.", "direction", "result"
+        )
+
+    def _declare_storage(self) -> None:
+        self.wal_fsync_duration = self._seconds(
+            "svc_wal_fsync_duration_seconds", "Time of one sync of the write-ahead log."
+        )
+        self.wal_bytes_written = self._counter(
+            "svc_wal_bytes_written_total", "Bytes written to the write-ahead log."
+        )
+        self.wal_size_bytes = self._gauge(
+            "svc_wal_size_bytes", "Bytes of write-ahead log that are in use."
+        )
+        self.storage_used_bytes = self._gauge(
+            "svc_storage_used_bytes", "Bytes on disk used by the data directory."
+        )
+        self.storage_free_bytes = self._gauge(
+            "svc_storage_free_bytes", "Bytes free on the disk of the data directory."
+        )
+        self.storage_capacity_bytes = self._gauge(
+            "svc_storage_capacity_bytes", "Bytes of the disk of the data directory."
+        )
+        self.storage_read_only = self._gauge(
+            "svc_storage_read_only", "1 while appends are refused for want of space."
+        )
+        self.backup_last_success = self._gauge(
+            "svc_backup_last_success_timestamp_seconds", "When the last backup was completed."
+        )
+
+    def _declare_process(self) -> None:
+        self.event_loop_lag = self._seconds(
+            "svc_event_loop_lag_seconds", "How late the event loop ran a timer."
+        )
+        self.tls_cert_expiry = self._gauge(
+            "svc_tls_cert_expiry_timestamp_seconds",
+            "When the certificate of a listener expires.",
+            "listener",
+        )
+        self.build_info = self._gauge(
+            "svc_build_info",
+            "Always 1; the labels say what runs.",
+            "version",
+            "revision",
+            "python_version",
+            "role",
+        )
+
+    def _declare_s2(self) -> None:
+        """The four histograms of the reference server, under its names."""
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...]) -> FastHistogram:
+            return FastHistogram(name, text, buckets, self.registry)
+
+        self.s2_append_permit_latency = histogram(
+            "s2_append_permit_latency_seconds",
+            "Time an append waited before it was accepted.",
+            _S2_LATENCY_BUCKETS,
+        )
+        self.s2_append_ack_latency = histogram(
+            "s2_append_ack_latency_seconds",
+            "Time from accepting an append to its acknowledgement.",
+            _S2_LATENCY_BUCKETS,
+        )
+        self.s2_append_batch_records = histogram(
+            "s2_append_batch_records", "Records of an append.", _S2_RECORDS_BUCKETS
+        )
+        self.s2_append_batch_bytes = histogram(
+            "s2_append_batch_bytes", "Metered bytes of an append.", _S2_BYTES_BUCKETS
+        )

@@ -1,0 +1,311 @@
+"""The catalog as applied: nodes and basins, small enough to be held in memory whole.
+
+Pure: it reads the store once, when it is built, and hands every change out as a write set.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right, insort
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+import msgspec
+import xxhash
+
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, LogIndex, NodeId, Term, TimestampMs
+from svc_cluster.base.write_set import WriteSet
+from svc_cluster.catalog.commands import (
+    CatalogCommand,
+    CreateBasin,
+    DeleteBasin,
+    RegisterNode,
+    RemoveBasin,
+)
+from svc_cluster.model.record import TimestampingMode
+from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig, Retention
+
+_META: Final = b"\x00"
+_NODE: Final = b"\x01"
+_BASIN: Final = b"\x02"
+_U64: Final = struct.Struct(">Q")
+
+
+class Reader(Protocol):
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def scan(
+        self, start: bytes, end: bytes, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    node_id: NodeId
+    incarnation: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class BasinRecord:
+    name: str
+    group_id: GroupId
+    replicas: tuple[NodeId, ...]
+    config: BasinConfig
+    created_at_ms: TimestampMs
+    deleted_at_ms: TimestampMs | None = None
+
+
+class _Meta(msgspec.Struct, array_like=True):
+    applied_index: int = 0
+    applied_term: int = 0
+    digest: int = 0
+    next_group_id: int = CATALOG_GROUP + 1
+
+
+class _StoredNode(msgspec.Struct, array_like=True):
+    node_id: int
+    incarnation: str
+    address: str
+
+
+class _StoredBasin(msgspec.Struct, array_like=True):
+    name: str
+    group_id: int
+    replicas: list[int]
+    created_at_ms: int
+    deleted_at_ms: int | None
+    has_defaults: bool
+    storage_class: str | None
+    retention_seconds: int | None
+    timestamping_mode: int | None
+    timestamping_uncapped: bool | None
+    delete_on_empty_min_age_seconds: int | None
+    stream_cipher: str | None
+    create_stream_on_append: bool
+    create_stream_on_read: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The command had no effect, on every replica alike."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """`record` is the basin the command made or changed, if it did."""
+
+    record: BasinRecord | None = None
+
+
+@dataclass(slots=True)
+class Plan:
+    """What one log entry does; nothing has happened until `CatalogState.commit`."""
+
+    log_index: LogIndex
+    meta: _Meta
+    write_set: WriteSet
+    outcomes: list[Applied | Rejected] = field(default_factory=list)
+    nodes: dict[NodeId, NodeRecord] = field(default_factory=dict)
+    basins: dict[str, BasinRecord | None] = field(default_factory=dict)
+
+
+class CatalogState:
+    """Nodes by id and basins by name, as of `applied_index`."""
+
+    def __init__(self, reader: Reader) -> None:
+        raw = reader.get(_META)
+        self._meta = msgspec.msgpack.decode(raw, type=_Meta) if raw is not None else _Meta()
+        self.nodes: dict[NodeId, NodeRecord] = {}
+        self.basins: dict[str, BasinRecord] = {}
+        self.basins_by_group: dict[GroupId, BasinRecord] = {}
+        self._names: list[str] = []
+        for _, value in reader.scan(_NODE, _BASIN):
+            stored = msgspec.msgpack.decode(value, type=_StoredNode)
+            node_id = NodeId(stored.node_id)
+            self.nodes[node_id] = NodeRecord(node_id, stored.incarnation, stored.address)
+        for _, value in reader.scan(_BASIN, b"\x03"):
+            self._put_basin(_basin_from_bytes(value))
+
+    @property
+    def applied_index(self) -> LogIndex:
+        return LogIndex(self._meta.applied_index)
+
+    @property
+    def applied_term(self) -> Term:
+        return Term(self._meta.applied_term)
+
+    @property
+    def digest(self) -> int:
+        return self._meta.digest
+
+    @property
+    def next_group_id(self) -> GroupId:
+        """Every group id below it has been given out; ids are never used again."""
+        return GroupId(self._meta.next_group_id)
+
+    def list_basins(
+        self, prefix: str, start_after: str, limit: int
+    ) -> tuple[list[BasinRecord], bool]:
+        """Names in byte order (they are ASCII), `start_after` exclusive; and whether more match."""
+        place = max(
+            bisect_right(self._names, start_after) if start_after else 0,
+            bisect_right(self._names, prefix) - (prefix in self.basins),
+        )
+        out: list[BasinRecord] = []
+        for name in self._names[place:]:
+            if not name.startswith(prefix):
+                break
+            if len(out) == limit:
+                return out, True
+            out.append(self.basins[name])
+        return out, False
+
+    def plan(self, log_index: LogIndex, term: Term, commands: list[CatalogCommand]) -> Plan:
+        """Work out what the entry does, without doing it. Content never raises."""
+        assert log_index == self.applied_index + 1, "entries are applied one after another"
+        plan = Plan(
+            log_index,
+            _Meta(log_index, term, self._meta.digest, self._meta.next_group_id),
+            WriteSet(),
+        )
+        for command in commands:
+            plan.outcomes.append(self._decide(plan, command))
+        plan.meta.digest = _digest(self._meta.digest, log_index, plan.write_set)
+        plan.write_set.put(_META, msgspec.msgpack.encode(plan.meta))
+        return plan
+
+    def commit(self, plan: Plan) -> None:
+        """Take over what has been written to the store."""
+        self._meta = plan.meta
+        self.nodes.update(plan.nodes)
+        for name, record in plan.basins.items():
+            old = self.basins.pop(name, None)
+            if old is not None:
+                del self.basins_by_group[old.group_id]
+                self._names.remove(name)
+            if record is not None:
+                self._put_basin(record)
+
+    def _put_basin(self, record: BasinRecord) -> None:
+        self.basins[record.name] = record
+        self.basins_by_group[record.group_id] = record
+        insort(self._names, record.name)
+
+    def _decide(self, plan: Plan, command: CatalogCommand) -> Applied | Rejected:
+        match command:
+            case RegisterNode(node_id, incarnation, address):
+                return self._register(plan, NodeRecord(node_id, incarnation, address))
+            case CreateBasin(name, group_id, replicas, config, created_at_ms):
+                if self._basin(plan, name) is not None:
+                    return Rejected("the basin exists")
+                if group_id != plan.meta.next_group_id:
+                    return Rejected("the group id is not the next one")
+                plan.meta.next_group_id = group_id + 1
+                return self._write_basin(
+                    plan, BasinRecord(name, group_id, replicas, config, created_at_ms)
+                )
+            case DeleteBasin(name, deleted_at_ms):
+                record = self._basin(plan, name)
+                if record is None:
+                    return Rejected("no such basin")
+                if record.deleted_at_ms is not None:
+                    return Applied(record)
+                return self._write_basin(plan, replace(record, deleted_at_ms=deleted_at_ms))
+            case RemoveBasin(group_id):
+                found = self.basins_by_group.get(group_id)
+                record = self._basin(plan, found.name) if found is not None else None
+                if record is None or record.group_id != group_id:
+                    return Rejected("no such group")
+                if record.deleted_at_ms is None:
+                    return Rejected("the basin is not being deleted")
+                plan.basins[record.name] = None
+                plan.write_set.delete(_BASIN + record.name.encode())
+                return Applied(record)
+
+    def _register(self, plan: Plan, record: NodeRecord) -> Applied | Rejected:
+        known = plan.nodes.get(record.node_id) or self.nodes.get(record.node_id)
+        if known is not None and known.incarnation != record.incarnation:
+            return Rejected("the node id is taken by another data directory")
+        if known != record:
+            plan.nodes[record.node_id] = record
+            stored = _StoredNode(record.node_id, record.incarnation, record.address)
+            plan.write_set.put(_NODE + _U64.pack(record.node_id), msgspec.msgpack.encode(stored))
+        return Applied()
+
+    def _basin(self, plan: Plan, name: str) -> BasinRecord | None:
+        return plan.basins[name] if name in plan.basins else self.basins.get(name)
+
+    @staticmethod
+    def _write_basin(plan: Plan, record: BasinRecord) -> Applied:
+        plan.basins[record.name] = record
+        plan.write_set.put(_BASIN + record.name.encode(), _basin_to_bytes(record))
+        return Applied(record)
+
+
+def _digest(before: int, log_index: int, write_set: WriteSet) -> int:
+    """Chained over all entries: equal applied indexes must show equal digests."""
+    hasher = xxhash.xxh3_64(struct.pack("<QQ", before, log_index))
+    for key, value, end in write_set.ops:
+        hasher.update(struct.pack("<III", len(key), len(value or b""), len(end or b"")))
+        hasher.update(key)
+        hasher.update(value or b"")
+        hasher.update(end or b"")
+    return hasher.intdigest()
+
+
+def _basin_to_bytes(record: BasinRecord) -> bytes:
+    defaults = record.config.default_stream_config
+    partial = defaults or PartialStreamConfig()
+    return msgspec.msgpack.encode(
+        _StoredBasin(
+            name=record.name,
+            group_id=record.group_id,
+            replicas=list(record.replicas),
+            created_at_ms=record.created_at_ms,
+            deleted_at_ms=record.deleted_at_ms,
+            has_defaults=defaults is not None,
+            storage_class=partial.storage_class,
+            # 0 stands for infinite; ages are above 0
+            retention_seconds=(
+                None if partial.retention is None else partial.retention.age_seconds or 0
+            ),
+            timestamping_mode=partial.timestamping_mode,
+            timestamping_uncapped=partial.timestamping_uncapped,
+            delete_on_empty_min_age_seconds=partial.delete_on_empty_min_age_seconds,
+            stream_cipher=record.config.stream_cipher,
+            create_stream_on_append=record.config.create_stream_on_append,
+            create_stream_on_read=record.config.create_stream_on_read,
+        )
+    )
+
+
+def _basin_from_bytes(raw: bytes) -> BasinRecord:
+    stored = msgspec.msgpack.decode(raw, type=_StoredBasin)
+    defaults = None
+    if stored.has_defaults:
+        mode = stored.timestamping_mode
+        seconds = stored.retention_seconds
+        defaults = PartialStreamConfig(
+            storage_class=stored.storage_class,
+            retention=None if seconds is None else Retention(seconds or None),
+            timestamping_mode=None if mode is None else TimestampingMode(mode),
+            timestamping_uncapped=stored.timestamping_uncapped,
+            delete_on_empty_min_age_seconds=stored.delete_on_empty_min_age_seconds,
+        )
+    return BasinRecord(
+        name=stored.name,
+        group_id=GroupId(stored.group_id),
+        replicas=tuple(NodeId(n) for n in stored.replicas),
+        config=BasinConfig(
+            default_stream_config=defaults,
+            stream_cipher=stored.stream_cipher,
+            create_stream_on_append=stored.create_stream_on_append,
+            create_stream_on_read=stored.create_stream_on_read,
+        ),
+        created_at_ms=TimestampMs(stored.created_at_ms),
+        deleted_at_ms=(None if stored.deleted_at_ms is None else TimestampMs(stored.deleted_at_ms)),
+    )

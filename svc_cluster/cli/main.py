@@ -1,0 +1,183 @@
+"""The commands. Heavy imports happen inside them, so that `--help` is quick."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import signal
+from pathlib import Path
+from typing import Annotated, Final, TypeVar
+
+import typer
+
+from svc_cluster.cli import bench
+from svc_cluster.cli.demo import demo
+from svc_cluster.cli.local import (
+    LocalCluster,
+    LocalError,
+    free_ports,
+    introduction,
+    overrides,
+    say,
+)
+from svc_cluster.cli.process import fail, run
+from svc_cluster.settings import GatewaySettings, NodeSettings, SettingsError, check_log, load
+
+RUN_SECONDS: Final = "RUN_SECONDS"
+"""Environment variable: `local` ends by itself, with status 0, after this many seconds."""
+
+_Settings = TypeVar("_Settings", NodeSettings, GatewaySettings)
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(bench.app, name="bench")
+app.command()(demo)
+
+Config = Annotated[Path, typer.Option(help="YAML file; unknown keys are refused.")]
+
+
+@app.command()
+def node(config: Config) -> None:
+    """Run one replica node."""
+    from svc_cluster.cli.node_process import run_node
+
+    settings = _load(NodeSettings, config)
+    run(lambda stop: run_node(settings, stop), settings.log_level, settings.log_format)
+
+
+@app.command()
+def gateway(config: Config) -> None:
+    """Run one gateway."""
+    from svc_cluster.cli.gateway_process import run_gateway
+
+    settings = _load(GatewaySettings, config)
+    run(lambda stop: run_gateway(settings, stop), settings.log_level, settings.log_format)
+
+
+def _load(kind: type[_Settings], config: Path) -> _Settings:
+    try:
+        return load(kind, config, os.environ)
+    except SettingsError as cause:
+        fail(str(cause))
+        raise
+
+
+@app.command()
+def local(
+    nodes: Annotated[int, typer.Option(help="Replica nodes: 1 (embedded), 3 or 5.")] = 3,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="The gateway's port; 0 for a free one.")
+    ] = 8080,
+    data_dir: Annotated[Path, typer.Option(help="Kept between runs.")] = Path("data"),
+    restart: Annotated[
+        bool, typer.Option(help="Start a process again when it dies (--no-restart: do not).")
+    ] = True,
+    demo: Annotated[bool, typer.Option(help="Show an append, a read and a follow.")] = False,
+) -> None:
+    """Run a whole cluster on loopback until Ctrl-C."""
+    if nodes not in (1, 3, 5):
+        fail(f"--nodes is {nodes}: use 1, 3 or 5", 2)
+    limit = _run_seconds()
+    try:
+        if nodes == 1:
+            ok = _run_embedded(port, data_dir, limit, demo=demo)
+        else:
+            ok = asyncio.run(_supervise(nodes, port, data_dir, limit, restart=restart, demo=demo))
+        if not ok:
+            raise typer.Exit(1)
+    except LocalError as cause:
+        fail(str(cause))
+
+
+def _run_seconds() -> float | None:
+    """How long to run; None: until Ctrl-C."""
+    text = os.environ.get(RUN_SECONDS)
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        fail(f"{RUN_SECONDS} is {text!r}: use a number of seconds, or leave it out", 2)
+    return seconds
+
+
+async def _supervise(
+    nodes: int, port: int, directory: Path, limit: float | None, *, restart: bool, demo: bool
+) -> bool:
+    from svc_cluster.cli.run_demo import run_demo
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    cluster = LocalCluster(directory, nodes, port, restart=restart)
+    cluster.prepare()
+    await cluster.start()
+    ok = True
+    try:
+        waiting = asyncio.ensure_future(cluster.wait_ready())  # noqa: TID251 -- awaited here
+        stopping = asyncio.ensure_future(stop.wait())  # noqa: TID251 -- awaited here
+        await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if waiting.done():
+            waiting.result()
+            say(introduction(cluster.directory, cluster.port, nodes))
+            if demo:
+                ok = await run_demo(f"http://127.0.0.1:{cluster.port}")
+            say("Ctrl-C ends it; the data stays.")
+            await asyncio.wait({stopping}, timeout=limit)
+        waiting.cancel()
+        stopping.cancel()
+    finally:
+        await cluster.stop()
+    return ok
+
+
+def _run_embedded(port: int, directory: Path, limit: float | None, *, demo: bool) -> bool:
+    from svc_cluster.cli.embedded import EmbeddedNode, embedded_settings
+    from svc_cluster.cli.run_demo import run_demo
+
+    ok = True
+
+    async def main(stop: asyncio.Event) -> None:
+        nonlocal ok
+        cluster = LocalCluster(directory, 1, port, restart=False)
+        facts, secret = cluster.identity()
+        rpc, admin, spare = free_ports(3)
+        public = port or spare
+        node_settings, gateway_settings = embedded_settings(
+            cluster.directory, facts["cluster_id"], secret, [rpc, admin, public], overrides()
+        )
+        node_settings.check()
+        gateway_settings.check()
+        embedded = EmbeddedNode(node_settings, gateway_settings)
+        await embedded.start()
+        row = {
+            "id": 1,
+            "pid": os.getpid(),
+            "rpc_port": rpc,
+            "admin_port": admin,
+            "data_dir": node_settings.data_dir,
+        }
+        cluster.write_cluster_file([row], {"port": public, "pid": os.getpid()})
+        cluster.port = public
+        await cluster.wait_urls([("node-1", admin), ("gateway", public)])
+        say(introduction(cluster.directory, public, 1))
+        if demo:
+            ok = await run_demo(f"http://127.0.0.1:{public}")
+        say("Ctrl-C ends it; the data stays.")
+        try:
+            async with asyncio.timeout(limit):
+                await stop.wait()
+        except TimeoutError:
+            pass
+        await embedded.stop()
+
+    level = os.environ.get("SVC_CLUSTER_LOG_LEVEL", "warning")
+    try:
+        check_log(level, "text")
+    except SettingsError as cause:
+        fail(str(cause))
+    run(main, level, "text")
+    return ok

@@ -1,0 +1,110 @@
+"""What a node's `/metrics` shows: read off the node when it is asked, not pushed by every layer."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import Counter
+
+from svc_cluster.base.metrics import Metrics
+from svc_cluster.raft.group import Role
+from svc_cluster.replica.node import ReplicaNode
+
+
+class NodeMetrics:
+    """Turns the state of one node into samples."""
+
+    def __init__(self, metrics: Metrics, node: ReplicaNode, directory: Path) -> None:
+        self._metrics = metrics
+        self._node = node
+        self._directory = directory
+        self._shown: dict[Any, float] = {}
+        metrics.build_info.labels(
+            version=version("svc-cluster"),
+            revision=os.environ.get("SVC_CLUSTER_REVISION", ""),
+            python_version=platform.python_version(),
+            role="node",
+        ).set(1)
+
+    def expose(self) -> bytes:
+        """The Prometheus text as of now."""
+        self._groups()
+        self._catalog()
+        self._storage()
+        return self._metrics.expose()
+
+    def _count(self, counter: Counter, total: float) -> None:
+        """Bring a counter up to a total that never falls while the process lives."""
+        shown = self._shown.get(counter, 0.0)
+        if total > shown:
+            counter.inc(total - shown)
+            self._shown[counter] = total
+
+    def _groups(self) -> None:
+        metrics = self._metrics
+        replicas = self._node.host.replicas()
+        roles = dict.fromkeys(
+            ("leader", "follower", "candidate", "learner", "hibernating", "recovering"), 0
+        )
+        for replica in replicas:
+            engine = replica.group.engine
+            roles["recovering" if engine.recovery else engine.role.value] += 1
+        for state, count in roles.items():
+            metrics.raft_groups.labels(state=state).set(count)
+        metrics.raft_groups_without_leader.set(
+            sum(replica.group.engine.leader is None for replica in replicas)
+        )
+        metrics.raft_proposals_pending.set(
+            sum(replica.group.pending_proposals for replica in replicas)
+        )
+        self._count(
+            metrics.raft_leader_changes, sum(replica.group.leader_changes for replica in replicas)
+        )
+        self._count(
+            metrics.raft_proposals_applied,
+            sum(replica.group.applied_index for replica in replicas),
+        )
+        host = self._node.host
+        self._count(metrics.raft_state_divergence, host.divergences)
+        self._count(metrics.raft_replicas_repaired, host.repaired)
+        basins = list(host.basins.values())
+        metrics.basins.set(len(basins))
+        self._count(metrics.records_appended, sum(basin.records_appended for basin in basins))
+        self._peers()
+
+    def _peers(self) -> None:
+        node_id = self._node.config.node_id
+        for peer in self._node.config.addresses:
+            if peer == node_id:
+                continue
+            lag = 0
+            for replica in self._node.host.replicas():
+                engine = replica.group.engine
+                if engine.role is Role.LEADER and peer in engine.members:
+                    lag += max(engine.last_index - engine.match_index(peer), 0)
+            self._metrics.raft_peer_lag_entries.labels(peer=str(peer)).set(lag)
+            active = self._node.host.is_peer_up(peer)
+            self._metrics.raft_peer_active.labels(peer=str(peer)).set(active)
+
+    def _catalog(self) -> None:
+        catalog = self._node.host.catalog
+        if catalog is None:
+            return
+        engine = catalog.group.engine
+        self._metrics.raft_term.set(engine.term)
+        self._metrics.raft_last_index.set(engine.last_index)
+        self._metrics.raft_commit_index.set(engine.commit_index)
+        self._metrics.raft_applied_index.set(catalog.group.applied_index)
+        self._metrics.raft_members.labels(state="voter").set(len(engine.members))
+
+    def _storage(self) -> None:
+        wal = self._node.wal
+        disk = os.statvfs(self._directory)
+        self._metrics.wal_size_bytes.set(wal.size_bytes)
+        self._metrics.storage_free_bytes.set(disk.f_bavail * disk.f_frsize)
+        self._metrics.storage_capacity_bytes.set(disk.f_blocks * disk.f_frsize)
+        self._metrics.storage_read_only.set(not wal.has_space())

@@ -1,0 +1,207 @@
+"""A replica node as a process: real disk, real store, real sockets, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+from pathlib import Path
+
+from svc_cluster.base.clock import Clock, SystemClock
+from svc_cluster.base.ids import NodeId
+from svc_cluster.base.log import get_logger
+from svc_cluster.base.metrics import CONTENT_TYPE, Metrics
+from svc_cluster.cli.node_metrics import NodeMetrics
+from svc_cluster.cli.process import exit_fatal
+from svc_cluster.gateway.http.http1 import serve
+from svc_cluster.gateway.http.message import Request, Response
+from svc_cluster.link.handshake import Identity
+from svc_cluster.replica.host import HostSettings
+from svc_cluster.replica.housekeeping import HousekeepingSettings
+from svc_cluster.replica.identity import IdentityError
+from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
+from svc_cluster.replica.peers import GrpcPeers
+from svc_cluster.replica.rpc_server import RpcServer
+from svc_cluster.settings import NodeSettings, SettingsError, read_secret
+from svc_cluster.storage.damage import is_marked, set_aside
+from svc_cluster.storage.disk import DirectoryInUseError, RealDisk, lock_directory
+from svc_cluster.storage.rocks_store import RocksStore, StoreDamagedError, StoreOpenError
+from svc_cluster.storage.wal.settings import WalFormatError, WalSettings
+
+MIB = 1024 * 1024
+
+
+class RunningNode:
+    """A node with its ports. `close` ends it without a hand-over; `retire` comes before that."""
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self.settings = settings
+        self.secret = read_secret(settings.secret_file)
+        directory = Path(settings.data_dir)
+        try:
+            (directory / "wal").mkdir(parents=True, exist_ok=True)
+            self._lock = lock_directory(directory)
+        except DirectoryInUseError as cause:
+            raise SettingsError(str(cause)) from cause
+        except OSError as cause:
+            raise SettingsError(f"data_dir {directory} cannot be used: {cause.strerror}") from cause
+        loop = asyncio.get_running_loop()
+        rng = random.SystemRandom()
+        self.disk = RealDisk(directory / "wal", loop)
+        self._peers = GrpcPeers(
+            loop=loop,
+            identity=self._identity,
+            secret=self.secret,
+            addresses=addresses(settings),
+            rng=rng,
+        )
+        self._seams = (loop, rng)
+        self._directory = directory
+
+    def _identity(self) -> Identity:
+        return Identity(
+            self.settings.cluster_id,
+            "node",
+            NodeId(self.settings.node_id),
+            self.node.identity.incarnation,
+        )
+
+    async def start(self) -> None:
+        """Recover and listen. Raises SettingsError for a directory or port that cannot be used."""
+        settings = self.settings
+        loop, rng = self._seams
+        try:
+            self.store = open_store(self._directory / "state", loop)
+        except StoreOpenError as cause:
+            raise SettingsError(str(cause)) from cause
+        seams = Seams(
+            loop=loop,
+            clock=SystemClock(),
+            rng=rng,
+            disk=self.disk,
+            store=self.store,
+            peers=self._peers,
+            snapshots=self._peers,
+        )
+        try:
+            self.node = ReplicaNode(node_config(settings), seams, on_fatal=exit_fatal)
+        except (IdentityError, WalFormatError) as cause:
+            raise SettingsError(str(cause)) from cause
+        try:
+            self._rpc = RpcServer(self.node, self.secret, settings.rpc_address)
+        except RuntimeError as cause:
+            raise SettingsError(
+                f"nodes has the address {settings.rpc_address} for this node, which cannot be "
+                "listened on: end the process that uses it, or choose another port"
+            ) from cause
+        host, _, port = settings.admin_address.rpartition(":")
+        metrics = NodeMetrics(Metrics(process=True), self.node, self._directory)
+        try:
+            self._admin = await serve(AdminApp(self.node, metrics), host, int(port))
+        except OSError as cause:
+            raise SettingsError(
+                f"admin_address {settings.admin_address} cannot be listened on: end the process "
+                "that uses it, or choose another port"
+            ) from cause
+        self.node.start()
+        await self._rpc.start()
+        self._peers.connect(self.node.host.peer_up, self.node.host.peer_down)
+        self.node.sessions.update(self._peers.sessions())
+
+    async def close(self) -> None:
+        await self._admin.close()
+        await self._rpc.stop(0.2)
+        await self._peers.close()
+        await self.node.stop()
+        await self.node.wal.close()
+        self.store.close()
+        self.disk.close()
+        os.close(self._lock)
+
+
+def open_store(directory: Path, loop: asyncio.AbstractEventLoop) -> RocksStore:
+    """The state store; an empty one in place of one that is damaged, whose content then comes from
+    the log or from the other nodes. Raises StoreOpenError."""
+    if is_marked(directory):
+        _set_aside(directory, "a process has read damaged blocks")
+    try:
+        return RocksStore(directory, loop)
+    except StoreDamagedError as damage:
+        _set_aside(directory, str(damage))
+        return RocksStore(directory, loop)
+
+
+def _set_aside(directory: Path, why: str) -> None:
+    place = set_aside(directory)
+    get_logger("node").error("state_store_set_aside", moved_to=str(place), reason=why)
+
+
+def addresses(settings: NodeSettings) -> dict[NodeId, str]:
+    return {NodeId(int(node)): address for node, address in settings.nodes.items()}
+
+
+def node_config(settings: NodeSettings) -> NodeConfig:
+    nodes = addresses(settings)
+    return NodeConfig(
+        cluster_id=settings.cluster_id,
+        node_id=NodeId(settings.node_id),
+        addresses=nodes,
+        host=HostSettings(tuple(sorted(nodes)), settings.replication_factor),
+        wal=WalSettings(
+            segment_bytes=settings.wal_segment_mib * MIB,
+            retain_bytes=settings.wal_retain_mib * MIB,
+            reserve_bytes=settings.disk_reserve_mib * MIB,
+        ),
+        housekeeping=HousekeepingSettings(
+            flush_seconds=settings.flush_seconds,
+            log_retention_seconds=settings.log_retention_seconds,
+            log_retention_bytes=settings.log_retention_mib * MIB,
+        ),
+    )
+
+
+class AdminApp:
+    """Health, metrics and a look inside, on the node's own listener."""
+
+    def __init__(self, node: ReplicaNode, metrics: NodeMetrics) -> None:
+        self.clock: Clock = SystemClock()
+        self._node = node
+        self._metrics = metrics
+
+    async def handle(self, request: Request) -> Response:
+        match request.raw_path:
+            case "/livez":
+                return _text(200, "OK")
+            case "/readyz" | "/health" | "/ping":
+                checks = self._node.readiness()
+                ok = all(checks.values())
+                lines = [f"[{'+' if passed else '-'}]{name}" for name, passed in checks.items()]
+                text = "\n".join([*lines, "ok" if ok else "not ready"])
+                return _text(200 if ok else 503, text if request.query else "OK" if ok else text)
+            case "/metrics":
+                return Response(200, [("content-type", CONTENT_TYPE)], self._metrics.expose())
+            case "/debug/groups":
+                rows = {"node": self._node.config.node_id, "groups": self._node.host.probe()}
+                return Response(
+                    200, [("content-type", "application/json")], json.dumps(rows).encode()
+                )
+            case _:
+                return Response(
+                    404,
+                    [("content-type", "application/json")],
+                    b'{"error":"not_found","code":"not_found","message":"no such page"}',
+                )
+
+
+def _text(status: int, text: str) -> Response:
+    return Response(status, [("content-type", "text/plain")], text.encode() + b"\n")
+
+
+async def run_node(settings: NodeSettings, stop: asyncio.Event) -> None:
+    """Run until `stop`, then hand leadership over and end."""
+    running = RunningNode(settings)
+    await running.start()
+    await stop.wait()
+    await running.node.retire()
+    await running.close()

@@ -1,0 +1,105 @@
+"""What every process of the cluster does at its start and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import uvloop
+
+from svc_cluster.base.log import configure, get_logger
+from svc_cluster.settings import EXIT_CONFIGURATION, SettingsError
+
+SUPERVISOR_FD: Final = "SVC_CLUSTER_SUPERVISOR_FD"
+"""Environment variable: a pipe that closes when the supervisor is gone."""
+
+GIL_SWITCH_SECONDS: Final = 0.0005
+"""A busy event loop must hand the interpreter to the sync thread this often."""
+
+MALLOC_ENVIRONMENT: Final = {
+    # buffers of a batch's size are used again instead of being given back and faulted in anew
+    "MALLOC_MMAP_THRESHOLD_": "1073741824",
+    "MALLOC_TRIM_THRESHOLD_": "1073741824",
+    "MALLOC_TOP_PAD_": "67108864",
+}
+
+EXIT_FATAL: Final = 70
+"""Process exit code after a fault of ours; the log's last line says which."""
+
+log = get_logger("process")
+
+
+def fail(message: str, code: int = EXIT_CONFIGURATION) -> None:
+    """Say one sentence and end the process."""
+    sys.stderr.write(f"svc-cluster: {message}\n")
+    sys.stderr.flush()
+    raise SystemExit(code)
+
+
+def forbid_unpickling() -> None:
+    """From now on unpickling anything in this process raises: nothing that comes from the network
+    or the disk is ever executed."""
+
+    def hook(event: str, args: tuple[object, ...]) -> None:
+        if event == "pickle.find_class":
+            raise UnpicklingForbiddenError(f"refused to unpickle {args!r}")
+
+    sys.addaudithook(hook)
+
+
+class UnpicklingForbiddenError(RuntimeError):
+    """Somebody tried to turn bytes into objects of any class."""
+
+
+def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], level: str, form: str) -> None:
+    """Run `main(stop)` on uvloop; `stop` is set by SIGTERM, SIGINT or the supervisor's end."""
+    configure(level, form)
+    forbid_unpickling()
+    sys.setswitchinterval(GIL_SWITCH_SECONDS)
+    # what was loaded at start lives for ever; collecting it again and again costs pauses
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+    async def body() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        watch_supervisor(loop, stop)
+        await main(stop)
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(body())
+    except SettingsError as cause:
+        fail(str(cause))
+
+
+def watch_supervisor(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """A child must not outlive its supervisor: the pipe's end of file says that it is gone."""
+    text = os.environ.get(SUPERVISOR_FD)
+    if text is None:
+        return
+    handle = int(text)
+    os.set_blocking(handle, False)
+
+    def readable() -> None:
+        if os.read(handle, 1) == b"":
+            loop.remove_reader(handle)
+            stop.set()
+
+    loop.add_reader(handle, readable)
+
+
+def exit_fatal(fault: BaseException) -> None:
+    """End at once, without a hand-over: what is durable is on the disk, the rest was promised to
+    nobody. A supervisor starts the process again and it recovers from its WAL."""
+    log.error("process_ended_by_fault", exc_info=fault)
+    sys.stderr.write(f"svc-cluster: fatal: {type(fault).__name__}: {fault}\n")
+    sys.stderr.flush()
+    os._exit(EXIT_FATAL)

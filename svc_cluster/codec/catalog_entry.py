@@ -1,0 +1,94 @@
+"""Bytes of the catalog's log entries: type byte, format version, then protobuf."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from svc_cluster._pb.cluster.v1 import catalog_entry_pb2 as pb
+from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
+from svc_cluster.catalog.commands import (
+    CatalogCommand,
+    CreateBasin,
+    DeleteBasin,
+    RegisterNode,
+    RemoveBasin,
+)
+from svc_cluster.codec import config_pb
+
+_HEADER: Final = b"\x09\x81"
+"""The engine's type byte for payloads, and version 1 of the catalog's format."""
+
+
+class CatalogEntryFormatError(Exception):
+    """The payload is not an entry of this format; it is rejected alike on every replica."""
+
+
+def encode_catalog_entry(commands: Sequence[CatalogCommand]) -> bytes:
+    entry = pb.CatalogEntry()
+    for command in commands:
+        out = entry.commands.add()
+        match command:
+            case RegisterNode(node_id, incarnation, address):
+                out.register_node.node_id = node_id
+                out.register_node.incarnation = incarnation
+                out.register_node.address = address
+            case CreateBasin():
+                _create_to_pb(out.create_basin, command)
+            case DeleteBasin(name, deleted_at_ms):
+                out.delete_basin.name = name
+                out.delete_basin.deleted_at_ms = deleted_at_ms
+            case RemoveBasin(group_id):
+                out.remove_basin.group_id = group_id
+    return _HEADER + entry.SerializeToString()
+
+
+def decode_catalog_entry(payload: bytes) -> list[CatalogCommand]:
+    """Raises CatalogEntryFormatError for anything this version does not know."""
+    if payload[:2] != _HEADER:
+        raise CatalogEntryFormatError("not a catalog entry of a known version")
+    try:
+        entry = pb.CatalogEntry.FromString(payload[2:])
+    except DecodeError as cause:
+        raise CatalogEntryFormatError("not a catalog entry") from cause
+    return [_from_pb(command) for command in entry.commands]
+
+
+def _from_pb(command: pb.CatalogCommand) -> CatalogCommand:
+    match command.WhichOneof("command"):
+        case "register_node":
+            node = command.register_node
+            return RegisterNode(NodeId(node.node_id), node.incarnation, node.address)
+        case "create_basin":
+            return _create_from_pb(command.create_basin)
+        case "delete_basin":
+            gone = command.delete_basin
+            return DeleteBasin(gone.name, TimestampMs(gone.deleted_at_ms))
+        case "remove_basin":
+            return RemoveBasin(GroupId(command.remove_basin.group_id))
+        case _:
+            raise CatalogEntryFormatError("a command of an unknown kind")
+
+
+def _create_to_pb(out: pb.CreateBasin, command: CreateBasin) -> None:
+    out.name = command.name
+    out.group_id = command.group_id
+    out.replicas.extend(command.replicas)
+    out.created_at_ms = command.created_at_ms
+    config_pb.put_basin(out.config, command.config)
+
+
+def _create_from_pb(message: pb.CreateBasin) -> CreateBasin:
+    try:
+        config = config_pb.get_basin(message.config)
+    except config_pb.ConfigFormatError as cause:
+        raise CatalogEntryFormatError(str(cause)) from cause
+    return CreateBasin(
+        name=message.name,
+        group_id=GroupId(message.group_id),
+        replicas=tuple(NodeId(n) for n in message.replicas),
+        config=config,
+        created_at_ms=TimestampMs(message.created_at_ms),
+    )

@@ -1,0 +1,217 @@
+"""Basin and stream objects in JSON: configurations both ways, info objects out.
+
+Null and absent mean the same on the way in. On the way out all members are always present.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal
+
+import msgspec
+
+from svc_cluster.base.errors import ErrorCode, InvalidError, MalformedError
+from svc_cluster.codec.records import U64_MAX
+from svc_cluster.model.record import TimestampingMode
+from svc_cluster.model.stream_config import (
+    BasinConfig,
+    PartialStreamConfig,
+    Retention,
+    StreamConfig,
+)
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999, beyond which RFC 3339 has no words."""
+
+_MODE_WORDS: Final = {
+    TimestampingMode.CLIENT_PREFER: "client-prefer",
+    TimestampingMode.CLIENT_REQUIRE: "client-require",
+    TimestampingMode.ARRIVAL: "arrival",
+}
+_MODES: Final = {word: mode for mode, word in _MODE_WORDS.items()}
+STORAGE_CLASS_DEFAULT: Final = "standard"
+_STORAGE_CLASSES: Final = ("standard", "express")
+
+
+class _Infinite(msgspec.Struct):
+    pass
+
+
+class _RetentionJson(msgspec.Struct):
+    age: int | None = None
+    infinite: _Infinite | None = None
+
+
+class _TimestampingJson(msgspec.Struct):
+    mode: Literal["client-prefer", "client-require", "arrival"] | None = None
+    uncapped: bool | None = None
+
+
+class _DeleteOnEmptyJson(msgspec.Struct):
+    min_age_secs: int | None = None
+
+
+class StreamConfigJson(msgspec.Struct):
+    storage_class: str | None = None
+    retention_policy: _RetentionJson | None = None
+    timestamping: _TimestampingJson | None = None
+    delete_on_empty: _DeleteOnEmptyJson | None = None
+
+
+class BasinConfigJson(msgspec.Struct):
+    default_stream_config: StreamConfigJson | None = None
+    stream_cipher: Literal["aegis-256", "aes-256-gcm"] | None = None
+    create_stream_on_append: bool | None = None
+    create_stream_on_read: bool | None = None
+    storage_class: str | None = None
+    """Alias of the default stream configuration's member of that name."""
+
+
+class CreateBasinJson(msgspec.Struct):
+    basin: str
+    config: BasinConfigJson | None = None
+    location: str | None = None
+
+
+class CreateStreamJson(msgspec.Struct):
+    stream: str
+    config: StreamConfigJson | None = None
+
+
+def stream_config_from_json(wire: StreamConfigJson) -> PartialStreamConfig:
+    """Raises InvalidError for an unknown storage class, an age of 0 or beyond range, and a
+    retention that is not exactly one of the two kinds; MalformedError for a negative number."""
+    timestamping = wire.timestamping or _TimestampingJson()
+    delete_on_empty = wire.delete_on_empty or _DeleteOnEmptyJson()
+    return PartialStreamConfig(
+        storage_class=_storage_class(wire.storage_class),
+        retention=None if wire.retention_policy is None else _retention(wire.retention_policy),
+        timestamping_mode=None if timestamping.mode is None else _MODES[timestamping.mode],
+        timestamping_uncapped=timestamping.uncapped,
+        delete_on_empty_min_age_seconds=_seconds("min_age_secs", delete_on_empty.min_age_secs),
+    )
+
+
+def basin_config_from_json(wire: BasinConfigJson) -> BasinConfig:
+    """The alias counts only where the default stream configuration has no storage class."""
+    default = PartialStreamConfig()
+    if wire.default_stream_config is not None:
+        default = stream_config_from_json(wire.default_stream_config)
+    alias = _storage_class(wire.storage_class)
+    if default.storage_class is None and alias is not None:
+        default = PartialStreamConfig(
+            storage_class=alias,
+            retention=default.retention,
+            timestamping_mode=default.timestamping_mode,
+            timestamping_uncapped=default.timestamping_uncapped,
+            delete_on_empty_min_age_seconds=default.delete_on_empty_min_age_seconds,
+        )
+    return BasinConfig(
+        default_stream_config=None if default == PartialStreamConfig() else default,
+        stream_cipher=wire.stream_cipher,
+        create_stream_on_append=bool(wire.create_stream_on_append),
+        create_stream_on_read=bool(wire.create_stream_on_read),
+    )
+
+
+def _storage_class(word: str | None) -> str | None:
+    if word is not None and word not in _STORAGE_CLASSES:
+        raise InvalidError("the storage class is `standard` or `express`")
+    return word
+
+
+def _retention(wire: _RetentionJson) -> Retention:
+    if (wire.age is None) == (wire.infinite is None):
+        raise InvalidError("a retention policy has either an age or is infinite")
+    if wire.age is None:
+        return Retention(age_seconds=None)
+    age_seconds = _seconds("age", wire.age)
+    if age_seconds == 0:
+        raise InvalidError("the age of a retention policy is above 0")
+    return Retention(age_seconds=age_seconds)
+
+
+def _seconds(name: str, value: int | None) -> int | None:
+    if value is not None and not 0 <= value <= U64_MAX:
+        raise MalformedError(ErrorCode.BAD_JSON, f"{name} is an unsigned 64-bit number")
+    return value
+
+
+def stream_config_to_json(config: StreamConfig) -> dict[str, Any]:
+    return {
+        "storage_class": config.storage_class,
+        "retention_policy": _retention_to_json(config.retention),
+        "timestamping": {
+            "mode": _MODE_WORDS[config.timestamping_mode],
+            "uncapped": config.timestamping_uncapped,
+        },
+        "delete_on_empty": {"min_age_secs": config.delete_on_empty_min_age_seconds},
+    }
+
+
+def basin_config_to_json(config: BasinConfig) -> dict[str, Any]:
+    default = config.default_stream_config
+    return {
+        "default_stream_config": None if default is None else _partial_to_json(default),
+        "stream_cipher": config.stream_cipher,
+        "create_stream_on_append": config.create_stream_on_append,
+        "create_stream_on_read": config.create_stream_on_read,
+        "storage_class": (default and default.storage_class) or STORAGE_CLASS_DEFAULT,
+    }
+
+
+def _partial_to_json(config: PartialStreamConfig) -> dict[str, Any]:
+    """Unset members are null, so that what was given comes back exactly."""
+    mode, uncapped = config.timestamping_mode, config.timestamping_uncapped
+    min_age = config.delete_on_empty_min_age_seconds
+    timestamping = None
+    if mode is not None or uncapped is not None:
+        timestamping = {
+            "mode": None if mode is None else _MODE_WORDS[mode],
+            "uncapped": uncapped,
+        }
+    return {
+        "storage_class": config.storage_class,
+        "retention_policy": (
+            None if config.retention is None else _retention_to_json(config.retention)
+        ),
+        "timestamping": timestamping,
+        "delete_on_empty": None if min_age is None else {"min_age_secs": min_age},
+    }
+
+
+def _retention_to_json(retention: Retention) -> dict[str, Any]:
+    if retention.age_seconds is None:
+        return {"infinite": {}}
+    return {"age": retention.age_seconds}
+
+
+def basin_info_to_json(
+    name: str, created_at_ms: int, deleted_at_ms: int | None, location: str | None
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "basin": name,
+        "location": location,
+        "created_at": rfc3339(created_at_ms),
+        "deleted_at": None if deleted_at_ms is None else rfc3339(deleted_at_ms),
+        "state": "active" if deleted_at_ms is None else "deleting",
+    }
+
+
+def stream_info_to_json(
+    name: str, created_at_ms: int, deleted_at_ms: int | None, cipher: str | None
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "created_at": rfc3339(created_at_ms),
+        "deleted_at": None if deleted_at_ms is None else rfc3339(deleted_at_ms),
+        "cipher": cipher,
+    }
+
+
+def rfc3339(timestamp_ms: int) -> str:
+    """UTC with milliseconds: `2026-01-02T03:04:05.678Z`, the same bytes each time."""
+    moment = _EPOCH + timedelta(milliseconds=min(timestamp_ms, _TIMESTAMP_MS_MAX))
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"

@@ -1,0 +1,220 @@
+"""Bytes of a basin's log entries: type byte, format version, then protobuf.
+
+The second byte says whose entry it is and in which version: basins have 0x01 to 0x7F, the catalog
+has 0x81 to 0xFF. Entries stay in logs over an upgrade, so what a version means never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, assert_never
+
+from google.protobuf.message import DecodeError
+
+from svc_cluster._pb.cluster.v1 import log_entry_pb2 as pb
+from svc_cluster.base.ids import SeqNum, StreamId, TimestampMs
+from svc_cluster.codec import config_pb
+from svc_cluster.model.record import (
+    BatchPlacement,
+    CommandKind,
+    CommandRecord,
+    TimestampingMode,
+)
+from svc_cluster.model.stream_config import Retention, StreamConfig
+from svc_cluster.stream.commands import (
+    AppendCommand,
+    BasinCommand,
+    Bootstrap,
+    CreateStream,
+    DeleteStream,
+    ExpirePrefix,
+    PurgeStream,
+    Seal,
+)
+
+PAYLOAD_TYPE: Final = 9
+"""The engine's type byte for payloads that are opaque to it."""
+FORMAT_VERSION: Final = 1
+
+_HEADER: Final = bytes([PAYLOAD_TYPE, FORMAT_VERSION])
+
+
+class EntryFormatError(Exception):
+    """The payload is not an entry of this format; every replica rejects it alike."""
+
+
+def encode_entry(commands: Sequence[BasinCommand]) -> bytes:
+    """Raises nothing: commands come from the sequencer, within the ranges of their types."""
+    entry = pb.LogEntry()
+    for command in commands:
+        out = entry.commands.add()
+        match command:
+            case AppendCommand():
+                _append_to_pb(out.append, command)
+            case Bootstrap():
+                _bootstrap_to_pb(out.bootstrap, command)
+            case CreateStream():
+                _create_to_pb(out.create_stream, command)
+            case ExpirePrefix(stream_id, trim_point):
+                out.expire_prefix.stream_id = stream_id
+                out.expire_prefix.trim_point = trim_point
+            case DeleteStream(stream_id, deleted_at_ms):
+                out.delete_stream.stream_id = stream_id
+                out.delete_stream.deleted_at_ms = deleted_at_ms
+            case PurgeStream(stream_id):
+                out.purge_stream.stream_id = stream_id
+            case Seal(sealed_at_ms):
+                out.seal.SetInParent()
+                out.seal.sealed_at_ms = sealed_at_ms
+            case _:
+                assert_never(command)
+    return _HEADER + entry.SerializeToString(deterministic=True)
+
+
+def decode_entry(payload: bytes) -> list[BasinCommand]:
+    """Raises EntryFormatError for anything that version 1 does not know."""
+    if payload[:2] != _HEADER:
+        raise EntryFormatError("not a basin's entry of a known version")
+    try:
+        # any buffer will do, whatever the stubs say; a slice of bytes would copy the records
+        entry = pb.LogEntry.FromString(memoryview(payload)[2:])  # type: ignore[arg-type]
+        return [_from_pb(command) for command in entry.commands]
+    except DecodeError as cause:
+        raise EntryFormatError("not a log entry") from cause
+
+
+def _from_pb(command: pb.Command) -> BasinCommand:
+    kind = command.WhichOneof("command")
+    if kind == "append":
+        return _append_from_pb(command.append)
+    match kind:
+        case "bootstrap":
+            return _bootstrap_from_pb(command.bootstrap)
+        case "create_stream":
+            return _create_from_pb(command.create_stream)
+        case "expire_prefix":
+            expire = command.expire_prefix
+            return ExpirePrefix(StreamId(expire.stream_id), expire.trim_point)
+        case "delete_stream":
+            delete = command.delete_stream
+            return DeleteStream(StreamId(delete.stream_id), TimestampMs(delete.deleted_at_ms))
+        case "purge_stream":
+            return PurgeStream(StreamId(command.purge_stream.stream_id))
+        case "seal":
+            return Seal(TimestampMs(command.seal.sealed_at_ms))
+        case _:
+            raise EntryFormatError("unknown kind of command")
+
+
+def _append_to_pb(out: pb.Append, command: AppendCommand) -> None:
+    placement = command.placement
+    out.stream_id = command.stream_id
+    out.first_seq_num = placement.first_seq_num
+    out.record_count = placement.record_count
+    out.metered_bytes = placement.metered_bytes
+    out.base_timestamp_ms = placement.base_timestamp_ms
+    out.arrival_ms = placement.arrival_ms
+    out.start_timestamp_ms = command.start_timestamp_ms
+    out.last_timestamp_ms = placement.last_timestamp_ms
+    out.timestamping_mode = placement.mode
+    out.uncapped = placement.uncapped
+    if placement.expires_at_ms is not None:
+        out.expires_at_ms = placement.expires_at_ms
+    if command.match_seq_num is not None:
+        out.match_seq_num = command.match_seq_num
+    if command.fencing_token is not None:
+        out.fencing_token = command.fencing_token
+    for record in command.commands:
+        out.command_records.add(
+            offset=record.offset,
+            kind=record.kind,
+            token=record.token,
+            trim_point=record.trim_point,
+        )
+    out.records = command.records
+
+
+def _append_from_pb(append: pb.Append) -> AppendCommand:
+    commands = append.command_records
+    return AppendCommand(
+        stream_id=StreamId(append.stream_id),
+        placement=BatchPlacement(
+            first_seq_num=SeqNum(append.first_seq_num),
+            record_count=append.record_count,
+            metered_bytes=append.metered_bytes,
+            base_timestamp_ms=TimestampMs(append.base_timestamp_ms),
+            arrival_ms=TimestampMs(append.arrival_ms),
+            last_timestamp_ms=TimestampMs(append.last_timestamp_ms),
+            mode=_mode(append.timestamping_mode),
+            uncapped=append.uncapped,
+            expires_at_ms=TimestampMs(append.expires_at_ms)
+            if append.HasField("expires_at_ms")
+            else None,
+        ),
+        records=append.records,
+        start_timestamp_ms=TimestampMs(append.start_timestamp_ms),
+        commands=tuple(map(_command_record_from_pb, commands)) if commands else (),
+        match_seq_num=append.match_seq_num if append.HasField("match_seq_num") else None,
+        fencing_token=append.fencing_token if append.HasField("fencing_token") else None,
+    )
+
+
+def _command_record_from_pb(record: pb.CommandRecord) -> CommandRecord:
+    if record.kind not in (CommandKind.FENCE, CommandKind.TRIM):
+        raise EntryFormatError("unknown kind of command record")
+    return CommandRecord(record.offset, CommandKind(record.kind), record.token, record.trim_point)
+
+
+_MODES: Final = tuple(TimestampingMode(value) for value in range(len(TimestampingMode)))
+
+
+def _mode(value: int) -> TimestampingMode:
+    if value >= len(_MODES):
+        raise EntryFormatError("unknown timestamping mode")
+    return _MODES[value]
+
+
+def _bootstrap_to_pb(out: pb.Bootstrap, command: Bootstrap) -> None:
+    out.basin = command.basin
+    out.created_at_ms = command.created_at_ms
+    config_pb.put_basin(out.config, command.config)
+
+
+def _bootstrap_from_pb(bootstrap: pb.Bootstrap) -> Bootstrap:
+    try:
+        config = config_pb.get_basin(bootstrap.config)
+    except config_pb.ConfigFormatError as cause:
+        raise EntryFormatError(str(cause)) from cause
+    return Bootstrap(bootstrap.basin, config, TimestampMs(bootstrap.created_at_ms))
+
+
+def _create_to_pb(out: pb.CreateStream, command: CreateStream) -> None:
+    config = command.config
+    out.stream_id = command.stream_id
+    out.name = command.name
+    out.created_at_ms = command.created_at_ms
+    if command.cipher is not None:
+        out.cipher = command.cipher
+    out.storage_class = config.storage_class
+    if config.retention.age_seconds is not None:
+        out.retention_age_seconds = config.retention.age_seconds
+    out.timestamping_mode = config.timestamping_mode
+    out.timestamping_uncapped = config.timestamping_uncapped
+    out.delete_on_empty_min_age_seconds = config.delete_on_empty_min_age_seconds
+
+
+def _create_from_pb(create: pb.CreateStream) -> CreateStream:
+    age = create.retention_age_seconds if create.HasField("retention_age_seconds") else None
+    return CreateStream(
+        stream_id=StreamId(create.stream_id),
+        name=create.name,
+        config=StreamConfig(
+            storage_class=create.storage_class,
+            retention=Retention(age),
+            timestamping_mode=_mode(create.timestamping_mode),
+            timestamping_uncapped=create.timestamping_uncapped,
+            delete_on_empty_min_age_seconds=create.delete_on_empty_min_age_seconds,
+        ),
+        created_at_ms=TimestampMs(create.created_at_ms),
+        cipher=create.cipher if create.HasField("cipher") else None,
+    )

@@ -1,0 +1,195 @@
+"""Records between their two forms: what a client gives or gets, and the stored batch.
+
+`build_batch` is the only maker of stored batches from client data, so the limits and the shape of
+command records are decided here. `cut` is the only way back: whole stored batches in, the records
+that a read may return out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from svc_cluster._pb.s2.v1 import s2_pb2 as pb
+from svc_cluster.base.errors import InternalError, InvalidError
+from svc_cluster.model import names
+from svc_cluster.model.record import CommandKind, CommandRecord, SequencedBatch, StoredBatch
+from svc_cluster.stream.timestamping import stamp
+
+RECORDS_MAX: Final = 1000
+METERED_BYTES_MAX: Final = 1_048_576
+U64_MAX: Final = 2**64 - 1
+
+_TRIM_BODY_BYTES: Final = 8
+
+RecordIn = tuple[int | None, Sequence[tuple[bytes, bytes]], bytes]
+"""Client timestamp, headers, body: decoded bytes."""
+
+
+@dataclass(slots=True)
+class RecordOut:
+    """A record with its position, in decoded bytes."""
+
+    seq_num: int
+    timestamp_ms: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes
+    metered_bytes: int
+
+
+def build_batch(records: Sequence[RecordIn]) -> StoredBatch:
+    """Encode, count and check the records of one append.
+
+    Raises InvalidError: no record, more than 1000, more than 1 MiB metered, or a header with an
+    empty name that does not make a proper command record.
+    """
+    if not 1 <= len(records) <= RECORDS_MAX:
+        raise InvalidError(f"a batch has 1 to {RECORDS_MAX} records, not {len(records)}")
+    stored = pb.AppendInput()
+    add = stored.records.add
+    metered_bytes = 0
+    timestamps_given = 0
+    timestamp_max_ms: int | None = None
+    timestamp_first_ms: int | None = None
+    commands: list[CommandRecord] = []
+    for offset, (timestamp_ms, headers, body) in enumerate(records):
+        record = add(body=body)
+        metered_bytes += 8 + len(body)
+        if headers:
+            if not all(name for name, _ in headers):
+                commands.append(_command(offset, headers, body))
+            for name, value in headers:
+                record.headers.add(name=name, value=value)
+                metered_bytes += 2 + len(name) + len(value)
+        if timestamp_ms is not None:
+            record.timestamp = timestamp_ms
+            timestamps_given += 1
+            if offset == 0:
+                timestamp_first_ms = timestamp_ms
+            if timestamp_max_ms is None or timestamp_ms > timestamp_max_ms:
+                timestamp_max_ms = timestamp_ms
+        if metered_bytes > METERED_BYTES_MAX:
+            raise InvalidError(f"a batch holds at most {METERED_BYTES_MAX} metered bytes")
+    return StoredBatch(
+        records=stored.SerializeToString(),
+        record_count=len(records),
+        metered_bytes=metered_bytes,
+        timestamp_max_ms=timestamp_max_ms,
+        timestamps_given=timestamps_given,
+        commands=tuple(commands),
+        timestamp_first_ms=timestamp_first_ms,
+    )
+
+
+def _command(offset: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> CommandRecord:
+    if len(headers) != 1:
+        raise InvalidError("a header name may be empty only as the one header of a command record")
+    match headers[0][1]:
+        case b"fence":
+            try:
+                token = body.decode()
+            except UnicodeDecodeError:
+                raise InvalidError("a fencing token is UTF-8") from None
+            if not names.is_fencing_token(token):
+                raise InvalidError(
+                    f"a fencing token has at most {names.FENCING_TOKEN_BYTES_MAX} bytes"
+                )
+            return CommandRecord(offset=offset, kind=CommandKind.FENCE, token=token)
+        case b"trim":
+            if len(body) != _TRIM_BODY_BYTES:
+                raise InvalidError("the body of a trim command is a big-endian 64-bit number")
+            trim_point = int.from_bytes(body, "big")
+            return CommandRecord(offset=offset, kind=CommandKind.TRIM, trim_point=trim_point)
+        case _:
+            raise InvalidError("a command record is `fence` or `trim`")
+
+
+@dataclass(slots=True)
+class ReadBudget:
+    """What a read may still return; `take` counts down. None: unbounded. `until_ms` is exclusive.
+
+    `stopped` is set by the first record that may not be returned; nothing behind it may be either.
+    """
+
+    count: int | None = None
+    metered_bytes: int | None = None
+    until_ms: int | None = None
+    from_ms: int = 0
+    """Records below this timestamp are passed over: a start by time names a moment, and the batch
+    that holds it may begin earlier."""
+    stopped: bool = False
+
+    @property
+    def exhausted(self) -> bool:
+        """Nothing more will ever be returned. (A record is never smaller than 8 bytes.)"""
+        return (
+            self.stopped
+            or self.count == 0
+            or (self.metered_bytes is not None and self.metered_bytes < 8)
+        )
+
+    @property
+    def unbounded(self) -> bool:
+        return self.count is None and self.metered_bytes is None and self.until_ms is None
+
+    def take(self, record: RecordOut) -> bool:
+        """Whether the record may be returned; if so it is counted."""
+        if (
+            self.stopped
+            or (self.count is not None and self.count < 1)
+            or (self.metered_bytes is not None and self.metered_bytes < record.metered_bytes)
+            or (self.until_ms is not None and record.timestamp_ms >= self.until_ms)
+        ):
+            self.stopped = True
+            return False
+        if self.count is not None:
+            self.count -= 1
+        if self.metered_bytes is not None:
+            self.metered_bytes -= record.metered_bytes
+        return True
+
+
+def cut(
+    batches: Iterable[SequencedBatch], start_seq_num: int, budget: ReadBudget
+) -> list[RecordOut]:
+    """The records of whole batches from `start_seq_num` on that `budget` allows, which is reduced.
+
+    Raises InternalError when stored bytes are not what was stored.
+    """
+    records: list[RecordOut] = []
+    for batch in batches:
+        if batch.placement.end_seq_num <= start_seq_num:
+            continue
+        for record in _sequenced(batch, start_seq_num):
+            if record.timestamp_ms < budget.from_ms:
+                continue
+            if not budget.take(record):
+                return records
+            records.append(record)
+    return records
+
+
+def _sequenced(batch: SequencedBatch, start_seq_num: int) -> Iterable[RecordOut]:
+    try:
+        stored = pb.AppendInput.FromString(batch.records).records
+    except DecodeError as cause:
+        raise InternalError("a stored batch does not parse") from cause
+    placement = batch.placement
+    if len(stored) != placement.record_count:
+        raise InternalError("a stored batch has another number of records than its placement")
+    given = [record.timestamp if record.HasField("timestamp") else None for record in stored]
+    stamped = stamp(placement, given)
+    skip = max(0, start_seq_num - placement.first_seq_num)
+    for offset in range(skip, len(stored)):
+        record = stored[offset]
+        headers = tuple((header.name, header.value) for header in record.headers)
+        body = record.body
+        metered_bytes = 8 + len(body)
+        for name, value in headers:
+            metered_bytes += 2 + len(name) + len(value)
+        yield RecordOut(
+            placement.first_seq_num + offset, stamped[offset], headers, body, metered_bytes
+        )

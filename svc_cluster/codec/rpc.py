@@ -1,0 +1,216 @@
+"""Messages between gateways and nodes: values of the tree to protobuf and back.
+
+Only shapes change here; who may ask what is decided by the two ends.
+"""
+
+from __future__ import annotations
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base import errors
+from svc_cluster.base.errors import ErrorCode, MalformedError, ServiceError
+from svc_cluster.base.ids import NodeId, SeqNum, TimestampMs
+from svc_cluster.model.record import (
+    AppendAck,
+    BatchPlacement,
+    CommandKind,
+    CommandRecord,
+    Position,
+    SequencedBatch,
+    StoredBatch,
+    TimestampingMode,
+)
+
+
+class NotLeaderHereError(ServiceError):
+    """The replica asked does not lead; nothing was done. Never reaches an HTTP client."""
+
+    code = ErrorCode.UNAVAILABLE
+
+    def __init__(self, leader: NodeId | None) -> None:
+        super().__init__("the replica does not lead its group")
+        self.leader = leader
+
+
+class GroupUnknownError(ServiceError):
+    """The node has no replica of the group; nothing was done. Never reaches an HTTP client."""
+
+    code = ErrorCode.UNAVAILABLE
+
+    def __init__(self) -> None:
+        super().__init__("the node has no replica of the group")
+
+
+def position_to_pb(position: Position) -> pb.Position:
+    return pb.Position(seq_num=position.seq_num, timestamp_ms=position.timestamp_ms)
+
+
+def position_from_pb(message: pb.Position) -> Position:
+    return Position(SeqNum(message.seq_num), TimestampMs(message.timestamp_ms))
+
+
+def append_to_pb(
+    into: pb.AppendRequest,
+    stream: str,
+    batch: StoredBatch,
+    match_seq_num: int | None,
+    fencing_token: str | None,
+) -> None:
+    into.stream = stream
+    into.records = batch.records
+    into.record_count = batch.record_count
+    into.metered_bytes = batch.metered_bytes
+    if batch.timestamp_max_ms is not None:
+        into.timestamp_max_ms = batch.timestamp_max_ms
+        into.timestamps_given = batch.timestamps_given
+    if batch.timestamp_first_ms is not None:
+        into.timestamp_first_ms = batch.timestamp_first_ms
+    for command in batch.commands:
+        into.commands.add(
+            offset=command.offset,
+            kind=command.kind,
+            token=command.token,
+            trim_point=command.trim_point,
+        )
+    if match_seq_num is not None:
+        into.match_seq_num = match_seq_num
+    if fencing_token is not None:
+        into.fencing_token = fencing_token
+
+
+def batch_from_pb(message: pb.AppendRequest) -> StoredBatch:
+    """Raises MalformedError for a kind of command that this version does not know."""
+    return StoredBatch(
+        records=message.records,
+        record_count=message.record_count,
+        metered_bytes=message.metered_bytes,
+        timestamp_max_ms=(
+            message.timestamp_max_ms if message.HasField("timestamp_max_ms") else None
+        ),
+        timestamps_given=message.timestamps_given,
+        timestamp_first_ms=(
+            message.timestamp_first_ms if message.HasField("timestamp_first_ms") else None
+        ),
+        commands=tuple(
+            CommandRecord(c.offset, _command_kind(c.kind), c.token, c.trim_point)
+            for c in message.commands
+        )
+        if message.commands
+        else (),
+    )
+
+
+def _command_kind(value: int) -> CommandKind:
+    try:
+        return CommandKind(value)
+    except ValueError:
+        raise MalformedError(ErrorCode.BAD_PROTO, "an unknown kind of command") from None
+
+
+def ack_to_pb(into: pb.AppendAck, ack: AppendAck) -> None:
+    into.start.seq_num = ack.start.seq_num
+    into.start.timestamp_ms = ack.start.timestamp_ms
+    into.end.seq_num = ack.end.seq_num
+    into.end.timestamp_ms = ack.end.timestamp_ms
+    into.tail.seq_num = ack.tail.seq_num
+    into.tail.timestamp_ms = ack.tail.timestamp_ms
+
+
+def ack_from_pb(message: pb.AppendAck) -> AppendAck:
+    return AppendAck(
+        position_from_pb(message.start),
+        position_from_pb(message.end),
+        position_from_pb(message.tail),
+    )
+
+
+def sequenced_to_pb(into: pb.SequencedBatch, batch: SequencedBatch) -> None:
+    place = batch.placement
+    into.first_seq_num = place.first_seq_num
+    into.record_count = place.record_count
+    into.metered_bytes = place.metered_bytes
+    into.base_timestamp_ms = place.base_timestamp_ms
+    into.arrival_ms = place.arrival_ms
+    into.last_timestamp_ms = place.last_timestamp_ms
+    into.timestamping_mode = place.mode
+    into.uncapped = place.uncapped
+    if place.expires_at_ms is not None:
+        into.expires_at_ms = place.expires_at_ms
+    into.records = batch.records
+
+
+def sequenced_from_pb(message: pb.SequencedBatch) -> SequencedBatch:
+    return SequencedBatch(
+        BatchPlacement(
+            first_seq_num=SeqNum(message.first_seq_num),
+            record_count=message.record_count,
+            metered_bytes=message.metered_bytes,
+            base_timestamp_ms=TimestampMs(message.base_timestamp_ms),
+            arrival_ms=TimestampMs(message.arrival_ms),
+            last_timestamp_ms=TimestampMs(message.last_timestamp_ms),
+            mode=TimestampingMode(message.timestamping_mode),
+            uncapped=message.uncapped,
+            expires_at_ms=(
+                TimestampMs(message.expires_at_ms) if message.HasField("expires_at_ms") else None
+            ),
+        ),
+        message.records,
+    )
+
+
+_CLASS_BY_CODE: dict[str, type[ServiceError]] = {
+    cls.code.value: cls
+    for cls in (
+        errors.InvalidError,
+        errors.BasinNotFoundError,
+        errors.StreamNotFoundError,
+        errors.AlreadyExistsError,
+        errors.BasinDeletionPendingError,
+        errors.StreamDeletionPendingError,
+        errors.TransactionConflictError,
+        errors.UnavailableError,
+        errors.HotServerError,
+        errors.DrainingError,
+        errors.RateLimitedError,
+        errors.NotImplementedYetError,
+        errors.DeadlineError,
+    )
+}
+
+
+def refusal_to_pb(into: pb.Refusal, error: ServiceError) -> None:
+    into.code = error.code.value
+    into.message = error.message
+    into.may_have_taken_effect = error.may_have_taken_effect
+    match error:
+        case NotLeaderHereError():
+            into.not_leader = True
+            into.leader = error.leader or 0
+        case GroupUnknownError():
+            into.group_unknown = True
+        case errors.SeqNumMismatchError():
+            into.tail_seq_num = error.tail_seq_num
+        case errors.FencingTokenMismatchError():
+            into.fencing_token = error.current_token
+        case errors.PastTailError():
+            into.tail_seq_num = error.tail_seq_num
+            into.tail_timestamp_ms = error.tail_timestamp_ms
+        case _:
+            pass
+
+
+def refusal_from_pb(message: pb.Refusal) -> ServiceError:
+    """The exception that the node meant. An unknown code becomes an internal error."""
+    if message.not_leader:
+        return NotLeaderHereError(NodeId(message.leader) if message.leader else None)
+    if message.group_unknown:
+        return GroupUnknownError()
+    if message.code == ErrorCode.APPEND_CONDITION_FAILED.value:
+        if message.HasField("fencing_token"):
+            return errors.FencingTokenMismatchError(message.fencing_token)
+        return errors.SeqNumMismatchError(message.tail_seq_num)
+    if message.code == ErrorCode.RANGE_NOT_SATISFIABLE.value:
+        return errors.PastTailError(message.tail_seq_num, message.tail_timestamp_ms)
+    if message.code == ErrorCode.REQUEST_TIMEOUT.value and not message.may_have_taken_effect:
+        return errors.ReadDeadlineError(message.message)
+    cls = _CLASS_BY_CODE.get(message.code, errors.InternalError)
+    return cls(message.message)

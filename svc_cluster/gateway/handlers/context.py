@@ -1,0 +1,45 @@
+"""What every handler is given: a request that has been routed, and the seams to the outside."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from svc_cluster.base.clock import Clock
+from svc_cluster.base.metrics import Metrics
+from svc_cluster.gateway.backend import Backend
+from svc_cluster.gateway.http.dialect import Dialect
+from svc_cluster.gateway.http.message import Request, Response
+from svc_cluster.gateway.http.router import Match
+
+Readiness = Callable[[], Mapping[str, bool]]
+"""Named checks and whether each holds; all must for the process to be ready. Must not block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The seams, shared by all requests."""
+
+    backend: Backend
+    clock: Clock
+    rng: random.Random
+    metrics: Metrics
+    readiness: Readiness
+    version: str
+    draining: asyncio.Event
+    """Set once the process is to stop; streams then end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One routed request."""
+
+    services: Services
+    request: Request
+    match: Match
+    dialect: Dialect
+
+
+Handler = Callable[[Call], Awaitable[Response]]

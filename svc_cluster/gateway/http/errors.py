@@ -1,0 +1,147 @@
+"""Errors as answers: nothing else in the tree names a 4xx or 5xx for a refusal.
+
+One table gives each code its status; the two refusals with typed bodies (412 and 416) and the
+statement about side effects are made here too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from svc_cluster.base.errors import (
+    ErrorCode,
+    FencingTokenMismatchError,
+    PastTailError,
+    SeqNumMismatchError,
+    ServiceError,
+)
+from svc_cluster.codec.json_body import encode_object
+from svc_cluster.gateway.http.dialect import Dialect
+from svc_cluster.gateway.http.message import Response, json_response
+
+STATUS: Final[dict[ErrorCode, int]] = {
+    ErrorCode.AUTHN: 401,
+    ErrorCode.BAD_FRAME: 400,
+    ErrorCode.BAD_HEADER: 400,
+    ErrorCode.BAD_JSON: 400,
+    ErrorCode.BAD_PATH: 400,
+    ErrorCode.BAD_PROTO: 400,
+    ErrorCode.BAD_QUERY: 400,
+    ErrorCode.BASIN_DELETION_PENDING: 409,
+    ErrorCode.BASIN_NOT_FOUND: 404,
+    ErrorCode.HOT_SERVER: 502,
+    ErrorCode.INVALID: 400,
+    ErrorCode.METHOD_NOT_ALLOWED: 405,
+    ErrorCode.NOT_FOUND: 404,
+    ErrorCode.NOT_IMPLEMENTED: 501,
+    ErrorCode.OTHER: 500,
+    ErrorCode.PAYLOAD_TOO_LARGE: 413,
+    ErrorCode.PERMISSION_DENIED: 403,
+    ErrorCode.QUOTA_EXHAUSTED: 403,
+    ErrorCode.RATE_LIMITED: 429,
+    ErrorCode.REQUEST_TIMEOUT: 408,
+    ErrorCode.RESOURCE_ALREADY_EXISTS: 409,
+    ErrorCode.SERVER_DRAINING: 503,
+    ErrorCode.STORAGE: 500,
+    ErrorCode.STREAM_DELETION_PENDING: 409,
+    ErrorCode.STREAM_NOT_FOUND: 404,
+    ErrorCode.TRANSACTION_CONFLICT: 409,
+    ErrorCode.UNAVAILABLE: 503,
+    ErrorCode.UNSUPPORTED_MEDIA_TYPE: 415,
+    ErrorCode.APPEND_CONDITION_FAILED: 412,
+    ErrorCode.RANGE_NOT_SATISFIABLE: 416,
+}
+"""Statuses of the seed dialect, in which `invalid` is 400."""
+
+assert STATUS.keys() == set(ErrorCode), "every ErrorCode has exactly one status"
+
+_SEED_WORDS: Final[dict[ErrorCode, str]] = {
+    ErrorCode.AUTHN: "unauthorized",
+    ErrorCode.PERMISSION_DENIED: "forbidden",
+    ErrorCode.QUOTA_EXHAUSTED: "forbidden",
+    ErrorCode.OTHER: "internal",
+    **dict.fromkeys(
+        (
+            ErrorCode.BAD_FRAME,
+            ErrorCode.BAD_HEADER,
+            ErrorCode.BAD_JSON,
+            ErrorCode.BAD_PATH,
+            ErrorCode.BAD_PROTO,
+            ErrorCode.BAD_QUERY,
+            ErrorCode.INVALID,
+        ),
+        "validation_error",
+    ),
+}
+
+SIDE_EFFECTS_HEADER: Final = "svc-side-effects"
+
+
+class MethodNotAllowedError(ServiceError):
+    """The path exists, the method on it does not."""
+
+    code = ErrorCode.METHOD_NOT_ALLOWED
+
+    def __init__(self, allowed: str) -> None:
+        super().__init__(f"allowed here: {allowed}")
+        self.allowed = allowed
+
+
+class RouteNotFoundError(ServiceError):
+    code = ErrorCode.NOT_FOUND
+
+
+class PayloadTooLargeError(ServiceError):
+    code = ErrorCode.PAYLOAD_TOO_LARGE
+
+
+class UnsupportedMediaTypeError(ServiceError):
+    code = ErrorCode.UNSUPPORTED_MEDIA_TYPE
+
+
+class RequestBodyTimeoutError(ServiceError):
+    """The client stopped sending its request; nothing was done with the part that came."""
+
+    code = ErrorCode.REQUEST_TIMEOUT
+
+
+def error_body(error: ServiceError, dialect: Dialect, *, is_write: bool = False) -> bytes:
+    """The JSON object for an error: of a response, or of an event. Reads have no effects."""
+    if isinstance(error, SeqNumMismatchError):
+        return _condition_body(error, dialect, "seq_num_mismatch", error.tail_seq_num)
+    if isinstance(error, FencingTokenMismatchError):
+        return _condition_body(error, dialect, "fencing_token_mismatch", error.current_token)
+    body = _standard_body(error, is_write=is_write)
+    if isinstance(error, PastTailError):
+        tail = {"seq_num": error.tail_seq_num, "timestamp": error.tail_timestamp_ms}
+        body = {"tail": tail, **body}
+    return encode_object(body)
+
+
+def error_response(error: ServiceError, dialect: Dialect, *, is_write: bool) -> Response:
+    """The whole answer. A write's says whether the write may have happened."""
+    response = json_response(STATUS[error.code], error_body(error, dialect, is_write=is_write))
+    if is_write:
+        effects = "possible" if error.may_have_taken_effect else "none"
+        response.headers.append((SIDE_EFFECTS_HEADER, effects))
+    if isinstance(error, MethodNotAllowedError):
+        response.headers.append(("allow", error.allowed))
+    return response
+
+
+def _standard_body(error: ServiceError, *, is_write: bool) -> dict[str, Any]:
+    code = error.code
+    return {
+        "error": _SEED_WORDS.get(code, code.value),
+        "code": code.value,
+        "message": error.message,
+        "may_have_taken_effect": is_write and error.may_have_taken_effect,
+    }
+
+
+def _condition_body(error: ServiceError, dialect: Dialect, key: str, value: int | str) -> bytes:
+    """Some clients decode this body as a tagged union and fail on a second key, so it has one
+    unless the request is positively of the other dialect."""
+    if dialect is Dialect.UNMARKED:
+        return encode_object({key: value})
+    return encode_object({**_standard_body(error, is_write=True), key: value})

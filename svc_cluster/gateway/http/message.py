@@ -1,0 +1,104 @@
+"""The neutral request and response that handlers see, whatever protocol carried them.
+
+Nothing here, nor in the handlers, knows of sockets or of any HTTP library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+JSON: Final = "application/json"
+
+Headers = Sequence[tuple[str, str]]
+"""Names in lower case, in the order received; names may repeat."""
+
+
+class ClientGoneError(Exception):
+    """The connection was lost while a request was read; there is nobody to answer."""
+
+
+class BodyTooLargeError(Exception):
+    """More bytes came than the reader allowed."""
+
+
+class BodyBrokenError(Exception):
+    """The body's framing (chunks, length) is malformed."""
+
+
+class BodyTimeoutError(Exception):
+    """The client stopped sending in the middle of a body."""
+
+
+class Body(Protocol):
+    """A request's body, read at most once."""
+
+    async def read(self, limit_bytes: int) -> bytes:
+        """All of it, as sent (Content-Encoding not undone).
+
+        Raises BodyTooLargeError as soon as more than `limit_bytes` have come, BodyBrokenError,
+        BodyTimeoutError, ClientGoneError.
+        """
+        ...
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """Piece by piece as it arrives, for bodies without an end. Raises as `read` does."""
+        ...
+
+
+class BytesBody:
+    """A body that is already there: for adapters whose request is complete, and for tests."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        self._data = data
+
+    async def read(self, limit_bytes: int) -> bytes:
+        if len(self._data) > limit_bytes:
+            raise BodyTooLargeError
+        return self._data
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        yield self._data
+
+
+@dataclass(slots=True)
+class Request:
+    """`raw_path` is percent-encoded and without the query; `query` is without the `?`."""
+
+    method: str
+    raw_path: str
+    query: str
+    headers: Headers
+    body: Body = field(default_factory=BytesBody)
+    _by_name: dict[str, str] | None = None
+
+    def header(self, name: str) -> str | None:
+        """First value of a header, by lower-case name."""
+        by_name = self._by_name
+        if by_name is None:
+            by_name = self._by_name = dict(reversed(self.headers))
+        return by_name.get(name)
+
+    def header_names(self) -> list[str]:
+        return [name for name, _ in self.headers]
+
+
+@dataclass(slots=True)
+class Response:
+    """`headers` without Content-Length, Transfer-Encoding, Connection and Date, which belong to
+    the adapter. An iterator as body is a stream: it is closed (`aclose`) when the client goes."""
+
+    status: int
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    body: bytes | AsyncIterator[bytes] = b""
+    close: bool = False
+    """The connection is of no further use, for instance because a body was not read."""
+
+
+def json_response(status: int, body: bytes, headers: Sequence[tuple[str, str]] = ()) -> Response:
+    return Response(status, [("content-type", JSON), *headers], body)
+
+
+def text_response(status: int, text: str) -> Response:
+    return Response(status, [("content-type", "text/plain; charset=utf-8")], text.encode())

@@ -1,0 +1,203 @@
+"""From method and raw path to an operation and the names in the path.
+
+Routing is by raw segments: a name is decoded exactly once, out of one segment, so that a stream
+named `a/b` (`a%2Fb`) never looks like two segments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from svc_cluster.base.errors import ErrorCode, MalformedError
+from svc_cluster.gateway.http.errors import MethodNotAllowedError, RouteNotFoundError
+from svc_cluster.gateway.http.negotiation import (
+    BASIN_NAME_RULE,
+    STREAM_NAME_RULE,
+    decode_percent,
+)
+from svc_cluster.model import names
+
+
+class Operation(Enum):
+    LIST_BASINS = "list-basins"
+    CREATE_BASIN = "create-basin"
+    GET_BASIN_CONFIG = "get-basin-config"
+    DELETE_BASIN = "delete-basin"
+    LIST_STREAMS = "list-streams"
+    CREATE_STREAM = "create-stream"
+    GET_STREAM_CONFIG = "get-stream-config"
+    DELETE_STREAM = "delete-stream"
+    APPEND = "append"
+    READ = "read"
+    CHECK_TAIL = "check-tail"
+    HEALTH = "health"
+    LIVEZ = "livez"
+    READYZ = "readyz"
+    METRICS = "metrics"
+    VERSION = "version"
+    LATER = "later"
+    """Known to the interface, not served yet: 501."""
+
+
+WRITES: Final = frozenset(
+    {
+        Operation.CREATE_BASIN,
+        Operation.DELETE_BASIN,
+        Operation.CREATE_STREAM,
+        Operation.DELETE_STREAM,
+        Operation.APPEND,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A path and what its methods do. `template` is the metrics label."""
+
+    template: str
+    methods: dict[str, Operation]
+    basin_slot: int | None = None
+    """Segment that holds the basin's name, counted from 0 behind the leading slash."""
+    stream_slot: int | None = None
+    seed_path: bool = False
+    """The path shape that only the seed dialect has."""
+    allow: str = ""
+
+    def __post_init__(self) -> None:
+        served = set(self.methods) | {"OPTIONS"} | ({"HEAD"} if "GET" in self.methods else set())
+        object.__setattr__(self, "allow", ", ".join(sorted(served)))
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    operation: Operation
+    template: str
+    seed_path: bool
+    basin: str | None
+    """From the path, decoded, valid."""
+    stream: str | None
+
+
+_LATER = Operation.LATER
+_BASINS = Resource("/v1/basins", {"GET": Operation.LIST_BASINS, "POST": Operation.CREATE_BASIN})
+_BASIN = Resource(
+    "/v1/basins/{basin}",
+    {
+        "GET": Operation.GET_BASIN_CONFIG,
+        "DELETE": Operation.DELETE_BASIN,
+        "PUT": _LATER,
+        "PATCH": _LATER,
+    },
+    basin_slot=2,
+)
+_STREAMS = Resource("/v1/streams", {"GET": Operation.LIST_STREAMS, "POST": Operation.CREATE_STREAM})
+_STREAM = Resource(
+    "/v1/streams/{stream}",
+    {
+        "GET": Operation.GET_STREAM_CONFIG,
+        "DELETE": Operation.DELETE_STREAM,
+        "PUT": _LATER,
+        "PATCH": _LATER,
+    },
+    stream_slot=2,
+)
+_RECORDS = Resource(
+    "/v1/streams/{stream}/records",
+    {"GET": Operation.READ, "POST": Operation.APPEND},
+    stream_slot=2,
+)
+_TAIL = Resource("/v1/streams/{stream}/records/tail", {"GET": Operation.CHECK_TAIL}, stream_slot=2)
+_SEED_APPEND = Resource(
+    "/v1/basins/{basin}/streams/{stream}/append",
+    {"POST": Operation.APPEND},
+    basin_slot=2,
+    stream_slot=4,
+    seed_path=True,
+)
+_SEED_READ = Resource(
+    "/v1/basins/{basin}/streams/{stream}/read",
+    {"GET": Operation.READ},
+    basin_slot=2,
+    stream_slot=4,
+    seed_path=True,
+)
+_TOKENS = Resource("/v1/access-tokens", {"GET": _LATER, "POST": _LATER})
+_TOKEN = Resource("/v1/access-tokens/{id}", {"DELETE": _LATER})
+_LOCATIONS = Resource("/v1/locations", {"GET": _LATER})
+_LOCATION = Resource("/v1/locations/default", {"GET": _LATER, "PUT": _LATER})
+_USAGE = Resource("/v1/metrics", {"GET": _LATER})
+
+_TOP_LEVEL: Final = {
+    "health": Resource("/health", {"GET": Operation.HEALTH}),
+    "ping": Resource("/ping", {"GET": Operation.HEALTH}),
+    "livez": Resource("/livez", {"GET": Operation.LIVEZ}),
+    "readyz": Resource("/readyz", {"GET": Operation.READYZ}),
+    "metrics": Resource("/metrics", {"GET": Operation.METRICS}),
+    "version": Resource("/version", {"GET": Operation.VERSION}),
+}
+
+UNKNOWN_TEMPLATE: Final = "unknown"
+
+
+def find_resource(segments: list[str]) -> Resource | None:
+    """The resource of a raw path, split at its slashes behind the first."""
+    count = len(segments)
+    if segments[0] != "v1":
+        return _TOP_LEVEL.get(segments[0]) if count == 1 else None
+    if count < 2:
+        return None
+    match segments[1]:
+        case "streams":
+            return _find_stream_resource(segments, count)
+        case "basins":
+            return _find_basin_resource(segments, count)
+        case "access-tokens":
+            return {2: _TOKENS, 3: _TOKEN}.get(count)
+        case "locations":
+            if count == 2:
+                return _LOCATIONS
+            return _LOCATION if count == 3 and segments[2] == "default" else None
+        case "metrics":
+            return _USAGE if count <= 4 else None
+        case _:
+            return None
+
+
+def _find_stream_resource(segments: list[str], count: int) -> Resource | None:
+    if count >= 4 and segments[3] == "records":
+        if count == 4:
+            return _RECORDS
+        return _TAIL if count == 5 and segments[4] == "tail" else None
+    return {2: _STREAMS, 3: _STREAM}.get(count)
+
+
+def _find_basin_resource(segments: list[str], count: int) -> Resource | None:
+    if count == 6 and segments[3] == "streams":
+        return {"append": _SEED_APPEND, "read": _SEED_READ}.get(segments[5])
+    return {2: _BASINS, 3: _BASIN}.get(count)
+
+
+def split_path(raw_path: str) -> list[str]:
+    return raw_path[1:].split("/") if raw_path.startswith("/") else [raw_path]
+
+
+def route(resource: Resource | None, segments: list[str], method: str) -> Match:
+    """Raises RouteNotFoundError, MethodNotAllowedError, and MalformedError (bad_path) for a name
+    that cannot be decoded or breaks the rules."""
+    if resource is None:
+        raise RouteNotFoundError("there is nothing at this path")
+    operation = resource.methods.get("GET" if method == "HEAD" else method)
+    if operation is None:
+        raise MethodNotAllowedError(resource.allow)
+    basin = stream = None
+    if resource.basin_slot is not None:
+        basin = decode_percent(segments[resource.basin_slot], ErrorCode.BAD_PATH)
+        if not names.is_basin_name(basin):
+            raise MalformedError(ErrorCode.BAD_PATH, BASIN_NAME_RULE)
+    if resource.stream_slot is not None:
+        stream = decode_percent(segments[resource.stream_slot], ErrorCode.BAD_PATH)
+        if not names.is_stream_name(stream):
+            raise MalformedError(ErrorCode.BAD_PATH, STREAM_NAME_RULE)
+    return Match(operation, resource.template, resource.seed_path, basin, stream)

@@ -1,0 +1,96 @@
+"""The first protocol of every connection: waits for the first bytes and chooses who speaks.
+
+It also owns the header deadline: a client that sends nothing, or half of a request's head, is
+closed after it. The chosen protocol is handed the running deadline and ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, cast
+
+H2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+
+class HeaderDeadline:
+    """Closes a connection whose next request head does not arrive in time."""
+
+    __slots__ = ("_handle", "_loop", "_seconds", "expired")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, seconds: float, expired: Callable[[], None]
+    ) -> None:
+        self._loop = loop
+        self._seconds = seconds
+        self.expired = expired
+        """Called when time is up; whoever takes the connection over sets its own."""
+        self._handle: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Does nothing while the deadline is already running."""
+        if self._handle is None:
+            self._handle = self._loop.call_later(self._seconds, self._expire)
+
+    def cancel(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _expire(self) -> None:
+        self._handle = None
+        self.expired()
+
+
+ProtocolFactory = Callable[[HeaderDeadline], asyncio.Protocol]
+
+
+class Sniffer(asyncio.Protocol):
+    """Holds a connection until its first bytes say which protocol it is."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        header_seconds: float,
+        http1: ProtocolFactory,
+        waiting: set[Sniffer],
+    ) -> None:
+        """`waiting` holds the connections that have sent nothing yet; its owner closes them."""
+        self._deadline = HeaderDeadline(loop, header_seconds, self._expired)
+        self._http1 = http1
+        self._waiting = waiting
+        self._transport: asyncio.Transport | None = None
+        self._seen = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._waiting.add(self)
+        self._deadline.start()
+
+    def data_received(self, data: bytes) -> None:
+        self._seen += data
+        if len(self._seen) < len(H2_PREFACE) and H2_PREFACE.startswith(self._seen):
+            return
+        # HTTP/2 has no adapter yet: its preface gets HTTP/1.1's answer to a bad request line.
+        self._hand_over(self._http1(self._deadline))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        self._waiting.discard(self)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _hand_over(self, protocol: asyncio.Protocol) -> None:
+        transport = self._transport
+        assert transport is not None, "bytes come after the connection is made"
+        self._waiting.discard(self)
+        self._transport = None
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        protocol.data_received(self._seen)
+
+    def _expired(self) -> None:
+        if self._transport is not None:
+            self._transport.close()

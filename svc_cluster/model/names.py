@@ -1,0 +1,46 @@
+"""The rules for names, in UTF-8 bytes. Source: wire contract section 1."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_BASIN: Final = re.compile(r"[a-z0-9][a-z0-9-]{6,46}[a-z0-9]")
+_BASIN_PREFIX: Final = re.compile(r"(?:[a-z0-9][a-z0-9-]{0,47})?")
+
+STREAM_NAME_BYTES_MAX: Final = 512
+FENCING_TOKEN_BYTES_MAX: Final = 36
+REQUEST_TOKEN_BYTES_MAX: Final = 36
+
+
+def is_basin_name(name: str) -> bool:
+    """8 to 48 of `[a-z0-9-]`, first and last not a hyphen."""
+    return _BASIN.fullmatch(name) is not None
+
+
+def is_basin_prefix(prefix: str) -> bool:
+    """Empty, or the beginning of some basin name; a trailing hyphen is allowed."""
+    return _BASIN_PREFIX.fullmatch(prefix) is not None
+
+
+def is_stream_name(name: str) -> bool:
+    """1 to 512 bytes of UTF-8, not `.` or `..`; lone surrogates are not UTF-8."""
+    return name not in (".", "..") and 1 <= _utf8_len(name) <= STREAM_NAME_BYTES_MAX
+
+
+def is_stream_prefix(prefix: str) -> bool:
+    """0 to 512 bytes; `.` and `..` are fine here."""
+    return 0 <= _utf8_len(prefix) <= STREAM_NAME_BYTES_MAX
+
+
+def is_fencing_token(token: str) -> bool:
+    """0 to 36 bytes."""
+    return 0 <= _utf8_len(token) <= FENCING_TOKEN_BYTES_MAX
+
+
+def _utf8_len(text: str) -> int:
+    """Length in UTF-8, or -1 when the text has a lone surrogate."""
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        return -1

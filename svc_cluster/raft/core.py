@@ -1,0 +1,391 @@
+"""PySyncObj 0.3.17 with everything it does to the world taken away. Its only importer.
+
+No sockets, no threads, no files, no clock and no chance of its own: messages go to a function,
+the journal is a `LogView`, time and randomness are set before each call. Private names of the
+library are used only here, are listed in `_PRIVATE`, and their presence is checked for every group.
+Which of them and why: docs/adr/0001.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import pysyncobj.syncobj as library
+from pysyncobj.config import SyncObjConf
+from pysyncobj.journal import Journal
+from pysyncobj.node import Node
+from pysyncobj.serializer import SERIALIZER_STATE
+from pysyncobj.transport import Transport
+from pysyncobj.version import VERSION
+
+from svc_cluster.base.ids import LogIndex, NodeId, Term
+from svc_cluster.base.log_ops import LogEntry
+from svc_cluster.raft.log_view import LogView
+from svc_cluster.raft.settings import RaftSettings
+
+EXPECTED_VERSION: Final = "0.3.17"
+_NEVER: Final = 2**62
+_CLOCK_STEP: Final = 1e-7
+"""Seconds that pass with each look at the clock, so that a loop bounded by time ends."""
+
+_MODULE_NAMES: Final = ("createJournal", "monotonicTime", "random")
+_METHODS: Final = (
+    "_applyCommand",
+    "_checkCommandsToApply",
+    "_getLeader",
+    "_isLeader",
+    "_SyncObj__doApplyCommand",
+    "_SyncObj__generateRaftTimeout",
+)
+_PRIVATE: Final = (
+    "_SyncObj__commandsQueue",
+    "_SyncObj__lastResponseTime",
+    "_SyncObj__newAppendEntriesTime",
+    "_SyncObj__raftElectionDeadline",
+    "_SyncObj__raftLastApplied",
+    "_SyncObj__raftMatchIndex",
+    "_SyncObj__raftNextIndex",
+    "_SyncObj__serializer",
+    "_poller",
+)
+
+CoreMessage = dict[str, Any]
+
+
+class _Ambient:
+    """The clock and the dice of the group that is being called."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.rng = random.Random(0)
+
+    def read_clock(self) -> float:
+        self.now += _CLOCK_STEP
+        return self.now
+
+    def random(self) -> float:
+        return self.rng.random()
+
+
+def _check_library() -> None:
+    if VERSION != EXPECTED_VERSION:
+        raise RuntimeError(f"PySyncObj {EXPECTED_VERSION} is required, found {VERSION}")
+    missing = [name for name in _MODULE_NAMES if not hasattr(library, name)]
+    missing += [name for name in _METHODS if not hasattr(library.SyncObj, name)]
+    if missing:
+        raise RuntimeError(f"PySyncObj lacks {', '.join(missing)}")
+
+
+_check_library()
+_AMBIENT: Final = _Ambient()
+library.monotonicTime = _AMBIENT.read_clock
+library.random = _AMBIENT
+library.createJournal = lambda journal: journal
+
+
+class _PeerNode(Node):  # type: ignore[misc]  # the library has no types
+    """A node that hashes by its number, so that sets of nodes have the same order everywhere."""
+
+    def __init__(self, node_id: NodeId) -> None:
+        super().__init__(node_id)
+        self._hash = int(node_id)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _PeerNode) and self._hash == other._hash
+
+    def __str__(self) -> str:
+        return str(self._hash)
+
+
+class _Pipe(Transport):  # type: ignore[misc]
+    """Hands the library's messages to a function and others' messages to the library."""
+
+    def __init__(self, send: Callable[[NodeId, CoreMessage], None]) -> None:
+        super().__init__(None, None, [])
+        self._send = send
+
+    @property
+    def ready(self) -> bool:
+        return True
+
+    def send(self, node: _PeerNode, message: CoreMessage) -> bool:
+        self._send(node.id, message)
+        return True
+
+    def receive(self, node: _PeerNode, message: CoreMessage) -> None:
+        self._onMessageReceived(node, message)
+
+    def connected(self, node: _PeerNode) -> None:
+        self._onNodeConnected(node)
+
+    def disconnected(self, node: _PeerNode) -> None:
+        self._onNodeDisconnected(node)
+
+
+class _Slice:
+    """Entries of the log without copying them. Valid until the log changes."""
+
+    __slots__ = ("_journal", "_range")
+
+    def __init__(self, journal: _LogJournal, slots: range) -> None:
+        self._journal = journal
+        self._range = slots
+
+    def __len__(self) -> int:
+        return len(self._range)
+
+    def __getitem__(self, item: int | slice) -> Any:
+        if isinstance(item, slice):
+            return _Slice(self._journal, self._range[item])
+        return self._journal[self._range[item]]
+
+    def __iter__(self) -> Iterator[tuple[bytes, int, int]]:
+        return (self._journal[slot] for slot in self._range)
+
+    def log_entries(self) -> tuple[LogEntry, ...]:
+        """The same as values of ours. The slice must not reach down to the base."""
+        assert self._range.start > 0, "the base is not an entry"
+        return tuple(self._journal.log.entries[self._range.start - 1 : self._range.stop - 1])
+
+
+class _LogJournal(Journal):  # type: ignore[misc]
+    """The log as the library wants it: never empty, slot 0 is the base.
+
+    So a new group begins with an empty log behind (0, 0), alike on every node, and the library
+    does not add the entry that it begins an empty journal with.
+    """
+
+    def __init__(self, log: LogView) -> None:
+        self.log = log
+
+    def add(self, command: bytes, idx: int, term: int) -> None:
+        self.log.append(command, idx, term)
+
+    def clear(self) -> None:
+        raise AssertionError("the library's snapshots are not used")
+
+    def deleteEntriesFrom(self, entryFrom: int) -> None:
+        self.log.truncate_from(self.log.base_index + entryFrom)
+
+    def deleteEntriesTo(self, entryTo: int) -> None:
+        raise AssertionError("the library's compaction is not used")
+
+    def __len__(self) -> int:
+        return len(self.log.entries) + 1
+
+    def __getitem__(self, item: int | slice) -> Any:
+        entries = self.log.entries
+        if isinstance(item, slice):
+            return _Slice(self, range(len(entries) + 1)[item])
+        slot = item if item >= 0 else len(entries) + 1 + item
+        if slot == 0:
+            return (b"\x01", self.log.base_index, self.log.base_term)
+        entry = entries[slot - 1]
+        return (entry.payload, entry.log_index, entry.term)
+
+    def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
+        self.log.set_commit(raftCommitIndex)
+
+    def getRaftCommitIndex(self) -> int:
+        return self.log.commit_index
+
+    def setCurrentTerm(self, term: int, votedForNodeId: int | None) -> None:
+        self.log.set_hard_state(term, votedForNodeId)
+
+    def getCurrentTerm(self) -> int:
+        return self.log.term
+
+    def getVotedForNodeId(self) -> int | None:
+        return self.log.voted_for
+
+
+class _NoSnapshots:
+    """In place of the library's snapshot writer, which pickles."""
+
+    def checkSerializing(self) -> tuple[int, None]:
+        return SERIALIZER_STATE.NOT_SERIALIZING, None
+
+    def getTransmissionData(self, _node: _PeerNode) -> None:
+        return None
+
+    def cancelTransmisstion(self, _node: _PeerNode) -> None:
+        return None
+
+
+class _NoPoller:
+    def poll(self, _timeout: float) -> None:
+        return None
+
+
+class _SyncObj(library.SyncObj):  # type: ignore[misc]
+    """The library without its state machine, which unpickles."""
+
+    def _SyncObj__doApplyCommand(self, _command: bytes) -> None:
+        return None
+
+
+class Core:
+    """The consensus engine of one group. `enter` comes before every other call of an event."""
+
+    def __init__(
+        self,
+        *,
+        node_id: NodeId,
+        members: Sequence[NodeId],
+        log: LogView,
+        rng: random.Random,
+        settings: RaftSettings,
+        send: Callable[[NodeId, CoreMessage], None],
+        wait_for_leader: bool = False,
+    ) -> None:
+        """`send` is called from inside the other methods. `wait_for_leader` is a test's."""
+        self._rng = rng
+        self._nodes = {member: _PeerNode(member) for member in sorted(members)}
+        self._pipe = _Pipe(send)
+        self.state = 0
+        conf = SyncObjConf(
+            autoTick=False,
+            appendEntriesUseBatch=True,
+            raftMinTimeout=settings.election_min,
+            raftMaxTimeout=settings.election_max,
+            appendEntriesPeriod=settings.heartbeat,
+            leaderFallbackTimeout=settings.leader_fallback,
+            appendEntriesBatchSizeBytes=settings.append_batch_bytes,
+            connectionTimeout=settings.election_max * 10,
+            commandsWaitLeader=wait_for_leader,
+            dynamicMembershipChange=False,
+            journalFile=_LogJournal(log),
+            logCompactionMinEntries=_NEVER,
+            logCompactionMinTime=_NEVER,
+            useFork=False,
+            onStateChanged=self._on_state,
+        )
+        self.enter(0.0)
+        others = [node for member, node in self._nodes.items() if member != node_id]
+        self._sync: Any = _SyncObj(self._nodes[node_id], others, conf, transport=self._pipe)
+        missing = [name for name in _PRIVATE if not hasattr(self._sync, name)]
+        if missing:
+            raise RuntimeError(f"PySyncObj lacks {', '.join(missing)}")
+        self._sync._SyncObj__serializer = _NoSnapshots()
+        self._sync._poller = _NoPoller()
+        self._sync._SyncObj__raftLastApplied = log.commit_index
+
+    @property
+    def is_leader(self) -> bool:
+        return self.state == 2
+
+    @property
+    def is_candidate(self) -> bool:
+        return self.state == 1
+
+    @property
+    def term(self) -> Term:
+        return Term(self._sync.raftCurrentTerm)
+
+    @property
+    def commit_index(self) -> LogIndex:
+        return LogIndex(self._sync.raftCommitIndex)
+
+    @property
+    def leader(self) -> NodeId | None:
+        node = self._sync._getLeader()
+        return None if node is None else NodeId(node.id)
+
+    @property
+    def queue_length(self) -> int:
+        """Proposals that are not in the log."""
+        return len(self._sync._SyncObj__commandsQueue._FastQueue__queue)
+
+    def enter(self, now: float) -> None:
+        """Whatever is called next happens at `now` (seconds) and with this group's randomness."""
+        _AMBIENT.now = now
+        _AMBIENT.rng = self._rng
+
+    def tick(self, *, flush: bool) -> None:
+        """One round of the engine: election, commit index, heartbeats. `flush` sends now."""
+        sync = self._sync
+        sync._SyncObj__raftLastApplied = sync.raftCommitIndex
+        if flush:
+            sync._SyncObj__newAppendEntriesTime = 0
+        sync.doTick()
+
+    def receive(self, sender: NodeId, message: CoreMessage) -> None:
+        self._pipe.receive(self._nodes[sender], message)
+
+    def show_ack(self, peer: NodeId, log_index: LogIndex) -> None:
+        """Count what `peer` acknowledged earlier; it is no sign of life."""
+        times = self._sync._SyncObj__lastResponseTime
+        node = self._nodes[peer]
+        before = times.get(node)
+        self.receive(peer, next_node_idx(LogIndex(log_index + 1), success=True, reset=False))
+        if before is not None:
+            times[node] = before
+
+    def propose(self, payload: bytes, *, now: bool = True) -> None:
+        """Append to the leader's log; `now=False` is a test's."""
+        self._sync._applyCommand(payload, None)
+        if now:
+            self._sync._checkCommandsToApply()
+
+    def connect(self, peer: NodeId) -> None:
+        self._pipe.connected(self._nodes[peer])
+
+    def disconnect(self, peer: NodeId) -> None:
+        """Also ends a loop that is sending to `peer`."""
+        self._pipe.disconnected(self._nodes[peer])
+
+    def next_index(self, peer: NodeId) -> LogIndex:
+        return LogIndex(self._sync._SyncObj__raftNextIndex[self._nodes[peer]])
+
+    def raise_next_index(self, peer: NodeId, log_index: LogIndex) -> None:
+        """Never send again what is below `log_index`, unless the peer asks for it."""
+        indexes = self._sync._SyncObj__raftNextIndex
+        node = self._nodes[peer]
+        indexes[node] = max(indexes[node], log_index)
+
+    def election_due(self, now: float) -> bool:
+        return bool(self._sync._SyncObj__raftElectionDeadline < now)
+
+    @property
+    def handover_pending(self) -> bool:
+        """The leader has asked this node to take over."""
+        return bool(self._sync._SyncObj__raftElectionDeadline == 0)
+
+    def postpone_election(self, now: float) -> None:
+        timeout: float = self._sync._SyncObj__generateRaftTimeout()
+        self._sync._SyncObj__raftElectionDeadline = now + timeout
+
+    def campaign(self) -> None:
+        """Raise the term and ask for votes, if any peer can be sent to."""
+        self._sync._SyncObj__raftElectionDeadline = -1.0
+        self.tick(flush=False)
+
+    def transfer_leadership(self, to: NodeId) -> None:
+        self._sync.transferLeadership(self._nodes[to])
+
+    def step_down(self, term: Term, seen_at: NodeId) -> None:
+        """Follow a newer term: as a candidate's request that cannot be granted."""
+        message = {
+            "type": "request_vote",
+            "term": term,
+            "last_log_term": -1,
+            "last_log_index": 0,
+        }
+        self.receive(seen_at, message)
+
+    def _on_state(self, _old: int, new: int) -> None:
+        self.state = new
+
+
+def next_node_idx(next_index: LogIndex, *, success: bool, reset: bool) -> CoreMessage:
+    return {
+        "type": "next_node_idx",
+        "next_node_idx": next_index,
+        "success": success,
+        "reset": reset,
+    }

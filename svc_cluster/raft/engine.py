@@ -1,0 +1,459 @@
+"""One replica of one group: PySyncObj behind the port, with the repairs it needs.
+
+Events go in through `step`, effects come out through `ready`. Nothing here waits, reads a clock or
+touches the disk. What each repair is for: docs/adr/0001; what waits for the disk: gate.py.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from svc_cluster.base.ids import GroupId, LogIndex, NodeId, Term
+from svc_cluster.base.log_ops import LogEntry, RecoveredLog
+from svc_cluster.raft.core import Core, CoreMessage
+from svc_cluster.raft.elections import Elections
+from svc_cluster.raft.fixes import Fixes
+from svc_cluster.raft.follower import FollowerSide
+from svc_cluster.raft.gate import Gate
+from svc_cluster.raft.group import (
+    PAYLOAD_TYPE,
+    Durable,
+    EngineFault,
+    Event,
+    LogPosition,
+    Message,
+    NotLeaderError,
+    PeerDown,
+    PeerLieError,
+    PeerUp,
+    ReadTicket,
+    Ready,
+    Role,
+    Tick,
+    Trim,
+    is_noop,
+)
+from svc_cluster.raft.leader import LeaderSide
+from svc_cluster.raft.log_view import LogView
+from svc_cluster.raft.messages import (
+    AppendRequest,
+    AppendResponse,
+    PeerMessage,
+    PreVoteRequest,
+    PreVoteResponse,
+    StaleTerm,
+    StateMark,
+    TimeoutNow,
+    VoteGranted,
+    VoteRequest,
+)
+from svc_cluster.raft.normalise import is_well_formed
+from svc_cluster.raft.recovered import usable_commit_index
+from svc_cluster.raft.repair import Repair
+from svc_cluster.raft.settings import RaftSettings
+
+__all__ = ["EngineGroup", "is_noop"]
+
+_ALL_FIXES: Final = Fixes()
+
+TERM_JUMP_MAX: Final = 2**32
+"""Nobody falls behind by more elections than this: a message from further ahead is a lie, and to
+follow it would use up the terms that there are."""
+
+
+class EngineGroup:
+    """The implementation of `RaftGroup`; see there for the contract of each method."""
+
+    def __init__(
+        self,
+        *,
+        group_id: GroupId,
+        node_id: NodeId,
+        members: Sequence[NodeId],
+        recovered: RecoveredLog,
+        applied_index: LogIndex,
+        rng: random.Random,
+        settings: RaftSettings,
+        fixes: Fixes = _ALL_FIXES,
+    ) -> None:
+        """`members` are the voters, this node among them. `applied_index` is the state store's;
+        `Ready.committed` starts behind it. Raises EngineFault for a log that cannot be used."""
+        assert node_id in members, "a replica is a member of its group"
+        assert len(set(members)) == len(members), "members are distinct"
+        self.group_id = group_id
+        self.node_id = node_id
+        self._settings = settings
+        self._fixes = fixes
+        self.members = tuple(sorted(members))
+        self._peers = tuple(sorted(member for member in members if member != node_id))
+        commit_index = usable_commit_index(recovered, applied_index)
+        self._log = LogView(recovered, commit_index, commit_order=fixes.h5a_commit_order)
+        self._core = Core(
+            node_id=node_id,
+            members=members,
+            log=self._log,
+            rng=rng,
+            settings=settings,
+            send=self._on_send,
+            wait_for_leader=not fixes.h9e_queue_check,
+        )
+        quorum = len(members) // 2 + 1
+        self._gate = Gate()
+        self._elections = Elections(
+            self._core, self._log, node_id, self._peers, quorum, fixes, self._submit
+        )
+        self._following = FollowerSide(self._core, self._log, settings, fixes, self._submit)
+        self._leading = LeaderSide(self._core, self._log, self._peers, quorum, settings, fixes)
+        self._rng = rng
+        if recovered.damaged:
+            self._following.recovery = self._new_recovery()
+        self._up: set[NodeId] = set()
+        self._outbox: list[tuple[NodeId, PeerMessage]] = []
+        self._delivered = applied_index
+        self._now = 0.0
+        self._seen_term = self._core.term
+        self._led = False
+        self._number = 0
+        self._broken: BaseException | None = None
+
+    @property
+    def role(self) -> Role:
+        if self._core.is_leader:
+            return Role.LEADER if self._log.hard_state_durable else Role.CANDIDATE
+        return Role.CANDIDATE if self._core.is_candidate else Role.FOLLOWER
+
+    @property
+    def term(self) -> Term:
+        return self._core.term
+
+    @property
+    def leader(self) -> NodeId | None:
+        if self._core.is_leader and not self._log.hard_state_durable:
+            return None
+        return self._core.leader
+
+    @property
+    def can_propose(self) -> bool:
+        return self._core.is_leader and self._log.hard_state_durable and self._broken is None
+
+    @property
+    def commit_index(self) -> LogIndex:
+        commit_index = self._core.commit_index
+        if not self._peers and self._fixes.h3_ack_hold:
+            return LogIndex(min(commit_index, self._log.durable_index))
+        return commit_index
+
+    @property
+    def last_index(self) -> LogIndex:
+        return self._log.last_index
+
+    @property
+    def durable_index(self) -> LogIndex:
+        return self._log.durable_index
+
+    @property
+    def base_index(self) -> LogIndex:
+        return self._log.base_index
+
+    def term_at(self, log_index: LogIndex) -> Term | None:
+        return self._log.term_at(log_index)
+
+    def match_index(self, peer: NodeId) -> LogIndex:
+        return self._leading.match_index(peer)
+
+    @property
+    def recovery(self) -> int:
+        return self._following.recovery
+
+    def repair_of(self, peer: NodeId) -> Repair | None:
+        return self._leading.repair_of(peer)
+
+    def distrust(self) -> None:
+        self._check_usable()
+        if self._following.recovery:
+            return
+        self._core.enter(self._now)
+        try:
+            self._following.recovery = self._new_recovery()
+            if self._peers and not self._is_plain_follower:
+                self._core.step_down(Term(self._core.term + 1), self._peers[0])
+            self._settle()
+        except Exception as error:
+            raise self._fault(error) from error
+
+    @property
+    def _is_plain_follower(self) -> bool:
+        return not (self._core.is_leader or self._core.is_candidate)
+
+    def _new_recovery(self) -> int:
+        return self._rng.getrandbits(62) | 1
+
+    def step(self, event: Event) -> None:
+        self._check_usable()
+        self._core.enter(self._now)
+        try:
+            match event:
+                case Message():
+                    self._on_message(event.sender, event.body)
+                case Durable():
+                    self._on_durable(event.ready_number)
+                case Tick():
+                    self._on_tick(event.now)
+                case PeerUp():
+                    self._on_peer_up(event.peer)
+                case PeerDown():
+                    self._on_peer_down(event.peer)
+                case Trim():
+                    self._on_trim(event.log_index)
+            self._settle()
+        except PeerLieError:
+            raise
+        except Exception as error:
+            raise self._fault(error) from error
+
+    def ready(self) -> Ready | None:
+        self._check_usable()
+        self._core.enter(self._now)
+        try:
+            self._outbox.extend(self._leading.flush(self._now, self._up))
+            self._settle()
+            return self._take()
+        except Exception as error:
+            raise self._fault(error) from error
+
+    def propose(self, payload: bytes) -> LogPosition:
+        self._check_usable()
+        assert payload[0] == PAYLOAD_TYPE, "the first byte of a proposal is PAYLOAD_TYPE"
+        assert len(payload) <= self._settings.entry_bytes_max, "a proposal has a greatest length"
+        if not self.can_propose:
+            raise NotLeaderError(self.leader)
+        self._core.enter(self._now)
+        position = LogPosition(LogIndex(self._log.last_index + 1), self._core.term)
+        self._leading.flush_due = True
+        if not self._fixes.h9e_queue_check:
+            self._core.propose(payload, now=False)
+            return position
+        try:
+            assert self._core.queue_length == 0, "nothing is left over from before"
+            self._core.propose(payload)
+            assert self._core.queue_length == 0, "the proposal was taken"
+            assert self._log.last_index == position.log_index, "one entry was added"
+            last = self._log.entries[-1]
+            assert last.payload is payload, "the entry is this proposal"
+            assert last.term == position.term, "the entry has the leader's term"
+        except Exception as error:
+            raise self._fault(error) from error
+        return position
+
+    def read_index(self) -> ReadTicket:
+        self._check_usable()
+        commit_index = self.commit_index
+        if not self.can_propose or self._log.term_at(commit_index) != self._core.term:
+            raise NotLeaderError(self.leader)
+        return self._leading.start_read(commit_index, self._now)
+
+    def transfer_leadership(self, to: NodeId) -> None:
+        self._check_usable()
+        if not self.can_propose or to not in self._up:
+            return
+        self._core.enter(self._now)
+        try:
+            self._core.transfer_leadership(to)
+        except Exception as error:
+            raise self._fault(error) from error
+
+    def campaign(self) -> None:
+        """Stand for election without waiting for the time-out (a pre-vote still comes first)."""
+        self._check_usable()
+        if self.recovery or self._core.is_leader:
+            return
+        self._core.enter(self._now)
+        try:
+            self._elections.stand(self._now, self._up)
+            self._settle()
+        except Exception as error:
+            raise self._fault(error) from error
+
+    def index_keeping_bytes(self, size: int) -> LogIndex:
+        """The highest index such that the entries behind it have at least `size` bytes; the base
+        when the whole log is smaller."""
+        return self._log.index_keeping_bytes(size)
+
+    # Events
+
+    def _on_message(self, sender: NodeId, body: PeerMessage) -> None:
+        if sender not in self._peers:
+            return
+        term = self._core.term
+        if body.sender_term > term + TERM_JUMP_MAX:
+            return
+        match body:
+            case AppendRequest():
+                if body.sender_term < term:
+                    self._submit(sender, StaleTerm(term))
+                elif is_well_formed(body, self._settings.entry_bytes_max):
+                    self._on_append(sender, body)
+            case VoteRequest():
+                if body.sender_term < term:
+                    self._submit(sender, StaleTerm(term))
+                elif not self.recovery:
+                    self._elections.on_vote_request(sender, body)
+            case PreVoteRequest():
+                if not self.recovery:
+                    alive = self._core.is_leader or self._following.hears_leader(self._now)
+                    self._elections.on_prevote_request(sender, body, leader_is_alive=alive)
+            case StateMark():
+                pass
+            case _:
+                if body.sender_term > term:
+                    self._core.step_down(body.sender_term, sender)
+                else:
+                    self._on_answer(sender, body, is_old=body.sender_term < term)
+
+    def _on_answer(
+        self,
+        sender: NodeId,
+        body: AppendResponse | VoteGranted | PreVoteResponse | StaleTerm | TimeoutNow,
+        *,
+        is_old: bool,
+    ) -> None:
+        """Answers, and a wish to hand over, of this term or an older one."""
+        match body:
+            case PreVoteResponse():
+                self._elections.on_prevote_response(sender, body)
+            case AppendResponse():
+                if self._core.is_leader and not (is_old and self._fixes.h2_term):
+                    self._leading.on_response(sender, body)
+            case VoteGranted():
+                if not is_old:
+                    self._elections.on_vote(sender, body)
+            case TimeoutNow():
+                if not is_old and not self.recovery:
+                    self._elections.on_timeout_now(sender, body)
+            case StaleTerm():
+                pass
+
+    def _on_append(self, sender: NodeId, request: AppendRequest) -> None:
+        if self._core.is_leader and request.sender_term == self._core.term:
+            raise PeerLieError(f"node {sender} claims to lead term {self._core.term} as well")
+        self._following.on_append(sender, request, self._now)
+
+    def _on_durable(self, number: int) -> None:
+        assert number <= self._number, "only what was handed out can be durable"
+        if not self._log.mark_durable(number):
+            return
+        self._outbox.extend(self._gate.release(self._log.durable_ordinal, self._core.term))
+        if self._core.is_leader:
+            self._leading.on_durable()
+        else:
+            self._following.on_durable(self._now)
+
+    def _on_tick(self, now: float) -> None:
+        assert now >= self._now, "time never goes back"
+        self._now = now
+        self._core.enter(now)
+        if self.recovery:
+            return
+        if self._core.is_leader:
+            self._leading.tick(now, self._up)
+        else:
+            self._elections.on_tick(now, self._up)
+
+    def _on_peer_up(self, peer: NodeId) -> None:
+        if peer in self._peers:
+            self._up.add(peer)
+            self._core.connect(peer)
+            self._leading.on_peer_up(peer)
+
+    def _on_peer_down(self, peer: NodeId) -> None:
+        if peer in self._peers:
+            self._up.discard(peer)
+            self._core.disconnect(peer)
+            self._leading.on_peer_down(peer)
+
+    def _on_trim(self, log_index: LogIndex) -> None:
+        assert log_index <= self._delivered, "only what was handed out can be in the state store"
+        if log_index > self._log.base_index:
+            self._log.trim_to(log_index)
+
+    # Effects
+
+    def _on_send(self, to: NodeId, message: CoreMessage) -> None:
+        """What the engine wants to send, from inside a call into it."""
+        term = self._core.term
+        match message["type"]:
+            case "append_entries":
+                request = self._leading.append_request(to, message, self._now)
+                self._outbox.append((to, request))
+            case "next_node_idx":
+                self._following.on_send_answer(to, message)
+            case "request_vote":
+                index, last_term = message["last_log_index"], message["last_log_term"]
+                self._submit(to, VoteRequest(term, LogIndex(index), Term(last_term)))
+            case "response_vote":
+                self._submit(to, VoteGranted(term))
+            case "timeout_now":
+                self._submit(to, TimeoutNow(term))
+            case other:
+                raise AssertionError(f"the engine never sends {other} here")
+
+    def _submit(self, to: NodeId, message: PeerMessage) -> None:
+        """Send once the hard state of this moment is durable."""
+        if self._fixes.persist_first and not self._log.hard_state_durable:
+            self._gate.hold(self._log.hard_ordinal, to, message)
+        else:
+            self._outbox.append((to, message))
+
+    def _settle(self) -> None:
+        """Follow what an event has changed: term, leadership, durability."""
+        term, leads = self._core.term, self._core.is_leader
+        if self._led and not leads:
+            self._leading.on_lost()
+            self._following.forget_leader()
+            self._core.postpone_election(self._now)
+            for peer in self._up:
+                self._core.connect(peer)
+        if term != self._seen_term:
+            self._elections.on_new_term()
+        self._seen_term, self._led = term, leads
+        self._outbox.extend(self._gate.release(self._log.durable_ordinal, term))
+
+    def _take(self) -> Ready | None:
+        messages = [(to, body) for to, body in self._outbox if to in self._up]
+        self._outbox.clear()
+        committed = self._take_committed()
+        read_states = self._leading.reads.take_states()
+        wanted = self._leading.take_snapshot_wanted()
+        has_ops = self._log.has_ops()
+        if not (messages or committed or read_states or wanted or has_ops):
+            return None
+        self._number += 1
+        return Ready(
+            self._number, self._log.take(self._number), messages, committed, read_states, wanted
+        )
+
+    def _take_committed(self) -> list[LogEntry]:
+        end = min(self.commit_index, self._log.durable_index)
+        if end <= self._delivered or self.recovery:
+            return []
+        first_slot = self._delivered - self._log.base_index
+        assert first_slot >= 0, "what was not handed out is never trimmed"
+        committed: list[LogEntry] = []
+        byte_count = 0
+        for entry in self._log.entries[first_slot : end - self._log.base_index]:
+            committed.append(entry)
+            byte_count += len(entry.payload)
+            if byte_count >= self._settings.committed_bytes_max:
+                break
+        self._delivered = committed[-1].log_index
+        return committed
+
+    def _check_usable(self) -> None:
+        if self._broken is not None:
+            raise EngineFault("the group has failed before") from self._broken
+
+    def _fault(self, error: Exception) -> EngineFault:
+        self._broken = error
+        return EngineFault(f"group {self.group_id} on node {self.node_id}: {error}")

@@ -1,0 +1,118 @@
+"""What replicas of one group say to each other. Wire form: codec/peer_message.py.
+
+Every message carries the sender's term at the moment it was created (`sender_term`), so that a
+late answer of an older term can be told from one of this term.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from svc_cluster.base.ids import LogIndex, Term
+from svc_cluster.base.log_ops import LogEntry
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRequest:
+    """Leader to follower; a heartbeat when `entries` is empty."""
+
+    sender_term: Term
+    previous_index: LogIndex
+    previous_term: Term
+    commit_index: LogIndex
+    entries: tuple[LogEntry, ...]
+    read_sequence: int
+    """Grows with each message the leader sends; the answer echoes it (ReadIndex rounds)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResponse:
+    """Follower to leader (the engine's `next_node_idx`)."""
+
+    sender_term: Term
+    next_index: LogIndex
+    success: bool
+    reset: bool
+    read_sequence: int
+    """The `read_sequence` of the last AppendRequest processed from this leader in this term."""
+    recovery: int = 0
+    """Not 0: the sender has lost part of what it promised. The answer acknowledges nothing and
+    asks for a snapshot under this number, which is new with every start of the replica."""
+
+
+@dataclass(frozen=True, slots=True)
+class VoteRequest:
+    sender_term: Term
+    last_index: LogIndex
+    last_term: Term
+
+
+@dataclass(frozen=True, slots=True)
+class VoteGranted:
+    """A granted vote; a refusal is silence, or StaleTerm."""
+
+    sender_term: Term
+
+
+@dataclass(frozen=True, slots=True)
+class PreVoteRequest:
+    """Would you vote for me in `next_term`? Changes no state anywhere."""
+
+    sender_term: Term
+    next_term: Term
+    last_index: LogIndex
+    last_term: Term
+
+
+@dataclass(frozen=True, slots=True)
+class PreVoteResponse:
+    sender_term: Term
+    next_term: Term
+    granted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StaleTerm:
+    """Answer to a message of an older term: `sender_term` is the newer one."""
+
+    sender_term: Term
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutNow:
+    """Start an election at once: the leader is handing over."""
+
+    sender_term: Term
+
+
+class MarkKind(IntEnum):
+    QUESTION = 1
+    ANSWER = 2
+    VERDICT = 3
+    """This is what a quorum's state is at the index."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateMark:
+    """The digest of the state machine at one applied index. The engine has no use for it: the
+    replicas compare their states with it, now and then."""
+
+    sender_term: Term
+    log_index: LogIndex
+    digest: int
+    """64 bits."""
+    kind: MarkKind
+
+
+PeerMessage = (
+    AppendRequest
+    | AppendResponse
+    | VoteRequest
+    | VoteGranted
+    | PreVoteRequest
+    | PreVoteResponse
+    | StaleTerm
+    | TimeoutNow
+    | StateMark
+)

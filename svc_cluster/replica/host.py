@@ -1,0 +1,495 @@
+"""All groups of one node: which exist, which are made and destroyed, and what reaches them.
+
+A replica is made only from a catalog record, never because a message arrived, and destroyed only
+when the applied catalog says that its group is gone (group ids are never used again).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from svc_cluster.base.errors import UnavailableError
+from svc_cluster.base.ids import (
+    CATALOG_GROUP,
+    Generation,
+    GroupId,
+    LogIndex,
+    NodeId,
+    Term,
+)
+from svc_cluster.base.log_ops import (
+    CreateReplica,
+    DestroyReplica,
+    InstallSnapshot,
+    RecoveredLog,
+    SetHardState,
+)
+from svc_cluster.base.tasks import Tasks
+from svc_cluster.base.write_set import WriteSet
+from svc_cluster.catalog.state import BasinRecord
+from svc_cluster.raft.engine import EngineGroup
+from svc_cluster.raft.fixes import Fixes
+from svc_cluster.raft.group import Message, PeerDown, PeerUp, Tick
+from svc_cluster.raft.messages import PeerMessage, StateMark
+from svc_cluster.raft.settings import RaftSettings
+from svc_cluster.replica.basin import BasinReplica
+from svc_cluster.replica.catalog import CatalogReplica
+from svc_cluster.replica.group import STALL_RETRY_SECONDS, GroupReplica, Services
+from svc_cluster.replica.prefixed import PREFIX_BYTES, generation_end, generation_prefix
+from svc_cluster.replica.snapshot import (
+    SnapshotReceiver,
+    SnapshotSender,
+    SnapshotTransport,
+    settle,
+)
+from svc_cluster.storage.state_store import StoreStalledError
+
+CAMPAIGN_RETRY_SECONDS: Final = 0.06
+CAMPAIGN_TRIES: Final = 6
+
+Replica = CatalogReplica | BasinReplica
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """What a host must know of the cluster's shape; the same on every node."""
+
+    nodes: tuple[NodeId, ...]
+    replication_factor: int
+    tick_seconds: float = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class TestSwitches:
+    """Ways to break the node on purpose; tests prove that they are noticed."""
+
+    __test__ = False
+    fixes: Fixes = Fixes()
+    read_before_state: bool = False
+    read_below_trim: bool = False
+
+
+class Host:
+    """Owner of every group on this node."""
+
+    def __init__(
+        self,
+        *,
+        services: Services,
+        settings: HostSettings,
+        raft_settings: RaftSettings,
+        recovered: Mapping[GroupId, RecoveredLog],
+        rng: random.Random,
+        snapshots: SnapshotTransport,
+        remove_basin: Callable[[BasinRecord], None],
+        on_fatal: Callable[[BaseException], None],
+        switches: TestSwitches = TestSwitches(),
+    ) -> None:
+        self.services = services
+        self.settings = settings
+        self.draining = False
+        self.basins: dict[GroupId, BasinReplica] = {}
+        self.catalog: CatalogReplica | None = None
+        self._raft_settings = raft_settings
+        self._recovered = dict(recovered)
+        self._rng = rng
+        self._remove_basin = remove_basin
+        self._on_fatal = on_fatal
+        self._switches = switches
+        self._log = services.log
+        self._tasks = Tasks(on_failure=on_fatal)
+        self._peers_up: set[NodeId] = set()
+        self._garbage: list[Generation] = []
+        self._tick_handle: asyncio.TimerHandle | None = None
+        self._reconcile_scheduled = False
+        self.snapshots_installed = 0
+        self.repaired = 0
+        """Recovering replicas that were made whole in this process."""
+        self.divergences = 0
+        self._stopped = False
+        self._forgetful = False
+        """The log is gone and the state is not: no replica here can know what it promised."""
+        self._has_space = True
+        self._generation = max((log.generation for log in recovered.values()), default=0)
+        self._sender = SnapshotSender(services, snapshots, self._group, rng, self._tasks)
+        self.receiver = SnapshotReceiver(
+            services=services,
+            wants=self._snapshot_refusal,
+            new_generation=self._new_generation,
+            discard=self._discard,
+            install=self._install_snapshot,
+        )
+
+    # -- life
+
+    def start(self) -> None:
+        """Open what the disk holds and begin to tick."""
+        self.look_at_space()
+        has_state = self._clear_strays()
+        log = self._recovered.pop(CATALOG_GROUP, None)
+        # the catalog is there from the first start on: who has more than that has lost its log
+        self._forgetful = log is None and (has_state or bool(self._recovered))
+        self._open_catalog(log if log is not None else self._new_log(CATALOG_GROUP))
+        self._reconcile()
+        self._tick()
+
+    async def stop(self) -> None:
+        """Stop every group at once, without a hand-over."""
+        self._stopped = True
+        if self._tick_handle is not None:
+            self._tick_handle.cancel()
+        for replica in self.replicas():
+            replica.stop()
+        await self._tasks.cancel_all()
+
+    def replicas(self) -> list[Replica]:
+        out: list[Replica] = [] if self.catalog is None else [self.catalog]
+        out.extend(self.basins.values())
+        return out
+
+    def replica(self, group_id: GroupId) -> Replica | None:
+        return self.catalog if group_id == CATALOG_GROUP else self.basins.get(group_id)
+
+    def _group(self, group_id: GroupId) -> GroupReplica | None:
+        replica = self.replica(group_id)
+        return None if replica is None else replica.group
+
+    def look_at_space(self) -> bool:
+        """Take a new reading of the disk's free space, and say whether appends are taken."""
+        self._has_space = self.services.wal.has_space()
+        return self._has_space
+
+    def check_space(self) -> None:
+        """Raises UnavailableError when the disk is so full that only reads go on."""
+        if not self._has_space:
+            raise UnavailableError("the node's disk is full: reads only")
+
+    def _tick(self) -> None:
+        now = self.services.clock.monotonic()
+        event = Tick(now)
+        for replica in self.replicas():
+            replica.group.step(event)
+            replica.group.sweep(now)
+            replica.proposer.sweep(now)
+        self._tick_handle = self.services.loop.call_later(self.settings.tick_seconds, self._tick)
+
+    # -- opening
+
+    def _clear_strays(self) -> bool:
+        """Delete what an install or a destruction that a crash interrupted has left behind; nothing
+        while the log is damaged or gone, which may have named it. Returns whether the store holds
+        anything."""
+        live = {log.generation for log in self._recovered.values()}
+        keep_all = CATALOG_GROUP not in self._recovered or any(
+            log.damaged for log in self._recovered.values()
+        )
+        start = b""
+        while True:
+            pair = next(self.services.store.scan(start, b"\xff" * PREFIX_BYTES), None)
+            if pair is None:
+                return start != b""
+            generation = Generation(int.from_bytes(pair[0][:PREFIX_BYTES], "big"))
+            self._generation = max(self._generation, generation)
+            if generation not in live and not keep_all:
+                self._discard(generation)
+            start = generation_end(generation)
+
+    def _new_generation(self) -> Generation:
+        self._generation += 1
+        return Generation(self._generation)
+
+    def _new_log(self, group_id: GroupId) -> RecoveredLog:
+        generation = self._new_generation()
+        # a vote needs a later frame of this group, so nothing has to wait for this one
+        self.services.wal.append(group_id, [CreateReplica(generation)], None)
+        if self._forgetful:
+            self.services.wal.distrust(group_id)
+        return RecoveredLog(group_id, generation, damaged=self._forgetful)
+
+    def _make_engine(
+        self, members: Sequence[NodeId], log: RecoveredLog, applied_index: LogIndex
+    ) -> EngineGroup:
+        # either the store was lost and what led to its state is no longer in the log, or the end
+        # of the log was lost
+        apart = not log.base_index <= applied_index <= log.last_index
+        return EngineGroup(
+            group_id=log.group_id,
+            node_id=self.services.node_id,
+            members=members,
+            recovered=replace(log, damaged=True) if apart else log,
+            applied_index=applied_index,
+            rng=random.Random(self._rng.getrandbits(64)),
+            settings=self._raft_settings,
+            fixes=self._switches.fixes,
+        )
+
+    def _open_catalog(self, log: RecoveredLog) -> None:
+        self.catalog = CatalogReplica(
+            make_engine=partial(self._make_engine, self.settings.nodes, log),
+            generation=log.generation,
+            services=self.services,
+            nodes=self.settings.nodes,
+            replication_factor=self.settings.replication_factor,
+            on_changed=self.schedule_reconcile,
+            on_snapshot_wanted=partial(self._sender.wanted, CATALOG_GROUP),
+            on_fault=self._on_fatal,
+        )
+        self._opened(self.catalog, log)
+
+    def _open_basin(self, members: Sequence[NodeId], log: RecoveredLog) -> BasinReplica:
+        group_id = log.group_id
+        replica = BasinReplica(
+            make_engine=partial(self._make_engine, members, log),
+            generation=log.generation,
+            services=self.services,
+            record=lambda: self._trusted_record(group_id),
+            on_sealed=self._remove_basin,
+            on_snapshot_wanted=partial(self._sender.wanted, group_id),
+            on_fault=self._on_fatal,
+            read_before_state=self._switches.read_before_state,
+            read_below_trim=self._switches.read_below_trim,
+        )
+        self.basins[group_id] = replica
+        self._opened(replica, log)
+        return replica
+
+    def _opened(self, replica: Replica, log: RecoveredLog) -> None:
+        replica.group.voted_for = log.voted_for
+        replica.group.on_diverged = partial(self._diverged, log.group_id)
+        if replica.group.engine.recovery:
+            self._log.warning(
+                "replica_recovering",
+                group=log.group_id,
+                applied_index=replica.group.applied_index,
+                base_index=log.base_index,
+                last_index=log.last_index,
+                reason="log damaged" if log.damaged else "log and state do not meet",
+            )
+        # what the store was opened with came from its last flush
+        self.services.wal.set_flushed(log.group_id, replica.group.applied_index)
+        for peer in sorted(self._peers_up):
+            replica.group.step(PeerUp(peer))
+        replica.group.step(Tick(self.services.clock.monotonic()))
+
+    def _diverged(self, group_id: GroupId) -> None:
+        """The state of a replica here is not what a quorum has: it is never served again."""
+        replica = self.replica(group_id)
+        if replica is None or replica.group.engine.recovery:
+            return
+        self.divergences += 1
+        self._log.error(
+            "state_diverged",
+            group=group_id,
+            applied_index=replica.group.applied_index,
+            digest=f"{replica.group.machine.digest:016x}",
+        )
+        self.services.wal.distrust(group_id)
+        replica.group.distrust()
+
+    def _record(self, group_id: GroupId) -> BasinRecord | None:
+        return None if self.catalog is None else self.catalog.state.basins_by_group.get(group_id)
+
+    def _trusted_record(self, group_id: GroupId) -> BasinRecord | None:
+        """None too while the catalog here is damaged: nothing is sealed by its word."""
+        if self.catalog is None or self.catalog.group.engine.recovery:
+            return None
+        return self._record(group_id)
+
+    # -- reconciliation with the catalog
+
+    def schedule_reconcile(self) -> None:
+        if not self._reconcile_scheduled and not self._stopped:
+            self._reconcile_scheduled = True
+            self.services.loop.call_soon(self._reconcile)
+
+    def _reconcile(self) -> None:
+        """Make what the catalog wants here, destroy what it has dropped. Repeatable."""
+        self._reconcile_scheduled = False
+        if self._stopped or self.catalog is None or self.catalog.group.engine.recovery:
+            return  # nothing is made or destroyed by the word of a damaged catalog
+        state = self.catalog.state
+        # the store may have forgotten a removal that the log has not
+        destroyed = self.services.wal.destroyed()
+        for record in list(state.basins.values()):
+            if self.services.node_id not in record.replicas or record.group_id in destroyed:
+                continue
+            if record.group_id not in self.basins:
+                log = self._recovered.pop(record.group_id, None)
+                fresh = log is None
+                replica = self._open_basin(
+                    record.replicas, log if log is not None else self._new_log(record.group_id)
+                )
+                if fresh and record.replicas[0] == self.services.node_id:
+                    self._campaign(replica, CAMPAIGN_TRIES)
+            else:
+                self.basins[record.group_id].reconcile()
+        for group_id in [*self.basins, *self._recovered]:
+            if group_id not in state.basins_by_group and group_id < state.next_group_id:
+                self._destroy(group_id)
+
+    def _campaign(self, replica: BasinReplica, tries: int) -> None:
+        """The preferred leader of a new group does not wait for a time-out; the other replicas may
+        not exist yet, so it asks a few times."""
+        group = replica.group
+        if group.stopped or group.engine.leader is not None:
+            return
+        group.campaign()
+        if tries > 1:
+            self.services.loop.call_later(
+                CAMPAIGN_RETRY_SECONDS, self._campaign, replica, tries - 1
+            )
+
+    def _destroy(self, group_id: GroupId) -> None:
+        replica = self.basins.pop(group_id, None)
+        log = self._recovered.pop(group_id, None)
+        if replica is not None:
+            replica.stop()
+            generation = replica.group.generation
+        else:
+            assert log is not None, "the group was listed"
+            generation = log.generation
+        # the frame first: without it a restart would look for a state that is gone
+        self.services.wal.append(group_id, [DestroyReplica()], partial(self._discard, generation))
+        self._log.info("replica_destroyed", group=group_id)
+
+    def _discard(self, generation: Generation) -> None:
+        self._garbage.append(generation)
+        self._sweep_garbage()
+
+    def _sweep_garbage(self) -> None:
+        while self._garbage and not self._stopped:
+            generation = self._garbage[0]
+            write_set = WriteSet()
+            write_set.delete_range(generation_prefix(generation), generation_end(generation))
+            try:
+                self.services.store.write(write_set)
+            except StoreStalledError:
+                self.services.loop.call_later(STALL_RETRY_SECONDS, self._sweep_garbage)
+                return
+            self._garbage.pop(0)
+
+    # -- peers
+
+    def is_peer_up(self, peer: NodeId) -> bool:
+        return peer in self._peers_up
+
+    def peer_up(self, peer: NodeId) -> None:
+        self._peers_up.add(peer)
+        for replica in self.replicas():
+            replica.group.step(PeerUp(peer))
+
+    def peer_down(self, peer: NodeId) -> None:
+        self._peers_up.discard(peer)
+        for replica in self.replicas():
+            replica.group.step(PeerDown(peer))
+
+    def peer_messages(
+        self, sender: NodeId, messages: Iterable[tuple[GroupId, PeerMessage]]
+    ) -> None:
+        """Messages of a peer whose identity is already proven. A group that is not here is not
+        made because somebody talks to it."""
+        for group_id, body in messages:
+            replica = self.replica(group_id)
+            if replica is None:
+                continue
+            if isinstance(body, StateMark):
+                replica.group.state_mark(sender, body)
+            else:
+                replica.group.step(Message(sender, body))
+
+    # -- snapshots
+
+    def _snapshot_refusal(
+        self, group_id: GroupId, log_index: LogIndex, term: Term, recovery: int
+    ) -> str | None:
+        replica = self.replica(group_id)
+        if replica is None:
+            return "no such group here"
+        if replica.group.stopped:
+            return "another install is under way"
+        engine = replica.group.engine
+        if recovery != engine.recovery:
+            return "this was asked for by another life of the replica"
+        if recovery:
+            return None  # the leader has made sure that it lacks nothing that was promised here
+        # installing would throw away entries that this replica has acknowledged
+        if engine.commit_index >= log_index or engine.term_at(log_index) == term:
+            return "the log holds this already"
+        return None
+
+    async def _install_snapshot(
+        self, group_id: GroupId, log_index: LogIndex, term: Term, generation: Generation
+    ) -> None:
+        replica = self.replica(group_id)
+        assert replica is not None, "checked by the receiver in this turn of the loop"
+        group: GroupReplica = replica.group
+        group.drain_now()
+        members = group.engine.members
+        recovery = group.engine.recovery
+        # a recovering replica may have forgotten a vote: it has none left in this term
+        voted_for = group.voted_for or (group.engine.leader if recovery else None)
+        hard_state = SetHardState(group.engine.term, voted_for)
+        old_generation = group.generation
+        # frozen: nothing of the old engine may follow the frame that replaces it
+        replica.stop()
+        durable: asyncio.Future[None] = self.services.loop.create_future()
+        self.services.wal.append(
+            group_id,
+            [hard_state, InstallSnapshot(log_index, term, generation)],
+            partial(settle, durable),
+        )
+        await durable
+        log = RecoveredLog(
+            group_id,
+            generation,
+            base_index=log_index,
+            base_term=term,
+            term=hard_state.term,
+            voted_for=hard_state.voted_for,
+            commit_index=log_index,
+        )
+        if group_id == CATALOG_GROUP:
+            self._open_catalog(log)
+            self.schedule_reconcile()
+        else:
+            self._open_basin(members, log)
+        self._discard(old_generation)
+        self.snapshots_installed += 1
+        self._log.info("snapshot_installed", group=group_id, log_index=log_index)
+        if recovery:
+            self.repaired += 1
+            self._log.info("replica_repaired", group=group_id, log_index=log_index)
+
+    # -- for observers
+
+    def probe(self) -> list[dict[str, Any]]:
+        """One row a group, for the debug page and for checkers."""
+        rows = []
+        for replica in self.replicas():
+            group = replica.group
+            engine = group.engine
+            record = self._record(group.group_id)
+            rows.append(
+                {
+                    "group_id": group.group_id,
+                    "basin": None if record is None else record.name,
+                    "role": engine.role.value,
+                    "serving": group.is_serving,
+                    "recovering": bool(engine.recovery),
+                    "term": engine.term,
+                    "leader": engine.leader,
+                    "commit_index": engine.commit_index,
+                    "applied_index": group.applied_index,
+                    "last_index": engine.last_index,
+                    "base_index": engine.base_index,
+                    "durable_index": engine.durable_index,
+                    "commands_applied_as_leader": group.commands_applied_as_leader,
+                    "digest": f"{group.machine.digest:016x}",
+                }
+            )
+        return rows

@@ -1,0 +1,234 @@
+"""What a node does now and then: flush, free log space, expire records, purge what is deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, Final
+
+from svc_cluster.base.errors import ServiceError
+from svc_cluster.base.ids import GroupId, LogIndex, StreamId
+from svc_cluster.raft.group import Role, Trim
+from svc_cluster.replica.basin import BasinReplica
+from svc_cluster.replica.host import Host, Replica
+from svc_cluster.stream import retention
+from svc_cluster.stream.commands import ExpirePrefix
+
+INTERVAL_SECONDS: Final = 0.5
+RETENTION_SECONDS: Final = 10.0
+"""How often streams are looked at for expired records."""
+
+COMPARE_SECONDS: Final = 20.0
+"""How often leaders compare their state with that of the other replicas."""
+
+STUCK_SECONDS: Final = 30.0
+"""A recovering replica that finds no leader for this long needs a person."""
+
+CHANGE_DEADLINE_SECONDS: Final = 4.0
+STAND_ASIDE_SECONDS: Final = 10.0
+"""How often at most a node whose disk is full asks others to lead in its place."""
+
+STREAMS_PER_SWEEP: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HousekeepingSettings:
+    """How much is kept and how often it is looked at."""
+
+    flush_seconds: float = 5.0
+    """The store is flushed this often while it changes; a restart replays what came after."""
+    log_retention_seconds: float = 60.0
+    log_retention_bytes: int = 64 * 1024 * 1024
+    """How much of a group's log is kept in memory for slow replicas; behind that a snapshot
+    serves."""
+
+
+class Housekeeper:
+    """One for each node; everything it does may be interrupted and done again."""
+
+    def __init__(self, host: Host, settings: HousekeepingSettings) -> None:
+        self._host = host
+        self._services = host.services
+        self._settings = settings
+        self._handle: asyncio.TimerHandle | None = None
+        self._flushing = False
+        self._last_flush = self._services.clock.monotonic()
+        self._last_retention = self._last_flush
+        self._last_comparison = self._last_flush
+        self._alone_since: dict[GroupId, float] = {}
+        """Recovering replicas without a leader; infinite once that was said."""
+        self._flushed: dict[GroupId, LogIndex] = {}
+        self._marks: dict[GroupId, deque[tuple[float, LogIndex]]] = {}
+        self._sweep_after: dict[GroupId, str] = {}
+        self._leaving: set[GroupId] = set()
+        self._stood_aside: dict[GroupId, float] = {}
+        self.flushes = 0
+
+    def start(self) -> None:
+        self._handle = self._services.loop.call_later(INTERVAL_SECONDS, self._run)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _run(self) -> None:
+        now = self._services.clock.monotonic()
+        if (
+            now - self._last_flush >= self._settings.flush_seconds
+            or self._services.wal.needs_release()
+        ):
+            self.flush()
+        self._services.wal.release()
+        self._services.wal.mark_idle()
+        if not self._host.look_at_space():
+            self._stand_aside(now)
+        for replica in self._host.replicas():
+            self._trim_log(replica, now)
+        if now - self._last_retention >= RETENTION_SECONDS:
+            self._last_retention = now
+            for basin in self._host.basins.values():
+                self._keep_streams(basin, now)
+        for basin in self._host.basins.values():
+            basin.reconcile()
+        if now - self._last_comparison >= COMPARE_SECONDS:
+            self._last_comparison = now
+            self._compare_states()
+        self._look_for_stuck(now)
+        self._handle = self._services.loop.call_later(INTERVAL_SECONDS, self._run)
+
+    # -- damage
+
+    def _compare_states(self) -> None:
+        for replica in self._host.replicas():
+            if replica.group.compare_states():
+                self._services.log.error("state_in_doubt", group=replica.group.group_id)
+
+    def _look_for_stuck(self, now: float) -> None:
+        """Say once, in a line for a person, that a damaged replica finds nobody to repair it."""
+        alone = {}
+        for replica in self._host.replicas():
+            engine = replica.group.engine
+            if not engine.recovery or engine.leader is not None:
+                continue
+            since = self._alone_since.get(engine.group_id, now)
+            if now - since >= STUCK_SECONDS:
+                since = float("inf")
+                self._services.log.error(
+                    "replica_cannot_recover",
+                    group=engine.group_id,
+                    reason="no majority of undamaged replicas: bring the other nodes back, or "
+                    "restore one of them from a copy of its data directory",
+                )
+            alone[engine.group_id] = since
+        self._alone_since = alone
+
+    def _stand_aside(self, now: float) -> None:
+        """No room here: another node may have some, so it is to lead. Asked until it does, but not
+        soon again, because the others may be as full."""
+        for replica in self._host.replicas():
+            engine = replica.group.engine
+            group_id = engine.group_id
+            if not replica.group.is_serving:
+                if group_id in self._leaving:
+                    self._leaving.discard(group_id)
+                    self._stood_aside[group_id] = now
+                continue
+            if now - self._stood_aside.get(group_id, float("-inf")) < STAND_ASIDE_SECONDS:
+                continue
+            others = [peer for peer in engine.members if peer != engine.node_id]
+            if others:
+                self._leaving.add(group_id)
+                best = max(others, key=lambda peer: (engine.match_index(peer), -peer))
+                replica.group.transfer_leadership(best)
+
+    # -- store and log
+
+    def flush(self) -> None:
+        """Make the applied state durable, then let the WAL forget what led to it."""
+        if self._flushing:
+            return
+        # the vector is taken before the flush begins: only this much is surely in it
+        vector = {
+            replica.group.group_id: (replica.group.generation, replica.group.applied_index)
+            for replica in self._host.replicas()
+        }
+        self._flushing = True
+        self._last_flush = self._services.clock.monotonic()
+
+        def done() -> None:
+            self._flushing = False
+            self.flushes += 1
+            for group_id, (generation, applied_index) in vector.items():
+                replica = self._host.replica(group_id)
+                if replica is None or replica.group.generation != generation:
+                    continue
+                self._flushed[group_id] = applied_index
+                self._services.wal.set_flushed(group_id, applied_index)
+            self._services.wal.release()
+
+        self._services.store.flush(done)
+
+    def _trim_log(self, replica: Replica, now: float) -> None:
+        """Shorten the in-memory log: never beyond the flushed state, and not while a replica still
+        needs it, unless that costs more than the bounds."""
+        group = replica.group
+        if group.engine.recovery:
+            return  # its log may not even reach what is applied
+        marks = self._marks.setdefault(group.group_id, deque())
+        if not marks or marks[-1][1] < group.applied_index:
+            marks.append((now, group.applied_index))
+        by_age = LogIndex(0)
+        while marks and now - marks[0][0] > self._settings.log_retention_seconds:
+            by_age = marks.popleft()[1]
+        engine = group.engine
+        wanted = max(by_age, engine.index_keeping_bytes(self._settings.log_retention_bytes))
+        if engine.role is Role.LEADER:
+            others = [peer for peer in engine.members if peer != engine.node_id]
+            matched = min(map(engine.match_index, others), default=engine.last_index)
+            wanted = max(wanted, matched)
+        trim = min(LogIndex(wanted), self._flushed.get(group.group_id, LogIndex(0)))
+        if trim > engine.base_index:
+            group.step(Trim(trim))
+
+    # -- streams
+
+    def _keep_streams(self, basin: BasinReplica, now: float) -> None:
+        """Propose expiry and purges for a bounded number of streams, round robin."""
+        if not basin.group.is_serving or basin.state.sealed:
+            return
+        group_id = basin.group.group_id
+        entries, has_more = basin.state.list_streams(
+            "", self._sweep_after.get(group_id, ""), STREAMS_PER_SWEEP
+        )
+        self._sweep_after[group_id] = entries[-1].name if has_more else ""
+        deadline = now + CHANGE_DEADLINE_SECONDS
+        wall_ms = self._services.clock.wall_ms()
+        for entry in entries:
+            if entry.deleted_at_ms is not None:
+                self._purge(basin, entry.stream_id, deadline)
+                continue
+            stream = basin.state.stream(entry.stream_id)
+            if stream is None:
+                continue
+            expiry = retention.find_expired(basin.state.reader, stream, wall_ms)
+            if expiry.command is not None:
+                self._expire(basin, expiry.command, deadline)
+
+    @staticmethod
+    def _purge(basin: BasinReplica, stream_id: StreamId, deadline: float) -> None:
+        basin.appender.change(
+            lambda now_ms: basin.sequencer.purge(stream_id), deadline, _repeat_later
+        )
+
+    @staticmethod
+    def _expire(basin: BasinReplica, command: ExpirePrefix, deadline: float) -> None:
+        basin.appender.change(
+            lambda now_ms: basin.sequencer.expire(command.stream_id, command.trim_point),
+            deadline,
+            _repeat_later,
+        )
+
+
+def _repeat_later(outcome: Any, error: ServiceError | None) -> None:
+    """The next round looks again."""

@@ -1,0 +1,146 @@
+"""Raft messages and snapshots to the other nodes over grpc.aio. Thin: it packs and sends.
+
+Messages of all groups to one peer that arise in one turn of the event loop leave as one envelope.
+Snapshots have a connection of their own, so that they never stand in the way of heartbeats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import grpc
+import grpc.aio
+
+from svc_cluster.base.ids import GroupId, NodeId
+from svc_cluster.codec.peer_message import encode_envelope
+from svc_cluster.link.grpc_link import CHANNEL_OPTIONS, GrpcLink
+from svc_cluster.link.handshake import Identity, make_metadata
+from svc_cluster.link.session import LinkLostError, NodeSession
+from svc_cluster.raft.messages import PeerMessage
+
+PEER_METHOD: Final = "/svc.cluster.v1.Replica/Peer"
+SNAPSHOT_METHOD: Final = "/svc.cluster.v1.Replica/Snapshot"
+SESSION_METHOD: Final = "/svc.cluster.v1.Replica/Session"
+SNAPSHOT_CALL_SECONDS: Final = 30.0
+
+
+class _PeerLinkEvents:
+    """Passes a link's state on as that of a peer."""
+
+    def __init__(
+        self, peer: NodeId, up: Callable[[NodeId], None], down: Callable[[NodeId], None]
+    ) -> None:
+        self._peer = peer
+        self._up = up
+        self._down = down
+
+    def link_up(self) -> None:
+        self._up(self._peer)
+
+    def link_down(self) -> None:
+        self._down(self._peer)
+
+    def message(self, data: bytes) -> None:
+        """The other side never speaks on this stream: its messages come on its own."""
+
+
+class GrpcPeers:
+    """Links to every other node. `connect` starts them, once the host exists."""
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        identity: Callable[[], Identity],
+        secret: bytes,
+        addresses: Mapping[NodeId, str],
+        rng: random.Random,
+    ) -> None:
+        self._loop = loop
+        self._identity = identity
+        self._secret = secret
+        self._addresses = addresses
+        self._rng = rng
+        self._links: dict[NodeId, GrpcLink] = {}
+        self._waiting: dict[NodeId, list[tuple[GroupId, PeerMessage]]] = {}
+        self._flush_scheduled = False
+        self._snapshot_channels: dict[NodeId, grpc.aio.Channel] = {}
+        self.send_failures = 0
+
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        return make_metadata(self._secret, self._identity(), secrets.token_hex(16))
+
+    def connect(self, up: Callable[[NodeId], None], down: Callable[[NodeId], None]) -> None:
+        for peer, address in self._others():
+            self._links[peer] = GrpcLink(
+                address=address,
+                method=PEER_METHOD,
+                metadata=self.metadata,
+                events=_PeerLinkEvents(peer, up, down),
+                rng=self._rng,
+            )
+
+    def sessions(self) -> dict[NodeId, NodeSession]:
+        """Conversations with the other nodes' services."""
+        out: dict[NodeId, NodeSession] = {}
+        for peer, address in self._others():
+            session = NodeSession(self._loop)
+            session.attach(
+                GrpcLink(
+                    address=address,
+                    method=SESSION_METHOD,
+                    metadata=self.metadata,
+                    events=session,
+                    rng=self._rng,
+                )
+            )
+            out[peer] = session
+        return out
+
+    def _others(self) -> list[tuple[NodeId, str]]:
+        own = self._identity().node_id
+        return [(peer, address) for peer, address in self._addresses.items() if peer != own]
+
+    def send(self, peer: NodeId, group_id: GroupId, message: PeerMessage) -> None:
+        self._waiting.setdefault(peer, []).append((group_id, message))
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        waiting, self._waiting = self._waiting, {}
+        for peer, messages in waiting.items():
+            link = self._links.get(peer)
+            if link is None:
+                continue
+            try:
+                link.send(encode_envelope(messages))
+            except LinkLostError:
+                # the group repeats what matters
+                self.send_failures += 1
+
+    async def call(self, peer: NodeId, chunk: bytes) -> bytes:
+        """Deliver one snapshot chunk. Raises ConnectionError."""
+        channel = self._snapshot_channels.get(peer)
+        if channel is None:
+            channel = grpc.aio.insecure_channel(self._addresses[peer], options=CHANNEL_OPTIONS)
+            self._snapshot_channels[peer] = channel
+        call = channel.unary_unary(SNAPSHOT_METHOD)
+        try:
+            reply: bytes = await call(
+                chunk, metadata=self.metadata(), timeout=SNAPSHOT_CALL_SECONDS
+            )
+        except grpc.aio.AioRpcError as cause:
+            raise ConnectionError(cause.details() or "the call failed") from cause
+        return reply
+
+    async def close(self) -> None:
+        for link in self._links.values():
+            await link.close()
+        for channel in self._snapshot_channels.values():
+            await channel.close()

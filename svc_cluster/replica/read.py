@@ -1,0 +1,184 @@
+"""The read path of a basin's leader: confirm leadership, wait for the state store, scan.
+
+A read is linearizable because it is served only after a quorum confirmed this leader in a round
+that began after the read did, and after the **state store** has applied what was committed then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from svc_cluster.base.errors import ServiceError, StreamDeletionPendingError, StreamNotFoundError
+from svc_cluster.base.ids import LogIndex, SeqNum, StreamId
+from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
+from svc_cluster.model.record import Position, SequencedBatch
+from svc_cluster.replica.group import GroupReplica, Services
+from svc_cluster.stream import scan
+from svc_cluster.stream.rows import StreamState
+from svc_cluster.stream.state import BasinState
+
+WAIT_SECONDS_MAX: Final = 5.0
+"""A follower's call is answered after this long even if nothing came; the gateway calls again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    stream: str
+    start: ReadStart
+    bounds: ReadBounds
+    refuse_at_tail: bool
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAnswer:
+    start_seq_num: int
+    batches: list[SequencedBatch]
+    tail: Position
+    may_have_more: bool
+    """The scan ended before the tail. Without batches: the next record is beyond the bounds."""
+    stream_id: StreamId
+
+
+class Reader:
+    """Reads of one basin on one node."""
+
+    def __init__(
+        self,
+        group: GroupReplica,
+        state: BasinState,
+        services: Services,
+        *,
+        read_below_trim: bool = False,
+    ) -> None:
+        self._group = group
+        self._state = state
+        self._services = services
+        # test-only: give out what is still stored below the trim point
+        self._read_below_trim = read_below_trim
+        self._followers: dict[StreamId, list[asyncio.Future[None]]] = {}
+
+    async def linearize(self) -> None:
+        """Return once everything committed before this call is in the state store. Raises
+        NotLeaderHereError or UnavailableError."""
+        future: asyncio.Future[None] = self._services.loop.create_future()
+
+        def settle(error: ServiceError | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        self._group.linearize(settle, at_least=LogIndex(0))
+        await future
+
+    async def check_tail(self, stream: str) -> Position:
+        await self.linearize()
+        found = self._stream(stream)
+        return found.tail
+
+    async def read(self, request: ReadRequest) -> ReadAnswer:
+        """Read once; with `wait_ms`, wait at the tail for the first records."""
+        await self.linearize()
+        stream = self._stream(request.stream)
+        start = scan.resolve_start(
+            self._state.reader,
+            stream,
+            request.start,
+            refuse_at_tail=request.refuse_at_tail,
+        )
+        answer = await self._scan(request, start)
+        if answer.batches or request.wait_ms == 0 or answer.may_have_more:
+            return answer
+        woken = await self._wait(stream.stream_id, min(request.wait_ms / 1000, WAIT_SECONDS_MAX))
+        if not woken:
+            # the tail told at the end of a wait must be this moment's
+            await self.linearize()
+        again = ReadRequest(
+            request.stream,
+            ReadStart(StartKind.SEQ_NUM, answer.start_seq_num),
+            request.bounds,
+            refuse_at_tail=False,
+            wait_ms=0,
+        )
+        self._stream(request.stream)
+        return await self._scan(again, answer.start_seq_num)
+
+    async def _scan(self, request: ReadRequest, start: int) -> ReadAnswer:
+        stream = self._stream(request.stream)
+        from_ms = request.start.value if request.start.kind is StartKind.TIMESTAMP else 0
+        while True:
+            result = scan.read_batches(
+                self._state.reader,
+                stream,
+                start,
+                request.bounds,
+                now_ms=self._services.clock.wall_ms(),
+                from_ms=from_ms,
+            )
+            if result.batches or result.stopped_by is not scan.StoppedBy.SIZE:
+                break
+            # a stretch of expired batches: go on behind it, but let the others have a turn
+            start = result.next_seq_num
+            await asyncio.sleep(0)
+            stream = self._stream(request.stream)
+        more = result.stopped_by is not scan.StoppedBy.TAIL
+        begin = result.start_seq_num if result.batches or more else result.next_seq_num
+        return ReadAnswer(begin, result.batches, stream.tail, more, stream.stream_id)
+
+    def _stream(self, name: str) -> StreamState:
+        stream = self._state.stream_by_name(name)
+        if stream is None:
+            raise StreamNotFoundError("no stream of this name in the basin")
+        if stream.deleted_at_ms is not None:
+            raise StreamDeletionPendingError("the stream is being deleted")
+        if self._read_below_trim:
+            return msgspec.structs.replace(stream, trim_point=SeqNum(0))
+        return stream
+
+    async def _wait(self, stream_id: StreamId, seconds: float) -> bool:
+        """Wait for an append (or the end) of the stream; False when the time ran out."""
+        future: asyncio.Future[None] = self._services.loop.create_future()
+        waiting = self._followers.setdefault(stream_id, [])
+        waiting.append(future)
+        timer = self._services.loop.call_later(seconds, _cancel, future)
+        try:
+            await future
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return False
+        finally:
+            timer.cancel()
+            if future in waiting:
+                waiting.remove(future)
+            if not waiting and self._followers.get(stream_id) is waiting:
+                del self._followers[stream_id]
+        return True
+
+    def wake(self, stream_id: StreamId) -> None:
+        """The stream has a new tail, or is gone."""
+        for future in self._followers.pop(stream_id, ()):
+            if not future.done():
+                future.set_result(None)
+
+    def wake_all(self, error: Callable[[], ServiceError]) -> None:
+        """Leadership is gone: whoever waits must ask another replica."""
+        followers, self._followers = self._followers, {}
+        for waiting in followers.values():
+            for future in waiting:
+                if not future.done():
+                    future.set_exception(error())
+
+
+def _cancel(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.cancel()

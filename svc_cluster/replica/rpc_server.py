@@ -1,0 +1,122 @@
+"""The node's gRPC port: proves the caller, then hands bytes on. Thin: nothing is decided here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from svc_cluster.base.errors import MalformedError
+from svc_cluster.base.log import get_logger
+from svc_cluster.codec.peer_message import PeerMessageError, decode_envelope
+from svc_cluster.link.grpc_link import CHANNEL_OPTIONS
+from svc_cluster.link.handshake import HandshakeError, Identity, check_metadata
+from svc_cluster.replica.node import ReplicaNode
+
+log = get_logger("rpc")
+
+SERVICE: Final = "svc.cluster.v1.Replica"
+OUTGOING_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Answers a slow caller may leave waiting; beyond that its stream is ended."""
+
+
+class RpcServer:
+    """Listens on one address for peers and gateways of this cluster."""
+
+    def __init__(self, node: ReplicaNode, secret: bytes, address: str) -> None:
+        self._node = node
+        self._secret = secret
+        self._server = grpc.aio.server(options=CHANNEL_OPTIONS)
+        self._server.add_generic_rpc_handlers(
+            (
+                grpc.method_handlers_generic_handler(
+                    SERVICE,
+                    {
+                        "Session": grpc.stream_stream_rpc_method_handler(self._session),
+                        "Peer": grpc.stream_stream_rpc_method_handler(self._peer),
+                        "Snapshot": grpc.unary_unary_rpc_method_handler(self._snapshot),
+                    },
+                ),
+            )
+        )
+        self.port = self._server.add_insecure_port(address)
+
+    async def start(self) -> None:
+        await self._server.start()
+
+    async def stop(self, grace_seconds: float) -> None:
+        await self._server.stop(grace_seconds)
+
+    async def _caller(self, context: Any) -> Identity:
+        """The proven caller; otherwise the call is over before a message is decoded."""
+        metadata = {key: str(value) for key, value in context.invocation_metadata() or ()}
+        try:
+            identity = check_metadata(self._secret, self._node.config.cluster_id, metadata)
+            self._node.check_peer(identity)
+        except HandshakeError as refusal:
+            log.warning("caller_refused", peer=context.peer(), reason=str(refusal))
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(refusal))
+            raise
+        return identity
+
+    async def _session(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        await self._caller(context)
+        await context.send_initial_metadata(())
+        outgoing: deque[bytes] = deque()
+        wake = asyncio.Event()
+        size = 0
+
+        def send(data: bytes) -> None:
+            nonlocal size
+            size += len(data)
+            outgoing.append(data)
+            wake.set()
+
+        session = self._node.service.session(send)
+
+        async def write() -> None:
+            nonlocal size
+            while True:
+                while outgoing:
+                    data = outgoing.popleft()
+                    size -= len(data)
+                    await context.write(data)
+                wake.clear()
+                await wake.wait()
+
+        writer = asyncio.get_running_loop().create_task(write())
+        try:
+            async for data in requests:
+                session.message(data)
+                if size > OUTGOING_BYTES_MAX:
+                    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "answers not taken")
+        except MalformedError as fault:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, fault.message)
+        finally:
+            session.closed = True
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+
+    async def _peer(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        identity = await self._caller(context)
+        if identity.role != "node":
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only nodes talk Raft")
+        await context.send_initial_metadata(())
+        try:
+            async for data in requests:
+                # an incarnation may have been registered since the stream began
+                self._node.check_peer(identity)
+                self._node.peer_messages(identity.node_id, decode_envelope(data))
+        except (PeerMessageError, HandshakeError) as fault:
+            log.warning("peer_stream_ended", peer_node=identity.node_id, reason=str(fault))
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(fault))
+
+    async def _snapshot(self, chunk: bytes, context: Any) -> bytes:
+        identity = await self._caller(context)
+        if identity.role != "node":
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "only nodes send snapshots")
+        return await self._node.host.receiver.chunk(identity.node_id, chunk)

@@ -1,0 +1,402 @@
+"""Answers the requests of gateways and other nodes: decode, dispatch, encode. No sockets here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.errors import (
+    DeadlineError,
+    DrainingError,
+    ErrorCode,
+    InternalError,
+    MalformedError,
+    ReadDeadlineError,
+    ServiceError,
+    StreamDeletionPendingError,
+    StreamNotFoundError,
+    UnavailableError,
+)
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
+from svc_cluster.base.log import get_logger
+from svc_cluster.base.tasks import Tasks
+from svc_cluster.catalog.commands import RegisterNode, RemoveBasin
+from svc_cluster.codec import config_pb, rpc
+from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
+from svc_cluster.model.record import AppendAck
+from svc_cluster.replica.basin import BasinReplica
+from svc_cluster.replica.catalog import CatalogReplica
+from svc_cluster.replica.host import Host
+from svc_cluster.replica.read import ReadRequest
+
+log = get_logger("service")
+
+Fill = Callable[[pb.Response], None]
+
+WRITES: Final = frozenset(
+    {
+        "create_stream",
+        "delete_stream",
+        "seal_basin",
+        "create_basin",
+        "delete_basin",
+        "register_node",
+        "remove_basin",
+    }
+)
+"""Operations whose answer after the deadline is "unknown", not "not done"."""
+
+
+class ServiceSession:
+    """One caller's stream: collects the answers of a turn of the event loop into one message."""
+
+    def __init__(self, service: Service, send: Callable[[bytes], None]) -> None:
+        self._service = service
+        self._send = send
+        self._batch: pb.ResponseBatch | None = None
+        self.closed = False
+
+    def message(self, data: bytes) -> None:
+        """A batch of requests arrived. Raises MalformedError when it is none."""
+        try:
+            batch = pb.RequestBatch.FromString(data)
+        except DecodeError as cause:
+            raise MalformedError(ErrorCode.BAD_PROTO, "not a batch of requests") from cause
+        for request in batch.requests:
+            self._service.dispatch(self, request)
+
+    def respond(self, request_id: int, fill: Fill) -> None:
+        if self.closed:
+            return
+        if self._batch is None:
+            self._batch = pb.ResponseBatch()
+            self._service.loop.call_soon(self._flush)
+        response = self._batch.responses.add()
+        response.id = request_id
+        fill(response)
+
+    def refuse(self, request_id: int, error: ServiceError) -> None:
+        self.respond(request_id, lambda response: rpc.refusal_to_pb(response.refusal, error))
+
+    def _flush(self) -> None:
+        batch, self._batch = self._batch, None
+        if batch is not None and not self.closed:
+            self._send(batch.SerializeToString())
+
+
+class Service:
+    """All operations of a node, by name of the request's field."""
+
+    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._host = host
+        self._tasks = Tasks()
+        self._operations: dict[str, Callable[[pb.Request], Coroutine[Any, Any, Fill]]] = {
+            "read": self._read,
+            "check_tail": self._check_tail,
+            "create_stream": self._create_stream,
+            "list_streams": self._list_streams,
+            "get_stream_config": self._get_stream_config,
+            "delete_stream": self._delete_stream,
+            "get_basin_config": self._get_basin_config,
+            "await_basin": self._await_basin,
+            "seal_basin": self._seal_basin,
+            "create_basin": self._create_basin,
+            "list_basins": self._list_basins,
+            "resolve_basin": self._resolve_basin,
+            "delete_basin": self._delete_basin,
+            "register_node": self._register_node,
+            "remove_basin": self._remove_basin,
+        }
+
+    def session(self, send: Callable[[bytes], None]) -> ServiceSession:
+        return ServiceSession(self, send)
+
+    async def close(self) -> None:
+        await self._tasks.cancel_all()
+
+    def dispatch(self, session: ServiceSession, request: pb.Request) -> None:
+        if request.HasField("ping"):
+            session.respond(request.id, _done)
+            return
+        if self._host.draining:
+            session.refuse(request.id, DrainingError("the node is shutting down"))
+            return
+        operation = request.WhichOneof("operation")
+        if operation == "append":
+            # the hot path: no task, no future, one callback
+            self._append(session, request)
+        elif operation in self._operations:
+            self._tasks.spawn(
+                self._answer(session, request, self._operations[operation]), "request"
+            )
+        else:
+            session.refuse(
+                request.id, MalformedError(ErrorCode.NOT_IMPLEMENTED, "unknown operation")
+            )
+
+    async def _answer(
+        self,
+        session: ServiceSession,
+        request: pb.Request,
+        operation: Callable[[pb.Request], Coroutine[Any, Any, Fill]],
+    ) -> None:
+        try:
+            async with asyncio.timeout(max(request.deadline_ms, 1) / 1000):
+                fill = await operation(request)
+        except ServiceError as error:
+            session.refuse(request.id, error)
+        except TimeoutError:
+            late: ServiceError = ReadDeadlineError("the node had no answer in time")
+            if request.WhichOneof("operation") in WRITES:
+                late = DeadlineError("the outcome of the write is not known yet")
+            session.refuse(request.id, late)
+        except Exception as fault:
+            log.error("request_failed", exc_info=fault)
+            session.refuse(request.id, InternalError("internal error"))
+        else:
+            session.respond(request.id, fill)
+
+    # -- finding the replica
+
+    def _basin(self, request: pb.Request) -> BasinReplica:
+        basin = self._host.basins.get(GroupId(request.group_id))
+        if basin is None:
+            raise rpc.GroupUnknownError
+        return basin
+
+    def _catalog(self, request: pb.Request) -> CatalogReplica:
+        catalog = self._host.catalog
+        if request.group_id != CATALOG_GROUP or catalog is None:
+            raise rpc.GroupUnknownError
+        return catalog
+
+    def _deadline(self, request: pb.Request) -> float:
+        return self._host.services.clock.monotonic() + request.deadline_ms / 1000
+
+    # -- records
+
+    def _append(self, session: ServiceSession, request: pb.Request) -> None:
+        message = request.append
+        request_id = request.id
+
+        def done(ack: AppendAck | None, error: ServiceError | None) -> None:
+            if ack is not None:
+                session.respond(request_id, lambda r: rpc.ack_to_pb(r.append, ack))
+            else:
+                session.refuse(request_id, error or InternalError("no outcome"))
+
+        try:
+            basin = self._basin(request)
+            self._host.check_space()
+            batch = rpc.batch_from_pb(message)
+        except ServiceError as error:
+            session.refuse(request_id, error)
+            return
+        basin.appender.append(
+            message.stream,
+            batch,
+            message.match_seq_num if message.HasField("match_seq_num") else None,
+            message.fencing_token if message.HasField("fencing_token") else None,
+            self._deadline(request),
+            done,
+        )
+
+    async def _read(self, request: pb.Request) -> Fill:
+        message = request.read
+        answer = await self._basin(request).reader.read(
+            ReadRequest(
+                message.stream,
+                ReadStart(StartKind(message.start_kind), message.start_value, message.clamp),
+                ReadBounds(
+                    message.count if message.HasField("count") else None,
+                    message.metered_bytes if message.HasField("metered_bytes") else None,
+                    message.until_ms if message.HasField("until_ms") else None,
+                ),
+                message.refuse_at_tail,
+                message.wait_ms,
+            )
+        )
+
+        def fill(response: pb.Response) -> None:
+            out = response.read
+            out.start_seq_num = answer.start_seq_num
+            for batch in answer.batches:
+                rpc.sequenced_to_pb(out.batches.add(), batch)
+            out.tail.CopyFrom(rpc.position_to_pb(answer.tail))
+            out.may_have_more = answer.may_have_more
+            out.group_id = request.group_id
+            out.stream_id = answer.stream_id
+
+        return fill
+
+    async def _check_tail(self, request: pb.Request) -> Fill:
+        tail = await self._basin(request).reader.check_tail(request.check_tail.stream)
+        return lambda response: response.tail.CopyFrom(rpc.position_to_pb(tail))
+
+    # -- streams
+
+    async def _change(
+        self, request: pb.Request, basin: BasinReplica, sequence: Callable[[Any], Any]
+    ) -> Any:
+        future: asyncio.Future[Any] = self.loop.create_future()
+
+        def done(outcome: Any, error: ServiceError | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(outcome)
+            else:
+                future.set_exception(error)
+
+        basin.appender.change(sequence, self._deadline(request), done)
+        return await future
+
+    async def _create_stream(self, request: pb.Request) -> Fill:
+        message = request.create_stream
+        basin = self._basin(request)
+        config = config_pb.get_partial(message.config) if message.HasField("config") else None
+        await self._change(
+            request, basin, partial(basin.sequencer.create_stream, message.stream, config)
+        )
+        return self._stream_info(basin, message.stream)
+
+    def _stream_info(self, basin: BasinReplica, name: str) -> Fill:
+        stream = basin.state.stream_by_name(name)
+        if stream is None:
+            raise UnavailableError("the stream was deleted meanwhile")
+        info = stream.entry
+        return lambda response: _stream_to_pb(response.stream, info)
+
+    async def _list_streams(self, request: pb.Request) -> Fill:
+        message = request.list_streams
+        basin = self._basin(request)
+        await basin.reader.linearize()
+        streams, has_more = basin.state.list_streams(
+            message.prefix, message.start_after, message.limit
+        )
+
+        def fill(response: pb.Response) -> None:
+            response.streams.has_more = has_more
+            for entry in streams:
+                _stream_to_pb(response.streams.streams.add(), entry)
+
+        return fill
+
+    async def _get_stream_config(self, request: pb.Request) -> Fill:
+        basin = self._basin(request)
+        await basin.reader.linearize()
+        stream = basin.state.stream_by_name(request.get_stream_config.stream)
+        if stream is None:
+            raise StreamNotFoundError("no stream of this name in the basin")
+        if stream.deleted_at_ms is not None:
+            raise StreamDeletionPendingError("the stream is being deleted")
+        config = stream.config
+        return lambda response: config_pb.put_complete(response.stream_config, config)
+
+    async def _delete_stream(self, request: pb.Request) -> Fill:
+        basin = self._basin(request)
+        await self._change(
+            request, basin, partial(basin.sequencer.delete_stream, request.delete_stream.stream)
+        )
+        return _done
+
+    # -- basins
+
+    async def _get_basin_config(self, request: pb.Request) -> Fill:
+        basin = self._basin(request)
+        await basin.reader.linearize()
+        record = basin.state.basin
+        if record is None:
+            raise UnavailableError("the basin is still being created")
+        return lambda response: config_pb.put_basin(response.basin_config, record.config)
+
+    async def _await_basin(self, request: pb.Request) -> Fill:
+        basin = self._basin(request)
+        await basin.bootstrapped(self._deadline(request))
+        return _done
+
+    async def _seal_basin(self, request: pb.Request) -> Fill:
+        basin = self._basin(request)
+        await self._change(request, basin, basin.sequencer.seal)
+        return _done
+
+    async def _create_basin(self, request: pb.Request) -> Fill:
+        message = request.create_basin
+        record = await self._catalog(request).create_basin(
+            message.basin, config_pb.get_basin(message.config), self._deadline(request)
+        )
+        return lambda response: _basin_to_pb(response.basin, record)
+
+    async def _list_basins(self, request: pb.Request) -> Fill:
+        message = request.list_basins
+        catalog = self._catalog(request)
+        await catalog.linearize()
+        basins, has_more = catalog.state.list_basins(
+            message.prefix, message.start_after, message.limit
+        )
+
+        def fill(response: pb.Response) -> None:
+            response.basins.has_more = has_more
+            for record in basins:
+                _basin_to_pb(response.basins.basins.add(), record)
+
+        return fill
+
+    async def _resolve_basin(self, request: pb.Request) -> Fill:
+        record = await self._catalog(request).resolve(request.resolve_basin.basin)
+        return lambda response: _basin_to_pb(response.basin, record)
+
+    async def _delete_basin(self, request: pb.Request) -> Fill:
+        catalog = self._catalog(request)
+        record = await catalog.change(
+            lambda now_ms: catalog.sequence_delete(request.delete_basin.basin, now_ms),
+            self._deadline(request),
+        )
+        if record is None:
+            record = await catalog.resolve(request.delete_basin.basin)
+        return lambda response: _basin_to_pb(response.basin, record)
+
+    async def _register_node(self, request: pb.Request) -> Fill:
+        message = request.register_node
+        command = RegisterNode(NodeId(message.node_id), message.incarnation, message.address)
+        catalog = self._catalog(request)
+        await catalog.change(
+            lambda now_ms: catalog.sequence_register(command), self._deadline(request)
+        )
+        return _done
+
+    async def _remove_basin(self, request: pb.Request) -> Fill:
+        command = RemoveBasin(GroupId(request.remove_basin.group_id))
+        catalog = self._catalog(request)
+        await catalog.change(
+            lambda now_ms: catalog.sequence_remove(command), self._deadline(request)
+        )
+        return _done
+
+
+def _done(response: pb.Response) -> None:
+    response.done.SetInParent()
+
+
+def _stream_to_pb(out: pb.StreamInfo, entry: Any) -> None:
+    out.name = entry.name
+    out.created_at_ms = entry.created_at_ms
+    if entry.deleted_at_ms is not None:
+        out.deleted_at_ms = entry.deleted_at_ms
+    if entry.cipher is not None:
+        out.cipher = entry.cipher
+
+
+def _basin_to_pb(out: pb.BasinInfo, record: Any) -> None:
+    out.name = record.name
+    out.created_at_ms = record.created_at_ms
+    if record.deleted_at_ms is not None:
+        out.deleted_at_ms = record.deleted_at_ms
+    out.group_id = record.group_id
+    out.replicas.extend(record.replicas)

@@ -1,0 +1,302 @@
+"""Moving a group's whole state to a replica whose log is too far behind.
+
+Sender: a frozen view of the store at one applied index, in chunks. Receiver: everything under a
+new generation, verified by count and digest, flushed; then one WAL frame makes it the group's
+state; then the old copy is deleted. A crash at any step leaves either the old copy or the new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Protocol
+
+import xxhash
+from google.protobuf.message import DecodeError
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.ids import Generation, GroupId, LogIndex, NodeId, Term
+from svc_cluster.base.tasks import Tasks
+from svc_cluster.base.write_set import WriteSet
+from svc_cluster.replica.group import STALL_RETRY_SECONDS, GroupReplica, Services
+from svc_cluster.replica.prefixed import PREFIX_BYTES, generation_end, generation_prefix
+from svc_cluster.storage.state_store import StoreStalledError
+
+CHUNK_BYTES: Final = 1024 * 1024
+CHUNK_PAIRS_MAX: Final = 4096
+SNAPSHOT_RETRY_SECONDS: Final = 1.0
+
+
+class SnapshotRefusedError(Exception):
+    """The receiver does not want this snapshot (any more)."""
+
+
+class SnapshotTransport(Protocol):
+    """How snapshot chunks reach another node."""
+
+    async def call(self, peer: NodeId, chunk: bytes) -> bytes:
+        """Deliver one chunk and return the reply. Raises ConnectionError."""
+        ...
+
+
+class SnapshotSender:
+    """Transfers from this node, at most one for each group and peer."""
+
+    def __init__(
+        self,
+        services: Services,
+        transport: SnapshotTransport,
+        group: Callable[[GroupId], GroupReplica | None],
+        rng: random.Random,
+        tasks: Tasks,
+    ) -> None:
+        self._services = services
+        self._transport = transport
+        self._group = group
+        self._rng = rng
+        self._tasks = tasks
+        self._sending: set[tuple[GroupId, NodeId]] = set()
+
+    def wanted(self, group_id: GroupId, peer: NodeId) -> None:
+        """A group led here has a peer that only a snapshot can help; may be repeated."""
+        if (group_id, peer) not in self._sending:
+            self._sending.add((group_id, peer))
+            self._tasks.spawn(self._send(group_id, peer), "send snapshot")
+
+    async def _send(self, group_id: GroupId, peer: NodeId) -> None:
+        log = self._services.log
+        try:
+            group = self._group(group_id)
+            # a leader that serves nothing yet may need this very peer for its quorum; what it has
+            # applied is committed all the same
+            if group is None or group.stopped or not group.engine.can_propose:
+                return
+            repair = group.engine.repair_of(peer)
+            if repair is not None and (
+                not repair.confirmed or group.applied_index < repair.least_index
+            ):
+                return  # the peer goes on asking
+            log_index, pairs = await send_snapshot(
+                group,
+                self._services,
+                self._rng.getrandbits(63),
+                partial(self._transport.call, peer),
+                recovery=0 if repair is None else repair.recovery,
+            )
+            log.info("snapshot_sent", group=group_id, peer=peer, log_index=log_index, pairs=pairs)
+        except (SnapshotRefusedError, ConnectionError) as cause:
+            log.info("snapshot_not_sent", group=group_id, peer=peer, cause=str(cause))
+            await asyncio.sleep(SNAPSHOT_RETRY_SECONDS)
+        finally:
+            self._sending.discard((group_id, peer))
+
+
+async def send_snapshot(
+    group: GroupReplica,
+    services: Services,
+    transfer_id: int,
+    call: Callable[[bytes], Awaitable[bytes]],
+    *,
+    recovery: int = 0,
+) -> tuple[LogIndex, int]:
+    """Send the group's applied state; returns its log index and the number of pairs. `recovery`
+    is the number under which a recovering replica asked. Raises SnapshotRefusedError, or what
+    `call` raises when the connection is lost."""
+    view = services.store.snapshot()
+    log_index, term = group.machine.applied_index, group.machine.applied_term
+    hasher = xxhash.xxh3_64()
+    total = 0
+    sequence = 0
+    try:
+        pairs = view.scan(generation_prefix(group.generation), generation_end(group.generation))
+        for chunk in _chunks(pairs):
+            for key, value in zip(chunk.keys, chunk.values, strict=True):
+                _hash_pair(hasher, key, value)
+            total += len(chunk.keys)
+            chunk.recovery = recovery
+            _address(chunk, group.group_id, transfer_id, sequence, log_index, term)
+            _check(await call(chunk.SerializeToString()))
+            sequence += 1
+    finally:
+        view.close()
+    last = pb.SnapshotChunk(last=True, digest=hasher.intdigest(), pairs=total, recovery=recovery)
+    _address(last, group.group_id, transfer_id, sequence, log_index, term)
+    _check(await call(last.SerializeToString()))
+    return log_index, total
+
+
+def _address(
+    chunk: pb.SnapshotChunk,
+    group_id: GroupId,
+    transfer_id: int,
+    sequence: int,
+    log_index: LogIndex,
+    term: Term,
+) -> None:
+    chunk.group_id = group_id
+    chunk.transfer_id = transfer_id
+    chunk.sequence = sequence
+    chunk.log_index = log_index
+    chunk.term = term
+
+
+def _chunks(pairs: Iterator[tuple[bytes, bytes]]) -> Iterator[pb.SnapshotChunk]:
+    chunk = pb.SnapshotChunk()
+    size = 0
+    for key, value in pairs:
+        chunk.keys.append(key[PREFIX_BYTES:])
+        chunk.values.append(value)
+        size += len(key) + len(value)
+        if size >= CHUNK_BYTES or len(chunk.keys) >= CHUNK_PAIRS_MAX:
+            yield chunk
+            chunk = pb.SnapshotChunk()
+            size = 0
+    if chunk.keys:
+        yield chunk
+
+
+def _hash_pair(hasher: Any, key: bytes, value: bytes) -> None:
+    hasher.update(len(key).to_bytes(4, "little"))
+    hasher.update(key)
+    hasher.update(len(value).to_bytes(4, "little"))
+    hasher.update(value)
+
+
+def _check(reply: bytes) -> None:
+    result = pb.SnapshotResult.FromString(reply)
+    if not result.accepted:
+        raise SnapshotRefusedError(result.reason)
+
+
+@dataclass(slots=True)
+class _Incoming:
+    sender: NodeId
+    transfer_id: int
+    generation: Generation
+    log_index: LogIndex
+    term: Term
+    recovery: int
+    next_sequence: int = 0
+    pairs: int = 0
+    hasher: Any = field(default_factory=xxhash.xxh3_64)
+
+
+class SnapshotReceiver:
+    """Incoming transfers of a node, at most one for each group."""
+
+    def __init__(
+        self,
+        *,
+        services: Services,
+        wants: Callable[[GroupId, LogIndex, Term, int], str | None],
+        new_generation: Callable[[], Generation],
+        discard: Callable[[Generation], None],
+        install: Callable[[GroupId, LogIndex, Term, Generation], Awaitable[None]],
+    ) -> None:
+        """`wants` is told log index, term and recovery; it gives a reason for a refusal, or None.
+        `install` makes a flushed generation the group's state and returns when that is durable;
+        `discard` deletes a generation."""
+        self._services = services
+        self._wants = wants
+        self._new_generation = new_generation
+        self._discard = discard
+        self._install = install
+        self._incoming: dict[GroupId, _Incoming] = {}
+
+    def generations(self) -> set[Generation]:
+        """Generations that are being filled."""
+        return {incoming.generation for incoming in self._incoming.values()}
+
+    async def chunk(self, sender: NodeId, data: bytes) -> bytes:
+        """Take one chunk; the reply says whether it was accepted."""
+        try:
+            chunk = pb.SnapshotChunk.FromString(data)
+        except DecodeError:
+            return _reply("not a snapshot chunk")
+        group_id = GroupId(chunk.group_id)
+        reason = self._wants(group_id, LogIndex(chunk.log_index), Term(chunk.term), chunk.recovery)
+        if reason is not None:
+            self._drop(group_id)
+            return _reply(reason)
+        if chunk.sequence == 0:
+            self._begin(sender, chunk)
+        incoming = self._incoming.get(group_id)
+        if (
+            incoming is None
+            or incoming.sender != sender
+            or incoming.transfer_id != chunk.transfer_id
+            or incoming.next_sequence != chunk.sequence
+            or len(chunk.keys) != len(chunk.values)
+        ):
+            return _reply("the chunk does not continue a transfer")
+        incoming.next_sequence += 1
+        if chunk.keys:
+            await self._write(incoming, chunk)
+        if self._incoming.get(group_id) is not incoming:
+            return _reply("another transfer took over")
+        if chunk.last:
+            return await self._finish(group_id, incoming, chunk)
+        return _reply(None)
+
+    def _begin(self, sender: NodeId, chunk: pb.SnapshotChunk) -> None:
+        group_id = GroupId(chunk.group_id)
+        self._drop(group_id)
+        self._incoming[group_id] = _Incoming(
+            sender,
+            chunk.transfer_id,
+            self._new_generation(),
+            LogIndex(chunk.log_index),
+            Term(chunk.term),
+            chunk.recovery,
+        )
+
+    def _drop(self, group_id: GroupId) -> None:
+        old = self._incoming.pop(group_id, None)
+        if old is not None:
+            self._discard(old.generation)
+
+    async def _write(self, incoming: _Incoming, chunk: pb.SnapshotChunk) -> None:
+        prefix = generation_prefix(incoming.generation)
+        write_set = WriteSet()
+        for key, value in zip(chunk.keys, chunk.values, strict=True):
+            _hash_pair(incoming.hasher, key, value)
+            write_set.put(prefix + key, value)
+        incoming.pairs += len(chunk.keys)
+        while True:
+            try:
+                self._services.store.write(write_set)
+            except StoreStalledError:
+                await asyncio.sleep(STALL_RETRY_SECONDS)
+            else:
+                return
+
+    async def _finish(
+        self, group_id: GroupId, incoming: _Incoming, chunk: pb.SnapshotChunk
+    ) -> bytes:
+        if chunk.pairs != incoming.pairs or chunk.digest != incoming.hasher.intdigest():
+            self._drop(group_id)
+            return _reply("the snapshot is damaged")
+        flushed: asyncio.Future[None] = self._services.loop.create_future()
+        self._services.store.flush(partial(settle, flushed))
+        await flushed
+        reason = self._wants(group_id, incoming.log_index, incoming.term, incoming.recovery)
+        if self._incoming.get(group_id) is not incoming or reason is not None:
+            self._drop(group_id)
+            return _reply(reason or "another transfer took over")
+        del self._incoming[group_id]
+        await self._install(group_id, incoming.log_index, incoming.term, incoming.generation)
+        return _reply(None)
+
+
+def settle(future: asyncio.Future[None]) -> None:
+    """Resolve a future that its waiter may have left already."""
+    if not future.done():
+        future.set_result(None)
+
+
+def _reply(reason: str | None) -> bytes:
+    result = pb.SnapshotResult(accepted=reason is None, reason=reason or "")
+    return result.SerializeToString()

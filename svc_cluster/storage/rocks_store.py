@@ -1,0 +1,261 @@
+"""The state store on RocksDB. The only importer of the binding.
+
+What it must not do: use a second column family (after a crash the applied index would survive
+without its data), leave raw mode (the binding would unpickle values), or let a write wait for a
+stall (the binding holds the interpreter lock, so the whole node would wait).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+    WriteOptions,
+)
+
+from svc_cluster.base.write_set import WriteSet
+from svc_cluster.storage.damage import exit_damaged, is_damage, lacks_its_root
+from svc_cluster.storage.disk import Worker, exit_storage
+from svc_cluster.storage.state_store import StoreStalledError
+
+_T = TypeVar("_T")
+_STALL_TEXT: Final = "Write stall"
+
+
+class StoreOpenError(Exception):
+    """The store's files cannot be opened. The text says what to do."""
+
+
+class StoreDamagedError(StoreOpenError):
+    """The store's files are damaged: set it aside (storage/damage.py) and begin anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RocksSettings:
+    """Sizes in bytes."""
+
+    write_buffer_bytes: int = 64 * 1024 * 1024
+    write_buffers: int = 4
+    block_cache_bytes: int = 128 * 1024 * 1024
+    background_jobs: int = 2
+    level_zero_stop_files: int = 36
+    """Files of level 0 at which writes are refused until compaction has caught up."""
+
+
+class RocksStore:
+    """Implements StateStore.
+
+    A write, read or flush that fails for any reason but a stall ends the process; when it was
+    damage, the next start knows.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        loop: asyncio.AbstractEventLoop,
+        settings: RocksSettings | None = None,
+    ) -> None:
+        """Open or create the store. Blocking. Raises StoreOpenError, StoreDamagedError."""
+        self._loop = loop
+        directory.mkdir(parents=True, exist_ok=True)
+        if lacks_its_root(directory):
+            raise StoreDamagedError(f"the state store in {directory} has lost its file CURRENT")
+        try:
+            self._db = Rdict(str(directory), _options(settings or RocksSettings()))
+        except Exception as cause:  # the binding has no class of its own for this
+            if is_damage(cause):
+                text = f"the state store in {directory} is damaged ({cause})"
+                raise StoreDamagedError(text) from cause
+            raise StoreOpenError(
+                f"the state store in {directory} cannot be opened ({cause}): stop the process "
+                "that uses it, or remove it together with the WAL and rejoin as a new node"
+            ) from cause
+        self._write_options = WriteOptions()
+        self._write_options.disable_wal = True  # type: ignore[method-assign, assignment]
+        self._write_options.no_slowdown = True
+        self._db.set_write_options(self._write_options)
+        self._flusher = Worker("store-flush")
+        self._guard = _Guard(directory)
+        self._is_open = True
+
+    def get(self, key: bytes) -> bytes | None:
+        value: bytes | None = self._guard.run(lambda: self._db.get(key))
+        return value
+
+    def scan(
+        self, start: bytes, end: bytes, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        return _scan(self._guard, self._db, start, end, reverse=reverse)
+
+    def write(self, write_set: WriteSet) -> None:
+        batch = WriteBatch(raw_mode=True)
+        for key, value, end in write_set.ops:
+            if value is not None:
+                batch.put(key, value)
+            elif end is not None:
+                if key < end:
+                    batch.delete_range(key, end)
+            else:
+                batch.delete(key)
+        try:
+            self._db.write(batch, self._write_options)
+        except Exception as failure:
+            if _STALL_TEXT in str(failure):
+                raise StoreStalledError("the state store is stalled") from failure
+            self._guard.fail(failure)
+
+    def snapshot(self) -> RocksSnapshot:
+        return RocksSnapshot(self._guard, self._guard.run(self._db.iter))
+
+    def flush(self, done: Callable[[], None]) -> None:
+        def job() -> None:
+            self._guard.run(lambda: self._db.flush(True))
+            self._to_loop(done)
+
+        self._flusher.put(job)
+
+    def close(self) -> None:
+        """Finish the flushes asked for, flush the rest, close. Blocking. Close snapshots before."""
+        if self._is_open:
+            self._is_open = False
+            self._flusher.stop()
+            self._guard.run(self._db.close)
+
+    def _to_loop(self, done: Callable[[], None]) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(done)
+
+
+_Run = Callable[[Callable[[], Any]], Any]
+
+
+class _Guard:
+    """Ends the process when a call into the store fails."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def run(self, job: Callable[[], _T]) -> _T:
+        try:
+            return job()
+        except Exception as failure:
+            self.fail(failure)
+
+    def fail(self, failure: BaseException) -> NoReturn:
+        if is_damage(failure):
+            exit_damaged(self._directory, failure)
+        exit_storage(failure)
+
+
+class RocksSnapshot:
+    """A view of one moment: an iterator made then, which RocksDB keeps at that moment.
+
+    The binding's own snapshot objects are of no use: their iterators show the present (checked by
+    the contract tests, as is what stands below about bounds).
+    """
+
+    def __init__(self, guard: _Guard, walk: Any) -> None:
+        self._run = guard.run
+        self._walk = walk
+        self._mover: object = None
+        """Who moved the iterator last; scans share it."""
+
+    def get(self, key: bytes) -> bytes | None:
+        walk = self._open()
+        self._mover = None
+        self._run(lambda: walk.seek(key))
+        if walk.valid() and walk.key() == key:
+            value: bytes = walk.value()
+            return value
+        self._run(walk.status)
+        return None
+
+    def scan(
+        self, start: bytes, end: bytes, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        me = object()
+        last: bytes | None = None
+        while start < end:
+            walk = self._open()
+            if self._mover is not me:
+                self._mover = me
+                place = last if last is not None else end if reverse else start
+                self._run(lambda: (walk.seek_for_prev if reverse else walk.seek)(place))  # noqa: B023
+                if walk.valid() and (walk.key() == last or (reverse and walk.key() == end)):
+                    self._run(walk.prev if reverse else walk.next)
+            else:
+                self._run(walk.prev if reverse else walk.next)
+            pair = _current(self._run, walk, start, end)
+            if pair is None:
+                return
+            last = pair[0]
+            yield pair
+
+    def close(self) -> None:
+        self._walk = None
+
+    def _open(self) -> Any:
+        assert self._walk is not None, "a closed snapshot is not read"
+        return self._walk
+
+
+def _scan(
+    guard: _Guard, source: Any, start: bytes, end: bytes, *, reverse: bool
+) -> Iterator[tuple[bytes, bytes]]:
+    """Pairs in `[start, end)`.
+
+    The upper bound keeps the engine from walking into deleted ranges. The binding's lower bound
+    is not used: it sets the upper one.
+    """
+    if start >= end:
+        return
+    bounds = ReadOptions()
+    bounds.set_iterate_upper_bound(end)
+    walk = guard.run(lambda: source.iter(bounds))
+    guard.run(lambda: walk.seek_to_last() if reverse else walk.seek(start))
+    step = walk.prev if reverse else walk.next
+    while (pair := _current(guard.run, walk, start, end)) is not None:
+        yield pair
+        guard.run(step)
+
+
+def _current(run: _Run, walk: Any, start: bytes, end: bytes) -> tuple[bytes, bytes] | None:
+    """The pair under an iterator, None once that has left `[start, end)`."""
+    if not walk.valid():
+        run(walk.status)
+        return None
+    key: bytes = walk.key()
+    return (key, walk.value()) if start <= key < end else None
+
+
+def _options(settings: RocksSettings) -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_write_buffer_size(settings.write_buffer_bytes)
+    options.set_max_write_buffer_number(settings.write_buffers)
+    options.set_max_background_jobs(settings.background_jobs)
+    options.set_level_compaction_dynamic_level_bytes(True)
+    options.set_level_zero_stop_writes_trigger(settings.level_zero_stop_files)
+    options.set_compression_type(DBCompressionType.none())
+    options.set_bottommost_compression_type(DBCompressionType.lz4())
+    options.set_bytes_per_sync(1024 * 1024)
+    options.set_keep_log_file_num(4)
+    options.set_max_log_file_size(8 * 1024 * 1024)
+    options.set_paranoid_checks(True)
+    table = BlockBasedOptions()
+    table.set_block_cache(Cache(settings.block_cache_bytes))
+    table.set_block_size(16 * 1024)
+    table.set_bloom_filter(10, False)
+    options.set_block_based_table_factory(table)
+    return options

@@ -1,0 +1,174 @@
+"""The write-ahead log of a node, shared by all of its groups: one sync serves every append that
+waits. It decides nothing about Raft; it must not reorder, drop or acknowledge early.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from svc_cluster.base.ids import GroupId, LogIndex
+from svc_cluster.base.log_ops import LogOp, RecoveredLog, SetCommit, TrimPrefix
+from svc_cluster.storage.disk import Disk
+from svc_cluster.storage.wal import frame as fr
+from svc_cluster.storage.wal.frame import FrameBody, FrameCoder
+from svc_cluster.storage.wal.pipeline import Pipeline
+from svc_cluster.storage.wal.purge import Purge
+from svc_cluster.storage.wal.recovery import Recovered, recover
+from svc_cluster.storage.wal.settings import WalSettings
+from svc_cluster.storage.wal.supply import SegmentSupply
+
+
+class Wal:
+    """Opened with `Wal.open`. Not thread-safe: all calls and callbacks are on the event loop."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        node_tag: int,
+        settings: WalSettings,
+        found: Recovered,
+        on_space: Callable[[], None] | None,
+    ) -> None:
+        self._disk = disk
+        self._settings = settings
+        self._ledger = found.ledger
+        self._active = found.active
+        self._supply = supply = SegmentSupply(disk, node_tag, settings, found.next_number)
+        supply.continue_behind(found.active[-1].seq if found.active else 0)
+        for segment in found.free:
+            supply.put_back_now(segment)
+        if not found.active:
+            found.active.append(supply.take_now(None))
+        supply.prepare_now(found.later[0] if found.later else None)
+        for segment in found.later[1:]:
+            supply.put_back_now(segment)
+        self._pipeline = Pipeline(
+            disk,
+            FrameCoder(node_tag),
+            settings,
+            supply,
+            found.ledger,
+            found.active,
+            found.offset,
+            found.prev_crc,
+        )
+        supply.start(self._pipeline.control, self._pipeline.resume)
+        self._purge = Purge(self._pipeline, supply, found.ledger, found.active, on_space)
+        self._closed = False
+        self.recovered: dict[GroupId, RecoveredLog] = found.logs
+        """What the disk held when it was opened; the caller may empty it once taken over."""
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        node_tag: int,
+        settings: WalSettings,
+        on_space: Callable[[], None] | None = None,
+    ) -> Wal:
+        """Recover the log in `disk`, or begin one. Blocking.
+
+        `node_tag` (0 <= tag < 2**64) belongs to the node's identity and is part of every
+        checksum. `on_space` runs after each segment that was freed. Raises WalFormatError.
+        """
+        wal = cls(disk, node_tag, settings, recover(disk, node_tag, settings), on_space)
+        damaged = [
+            FrameBody(fr.STATE, group) for group, log in wal.recovered.items() if log.damaged
+        ]
+        wal._pipeline.flush_now(damaged)
+        return wal
+
+    def append(self, group: GroupId, ops: Sequence[LogOp], done: Callable[[], None] | None) -> None:
+        """Write the operations, in order, behind everything appended before.
+
+        `done` runs on the loop once a sync covers them. Without `done`, SetCommit and TrimPrefix
+        wait for the next sync that something else needs, at the latest for `mark_idle`.
+        """
+        assert not self._closed, "nothing is appended to a closed WAL"
+        assert group > 0, "group ids are positive"
+        force = done is not None or not all(isinstance(op, SetCommit | TrimPrefix) for op in ops)
+        self._pipeline.put(fr.encode_ops(group, ops), done, force=force)
+
+    def distrust(self, group: GroupId) -> None:
+        """Note that this replica was found damaged, as recovery does; InstallSnapshot ends it."""
+        body = FrameBody(fr.STATE, group, flags=fr.FLAG_DAMAGED)
+        self._pipeline.put([body], None, force=True)
+
+    def mark_idle(self) -> None:
+        """To be called now and then (a tick of the node): while nothing is being written, syncs
+        what rides and writes one mark behind the last batch, so that damage to that batch can be
+        told from a torn tail. Does nothing when there is nothing to do."""
+        self._pipeline.mark()
+
+    def set_flushed(self, group: GroupId, applied_index: LogIndex) -> None:
+        """The state store has **durably** flushed this group's state up to `applied_index`.
+
+        Also due after a restart, with the applied index that the store was opened with.
+        """
+        ledger = self._ledger.groups.get(group)
+        if ledger is not None:
+            ledger.flushed_index = max(ledger.flushed_index, applied_index)
+
+    def release(self) -> None:
+        """Start to free the oldest segments that nothing needs any more."""
+        self._purge.release()
+
+    def needs_release(self) -> bool:
+        """The log holds more than it should: flush the groups of `pinned_by`, then release."""
+        used = sum(segment.size for segment in self._active[:-1])
+        return len(self._active) > 1 and used > self._settings.retain_bytes
+
+    def pinned_by(self) -> list[GroupId]:
+        """Groups with entries in the oldest segment that are above their flushed index."""
+        return self._purge.pinned_by()
+
+    def has_space(self) -> bool:
+        """False when free disk space is below the reserve: refuse appends, go on reading."""
+        return self._disk.free_bytes() >= self._settings.reserve_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segment files, free ones included."""
+        return sum(segment.size for segment in self._active) + self._supply.free_bytes
+
+    @property
+    def free_segments(self) -> int:
+        """Segments that are ready or can be recycled."""
+        return self._supply.free_count
+
+    @property
+    def used_segments(self) -> int:
+        return len(self._active)
+
+    @property
+    def is_stalled(self) -> bool:
+        """Operations wait for a segment: the disk is full or slow."""
+        return self._pipeline.is_stalled
+
+    def destroyed(self) -> frozenset[GroupId]:
+        """Destroyed groups of which older frames may still be in the log."""
+        return frozenset(self._ledger.destroyed)
+
+    async def close(self) -> None:
+        """Sync everything appended, and a mark; then close the files. The disk stays open."""
+        if self._closed:
+            return
+        self._closed = True
+        self._pipeline.drop_waiting()
+        await self._idle()
+        self._supply.stop()
+        await self._idle()
+        self._pipeline.flush_now()
+        for segment in self._active + self._supply.segments():
+            segment.file.close()
+
+    async def _idle(self) -> None:
+        idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def reached() -> None:
+            if not idle.done():
+                idle.set_result(None)
+
+        self._pipeline.when_idle(reached)
+        await idle

@@ -1,0 +1,210 @@
+"""Committed entries become changes of the store: worked out first, taken over once written.
+
+No clock, no randomness, and nothing in an entry makes it raise: what does not hold is rejected,
+without effect, by every replica alike, and the applied index moves on.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Final
+
+import xxhash
+
+from svc_cluster.base.ids import LogIndex, SeqNum, StreamId, Term
+from svc_cluster.base.write_set import WriteSet
+from svc_cluster.model.record import AppendAck, Position, SequencedBatch
+from svc_cluster.stream import keys, rows
+from svc_cluster.stream.batch_row import encode_batch
+from svc_cluster.stream.commands import AppendCommand, BasinCommand
+from svc_cluster.stream.effects import Change, Reason, effect
+from svc_cluster.stream.overlay import Overlay
+from svc_cluster.stream.rows import AppliedRow, BasinRecord, StreamState
+from svc_cluster.stream.state import BasinState
+
+_DIGEST: Final = struct.Struct("<Q")
+_OP: Final = struct.Struct("<BQQ")
+_POSITION: Final = struct.Struct("<QQ")
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The command took effect. `ack` is set for appends."""
+
+    ack: AppendAck | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The command had no effect, on any replica."""
+
+    reason: Reason
+
+
+Outcome = Applied | Rejected
+
+_APPLIED: Final = Applied()
+
+
+@dataclass(slots=True)
+class StreamEvent:
+    """What an entry did to one stream, for those who follow it."""
+
+    stream_id: StreamId
+    name: str
+    tail: Position
+    trim_point: SeqNum
+    batches: list[SequencedBatch] = field(default_factory=list)
+    """Appended by the entry, in order."""
+    created: bool = False
+    deleted: bool = False
+    """The stream is refused everything from here on."""
+    purged: bool = False
+
+
+@dataclass(slots=True)
+class Plan:
+    """What one entry will do. Good until any other plan is committed to the same state."""
+
+    log_index: LogIndex
+    write_set: WriteSet = field(default_factory=WriteSet)
+    """Relative to the replica's prefix; with the new applied index and digest."""
+    outcomes: list[Outcome] = field(default_factory=list)
+    """One for each command, in order; a single rejection for an entry that cannot be decoded."""
+    events: dict[StreamId, StreamEvent] = field(default_factory=dict)
+    """Of the streams that the entry changed, in order of their first change."""
+    basin: BasinRecord | None = None
+    """The basin's new record, if the entry changed it."""
+    streams: dict[StreamId, StreamState | None] = field(default_factory=dict)
+    """New states of the streams that the entry changed; None: purged."""
+    applied: AppliedRow = field(default_factory=AppliedRow)
+
+    @property
+    def sealed(self) -> bool:
+        """This entry ended the basin's life."""
+        return self.basin is not None and self.basin.sealed_at_ms is not None
+
+
+def plan(
+    state: BasinState, log_index: LogIndex, term: Term, commands: list[BasinCommand] | None
+) -> Plan:
+    """Work out the entry at `log_index`, the next one behind what is applied.
+
+    `commands` is empty for an entry of the engine's own, None for one that cannot be decoded.
+    Changes nothing: the same call gives the same plan until one is committed.
+    """
+    assert log_index == state.applied_index + 1, "entries are applied one by one, without a gap"
+    out = Plan(log_index)
+    overlay = Overlay(state)
+    if commands is None:
+        out.outcomes.append(Rejected(Reason.UNDECODABLE))
+        commands = []
+    for command in commands:
+        change = effect(overlay, command)
+        if isinstance(change, Reason):
+            out.outcomes.append(Rejected(change))
+            continue
+        overlay.adopt(change)
+        out.outcomes.append(_carry_out(out, command, change))
+    _put_states(out, overlay)
+    out.basin = overlay.basin_changed
+    out.streams = overlay.streams
+    digest = _next_digest(state.digest, log_index, term, out.write_set)
+    out.applied = AppliedRow(log_index, term, digest)
+    out.write_set.put(keys.APPLIED_KEY, rows.encode_applied(out.applied))
+    return out
+
+
+def commit(state: BasinState, planned: Plan) -> None:
+    """Take over a plan whose write set is in the store."""
+    assert planned.log_index == state.applied_index + 1, "a plan is committed once, in order"
+    state.take_over(planned.applied, planned.basin, planned.streams)
+
+
+def _carry_out(out: Plan, command: BasinCommand, change: Change) -> Outcome:
+    """Write what belongs to this one command; the states of streams follow once an entry."""
+    before, after = change.before, change.after
+    stream = after if after is not None else before
+    if stream is None:
+        return _APPLIED
+    event = out.events.get(stream.stream_id)
+    if event is None:
+        event = StreamEvent(stream.stream_id, stream.name, stream.tail, stream.trim_point)
+        out.events[stream.stream_id] = event
+    if isinstance(command, AppendCommand):
+        assert before is not None, "an append changes a stream"
+        assert after is not None, "an append removes no stream"
+        return _carry_out_append(out, command, before, after, event)
+    write_set = out.write_set
+    event.trim_point = stream.trim_point
+    if before is None:
+        event.created = True
+        write_set.put(keys.name_key(stream.name), rows.encode_entry(stream.entry))
+    elif after is None:
+        event.purged = True
+        write_set.delete(keys.name_key(stream.name))
+        write_set.delete_range(*keys.batches_range(stream.stream_id))
+    elif after.deleted_at_ms is not None and before.deleted_at_ms is None:
+        event.deleted = True
+        write_set.put(keys.name_key(stream.name), rows.encode_entry(stream.entry))
+    else:
+        _trim(write_set, before, after)
+    return _APPLIED
+
+
+def _carry_out_append(
+    out: Plan,
+    command: AppendCommand,
+    before: StreamState,
+    after: StreamState,
+    event: StreamEvent,
+) -> Outcome:
+    placement = command.placement
+    out.write_set.put(
+        keys.batch_key(after.stream_id, placement.end_seq_num - 1),
+        encode_batch(placement, before.metered_bytes_appended, command.records),
+    )
+    _trim(out.write_set, before, after)
+    end = after.tail
+    event.tail = end
+    event.trim_point = after.trim_point
+    event.batches.append(SequencedBatch(placement, command.records))
+    start = Position(placement.first_seq_num, command.start_timestamp_ms)
+    return Applied(AppendAck(start, end, end))
+
+
+def _trim(write_set: WriteSet, before: StreamState, after: StreamState) -> None:
+    """Remove the batches that lie wholly below the new trim point. Those below the old one are
+    gone already, so the range is as narrow as what there is to remove."""
+    if after.trim_point > before.trim_point:
+        write_set.delete_range(
+            keys.batch_key(after.stream_id, before.trim_point),
+            keys.batch_key(after.stream_id, after.trim_point),
+        )
+
+
+def _put_states(out: Plan, overlay: Overlay) -> None:
+    """Once an entry, however many of its commands touched a stream."""
+    if overlay.basin_changed is not None:
+        out.write_set.put(keys.BASIN_KEY, rows.encode_basin(overlay.basin_changed))
+    for stream_id, stream in overlay.streams.items():
+        if stream is None:
+            out.write_set.delete(keys.stream_key(stream_id))
+        else:
+            out.write_set.put(keys.stream_key(stream_id), rows.encode_stream(stream))
+
+
+def _next_digest(digest: int, log_index: LogIndex, term: Term, write_set: WriteSet) -> int:
+    """Chain the digest over an entry's place and all that it writes but the digest itself."""
+    hasher = xxhash.xxh3_64(_DIGEST.pack(digest))
+    for key, value, end in write_set.ops:
+        if value is not None:
+            hasher.update(_OP.pack(1, len(key), len(value)) + key)
+            hasher.update(value)
+        elif end is None:
+            hasher.update(_OP.pack(2, len(key), 0) + key)
+        else:
+            hasher.update(_OP.pack(3, len(key), len(end)) + key + end)
+    hasher.update(_POSITION.pack(log_index, term))
+    return hasher.intdigest()

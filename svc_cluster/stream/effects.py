@@ -1,0 +1,202 @@
+"""What a command does to a basin, or why it does nothing: the one definition of it.
+
+The sequencer asks before it hands a command out, apply asks again when the entry is committed.
+Both ask the same function of what they know, so that a promise of the one is kept by the other.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, Protocol
+
+import msgspec
+
+from svc_cluster.base.ids import SeqNum, StreamId
+from svc_cluster.model.names import is_stream_name
+from svc_cluster.model.record import CommandKind
+from svc_cluster.stream.commands import (
+    AppendCommand,
+    BasinCommand,
+    Bootstrap,
+    CreateStream,
+    DeleteStream,
+    ExpirePrefix,
+    PurgeStream,
+    Seal,
+)
+from svc_cluster.stream.rows import BasinRecord, StreamState
+
+_U32_MAX: Final = 2**32 - 1
+_SEQ_NUM_MAX: Final = 2**63 - 1
+
+
+class View(Protocol):
+    """A basin as of some point: applied state, or that with changes on top."""
+
+    @property
+    def basin(self) -> BasinRecord | None: ...
+
+    def stream(self, stream_id: StreamId) -> StreamState | None: ...
+
+    def stream_by_name(self, name: str) -> StreamState | None: ...
+
+
+class Reason(StrEnum):
+    """Why a command was rejected. Part of no wire format."""
+
+    UNDECODABLE = "undecodable"
+    NOT_BOOTSTRAPPED = "not_bootstrapped"
+    ALREADY_BOOTSTRAPPED = "already_bootstrapped"
+    SEALED = "sealed"
+    MALFORMED = "malformed"
+    NAME_TAKEN = "name_taken"
+    WRONG_STREAM_ID = "wrong_stream_id"
+    NO_SUCH_STREAM = "no_such_stream"
+    STREAM_DELETING = "stream_deleting"
+    STREAM_NOT_DELETING = "stream_not_deleting"
+    WRONG_FENCING_TOKEN = "wrong_fencing_token"
+    WRONG_MATCH_SEQ_NUM = "wrong_match_seq_num"
+    WRONG_FIRST_SEQ_NUM = "wrong_first_seq_num"
+    WRONG_BASE_TIMESTAMP = "wrong_base_timestamp"
+    TRIM_BEYOND_TAIL = "trim_beyond_tail"
+
+
+class Change(msgspec.Struct, frozen=True):
+    """The effect of one command: the basin's record, or one stream's state, before and after.
+    `before` without `after`: the stream is purged. Neither: nothing changes."""
+
+    before: StreamState | None = None
+    after: StreamState | None = None
+    basin: BasinRecord | None = None
+
+
+def effect(view: View, command: BasinCommand) -> Change | Reason:
+    """The effect of `command` on the basin as `view` shows it. Total: raises for no command."""
+    basin = view.basin
+    if basin is None:
+        return _bootstrap(command) if isinstance(command, Bootstrap) else Reason.NOT_BOOTSTRAPPED
+    if basin.sealed_at_ms is not None:
+        return Reason.SEALED
+    match command:
+        case AppendCommand():
+            return _append(view.stream(command.stream_id), command)
+        case CreateStream():
+            return _create(view, basin, command)
+        case ExpirePrefix():
+            return _expire(view.stream(command.stream_id), command)
+        case DeleteStream():
+            return _delete(view.stream(command.stream_id), command)
+        case PurgeStream():
+            return _purge(view.stream(command.stream_id))
+        case Seal(sealed_at_ms):
+            return Change(basin=msgspec.structs.replace(basin, sealed_at_ms=sealed_at_ms))
+        case Bootstrap():
+            return Reason.ALREADY_BOOTSTRAPPED
+
+
+def _bootstrap(command: Bootstrap) -> Change:
+    return Change(basin=BasinRecord(command.basin, command.config, command.created_at_ms))
+
+
+def _append(stream: StreamState | None, command: AppendCommand) -> Change | Reason:
+    if stream is None:
+        return Reason.NO_SUCH_STREAM
+    if stream.deleted_at_ms is not None:
+        return Reason.STREAM_DELETING
+    if command.fencing_token is not None and command.fencing_token != stream.fencing_token:
+        return Reason.WRONG_FENCING_TOKEN
+    tail = stream.tail_seq_num
+    if command.match_seq_num is not None and command.match_seq_num != tail:
+        return Reason.WRONG_MATCH_SEQ_NUM
+    placement = command.placement
+    if placement.first_seq_num != tail:
+        return Reason.WRONG_FIRST_SEQ_NUM
+    if placement.base_timestamp_ms != stream.last_timestamp_ms:
+        return Reason.WRONG_BASE_TIMESTAMP
+    if _is_malformed(command):
+        return Reason.MALFORMED
+    trim_point = stream.trim_point
+    fencing_token = stream.fencing_token
+    for record in command.commands:
+        if record.kind is CommandKind.FENCE:
+            fencing_token = record.token
+        else:
+            # Up to and including the trim record itself at most; never backwards.
+            wanted = min(record.trim_point, tail + record.offset + 1)
+            trim_point = max(trim_point, SeqNum(wanted))
+    after = StreamState(
+        stream.stream_id,
+        stream.name,
+        stream.config,
+        stream.created_at_ms,
+        stream.cipher,
+        None,
+        placement.end_seq_num,
+        placement.last_timestamp_ms,
+        trim_point,
+        fencing_token,
+        stream.metered_bytes_appended + placement.metered_bytes,
+        placement.arrival_ms,
+    )
+    return Change(stream, after)
+
+
+def _is_malformed(command: AppendCommand) -> bool:
+    """What no leader of ours would propose, but an entry might say."""
+    placement = command.placement
+    count = placement.record_count
+    return not (
+        1 <= count <= _U32_MAX
+        and placement.metered_bytes <= _U32_MAX
+        and placement.end_seq_num <= _SEQ_NUM_MAX
+        and placement.last_timestamp_ms >= command.start_timestamp_ms
+        and command.start_timestamp_ms >= placement.base_timestamp_ms
+        and all(record.offset < count for record in command.commands)
+    )
+
+
+def _create(view: View, basin: BasinRecord, command: CreateStream) -> Change | Reason:
+    if command.stream_id != basin.next_stream_id:
+        return Reason.WRONG_STREAM_ID
+    if not is_stream_name(command.name):
+        return Reason.MALFORMED
+    if view.stream_by_name(command.name) is not None:
+        return Reason.NAME_TAKEN
+    next_id = StreamId(command.stream_id + 1)
+    return Change(
+        after=StreamState(
+            stream_id=command.stream_id,
+            name=command.name,
+            config=command.config,
+            created_at_ms=command.created_at_ms,
+            cipher=command.cipher,
+        ),
+        basin=msgspec.structs.replace(basin, next_stream_id=next_id),
+    )
+
+
+def _expire(stream: StreamState | None, command: ExpirePrefix) -> Change | Reason:
+    if stream is None:
+        return Reason.NO_SUCH_STREAM
+    if command.trim_point > stream.tail_seq_num:
+        return Reason.TRIM_BEYOND_TAIL
+    if command.trim_point <= stream.trim_point:
+        return Change()
+    trim_point = SeqNum(command.trim_point)
+    return Change(stream, msgspec.structs.replace(stream, trim_point=trim_point))
+
+
+def _delete(stream: StreamState | None, command: DeleteStream) -> Change | Reason:
+    if stream is None:
+        return Reason.NO_SUCH_STREAM
+    if stream.deleted_at_ms is not None:
+        return Reason.STREAM_DELETING
+    return Change(stream, msgspec.structs.replace(stream, deleted_at_ms=command.deleted_at_ms))
+
+
+def _purge(stream: StreamState | None) -> Change | Reason:
+    if stream is None:
+        return Reason.NO_SUCH_STREAM
+    if stream.deleted_at_ms is None:
+        return Reason.STREAM_NOT_DELETING
+    return Change(stream, None)

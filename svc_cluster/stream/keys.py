@@ -1,0 +1,73 @@
+"""Where a basin keeps what: the keys of one replica, relative to its generation.
+
+| kind | key behind the kind byte              | value (rows.py)                             |
+|------|---------------------------------------|---------------------------------------------|
+| 0    | nothing                               | applied index, its term, state digest       |
+| 1    | nothing                               | the basin: name, configuration, seal, next id |
+| 2    | stream name, UTF-8                    | id and what a listing shows                 |
+| 3    | stream id                             | the stream's state                          |
+| 4    | stream id, last seq_num of the batch  | one batch                                   |
+
+Integers are 8 bytes big-endian, so that the order of keys is the order of what they name. A batch
+is under its last sequence number: the first key at or behind `batch_key(id, n)` is the batch that
+holds `n`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from svc_cluster.base.ids import SeqNum, StreamId
+
+APPLIED_KEY: Final = b"\x00"
+BASIN_KEY: Final = b"\x01"
+
+_NAME: Final = b"\x02"
+_NAME_END: Final = b"\x03"
+_STREAM: Final = struct.Struct(">BQ")
+_BATCH: Final = struct.Struct(">BQQ")
+_STREAM_KIND: Final = 3
+_BATCH_KIND: Final = 4
+
+
+def name_key(name: str) -> bytes:
+    return _NAME + name.encode()
+
+
+def name_of(key: bytes) -> str:
+    """The stream name in a key made by `name_key`."""
+    assert key[:1] == _NAME, "not a name key"
+    return key[1:].decode()
+
+
+def name_range(prefix: str, start_after: str) -> tuple[bytes, bytes]:
+    """Half-open range of the names that begin with `prefix` and come behind `start_after` in byte
+    order. An empty `start_after` is before every name. The range may be empty (start >= end)."""
+    start = name_key(prefix)
+    if start_after:
+        start = max(start, name_key(start_after) + b"\x00")
+    # UTF-8 has no byte 0xFF, so the last byte of a prefix can always be raised by one.
+    end = name_key(prefix)
+    end = end[:-1] + bytes([end[-1] + 1]) if prefix else _NAME_END
+    return start, end
+
+
+def stream_key(stream_id: StreamId) -> bytes:
+    return _STREAM.pack(_STREAM_KIND, stream_id)
+
+
+def batch_key(stream_id: StreamId, last_seq_num: int) -> bytes:
+    return _BATCH.pack(_BATCH_KIND, stream_id, last_seq_num)
+
+
+def batch_key_parts(key: bytes) -> tuple[StreamId, SeqNum]:
+    """Stream id and last sequence number of a key made by `batch_key`."""
+    kind, stream_id, last_seq_num = _BATCH.unpack(key)
+    assert kind == _BATCH_KIND, "not a batch key"
+    return StreamId(stream_id), SeqNum(last_seq_num)
+
+
+def batches_range(stream_id: StreamId) -> tuple[bytes, bytes]:
+    """Half-open range of all batches of a stream."""
+    return _STREAM.pack(_BATCH_KIND, stream_id), _STREAM.pack(_BATCH_KIND, stream_id + 1)

@@ -1,0 +1,55 @@
+"""Changes on top of a view: what a basin will be once they are applied."""
+
+from __future__ import annotations
+
+from svc_cluster.base.ids import StreamId
+from svc_cluster.stream.effects import Change, View
+from svc_cluster.stream.rows import BasinRecord, StreamState
+
+
+class Overlay:
+    """A view of its own, made of a base and the changes adopted since. The base is not touched."""
+
+    __slots__ = ("_base", "basin_changed", "ids", "streams")
+
+    def __init__(self, base: View) -> None:
+        self._base = base
+        self.basin_changed: BasinRecord | None = None
+        self.streams: dict[StreamId, StreamState | None] = {}
+        """Changed streams in order of their first change; None: purged."""
+        self.ids: dict[str, StreamId | None] = {}
+        """Names that were given (to that stream) or freed (None)."""
+
+    @property
+    def basin(self) -> BasinRecord | None:
+        return self.basin_changed if self.basin_changed is not None else self._base.basin
+
+    def stream(self, stream_id: StreamId) -> StreamState | None:
+        if stream_id in self.streams:
+            return self.streams[stream_id]
+        return self._base.stream(stream_id)
+
+    def stream_by_name(self, name: str) -> StreamState | None:
+        if name in self.ids:
+            stream_id = self.ids[name]
+            return None if stream_id is None else self.stream(stream_id)
+        found = self._base.stream_by_name(name)
+        return None if found is None else self.stream(found.stream_id)
+
+    def adopt(self, change: Change) -> None:
+        """Take over one command's effect."""
+        if change.basin is not None:
+            self.basin_changed = change.basin
+        after = change.after
+        if after is not None:
+            self.streams[after.stream_id] = after
+            if change.before is None:
+                self.ids[after.name] = after.stream_id
+        elif change.before is not None:
+            self.streams[change.before.stream_id] = None
+            self.ids[change.before.name] = None
+
+    def clear(self) -> None:
+        self.basin_changed = None
+        self.streams.clear()
+        self.ids.clear()

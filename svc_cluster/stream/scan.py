@@ -1,0 +1,206 @@
+"""Reads: where one starts and which batches it takes. Whole batches; the gateway cuts at records.
+
+A record is never looked at here. So a start by time is found to the batch, and a bound is met only
+surely: the caller drops records before the start (`start_seq_num`, and those below the asked
+timestamp) and behind the bounds.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from itertools import islice
+from typing import assert_never
+
+import msgspec
+
+from svc_cluster.base.errors import PastTailError
+from svc_cluster.base.ids import SeqNum, TimestampMs
+from svc_cluster.base.limits import READ_BYTES_MAX, READ_SKIPPED_BYTES_MAX
+from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
+from svc_cluster.model.record import BatchPlacement, SequencedBatch
+from svc_cluster.stream import keys
+from svc_cluster.stream.batch_row import decode_batch, decode_placement, metered_before
+from svc_cluster.stream.rows import StreamState
+from svc_cluster.stream.state import Reader
+
+
+class StoppedBy(Enum):
+    """Why a read step ended."""
+
+    TAIL = "tail"
+    BOUNDS = "bounds"
+    """What was taken holds everything that the bounds allow, for sure."""
+    SIZE = "size"
+    """The step is long enough: go on at `next_seq_num`."""
+
+
+class ReadStep(msgspec.Struct, frozen=True):
+    """`start_seq_num`: the first record that counts (the first batch may begin before it).
+    `next_seq_num`: where to go on; at the tail, the tail."""
+
+    start_seq_num: SeqNum
+    batches: list[SequencedBatch]
+    next_seq_num: SeqNum
+    stopped_by: StoppedBy
+
+    @property
+    def may_have_more(self) -> bool:
+        return self.stopped_by is StoppedBy.SIZE
+
+
+def resolve_start(
+    reader: Reader, stream: StreamState, start: ReadStart, *, refuse_at_tail: bool
+) -> SeqNum:
+    """The sequence number to read from: at least the trim point, at most the tail.
+
+    A start by time resolves to the first record of the first batch that holds a record at or
+    behind that time, or to the tail when none does. Raises PastTailError for a start beyond the
+    tail that is not clamped and, with `refuse_at_tail`, for one at the tail (except a start by
+    time that nothing matches).
+    """
+    tail = stream.tail_seq_num
+    match start.kind:
+        case StartKind.TIMESTAMP:
+            if start.value <= stream.last_timestamp_ms:
+                return _first_at(reader, stream, start.value)
+            if not start.clamp:
+                raise _past_tail(stream)
+            seq_num: int = tail
+        case StartKind.SEQ_NUM:
+            if start.value > tail and not start.clamp:
+                raise _past_tail(stream)
+            seq_num = min(start.value, tail)
+        case StartKind.TAIL_OFFSET:
+            seq_num = max(tail - start.value, 0)
+        case StartKind.FIRST_RETAINED:
+            seq_num = stream.trim_point
+        case _:
+            assert_never(start.kind)
+    if refuse_at_tail and seq_num == tail:
+        raise _past_tail(stream)
+    return SeqNum(max(seq_num, stream.trim_point))
+
+
+def read_batches(
+    reader: Reader,
+    stream: StreamState,
+    start_seq_num: int,
+    bounds: ReadBounds,
+    *,
+    now_ms: TimestampMs,
+    from_ms: int = 0,
+    max_bytes: int = READ_BYTES_MAX,
+) -> ReadStep:
+    """Take batches from the one that holds `start_seq_num` on; the store must be as of `stream`.
+
+    Batches that have expired by `now_ms` are skipped. Records below the timestamp `from_ms` do not
+    count towards the bounds (the caller drops them). At least one batch is taken if there is one,
+    and the last one may go beyond `max_bytes` of record bytes.
+    """
+    assert start_seq_num <= stream.tail_seq_num, "a start is resolved first"
+    start = SeqNum(max(start_seq_num, stream.trim_point))
+    if bounds.count == 0 or bounds.metered_bytes == 0:
+        return ReadStep(start, [], start, StoppedBy.BOUNDS)
+    tally = _Tally(bounds, start, from_ms)
+    batches: list[SequencedBatch] = []
+    taken_bytes = skipped_bytes = 0
+    next_seq_num = start
+    first_key = keys.batch_key(stream.stream_id, start)
+    end_key = keys.batch_key(stream.stream_id, stream.tail_seq_num)
+    for _, value in reader.scan(first_key, end_key):
+        placement = decode_placement(value)
+        if placement.expires_at_ms is not None and placement.expires_at_ms <= now_ms:
+            next_seq_num = placement.end_seq_num
+            skipped_bytes += len(value)
+            if skipped_bytes >= READ_SKIPPED_BYTES_MAX:
+                return ReadStep(start, batches, next_seq_num, StoppedBy.SIZE)
+            continue
+        if tally.is_behind(placement):
+            return ReadStep(start, batches, next_seq_num, StoppedBy.BOUNDS)
+        batch = decode_batch(value)
+        batches.append(batch)
+        next_seq_num = placement.end_seq_num
+        if tally.is_met_with(placement):
+            return ReadStep(start, batches, next_seq_num, StoppedBy.BOUNDS)
+        taken_bytes += len(batch.records)
+        if taken_bytes >= max_bytes and next_seq_num < stream.tail_seq_num:
+            return ReadStep(start, batches, next_seq_num, StoppedBy.SIZE)
+    return ReadStep(start, batches, stream.tail_seq_num, StoppedBy.TAIL)
+
+
+def stored_metered_bytes(reader: Reader, stream: StreamState) -> int:
+    """Metered bytes of the batches still stored; one that the trim point cuts counts whole."""
+    first = _batch_at(reader, stream, stream.trim_point)
+    return 0 if first is None else stream.metered_bytes_appended - metered_before(first)
+
+
+class _Tally:
+    """Counts what a read surely has, against its bounds."""
+
+    __slots__ = ("_bytes_left", "_count_left", "_from_ms", "_start", "_until_ms")
+
+    def __init__(self, bounds: ReadBounds, start: SeqNum, from_ms: int) -> None:
+        self._count_left = bounds.count
+        self._bytes_left = bounds.metered_bytes
+        self._until_ms = bounds.until_ms
+        self._start = start
+        self._from_ms = from_ms
+
+    def is_behind(self, placement: BatchPlacement) -> bool:
+        """No record of this batch lies before the time bound: the read ends ahead of it."""
+        return self._until_ms is not None and placement.base_timestamp_ms >= self._until_ms
+
+    def is_met_with(self, placement: BatchPlacement) -> bool:
+        """Count the batch; whether nothing behind it can belong to the read."""
+        if self._until_ms is not None and placement.last_timestamp_ms >= self._until_ms:
+            return True
+        count = placement.record_count
+        metered_bytes = placement.metered_bytes
+        if placement.base_timestamp_ms < self._from_ms:
+            # How many are early is not known here; that the last one is not, is.
+            count = 1 if placement.last_timestamp_ms >= self._from_ms else 0
+            metered_bytes = 0
+        elif placement.first_seq_num < self._start:
+            count = placement.end_seq_num - self._start
+            metered_bytes = 0
+        if self._count_left is not None:
+            self._count_left -= count
+            if self._count_left <= 0:
+                return True
+        if self._bytes_left is not None:
+            self._bytes_left -= metered_bytes
+            return self._bytes_left <= 0
+        return False
+
+
+def _first_at(reader: Reader, stream: StreamState, timestamp_ms: int) -> SeqNum:
+    """Binary search: batches are keyed by sequence number, their last timestamps never decrease."""
+    low: int = stream.trim_point
+    high: int = stream.tail_seq_num
+    found: int = stream.tail_seq_num
+    while low < high:
+        value = _batch_at(reader, stream, (low + high) // 2)
+        if value is None:
+            high = (low + high) // 2
+            continue
+        placement = decode_placement(value)
+        if placement.last_timestamp_ms >= timestamp_ms:
+            found = high = placement.first_seq_num
+        else:
+            low = placement.end_seq_num
+    return SeqNum(max(found, stream.trim_point))
+
+
+def _batch_at(reader: Reader, stream: StreamState, seq_num: int) -> bytes | None:
+    """The stored batch that holds `seq_num`, or the next one there is."""
+    pairs = reader.scan(
+        keys.batch_key(stream.stream_id, seq_num),
+        keys.batch_key(stream.stream_id, stream.tail_seq_num),
+    )
+    for _, value in islice(pairs, 1):
+        return value
+    return None
+
+
+def _past_tail(stream: StreamState) -> PastTailError:
+    return PastTailError(stream.tail_seq_num, stream.last_timestamp_ms)

@@ -1,0 +1,273 @@
+"""The leader's side of a basin: requests become commands, or are refused.
+
+Everything it decides by (tails, timestamps, tokens, trim points, existence) is the applied state
+with the effects of the commands handed out since on top. Every command of the group goes through
+it, in log order; one that was handed out is either proposed or the whole of it is `reset`.
+A refusal may rest on commands still in flight: it may be told only once those are committed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from svc_cluster.base.errors import (
+    AlreadyExistsError,
+    BasinDeletionPendingError,
+    FencingTokenMismatchError,
+    InvalidError,
+    SeqNumMismatchError,
+    StreamDeletionPendingError,
+    StreamNotFoundError,
+    UnavailableError,
+)
+from svc_cluster.base.ids import LogIndex, StreamId, TimestampMs
+from svc_cluster.model.record import StoredBatch
+from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig, resolve
+from svc_cluster.stream import timestamping
+from svc_cluster.stream.commands import (
+    AppendCommand,
+    BasinCommand,
+    Bootstrap,
+    CreateStream,
+    DeleteStream,
+    ExpirePrefix,
+    PurgeStream,
+    Seal,
+)
+from svc_cluster.stream.effects import Reason, effect
+from svc_cluster.stream.overlay import Overlay
+from svc_cluster.stream.rows import BasinRecord, StreamState
+from svc_cluster.stream.state import BasinState
+
+UNPROPOSED: Final = LogIndex(2**63 - 1)
+"""Stands for the index of an entry that is still being filled."""
+
+_Touched = StreamId | str | None
+"""A stream, a name, or (None) the basin's record."""
+
+
+class Sequencer:
+    """One for each basin on each node; of use only while the node leads the basin's group."""
+
+    def __init__(self, state: BasinState) -> None:
+        self._overlay = Overlay(state)
+        self._touched_at: dict[_Touched, LogIndex] = {}
+        """The last entry that changed what is in the overlay."""
+        self._unproposed: dict[_Touched, None] = {}
+        self._in_flight: deque[tuple[LogIndex, tuple[_Touched, ...]]] = deque()
+
+    # -- requests. `now_ms` is the leader's reading of the wall clock for this command.
+
+    def append(
+        self,
+        stream_name: str,
+        batch: StoredBatch,
+        match_seq_num: int | None,
+        fencing_token: str | None,
+        now_ms: TimestampMs,
+    ) -> AppendCommand:
+        """Place a batch at the tail. Its size and names are checked at the edge.
+
+        Raises, in this order: UnavailableError (basin not bootstrapped),
+        BasinDeletionPendingError, StreamNotFoundError, StreamDeletionPendingError,
+        FencingTokenMismatchError, SeqNumMismatchError, InvalidError (a timestamp is required, or
+        the batch contradicts itself).
+        """
+        self._open_basin()
+        stream = self._open_stream(stream_name)
+        if fencing_token is not None and fencing_token != stream.fencing_token:
+            raise FencingTokenMismatchError(stream.fencing_token)
+        if match_seq_num is not None and match_seq_num != stream.tail_seq_num:
+            raise SeqNumMismatchError(stream.tail_seq_num)
+        placement = timestamping.place(
+            batch,
+            first_seq_num=stream.tail_seq_num,
+            base_timestamp_ms=stream.last_timestamp_ms,
+            config=stream.config,
+            now_ms=now_ms,
+        )
+        command = AppendCommand(
+            stream_id=stream.stream_id,
+            placement=placement,
+            records=batch.records,
+            start_timestamp_ms=timestamping.first_timestamp(placement, batch),
+            commands=batch.commands,
+            match_seq_num=match_seq_num,
+            fencing_token=fencing_token,
+        )
+        self._hand_out(command)
+        return command
+
+    def create_stream(
+        self, name: str, config: PartialStreamConfig | None, now_ms: TimestampMs
+    ) -> CreateStream:
+        """Raises UnavailableError, BasinDeletionPendingError, StreamDeletionPendingError (the
+        name is not free yet), AlreadyExistsError, InvalidError (not a stream name)."""
+        basin = self._open_basin()
+        existing = self._overlay.stream_by_name(name)
+        if existing is not None:
+            if existing.deleted_at_ms is not None:
+                raise StreamDeletionPendingError("a stream of this name is being deleted")
+            raise AlreadyExistsError("a stream of this name exists")
+        command = CreateStream(
+            stream_id=basin.next_stream_id,
+            name=name,
+            config=resolve(config, basin.config.default_stream_config),
+            created_at_ms=now_ms,
+            cipher=basin.config.stream_cipher,
+        )
+        self._hand_out(command)
+        return command
+
+    def delete_stream(self, name: str, now_ms: TimestampMs) -> DeleteStream | None:
+        """None when the stream is being deleted already. Raises UnavailableError,
+        BasinDeletionPendingError, StreamNotFoundError."""
+        self._open_basin()
+        stream = self._overlay.stream_by_name(name)
+        if stream is None:
+            raise StreamNotFoundError("no stream of this name in the basin")
+        if stream.deleted_at_ms is not None:
+            return None
+        command = DeleteStream(stream.stream_id, now_ms)
+        self._hand_out(command)
+        return command
+
+    # -- the basin's own life. None everywhere: nothing has to change (any more).
+
+    def bootstrap(
+        self, basin: str, config: BasinConfig, created_at_ms: TimestampMs
+    ) -> Bootstrap | None:
+        if self._overlay.basin is not None:
+            return None
+        command = Bootstrap(basin, config, created_at_ms)
+        self._hand_out(command)
+        return command
+
+    def seal(self, now_ms: TimestampMs) -> Seal | None:
+        """Raises UnavailableError before the bootstrap."""
+        if self._bootstrapped().sealed_at_ms is not None:
+            return None
+        command = Seal(now_ms)
+        self._hand_out(command)
+        return command
+
+    def expire(self, stream_id: StreamId, trim_point: int) -> ExpirePrefix | None:
+        """Drop the records below `trim_point`, which is at most the tail."""
+        stream = self._living(stream_id)
+        if stream is None or stream.deleted_at_ms is not None or trim_point <= stream.trim_point:
+            return None
+        command = ExpirePrefix(stream_id, trim_point)
+        self._hand_out(command)
+        return command
+
+    def purge(self, stream_id: StreamId) -> PurgeStream | None:
+        """Remove what is left of a deleted stream."""
+        stream = self._living(stream_id)
+        if stream is None or stream.deleted_at_ms is None:
+            return None
+        command = PurgeStream(stream_id)
+        self._hand_out(command)
+        return command
+
+    # -- what became of the commands
+
+    def proposed(self, log_index: LogIndex) -> None:
+        """The commands handed out since the last call are the entry at `log_index`."""
+        touched = tuple(self._unproposed)
+        if not touched:
+            return
+        assert not self._in_flight or log_index > self._in_flight[-1][0], "proposals are in order"
+        self._unproposed.clear()
+        for key in touched:
+            self._touched_at[key] = log_index
+        self._in_flight.append((log_index, touched))
+
+    def applied(self, log_index: LogIndex) -> None:
+        """The state holds everything up to `log_index`: forget what is no newer than that."""
+        in_flight = self._in_flight
+        while in_flight and in_flight[0][0] <= log_index:
+            entry_index, touched = in_flight.popleft()
+            for key in touched:
+                if self._touched_at[key] == entry_index:
+                    self._forget(key)
+
+    def reset(self) -> None:
+        """Drop everything not applied. On any loss of leadership, and before the first command of
+        a new leader, once its own no-op is applied."""
+        self._overlay.clear()
+        self._touched_at.clear()
+        self._unproposed.clear()
+        self._in_flight.clear()
+
+    def depends_on(self, stream_name: str) -> LogIndex | None:
+        """The last entry that a decision about this stream rests on and that is not applied yet;
+        `UNPROPOSED` while that is being filled, None when the decision rests on applied state."""
+        found = self._overlay.stream_by_name(stream_name)
+        touched = [self._touched_at.get(None), self._touched_at.get(stream_name)]
+        if found is not None:
+            touched.append(self._touched_at.get(found.stream_id))
+        return max((log_index for log_index in touched if log_index is not None), default=None)
+
+    @property
+    def overlay_len(self) -> int:
+        """Things held that are not applied yet."""
+        return len(self._touched_at)
+
+    # -- helpers
+
+    def _bootstrapped(self) -> BasinRecord:
+        basin = self._overlay.basin
+        if basin is None:
+            raise UnavailableError("the basin is still being created")
+        return basin
+
+    def _open_basin(self) -> BasinRecord:
+        basin = self._bootstrapped()
+        if basin.sealed_at_ms is not None:
+            raise BasinDeletionPendingError("the basin is being deleted")
+        return basin
+
+    def _open_stream(self, name: str) -> StreamState:
+        stream = self._overlay.stream_by_name(name)
+        if stream is None:
+            raise StreamNotFoundError("no stream of this name in the basin")
+        if stream.deleted_at_ms is not None:
+            raise StreamDeletionPendingError("the stream is being deleted")
+        return stream
+
+    def _living(self, stream_id: StreamId) -> StreamState | None:
+        """The stream, if commands on it can still have an effect."""
+        basin = self._overlay.basin
+        if basin is None or basin.sealed_at_ms is not None:
+            return None
+        return self._overlay.stream(stream_id)
+
+    def _hand_out(self, command: BasinCommand) -> None:
+        """Expect of the command what apply will make of it. Raises InvalidError for one that no
+        gateway should have asked for."""
+        change = effect(self._overlay, command)
+        if change is Reason.MALFORMED:
+            raise InvalidError("the request contradicts itself")
+        assert not isinstance(change, Reason), f"apply would reject this: {change}"
+        self._overlay.adopt(change)
+        if change.basin is not None:
+            self._touch(None)
+        stream = change.after if change.after is not None else change.before
+        if stream is not None:
+            self._touch(stream.stream_id)
+            if change.before is None or change.after is None:
+                self._touch(stream.name)
+
+    def _touch(self, key: _Touched) -> None:
+        self._touched_at[key] = UNPROPOSED
+        self._unproposed[key] = None
+
+    def _forget(self, key: _Touched) -> None:
+        del self._touched_at[key]
+        if key is None:
+            self._overlay.basin_changed = None
+        elif isinstance(key, str):
+            del self._overlay.ids[key]
+        else:
+            del self._overlay.streams[key]

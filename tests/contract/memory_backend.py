@@ -1,0 +1,239 @@
+"""A Backend without a cluster: stored batches in lists, in one process, not durable.
+
+It keeps the rules of the wire (conditions, timestamps, trimming, deletion) over real StoredBatch
+values, so that the HTTP side can be tested on its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from svc_cluster._pb.s2.v1 import s2_pb2 as pb
+from svc_cluster.base.clock import Clock
+from svc_cluster.base.errors import (
+    AlreadyExistsError,
+    BasinNotFoundError,
+    FencingTokenMismatchError,
+    PastTailError,
+    SeqNumMismatchError,
+    StreamNotFoundError,
+)
+from svc_cluster.base.ids import SeqNum, TimestampMs
+from svc_cluster.gateway.backend import BasinInfo, Created, ReadResult, StreamInfo
+from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
+from svc_cluster.model.record import (
+    AppendAck,
+    CommandKind,
+    Position,
+    SequencedBatch,
+    StoredBatch,
+)
+from svc_cluster.model.stream_config import (
+    BasinConfig,
+    PartialStreamConfig,
+    StreamConfig,
+    resolve,
+)
+from svc_cluster.stream.timestamping import place, stamp
+
+READ_BYTES_MAX = 1_048_576
+WAIT_MS_MAX = 5_000
+
+
+@dataclass
+class _Stream:
+    info: StreamInfo
+    config: StreamConfig
+    batches: list[SequencedBatch] = field(default_factory=list)
+    tail: Position = field(default_factory=lambda: Position(SeqNum(0), TimestampMs(0)))
+    trim_point: int = 0
+    fencing_token: str = ""
+    grown: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass
+class _Basin:
+    info: BasinInfo
+    config: BasinConfig
+    streams: dict[str, _Stream] = field(default_factory=dict)
+
+
+class MemoryBackend:
+    """Deletion is immediate; retention is not applied."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._basins: dict[str, _Basin] = {}
+
+    async def create_basin(self, name: str, config: BasinConfig) -> Created:
+        if name in self._basins:
+            raise AlreadyExistsError
+        info = BasinInfo(name, self._clock.wall_ms(), None)
+        self._basins[name] = _Basin(info, config)
+        return Created(info)
+
+    async def list_basins(
+        self, prefix: str, start_after: str, limit: int
+    ) -> tuple[list[BasinInfo], bool]:
+        names = _page(self._basins, prefix, start_after)
+        return [self._basins[name].info for name in names[:limit]], len(names) > limit
+
+    async def get_basin_config(self, name: str) -> BasinConfig:
+        return self._basin(name).config
+
+    async def delete_basin(self, name: str) -> None:
+        self._basin(name)
+        del self._basins[name]
+
+    async def create_stream(
+        self, basin: str, stream: str, config: PartialStreamConfig | None
+    ) -> Created:
+        owner = self._basin(basin)
+        if stream in owner.streams:
+            raise AlreadyExistsError
+        return Created(self._create(owner, stream, config).info)
+
+    def _create(self, owner: _Basin, name: str, config: PartialStreamConfig | None) -> _Stream:
+        info = StreamInfo(name, self._clock.wall_ms(), None)
+        created = _Stream(info, resolve(config, owner.config.default_stream_config))
+        owner.streams[name] = created
+        return created
+
+    async def list_streams(
+        self, basin: str, prefix: str, start_after: str, limit: int
+    ) -> tuple[list[StreamInfo], bool]:
+        streams = self._basin(basin).streams
+        names = _page(streams, prefix, start_after)
+        return [streams[name].info for name in names[:limit]], len(names) > limit
+
+    async def get_stream_config(self, basin: str, stream: str) -> StreamConfig:
+        return self._stream(basin, stream).config
+
+    async def delete_stream(self, basin: str, stream: str) -> None:
+        self._stream(basin, stream)
+        del self._basin(basin).streams[stream]
+
+    async def append(
+        self,
+        basin: str,
+        stream: str,
+        batch: StoredBatch,
+        match_seq_num: int | None,
+        fencing_token: str | None,
+    ) -> AppendAck:
+        owner = self._basin(basin)
+        target = owner.streams.get(stream)
+        if target is None and owner.config.create_stream_on_append:
+            target = self._create(owner, stream, None)
+        if target is None:
+            raise StreamNotFoundError
+        if fencing_token is not None and fencing_token != target.fencing_token:
+            raise FencingTokenMismatchError(target.fencing_token)
+        if match_seq_num is not None and match_seq_num != target.tail.seq_num:
+            raise SeqNumMismatchError(target.tail.seq_num)
+        placement = place(
+            batch,
+            first_seq_num=target.tail.seq_num,
+            base_timestamp_ms=target.tail.timestamp_ms,
+            config=target.config,
+            now_ms=self._clock.wall_ms(),
+        )
+        target.batches.append(SequencedBatch(placement, batch.records))
+        target.tail = Position(placement.end_seq_num, placement.last_timestamp_ms)
+        for command in batch.commands:
+            if command.kind is CommandKind.FENCE:
+                target.fencing_token = command.token
+            else:
+                furthest = placement.first_seq_num + command.offset + 1
+                target.trim_point = max(target.trim_point, min(command.trim_point, furthest))
+        target.grown.set()
+        target.grown = asyncio.Event()
+        start = Position(placement.first_seq_num, _stamps(target.batches[-1])[0])
+        return AppendAck(start, target.tail, target.tail)
+
+    async def read(
+        self,
+        basin: str,
+        stream: str,
+        start: ReadStart,
+        bounds: ReadBounds,
+        *,
+        refuse_at_tail: bool,
+        wait_ms: int,
+    ) -> ReadResult:
+        target = self._stream(basin, stream)
+        seq_num = max(_resolve_start(target, start), target.trim_point)
+        if refuse_at_tail and seq_num == target.tail.seq_num and wait_ms == 0:
+            raise PastTailError(target.tail.seq_num, target.tail.timestamp_ms)
+        if seq_num == target.tail.seq_num and wait_ms > 0:
+            try:
+                async with asyncio.timeout(min(wait_ms, WAIT_MS_MAX) / 1000):
+                    await target.grown.wait()
+            except TimeoutError:
+                pass
+        return _scan(target, seq_num, bounds)
+
+    async def check_tail(self, basin: str, stream: str) -> Position:
+        return self._stream(basin, stream).tail
+
+    def _basin(self, name: str) -> _Basin:
+        if name not in self._basins:
+            raise BasinNotFoundError
+        return self._basins[name]
+
+    def _stream(self, basin: str, stream: str) -> _Stream:
+        streams = self._basin(basin).streams
+        if stream not in streams:
+            raise StreamNotFoundError
+        return streams[stream]
+
+
+def _scan(target: _Stream, seq_num: int, bounds: ReadBounds) -> ReadResult:
+    found: list[SequencedBatch] = []
+    metered_bytes = 0
+    behind = [b for b in target.batches if b.placement.end_seq_num > seq_num]
+    for batch in behind:
+        if bounds.count is not None and bounds.count <= sum(
+            b.placement.record_count for b in found
+        ) - (seq_num - found[0].placement.first_seq_num if found else 0):
+            break
+        if metered_bytes >= READ_BYTES_MAX:
+            break
+        found.append(batch)
+        metered_bytes += batch.placement.metered_bytes
+    return ReadResult(seq_num, tuple(found), target.tail, len(found) < len(behind))
+
+
+def _resolve_start(target: _Stream, start: ReadStart) -> int:
+    tail = target.tail
+    match start.kind:
+        case StartKind.FIRST_RETAINED:
+            return target.trim_point
+        case StartKind.TAIL_OFFSET:
+            return max(0, tail.seq_num - start.value)
+        case StartKind.SEQ_NUM:
+            if start.value <= tail.seq_num:
+                return start.value
+        case StartKind.TIMESTAMP:
+            for batch in target.batches:
+                for offset, timestamp_ms in enumerate(_stamps(batch)):
+                    if timestamp_ms >= start.value:
+                        return batch.placement.first_seq_num + offset
+            if start.value <= tail.timestamp_ms:
+                return tail.seq_num
+    if start.clamp:
+        return tail.seq_num
+    raise PastTailError(tail.seq_num, tail.timestamp_ms)
+
+
+def _stamps(batch: SequencedBatch) -> list[int]:
+    stored = pb.AppendInput.FromString(batch.records).records
+    return stamp(
+        batch.placement, [r.timestamp if r.HasField("timestamp") else None for r in stored]
+    )
+
+
+def _page(names: dict[str, object], prefix: str, start_after: str) -> list[str]:
+    chosen = [n for n in names if n.startswith(prefix) and n.encode() > start_after.encode()]
+    return sorted(chosen, key=str.encode)

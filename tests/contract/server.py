@@ -1,0 +1,50 @@
+"""A node and a gateway in a process of their own, for tests that speak to them over a socket.
+
+`python -m tests.contract.server DIRECTORY PORT HEADER_SECONDS` runs until its standard input ends.
+Its log goes to standard error, a JSON object a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from svc_cluster.cli.embedded import EmbeddedNode, embedded_settings
+from svc_cluster.cli.local import free_ports
+from svc_cluster.cli.process import run
+
+
+async def serve(directory: Path, port: int, header_seconds: float, stop: asyncio.Event) -> None:
+    secret = directory / "secret"
+    secret.write_text("s" * 64)
+    rpc, admin = free_ports(2)
+    node, gateway = embedded_settings(directory, "contract", secret, [rpc, admin, port], {})
+    embedded = EmbeddedNode(node, gateway, header_seconds=header_seconds)
+    await embedded.start()
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: _UntilEnd(stop), sys.stdin)
+    await stop.wait()
+    await embedded.stop()
+
+
+class _UntilEnd(asyncio.Protocol):
+    def __init__(self, stop: asyncio.Event) -> None:
+        self._stop = stop
+
+    def eof_received(self) -> None:
+        self._stop.set()
+
+
+def main(directory: str, port: str, header_seconds: str) -> None:
+    run(
+        lambda stop: serve(Path(directory), int(port), float(header_seconds), stop),
+        "info",
+        "json",
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,1 @@
+"""Damage to real data directories: found, never served, and repaired."""

@@ -1,0 +1,2 @@
+"""SIGKILL at every write, sync, rename, unlink and truncate: the node always boots, and nothing
+acknowledged is lost."""

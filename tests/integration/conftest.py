@@ -1,0 +1,1 @@
+"""Real processes, sockets, disks and stores, small enough for the suite."""

@@ -1,0 +1,296 @@
+"""`python -m tests.integration.fuzz --inputs N`: bytes for what listens to peers and gateways.
+
+One real node of three, whose peers are us: envelopes go through `decode_envelope` into its groups,
+requests through a `ServiceSession`, chunks into the `SnapshotReceiver`. Whatever is sent, nothing
+may raise but the refusals that are declared, nothing is unpickled, and the node lives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+from svc_cluster._pb.cluster.v1 import replica_pb2
+from svc_cluster.base.clock import SystemClock
+from svc_cluster.base.errors import MalformedError
+from svc_cluster.base.ids import GroupId, NodeId
+from svc_cluster.base.log import configure
+from svc_cluster.codec.peer_message import PeerMessageError, decode_envelope
+from svc_cluster.raft.messages import PeerMessage
+from svc_cluster.replica.host import HostSettings
+from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
+from svc_cluster.storage.disk import RealDisk
+from svc_cluster.storage.memory_store import MemoryStore
+from svc_cluster.storage.wal.settings import WalSettings
+from tests.integration.hostile import INTERESTING, bombs, mutated, random_envelope
+
+_DEADLINE_MS_MAX: Final = 5
+_DESTRUCTIVE: Final = frozenset({"delete_stream", "seal_basin", "delete_basin", "remove_basin"})
+_SETTLE_EVERY: Final = 200
+
+
+class Silence:
+    """Peers that never hear anything."""
+
+    def send(self, peer: NodeId, group_id: GroupId, message: PeerMessage) -> None:
+        return
+
+    async def call(self, peer: NodeId, chunk: bytes) -> bytes:
+        raise ConnectionError("nobody is there")
+
+
+class Target:
+    """The node, and what went wrong in it."""
+
+    def __init__(self, directory: Path, seed: int, size: int) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._unhandled)
+        self.faults: list[str] = []
+        self.answers: Counter[str] = Counter()
+        self.rng = random.Random(seed)
+        self.disk = RealDisk(directory, loop)
+        silence = Silence()
+        seams = Seams(
+            loop=loop,
+            clock=SystemClock(),
+            rng=random.Random(seed),
+            disk=self.disk,
+            store=MemoryStore(loop, random.Random(seed)),
+            peers=silence,
+            snapshots=silence,
+        )
+        nodes = tuple(NodeId(number) for number in range(1, size + 1))
+        config = NodeConfig(
+            cluster_id="f" * 32,
+            node_id=nodes[0],
+            addresses={node: f"127.0.0.1:{node}" for node in nodes},
+            host=HostSettings(nodes, size),
+            wal=WalSettings(segment_bytes=8 * 1024 * 1024, reserve_bytes=1024 * 1024),
+        )
+        self.node = ReplicaNode(config, seams, on_fatal=self._fatal)
+        self.node.start()
+        self.session = self.node.service.session(self._answer)
+        self.marker = directory / "executed"
+        self.bombs = bombs(self.marker)
+
+    def _fatal(self, fault: BaseException) -> None:
+        self.faults.append(f"fatal: {fault!r}")
+
+    def _unhandled(self, _: Any, context: dict[str, Any]) -> None:
+        self.faults.append(f"unhandled: {context.get('exception')!r} {context.get('message')}")
+
+    def _answer(self, data: bytes) -> None:
+        for response in replica_pb2.ResponseBatch.FromString(data).responses:
+            kind = response.WhichOneof("result") or "nothing"
+            self.answers[response.refusal.code if kind == "refusal" else kind] += 1
+
+    async def settle_in(self) -> None:
+        """A node that is alone leads itself: give it a basin and a stream."""
+        if len(self.node.config.addresses) > 1:
+            return
+        async with asyncio.timeout(20):
+            while not self.node.host.basins:
+                self._ask(1, "create_basin", basin="fuzzed-basin")
+                await asyncio.sleep(0.1)
+            while not self.answers["stream"]:
+                self._ask(max(self.node.host.basins), "create_stream", stream="a")
+                await asyncio.sleep(0.1)
+
+    def _ask(self, group_id: int, operation: str, **fields: str) -> None:
+        request = replica_pb2.Request(id=1, group_id=group_id, deadline_ms=1000)
+        inner = getattr(request, operation)
+        inner.SetInParent()
+        for name, value in fields.items():
+            setattr(inner, name, value)
+        batch = replica_pb2.RequestBatch(requests=[request])
+        self.session.message(batch.SerializeToString())
+
+    async def close(self) -> None:
+        await self.node.stop()
+        await self.node.wal.close()
+        self.disk.close()
+
+    # -- one input each
+
+    def envelope(self) -> None:
+        rng = self.rng
+        data = random_envelope(rng, self.node.host.probe(), term_max=2**31)
+        data = self._spoil(data)
+        try:
+            messages = decode_envelope(data)
+        except PeerMessageError:
+            self.answers["envelope refused"] += 1
+            return
+        self.answers["envelope taken"] += 1
+        self.node.peer_messages(NodeId(rng.choice((2, 3))), messages)
+
+    def request(self) -> None:
+        batch = replica_pb2.RequestBatch()
+        for _ in range(self.rng.randint(1, 3)):
+            request = batch.requests.add()
+            self._fill(request, depth=0)
+            if request.WhichOneof("operation") in _DESTRUCTIVE and self.rng.random() < 0.98:
+                request.append.stream = "a"  # or nothing would be left to talk to
+            request.deadline_ms = self.rng.randint(0, _DEADLINE_MS_MAX)
+            if self.rng.random() < 0.8:
+                request.group_id = self.rng.choice((1, *self.node.host.basins))
+        data = self._spoil(batch.SerializeToString())
+        try:
+            self.session.message(data)
+        except MalformedError:
+            self.answers["batch refused"] += 1
+
+    async def chunk(self) -> None:
+        chunk = replica_pb2.SnapshotChunk()
+        self._fill(chunk, depth=0)
+        if self.rng.random() < 0.7:
+            chunk.group_id = 1
+            chunk.log_index = self.rng.randint(10**6, 10**9)
+            chunk.term = self.rng.randint(1, 10)
+            chunk.sequence = self.rng.randint(0, 2)
+            chunk.transfer_id = self.rng.randint(0, 2)
+            chunk.recovery = 0
+            del chunk.values[len(chunk.keys) :]
+            del chunk.keys[len(chunk.values) :]
+        sender = NodeId(self.rng.choice((2, 3)))
+        reply = await self.node.host.receiver.chunk(sender, self._spoil(chunk.SerializeToString()))
+        result = replica_pb2.SnapshotResult.FromString(reply)
+        self.answers["chunk taken" if result.accepted else result.reason] += 1
+
+    def _spoil(self, data: bytes) -> bytes:
+        """Mostly as it is; else changed, a pickle, or noise."""
+        draw = self.rng.random()
+        if draw < 0.6:
+            return data
+        if draw < 0.9:
+            return mutated(self.rng, data)
+        if draw < 0.93:
+            return self.rng.choice(self.bombs)
+        return self.rng.randbytes(self.rng.randint(0, 60))
+
+    def _fill(self, message: Any, depth: int) -> None:
+        """Random values in random fields, by the message's own description."""
+        rng = self.rng
+        fields = list(message.DESCRIPTOR.fields)
+        oneofs = {field.containing_oneof for field in fields if field.containing_oneof}
+        chosen = {oneof.full_name: rng.choice(oneof.fields).name for oneof in oneofs}
+        for field in fields:
+            oneof = field.containing_oneof
+            if oneof is not None and chosen[oneof.full_name] != field.name:
+                continue
+            if rng.random() < 0.2 and oneof is None:
+                continue
+            many = field.is_repeated
+            if field.message_type is not None:
+                if depth > 4:
+                    continue
+                for _ in range(rng.randint(0, 2) if many else 1):
+                    inner = getattr(message, field.name)
+                    inner = inner.add() if many else inner
+                    inner.SetInParent()
+                    self._fill(inner, depth + 1)
+            elif many:
+                values = [self._value(field) for _ in range(rng.randint(0, 3))]
+                getattr(message, field.name).extend(values)
+            else:
+                setattr(message, field.name, self._value(field))
+
+    def _value(self, field: Any) -> Any:
+        rng = self.rng
+        if field.type == field.TYPE_BOOL:
+            return rng.random() < 0.5
+        if field.type == field.TYPE_BYTES:
+            return rng.choice((b"", rng.randbytes(rng.randint(1, 40)), rng.choice(self.bombs)))
+        if field.type == field.TYPE_STRING:
+            return rng.choice(("", "a", "basin-name-8", "x" * 600, "\0", "ä/..", "\U0001f600"))
+        if field.type == field.TYPE_UINT32:
+            return rng.choice((0, 1, 2, 9, 1000, 2**31, 2**32 - 1))
+        return rng.choice((0, 1, 2, 3, 1000, *INTERESTING)) % 2**64
+
+
+async def fuzz(inputs: int, seed: int, directory: Path, *, size: int = 3) -> Target:
+    """Send `inputs` inputs to one node of a cluster of `size`: alone it serves, among three it
+    listens to peers. Look at `faults` afterwards."""
+    target = Target(directory, seed, size)
+    try:
+        await target.settle_in()
+        for number in range(inputs):
+            kind = target.rng.randrange(3)
+            try:
+                if kind == 0:
+                    target.envelope()
+                elif kind == 1:
+                    target.request()
+                else:
+                    await target.chunk()
+            except Exception as fault:
+                target.faults.append(f"input {number} of seed {seed}: {fault!r}"[:300])
+            if number % _SETTLE_EVERY == 0:
+                await asyncio.sleep(0.002 * _DEADLINE_MS_MAX)
+            if len(target.faults) > 10:
+                break
+        if target.marker.exists():
+            target.faults.append("a pickle was loaded")
+    finally:
+        await target.close()
+    return target
+
+
+class NoUnpickling:
+    """While entered, unpickling anything in this process raises, and is noted."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self._armed = False
+        sys.addaudithook(self._hook)  # hooks stay for ever: so they are told when to look away
+
+    def _hook(self, event: str, args: tuple[object, ...]) -> None:
+        if self._armed and event == "pickle.find_class":
+            self.seen.append(f"unpickled {args!r}")
+            raise RuntimeError(f"unpickled {args!r}")
+
+    def __enter__(self) -> NoUnpickling:
+        self._armed = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._armed = False
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.integration.fuzz", description=__doc__)
+    parser.add_argument("--inputs", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    configure("error", "text")
+    guard = NoUnpickling()
+    begin = time.monotonic()
+    done = 0
+    answers: Counter[str] = Counter()
+    faults: list[str] = []
+    seed = options.seed
+    while done < options.inputs and not faults:
+        part = min(20_000, options.inputs - done)
+        with tempfile.TemporaryDirectory(prefix="svc-fuzz-") as scratch, guard:
+            target = asyncio.run(fuzz(part, seed, Path(scratch), size=3 if seed % 2 else 1))
+        answers += target.answers
+        faults += target.faults + guard.seen
+        done += part
+        seed += 1
+    print(f"{done} inputs in {time.monotonic() - begin:.1f} s, {len(faults)} faults")
+    for answer, count in answers.most_common():
+        print(f"  {count:>8} {answer}")
+    for fault in faults:
+        print(f"FAULT {fault}")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

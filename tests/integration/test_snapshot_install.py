@@ -1,0 +1,100 @@
+"""A node that was away for longer than the logs reach back gets a snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from svc_cluster.cli.api_client import ApiClient, AppendRecord
+from svc_cluster.cli.own_cluster import OwnCluster
+from tests.e2e.cluster import running
+from tests.e2e.load import set_up
+
+BASIN = "snapshot-basin"
+STREAM = "filler"
+MIB = 1024 * 1024
+SMALL_LOGS = {
+    "wal_segment_mib": 4,
+    "wal_retain_mib": 8,
+    "log_retention_mib": 2,
+    "log_retention_seconds": 1.0,
+    "flush_seconds": 0.5,
+}
+
+
+async def write(url: str, mib: int) -> None:
+    """Append `mib` MiB in batches of a quarter MiB."""
+    api = ApiClient(url)
+    try:
+        for number in range(4 * mib):
+            records = [AppendRecord(b"%06d/%03d/" % (number, n) + b"x" * 8180) for n in range(32)]
+            answer = await api.append(BASIN, STREAM, records)
+            assert answer.status == 200, answer
+    finally:
+        api.close()
+
+
+async def agreed(cluster: OwnCluster, nodes: int) -> None:
+    """Until every replica of the basin shows the same applied index and digest."""
+    async with asyncio.timeout(60):
+        while True:
+            rows = {
+                (group["applied_index"], group["digest"])
+                for groups in (await cluster.groups()).values()
+                for group in groups
+                if group["basin"] == BASIN
+            }
+            present = sum(
+                group["basin"] == BASIN
+                for groups in (await cluster.groups()).values()
+                for group in groups
+            )
+            if present == nodes and len(rows) == 1:
+                return
+            await asyncio.sleep(0.1)
+
+
+def test_a_node_that_missed_three_times_the_logs_capacity_is_brought_back_by_a_snapshot(
+    tmp_path: Path,
+) -> None:
+    """Stop a node, write three times the WAL's capacity, start it: it installs a snapshot, serves,
+    and the state digests are equal on all nodes."""
+
+    async def main() -> None:
+        environment = {"SVC_CLUSTER_LOCAL_OVERRIDES": json.dumps(SMALL_LOGS)}
+        directory = tmp_path / "cluster"
+        async with running(directory, options=["--no-restart"], environment=environment) as cluster:
+            await set_up(cluster.url, BASIN, [STREAM])
+            await write(cluster.url, 1)
+            leader = await cluster.wait_leader(BASIN)
+            away = next(node for node in (3, 2, 1) if node != leader)
+            cluster.kill_node(away)
+            await write(cluster.url, 3 * SMALL_LOGS["wal_retain_mib"])  # type: ignore[operator]
+            log = directory / "again.log"
+            with log.open("wb") as output:
+                again = subprocess.Popen(
+                    [
+                        *(sys.executable, "-m", "svc_cluster", "node"),
+                        *("--config", str(directory / f"node-{away}.yaml")),
+                    ],
+                    stdout=output,
+                    stderr=output,
+                    env=os.environ | environment,
+                )
+            try:
+                await agreed(cluster, 3)
+                assert b"snapshot_installed" in log.read_bytes()
+                for node in {1, 2, 3} - {away, leader}:
+                    cluster.kill_node(node)
+                # the leader needs the newcomer for every further acknowledgement
+                await write(cluster.url, 1)
+            finally:
+                again.send_signal(signal.SIGTERM)
+                again.wait(20)
+
+    asyncio.run(main())

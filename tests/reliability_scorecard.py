@@ -1,0 +1,264 @@
+"""`python -m tests.reliability_scorecard`: docs/reliability.md out of docs/reliability/*.jsonl.
+
+Only runs of a commit that contains the last change under svc_cluster/{raft,stream,storage,replica}
+count; a run on changed files (`+` behind its commit) never does. A figure that was not reached is
+printed as what it is.
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.reliability import DIRECTORY, ROOT, RunLog, git
+
+WATCHED: Final = tuple(f"svc_cluster/{part}" for part in ("raft", "stream", "storage", "replica"))
+PAGE: Final = ROOT / "docs" / "reliability.md"
+LOGS: Final = ("simulation", "chaos", "crashpoints", "corruption", "kills")
+HISTORY_OPERATIONS_MIN: Final = 1000
+SCENARIOS: Final = ("single", "restart", "snapshot")
+
+Rows = dict[str, list[dict[str, Any]]]
+
+
+@dataclass(slots=True)
+class Line:
+    """One line of the scorecard."""
+
+    measure: str
+    target: str
+    figure: str
+    reached: bool
+
+
+@dataclass(slots=True)
+class Card:
+    """The lines, and what was left out."""
+
+    lines: list[Line] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    counted: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def add(self, measure: str, target: str, figure: str, *, reached: bool) -> None:
+        self.lines.append(Line(measure, target, figure, reached))
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least `share` of them do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def make_card(rows: Rows, is_current: Callable[[str], bool]) -> Card:
+    """`is_current`: whether runs of this commit count."""
+    card = Card()
+    current: Rows = {}
+    for name, lines in rows.items():
+        current[name] = [row for row in lines if is_current(str(row.get("commit", "")))]
+        card.counted[name] = len(current[name])
+        card.left_out[name] = len(lines) - len(current[name])
+    _simulation(card, current["simulation"])
+    _kills(card, current["kills"], current["chaos"])
+    _chaos(card, current["chaos"])
+    _crashpoints(card, current["crashpoints"])
+    _corruption(card, current["corruption"])
+    return card
+
+
+def _simulation(card: Card, rows: list[dict[str, Any]]) -> None:
+    for kind, name, wanted in (("core", "core", 30_000), ("full", "full-stack", 2_000)):
+        seeds: set[int] = set()
+        failed: set[int] = set()
+        for row in rows:
+            if row.get("kind") == kind:
+                first, end = row["seeds"]
+                seeds.update(range(first, end))
+                failed.update(row["failures"])
+        card.add(
+            f"{name} simulation, seeds without a safety or liveness failure",
+            f"{wanted:,}, 0 failed",
+            f"{len(seeds):,}, {len(failed)} failed",
+            reached=len(seeds) >= wanted and not failed,
+        )
+        card.failures += [f"{name} simulation: seed {seed}" for seed in sorted(failed)]
+
+
+def _kills(card: Card, kills: list[dict[str, Any]], chaos: list[dict[str, Any]]) -> None:
+    """Cycles of the kill tests, and the chaos rounds that do the same."""
+    cycles: Counter[str] = Counter()
+    lost = 0
+    failover: list[float] = []
+    for row in kills:
+        cycles["power" if row["kind"] == "power" else "kill"] += int(row["cycles"])
+        lost += int(row["lost"])
+        failover += row.get("failover_ms", [])
+    for row in chaos:
+        if row["row"] == "D1":
+            cycles["kill"] += len(row["failover_ms"])
+            failover += row["failover_ms"]
+        elif row["row"] in ("D2", "D4"):
+            cycles["kill" if row["row"] == "D2" else "power"] += 1
+    for kind, name, wanted in (("kill", "kill -9", 300), ("power", "power-loss", 100)):
+        card.add(
+            f"{name} cycles, acknowledged records lost",
+            f"{wanted}, 0 lost",
+            f"{cycles[kind]}, {lost} lost",
+            reached=cycles[kind] >= wanted and not lost,
+        )
+    figure = "0 kills"
+    reached = False
+    if failover:
+        p50, p99 = quantile(failover, 0.5), quantile(failover, 0.99)
+        figure = (
+            f"p50 {p50 / 1000:.2f} s, p99 {p99 / 1000:.2f} s, max {max(failover) / 1000:.2f} s "
+            f"over {len(failover)} kills"
+        )
+        reached = len(failover) >= 200 and p50 <= 1000 and p99 <= 2500
+    card.add(
+        "failover: kill -9 of the leader to the first append",
+        "p50 <= 1 s, p99 <= 2.5 s over 200 kills",
+        figure,
+        reached=reached,
+    )
+
+
+def _chaos(card: Card, rows: list[dict[str, Any]]) -> None:
+    good = [r for r in rows if not r["violations"] and r["ops"] >= HISTORY_OPERATIONS_MIN]
+    bad = [row for row in rows if row["violations"]]
+    per_row = Counter(row["row"] for row in good)
+    names = ", ".join(f"{name} {per_row[name]}" for name in sorted(per_row, key=_number))
+    card.add(
+        f"live histories of at least {HISTORY_OPERATIONS_MIN:,} operations, linearizable",
+        "100, 0 with violations",
+        f"{len(good)}, {len(bad)} with violations" + (f" ({names})" if names else ""),
+        reached=len(good) >= 100 and not bad,
+    )
+    card.failures += [
+        f"chaos round {row['round']} (seed {row['seed']}, {row['row']}): {row['violations'][0]}"
+        for row in bad
+    ]
+
+
+def _number(name: str) -> int:
+    return int("".join(char for char in name if char.isdigit()) or 0)
+
+
+def _crashpoints(card: Card, rows: list[dict[str, Any]]) -> None:
+    tried = covered = power = 0
+    violations: list[str] = []
+    whole: set[str] = set()
+    newest = {row["scenario"]: row for row in rows if row["stride"] == 1}
+    for row in newest.values():
+        tried, covered = tried + row["tried"], covered + row["covered"]
+        power += row["power_cuts"]
+        if row["covered"] == row["tried"] >= row["total"]:
+            whole.add(row["scenario"])
+    for row in rows:
+        violations += row["violations"]
+    share = 100 * covered / tried if tried else 0.0
+    missing = [name for name in SCENARIOS if name not in newest]
+    without = f", not run: {', '.join(missing)}" if missing else ""
+    card.add(
+        "crash points at which the node died, booted and had lost nothing",
+        "100 %, 0 violations",
+        f"{covered} of {tried} ({share:.0f} %), {power} of them with a power cut, "
+        f"{len(violations)} violations{without}",
+        reached=whole.issuperset(SCENARIOS) and not violations,
+    )
+    card.failures += [f"crash points: {violation}" for violation in violations]
+
+
+def _corruption(card: Card, rows: list[dict[str, Any]]) -> None:
+    trials = sum(int(row["trials"]) for row in rows)
+    wrong = sum(int(row["silently_wrong"]) for row in rows)
+    card.add(
+        "corruption trials, silently wrong answers",
+        "1,000, 0 wrong",
+        f"{trials:,}, {wrong} wrong",
+        reached=trials >= 1000 and not wrong,
+    )
+
+
+def page(card: Card, last_change: str) -> str:
+    """The scorecard as Markdown."""
+    lines = [
+        "# Reliability scorecard",
+        "",
+        "Made by `python -m tests.reliability_scorecard` from `docs/reliability/*.jsonl`; do not",
+        "edit. Runs count from the last change under `raft`, `stream`, `storage` or `replica` on",
+        f"(`{last_change}`); runs on files that differ from their commit do not count.",
+        "",
+        "| measure | target | so far | |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {line.measure} | {line.target} | {line.figure} | "
+        f"{'reached' if line.reached else '**not reached**'} |"
+        for line in card.lines
+    ]
+    lines += ["", "Zero failures in n trials mean a rate of at most 3/n, with 95 % confidence.", ""]
+    if card.failures:
+        lines += ["## Failures among the counted runs", ""]
+        lines += [f"- {failure}" for failure in card.failures] + [""]
+    lines += [
+        "## Runs",
+        "",
+        "| log | counted | left out: older, or on changed files |",
+        "|---|---|---|",
+    ]
+    lines += [f"| `{name}.jsonl` | {card.counted[name]} | {card.left_out[name]} |" for name in LOGS]
+    lines += [
+        "",
+        "## How to add to it",
+        "",
+        "| what | command |",
+        "|---|---|",
+        "| simulation | `python -m tests.simulation --seeds 2000 --record` |",
+        "| chaos on real processes | `python -m tests.chaos --rounds 100 --resume --record` |",
+        "| crash points | `python -m tests.crashpoints --record` |",
+        "| corruption | `python -m tests.corruption --trials 1000 --record` |",
+        "| kill cycles | `RECORD=1 KILL_ROUNDS=100 pytest tests/e2e/test_kill_leader.py` |",
+        "| power cuts | `RECORD=1 POWER_ROUNDS=100 pytest tests/e2e/test_power_loss.py` |",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def current_commits(commits: Iterable[str]) -> tuple[str, set[str]]:
+    """The last change of what is watched, and those of `commits` that contain it. Raises
+    CalledProcessError outside a repository."""
+    last = git("log", "-1", "--format=%h", "--", *WATCHED)
+    found: set[str] = set()
+    for commit in set(commits):
+        if commit.endswith("+") or not commit:
+            continue
+        try:
+            git("merge-base", "--is-ancestor", last, commit)
+        except subprocess.CalledProcessError:
+            continue
+        found.add(commit)
+    return last, found
+
+
+def main() -> int:
+    rows: Rows = {name: RunLog(name, DIRECTORY).rows() for name in LOGS}
+    commits = [str(row.get("commit", "")) for lines in rows.values() for row in lines]
+    last, current = current_commits(commits)
+    card = make_card(rows, current.__contains__)
+    PAGE.write_text(page(card, last))
+    for line in card.lines:
+        mark = "ok " if line.reached else "-- "
+        print(f"{mark}{line.measure}: {line.figure} (target {line.target})")
+    for failure in card.failures:
+        print(f"FAILURE {failure}")
+    return 1 if card.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

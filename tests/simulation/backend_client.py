@@ -1,0 +1,255 @@
+"""A gateway process of the simulation, and clients that speak to its backend."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from svc_cluster.base.errors import (
+    AlreadyExistsError,
+    BasinDeletionPendingError,
+    BasinNotFoundError,
+    FencingTokenMismatchError,
+    PastTailError,
+    SeqNumMismatchError,
+    ServiceError,
+    StreamDeletionPendingError,
+    StreamNotFoundError,
+)
+from svc_cluster.base.ids import NodeId
+from svc_cluster.base.metrics import Metrics
+from svc_cluster.codec.records import ReadBudget, build_batch, cut
+from svc_cluster.gateway.app import GatewayApp
+from svc_cluster.gateway.replica_client import ReplicaClient
+from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
+from svc_cluster.model.stream_config import BasinConfig
+from tests.linearizability.history import SeenRecord
+from tests.simulation.adapters import SimRpcClient
+from tests.simulation.clock import SimClock
+from tests.simulation.loop import Incarnation, SimLoop
+from tests.simulation.network import SimNetwork
+from tests.simulation.workload import (
+    Acked,
+    GoneError,
+    Item,
+    NoEffectError,
+    OnBatch,
+    PastTailSeenError,
+    Records,
+    TailMismatchError,
+    TokenMismatchError,
+    UnknownOutcomeError,
+)
+
+T = TypeVar("T")
+
+_GONE = (
+    BasinNotFoundError,
+    BasinDeletionPendingError,
+    StreamNotFoundError,
+    StreamDeletionPendingError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayProcess:
+    """What runs in one life of a gateway."""
+
+    backend: ReplicaClient
+    app: GatewayApp
+
+
+class SimGateway:
+    """One gateway across its lives. Clients' requests run in its process and die with it."""
+
+    def __init__(
+        self,
+        loop: SimLoop,
+        network: SimNetwork,
+        clock: SimClock,
+        name: str,
+        nodes: Sequence[NodeId],
+        rng: random.Random,
+        *,
+        deadline_seconds: float,
+    ) -> None:
+        self.name = name
+        self._deadline_seconds = deadline_seconds
+        self._loop = loop
+        self._network = network
+        self._clock = clock
+        self._nodes = tuple(nodes)
+        self._rng = rng
+        self._owner: Incarnation | None = None
+        self._process: GatewayProcess | None = None
+        self._waiting: dict[int, asyncio.Future[object]] = {}
+        self.crashes = 0
+        self.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._owner is not None
+
+    def start(self) -> None:
+        self._owner = self._loop.incarnation(self.name)
+        self._owner.run(self._build)
+
+    def _build(self) -> None:
+        rpc = SimRpcClient(self._network, self.name)
+        sessions = {node: rpc.session(self._loop, node) for node in self._nodes}
+        backend = ReplicaClient(
+            sessions=sessions,
+            loop=self._loop,
+            clock=self._clock,
+            rng=self._rng,
+            deadline_seconds=self._deadline_seconds,
+        )
+        backend.start()
+        app = GatewayApp(backend, clock=self._clock, rng=self._rng, metrics=Metrics())
+        self._process = GatewayProcess(backend, app)
+
+    def crash(self) -> None:
+        """Everything under way here is broken off; its clients see a broken connection."""
+        assert self._owner is not None
+        self._owner.kill()
+        self._owner = None
+        self._process = None
+        self._network.crash(self.name)
+        self.crashes += 1
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(ConnectionResetError(f"{self.name} is gone"))
+
+    async def ask(self, operation: Callable[[GatewayProcess], Awaitable[T]]) -> T:
+        """Run `operation` in the gateway's process. Raises ConnectionRefusedError when it is not
+        there, ConnectionResetError when it dies meanwhile."""
+        owner, process = self._owner, self._process
+        if owner is None or process is None:
+            raise ConnectionRefusedError(self.name)
+        number = self._network.number()
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._waiting[number] = future  # type: ignore[assignment]
+
+        async def work() -> None:
+            try:
+                result = await operation(process)
+            except Exception as failure:
+                if not future.done():
+                    future.set_exception(failure)
+            else:
+                if not future.done():
+                    future.set_result(result)
+
+        _ = owner.spawn(work(), f"request {number} at {self.name}")
+        try:
+            return await future
+        finally:
+            self._waiting.pop(number, None)
+
+
+class BackendClient:
+    """Implements `workload.SimClient` on a gateway's backend, below HTTP."""
+
+    def __init__(self, gateway: SimGateway) -> None:
+        self._gateway = gateway
+
+    async def _ask(self, operation: Callable[[ReplicaClient], Awaitable[T]]) -> T:
+        try:
+            return await self._gateway.ask(lambda process: operation(process.backend))
+        except SeqNumMismatchError as refusal:
+            raise TailMismatchError(refusal.tail_seq_num) from refusal
+        except FencingTokenMismatchError as refusal:
+            raise TokenMismatchError(refusal.current_token) from refusal
+        except PastTailError as refusal:
+            raise PastTailSeenError(refusal.tail_seq_num) from refusal
+        except _GONE as refusal:
+            raise GoneError(repr(refusal)) from refusal
+        except ServiceError as refusal:
+            if refusal.may_have_taken_effect:
+                raise UnknownOutcomeError(repr(refusal)) from refusal
+            raise NoEffectError(repr(refusal)) from refusal
+        except ConnectionRefusedError as refusal:
+            raise NoEffectError(repr(refusal)) from refusal
+        except ConnectionError as lost:
+            raise UnknownOutcomeError(repr(lost)) from lost
+
+    async def create_basin(self, basin: str) -> None:
+        try:
+            await self._ask(lambda client: client.create_basin(basin, BasinConfig()))
+        except NoEffectError as refusal:
+            if not isinstance(refusal.__cause__, AlreadyExistsError):
+                raise
+
+    async def create_stream(self, basin: str, stream: str) -> None:
+        try:
+            await self._ask(lambda client: client.create_stream(basin, stream, None))
+        except NoEffectError as refusal:
+            if not isinstance(refusal.__cause__, AlreadyExistsError):
+                raise
+
+    async def append(
+        self,
+        basin: str,
+        stream: str,
+        items: Sequence[Item],
+        match_seq_num: int | None = None,
+        fencing_token: str | None = None,
+    ) -> Acked:
+        batch = build_batch(
+            [
+                (None, () if item.command is None else ((b"", item.command),), item.data)
+                for item in items
+            ]
+        )
+        ack = await self._ask(
+            lambda client: client.append(basin, stream, batch, match_seq_num, fencing_token)
+        )
+        return Acked(ack.start.seq_num, ack.end.seq_num, ack.tail.seq_num)
+
+    async def read(
+        self, basin: str, stream: str, start: int, count: int, wait_s: int = 0
+    ) -> Records:
+        found = await self._ask(
+            lambda client: client.read(
+                basin,
+                stream,
+                ReadStart(StartKind.SEQ_NUM, start),
+                ReadBounds(count=count),
+                refuse_at_tail=False,
+                wait_ms=wait_s * 1000,
+            )
+        )
+        budget = ReadBudget(count=count)
+        records = tuple(
+            SeenRecord(record.seq_num, record.timestamp_ms, record.body.decode("latin-1"))
+            for record in cut(found.batches, found.start_seq_num, budget)
+        )
+        limited = found.may_have_more or budget.exhausted
+        return Records(records, found.tail.seq_num, limited)
+
+    async def check_tail(self, basin: str, stream: str) -> int:
+        tail = await self._ask(lambda client: client.check_tail(basin, stream))
+        return tail.seq_num
+
+    async def follow(
+        self, basin: str, stream: str, start: int, seconds: float, on_batch: OnBatch
+    ) -> None:
+        """Reads that wait, one after another: below HTTP there are no event streams."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while loop.time() < end:
+            seen = await self.read(basin, stream, start, 50, wait_s=1)
+            if seen.records:
+                on_batch(seen.records)
+                start = seen.records[-1].seq_num + 1
+            await asyncio.sleep(0.01)
+
+    async def delete_stream(self, basin: str, stream: str) -> None:
+        await self._ask(lambda client: client.delete_stream(basin, stream))
+
+    async def delete_basin(self, basin: str) -> None:
+        await self._ask(lambda client: client.delete_basin(basin))

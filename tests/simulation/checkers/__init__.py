@@ -1,0 +1,1 @@
+"""What must hold in a simulated cluster, checked while it runs and at its end."""

@@ -1,0 +1,41 @@
+"""What a simulated node is told, out of what its seed has drawn."""
+
+from __future__ import annotations
+
+from svc_cluster.base.ids import NodeId
+from svc_cluster.raft.settings import RaftSettings
+from svc_cluster.replica.host import HostSettings
+from svc_cluster.replica.housekeeping import HousekeepingSettings
+from svc_cluster.replica.node import NodeConfig
+from svc_cluster.storage.wal.settings import WalSettings
+from tests.simulation.options import Options
+
+
+def node_config(options: Options, number: int) -> NodeConfig:
+    """Of node `number`, from 1."""
+    every = range(1, options.nodes + 1)
+    return NodeConfig(
+        cluster_id="simulated",
+        node_id=NodeId(number),
+        addresses={NodeId(n): f"node{n}" for n in every},
+        host=HostSettings(
+            nodes=tuple(NodeId(n) for n in every),
+            replication_factor=3,
+            tick_seconds=options.tick_seconds,
+        ),
+        raft=RaftSettings(
+            in_flight_bytes_max=options.in_flight_bytes_max,
+            committed_bytes_max=options.committed_bytes_max,
+        ),
+        wal=WalSettings(
+            segment_bytes=options.segment_bytes,
+            reserve_bytes=64 * 1024,
+            unsafe_skip_sync=options.unsafe_skip_sync,
+            unsafe_accept_old_generation_frames=options.unsafe_old_frames,
+        ),
+        housekeeping=HousekeepingSettings(
+            flush_seconds=options.flush_seconds,
+            log_retention_seconds=options.log_retention_seconds,
+            log_retention_bytes=options.log_retention_bytes,
+        ),
+    )

@@ -1,0 +1,58 @@
+"""What one seed draws before it starts."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from svc_cluster.raft.fixes import Fixes
+from svc_cluster.raft.settings import RaftSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """One run: how many nodes, how bad the network is, how long it lasts (virtual seconds)."""
+
+    seed: int
+    node_count: int
+    adversarial: bool
+    settings: RaftSettings
+    proposals_per_second: float
+    fault_seconds: float
+    """Mean time between two faults."""
+
+    compacts: bool
+    chaos_seconds: float = 20.0
+    quiet_seconds: float = 12.0
+    fixes: Fixes = Fixes()
+
+
+def draw(
+    seed: int,
+    *,
+    fixes: Fixes | None = None,
+    node_count: int | None = None,
+    adversarial: bool | None = None,
+    chaos_seconds: float = 20.0,
+) -> Options:
+    """The options of a seed; what is given is not drawn."""
+    rng = random.Random(f"options {seed}")
+    batch = rng.choice([64, 200, 65_536])
+    drawn_count = rng.choice([3, 3, 3, 5, 5, 1] if rng.random() < 0.3 else [3, 3, 5])
+    drawn_adversarial = rng.random() < 0.6
+    return Options(
+        seed=seed,
+        node_count=drawn_count if node_count is None else node_count,
+        adversarial=drawn_adversarial if adversarial is None else adversarial,
+        settings=RaftSettings(
+            append_batch_bytes=batch,
+            entry_bytes_max=48,
+            in_flight_bytes_max=rng.choice([100, 1_000, 1_000_000]),
+            committed_bytes_max=rng.choice([50, 100_000]),
+        ),
+        proposals_per_second=rng.choice([20.0, 60.0, 200.0]),
+        fault_seconds=rng.choice([0.2, 0.5, 1.5]),
+        compacts=rng.random() < 0.6,
+        chaos_seconds=chaos_seconds,
+        fixes=fixes or Fixes(),
+    )

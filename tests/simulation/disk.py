@@ -1,0 +1,320 @@
+"""A node's directory of files in the simulator: slow, crashing, lying and full on demand.
+
+What a caller may count on is what `storage.disk.Disk` says: a submission is durable once its
+`done` ran, `create` and `unlink` are durable when they return. Everything else may be lost, torn at
+sectors or arrive in any order within one window of the disk thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from svc_cluster.storage.disk import DiskFile
+from tests.simulation.loop import SimLoop, current_incarnation
+
+SECTOR: Final = 512
+TEAR_SHARE: Final = 0.85
+"""Share of crashes in which the pending writes are torn rather than kept or lost whole."""
+LIE_S: Final = 0.0005
+
+
+class SimFile:
+    """An open file. `durable` is what the platter holds; `pending` are the writes of the window
+    under way, which a read returns already. It takes `data` over, it does not copy it."""
+
+    __slots__ = ("closed", "durable", "name", "pending")
+
+    def __init__(self, name: str, data: bytearray) -> None:
+        self.name = name
+        self.durable = data
+        self.pending: list[tuple[int, bytes]] = []
+        self.closed = False
+
+    def size(self) -> int:
+        return len(self.durable)
+
+    def pread(self, size: int, offset: int) -> bytes:
+        assert size >= 0 and offset >= 0
+        if not self.pending:
+            return bytes(self.durable[offset : offset + size])
+        seen = bytearray(self.durable)
+        for at, data in self.pending:
+            seen[at : at + len(data)] = data
+        return bytes(seen[offset : offset + size])
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass(slots=True)
+class DiskProfile:
+    """How slow a disk is, in seconds."""
+
+    latency_min_s: float = 0.001
+    latency_max_s: float = 0.020
+    stall_share: float = 0.002
+    """Share of syncs that take up to `stall_max_s`."""
+    stall_max_s: float = 0.8
+    bytes_per_s: float = 200e6
+    window_share: float = 0.5
+    """Share of windows in which the disk thread takes all that is waiting, not only the first."""
+
+
+@dataclass(slots=True)
+class _Submission:
+    writes: list[tuple[SimFile, int, bytes]]
+    done: Callable[[], None]
+    creates: tuple[str, int] | None = None
+
+
+@dataclass(slots=True)
+class DiskStats:
+    syncs: int = 0
+    bytes_written: int = 0
+    files_created: int = 0
+    torn_writes: int = 0
+
+
+@dataclass(slots=True)
+class _Switches:
+    full: bool = False
+    fail_next_sync: bool = False
+    extra_latency_s: float = 0.0
+    lies: bool = False
+    """A planted bug: `done` runs before anything is durable."""
+
+
+@dataclass(slots=True)
+class SimDisk:
+    """Implements `storage.disk.Disk` for one incarnation of one node.
+
+    `on_fatal` stands for the exit of the process with `EXIT_STORAGE`. After `crash` the object is
+    dead: nothing that it was asked to call is called any more.
+    """
+
+    loop: SimLoop
+    rng: random.Random
+    profile: DiskProfile = field(default_factory=DiskProfile)
+    on_fatal: Callable[[str], None] | None = None
+    on_effect: Callable[[str], None] | None = None
+    """Told of each step that lasts or asks for it, right behind it."""
+    capacity_bytes: int = 1 << 40
+    files: dict[str, SimFile] = field(default_factory=dict)
+    stats: DiskStats = field(default_factory=DiskStats)
+    switches: _Switches = field(default_factory=_Switches)
+    _queue: deque[_Submission] = field(default_factory=deque)
+    _window: list[_Submission] = field(default_factory=list)
+    _timer: asyncio.TimerHandle | None = None
+    _dead: bool = False
+
+    # The port
+
+    def list_names(self) -> list[str]:
+        return sorted(self.files)
+
+    def open(self, name: str) -> SimFile:
+        if name not in self.files:
+            raise FileNotFoundError(name)
+        file = self.files[name]
+        file.closed = False
+        return file
+
+    def create(self, name: str, size: int) -> SimFile:
+        assert name not in self.files, f"{name} exists"
+        if size > self.free_bytes():
+            self._fatal("no space left on device")
+            raise OSError(28, "no space left on device")
+        file = SimFile(name, bytearray(size))
+        self.files[name] = file
+        self.stats.files_created += 1
+        self._effect("file created")
+        return file
+
+    def submit_create(self, name: str, size: int, done: Callable[[SimFile], None]) -> None:
+        assert name not in self.files, f"{name} exists"
+        self._enqueue(_Submission([], lambda: done(self.create(name, size)), creates=(name, size)))
+        self._effect("file creation begin")
+
+    def submit(
+        self, writes: Sequence[tuple[DiskFile, int, bytes]], done: Callable[[], None]
+    ) -> None:
+        if self.switches.lies:
+            self.loop.call_later(LIE_S, self._call_back, done)
+            done = _nothing
+        self._enqueue(_Submission([self._checked(*write) for write in writes], done))
+        self._effect("log submit")
+
+    def write_sync(self, writes: Sequence[tuple[DiskFile, int, bytes]]) -> None:
+        """Blocking, so no virtual time passes. What was submitted before is carried out first."""
+        while self._window and not self._dead:
+            self._window_done()
+        if self._dead:
+            return
+        for write in writes:
+            _put(*self._checked(*write))
+        self._effect("log write")
+
+    def unlink(self, name: str) -> None:
+        del self.files[name]
+        self._effect("file removed")
+
+    def free_bytes(self) -> int:
+        if self.switches.full:
+            return 0
+        return self.capacity_bytes - sum(file.size() for file in self.files.values())
+
+    def close(self) -> None:
+        return
+
+    # Faults
+
+    def crash(
+        self, rng: random.Random, *, loop: SimLoop | None = None, keeps: bool | None = None
+    ) -> SimDisk:
+        """The disk that the next incarnation finds: everything durable, and of the window that was
+        under way whatever `rng` lets through (`keeps`: all of it, or nothing). This object calls
+        nobody back from now on."""
+        self._dead = True
+        survivor = SimDisk(
+            loop or self.loop,
+            self.rng,
+            self.profile,
+            capacity_bytes=self.capacity_bytes,
+            stats=self.stats,
+        )
+        survivor.switches.full = self.switches.full
+        survivor.switches.lies = self.switches.lies
+        for name, file in self.files.items():
+            survivor.files[name] = SimFile(name, file.durable)
+        torn = rng.random() < TEAR_SHARE
+        share = rng.choice((0.0, 0.2, 0.5, 0.8, 1.0))
+        window = self._window if torn else self._window[: rng.randint(0, len(self._window))]
+        if keeps is not None:
+            torn, window = False, self._window if keeps else []
+        for submission in window:
+            if submission.creates is not None:
+                self._tear_create(survivor, *submission.creates, rng)
+            for file, offset, data in submission.writes:
+                target = survivor.files.get(file.name)
+                if target is None:
+                    continue
+                if torn:
+                    self._tear_write(target, offset, data, share, rng)
+                else:
+                    _put(target, offset, data)
+        self._window, self._queue = [], deque()
+        return survivor
+
+    def flip(self, name: str, offset: int, bit: int = 0) -> None:
+        """One bit at rest is inverted."""
+        self.files[name].durable[offset] ^= 1 << bit
+
+    def misdirect(self, name: str, offset: int, size: int, to_offset: int) -> None:
+        """What was written at `offset` is found at `to_offset` as well, over what was there."""
+        data = self.files[name].durable
+        data[to_offset : to_offset + size] = data[offset : offset + size]
+
+    # Inside
+
+    def _checked(self, file: DiskFile, offset: int, data: bytes) -> tuple[SimFile, int, bytes]:
+        known = self.files.get(file.name)
+        assert known is file, f"{file.name} is not (any more) in the directory"
+        assert offset >= 0 and offset + len(data) <= file.size(), "a write beyond the file's end"
+        return known, offset, data
+
+    def _enqueue(self, submission: _Submission) -> None:
+        if self._dead:
+            return
+        self._queue.append(submission)
+        if not self._window:
+            self._start_window()
+
+    def _start_window(self) -> None:
+        queue = self._queue
+        rng = self.rng
+        take = len(queue) if rng.random() < self.profile.window_share else 1
+        self._window = [queue.popleft() for _ in range(take)]
+        size = 0
+        for submission in self._window:
+            for file, offset, data in submission.writes:
+                if self.files.get(file.name) is file:
+                    file.pending.append((offset, data))
+                size += len(data)
+            if submission.creates is not None:
+                size += submission.creates[1]
+        profile = self.profile
+        latency = rng.uniform(profile.latency_min_s, profile.latency_max_s)
+        if rng.random() < profile.stall_share:
+            latency = rng.uniform(profile.latency_max_s, profile.stall_max_s)
+        latency += self.switches.extra_latency_s + size / profile.bytes_per_s
+        self.stats.syncs += 1
+        self.stats.bytes_written += size
+        self._timer = self.loop.call_later(latency, self._window_done)
+
+    def _window_done(self) -> None:
+        if self._dead:
+            return
+        assert self._timer is not None
+        self._timer.cancel()
+        if self.switches.fail_next_sync:
+            self.switches.fail_next_sync = False
+            self._fatal("input/output error")
+            return
+        window, self._window = self._window, []
+        for submission in window:
+            for file, offset, data in submission.writes:
+                _put(file, offset, data)
+                file.pending.clear()
+        self._effect("log durable")
+        for submission in window:
+            self.loop.call_soon(self._call_back, submission.done)
+        if self._queue and not self._window:
+            self._start_window()
+
+    def _effect(self, kind: str) -> None:
+        if self.on_effect is not None and not self._dead:
+            self.on_effect(kind)
+
+    def _call_back(self, done: Callable[[], None]) -> None:
+        if not self._dead:
+            done()
+
+    def _fatal(self, why: str) -> None:
+        self._dead = True
+        owner = current_incarnation()
+        if self.on_fatal is not None:
+            self.on_fatal(why)
+        elif owner is not None:
+            owner.kill()
+
+    def _tear_create(self, survivor: SimDisk, name: str, size: int, rng: random.Random) -> None:
+        """A file under way: absent, short, or complete."""
+        if rng.random() < 0.5:
+            length = rng.choice((0, size, rng.randrange(0, size + 1, SECTOR)))
+            survivor.files[name] = SimFile(name, bytearray(length))
+
+    def _tear_write(
+        self, file: SimFile, offset: int, data: bytes, share: float, rng: random.Random
+    ) -> None:
+        """Each sector that the write touches arrives or does not, independently."""
+        self.stats.torn_writes += 1
+        end = offset + len(data)
+        start = offset
+        while start < end:
+            stop = min(end, (start // SECTOR + 1) * SECTOR)
+            if rng.random() < share:
+                _put(file, start, data[start - offset : stop - offset])
+            start = stop
+
+
+def _nothing() -> None:
+    return
+
+
+def _put(file: SimFile, offset: int, data: bytes) -> None:
+    file.durable[offset : offset + len(data)] = data

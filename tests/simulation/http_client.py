@@ -1,0 +1,228 @@
+"""A client that speaks HTTP messages to a simulated gateway: everything but the socket is real."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from svc_cluster.gateway.http.message import BytesBody, Request, Response
+from tests.linearizability.history import SeenRecord
+from tests.simulation.backend_client import GatewayProcess, SimGateway
+from tests.simulation.workload import (
+    Acked,
+    GoneError,
+    Item,
+    NoEffectError,
+    OnBatch,
+    PastTailSeenError,
+    Records,
+    TailMismatchError,
+    TokenMismatchError,
+    UnknownOutcomeError,
+)
+
+_READ_BYTES_SURELY_UNLIMITED: Final = 900_000
+"""Below this an answer was not ended by its limit of 1 MiB (bodies are a few KiB at most)."""
+
+
+class UnexpectedAnswerError(Exception):
+    """The gateway answered something that no client should ever see."""
+
+
+class HttpClient:
+    """Implements `workload.SimClient` on `GatewayApp.handle`."""
+
+    def __init__(self, gateway: SimGateway) -> None:
+        self._gateway = gateway
+
+    async def create_basin(self, basin: str) -> None:
+        status, body = await self._ask("POST", "/v1/basins", {"basin": basin})
+        _expect_creation(status, body)
+
+    async def create_stream(self, basin: str, stream: str) -> None:
+        status, body = await self._ask("POST", "/v1/streams", {"stream": stream}, basin=basin)
+        _expect_creation(status, body)
+
+    async def delete_stream(self, basin: str, stream: str) -> None:
+        status, body = await self._ask("DELETE", f"/v1/streams/{stream}", basin=basin)
+        _expect(status, body, 202)
+
+    async def delete_basin(self, basin: str) -> None:
+        status, body = await self._ask("DELETE", f"/v1/basins/{basin}")
+        _expect(status, body, 202)
+
+    async def append(
+        self,
+        basin: str,
+        stream: str,
+        items: Sequence[Item],
+        match_seq_num: int | None = None,
+        fencing_token: str | None = None,
+    ) -> Acked:
+        wanted: dict[str, Any] = {"records": [_record(item) for item in items]}
+        if match_seq_num is not None:
+            wanted["match_seq_num"] = match_seq_num
+        if fencing_token is not None:
+            wanted["fencing_token"] = fencing_token
+        path = f"/v1/streams/{stream}/records"
+        status, body = await self._ask("POST", path, wanted, basin=basin)
+        if status == 412 and "seq_num_mismatch" in body:
+            raise TailMismatchError(body["seq_num_mismatch"])
+        if status == 412:
+            raise TokenMismatchError(body["fencing_token_mismatch"])
+        _expect(status, body, 200)
+        return Acked(*(body[key]["seq_num"] for key in ("start", "end", "tail")))
+
+    async def read(
+        self, basin: str, stream: str, start: int, count: int, wait_s: int = 0
+    ) -> Records:
+        query = f"seq_num={start}&count={count}&wait={wait_s}"
+        path = f"/v1/streams/{stream}/records"
+        status, body = await self._ask("GET", path, basin=basin, query=query)
+        if status == 416:
+            raise PastTailSeenError(body["tail"]["seq_num"])
+        _expect(status, body, 200)
+        records = _records(body)
+        size = sum(len(record.body) + 16 for record in records)
+        limited = len(records) >= count or size > _READ_BYTES_SURELY_UNLIMITED
+        return Records(records, body["tail"]["seq_num"], limited)
+
+    async def check_tail(self, basin: str, stream: str) -> int:
+        path = f"/v1/streams/{stream}/records/tail"
+        status, body = await self._ask("GET", path, basin=basin)
+        _expect(status, body, 200)
+        tail: int = body["tail"]["seq_num"]
+        return tail
+
+    async def follow(
+        self, basin: str, stream: str, start: int, seconds: float, on_batch: OnBatch
+    ) -> None:
+        """An event stream, taken up again with `last-event-id` where one was left."""
+        headers = [
+            ("svc-format", "base64"),
+            ("svc-basin", basin),
+            ("accept", "text/event-stream"),
+        ]
+        path, query = f"/v1/streams/{stream}/records", f"seq_num={start}"
+        if start > 0 and start % 2:
+            query = "seq_num=0"
+            headers.append(("last-event-id", f"{start - 1},0,0"))
+        request = Request("GET", path, query, headers, BytesBody(b""))
+
+        async def consume(process: GatewayProcess) -> Response:
+            response = await process.app.handle(request)
+            if not isinstance(response.body, bytes):
+                events = response.body
+                try:
+                    async with asyncio.timeout(seconds):
+                        async for event in events:
+                            _take_event(event, on_batch)
+                except TimeoutError:
+                    pass  # the client has enough
+                finally:
+                    await events.aclose()  # type: ignore[attr-defined]
+            return response
+
+        response = await self._sent(consume)
+        if isinstance(response.body, bytes):
+            body = _parse(response, is_write=False)
+            if response.status == 416:
+                raise PastTailSeenError(body["tail"]["seq_num"])
+            _expect(response.status, body)
+
+    async def _sent(self, operation: Callable[[GatewayProcess], Awaitable[Response]]) -> Response:
+        try:
+            return await self._gateway.ask(operation)
+        except ConnectionRefusedError as refusal:
+            raise NoEffectError(repr(refusal)) from refusal
+        except ConnectionError as lost:
+            raise UnknownOutcomeError(repr(lost)) from lost
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        *,
+        basin: str | None = None,
+        query: str = "",
+    ) -> tuple[int, dict[str, Any]]:
+        headers = [("svc-format", "base64")]
+        data = b""
+        if body is not None:
+            data = json.dumps(body).encode()
+            headers += [("content-type", "application/json"), ("content-length", f"{len(data)}")]
+        if basin is not None:
+            headers.append(("svc-basin", basin))
+        request = Request(method, path, query, headers, BytesBody(data))
+        response = await self._sent(lambda process: process.app.handle(request))
+        return response.status, _parse(response, is_write=method != "GET")
+
+
+def _record(item: Item) -> dict[str, Any]:
+    record: dict[str, Any] = {"body": base64.b64encode(item.data).decode()}
+    if item.command is not None:
+        record["headers"] = [["", base64.b64encode(item.command).decode()]]
+    return record
+
+
+def _records(batch: dict[str, Any]) -> tuple[SeenRecord, ...]:
+    return tuple(
+        SeenRecord(
+            record["seq_num"],
+            record["timestamp"],
+            base64.b64decode(record.get("body", ""), validate=True).decode("latin-1"),
+        )
+        for record in batch["records"]
+    )
+
+
+def _take_event(event: bytes, on_batch: OnBatch) -> None:
+    """One event is one piece of the stream."""
+    fields = dict(line.split(": ", 1) for line in event.decode().splitlines() if line)
+    match fields.get("event"):
+        case "batch":
+            records = _records(json.loads(fields["data"]))
+            if int(fields["id"].split(",")[0]) != records[-1].seq_num:
+                raise UnexpectedAnswerError(f"the id of an event: {fields['id']}")
+            on_batch(records)
+        case "error":
+            body = json.loads(fields["data"])
+            if body.get("code") not in ("unavailable", "request_timeout", "hot_server"):
+                raise UnexpectedAnswerError(f"an event stream ended with {body}")
+        case _:
+            pass  # a ping, or the end mark
+
+
+def _parse(response: Response, *, is_write: bool) -> dict[str, Any]:
+    """The body; a refusal says the same about effects in its header and in its body."""
+    assert isinstance(response.body, bytes), "no stream was asked for"
+    body: dict[str, Any] = json.loads(response.body or b"{}")
+    if response.status >= 400 and is_write:
+        effects = dict(response.headers).get("svc-side-effects")
+        if effects != ("possible" if body["may_have_taken_effect"] else "none"):
+            raise UnexpectedAnswerError(f"{response.status} {effects} {body}")
+    return body
+
+
+def _expect_creation(status: int, body: dict[str, Any]) -> None:
+    """Idempotent: what is there already is fine."""
+    if body.get("code") != "resource_already_exists":
+        _expect(status, body, 201)
+
+
+def _expect(status: int, body: dict[str, Any], *good: int) -> None:
+    """Raises NoEffectError or UnknownOutcomeError for an honest refusal."""
+    if status in good:
+        return
+    code = body.get("code", "")
+    if status in (404, 409) and code.endswith(("_not_found", "_deletion_pending")):
+        raise GoneError(f"{status} {body}")
+    if status not in (408, 502, 503):
+        raise UnexpectedAnswerError(f"{status} {body}")
+    if body.get("may_have_taken_effect"):
+        raise UnknownOutcomeError(f"{status} {body}")
+    raise NoEffectError(f"{status} {body}")

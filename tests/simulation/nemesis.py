@@ -1,0 +1,272 @@
+"""The nemesis: what goes wrong in a simulated cluster, and how it is mended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import random
+from collections.abc import Callable, Sequence
+
+from tests.simulation.adapters import addresses_of
+from tests.simulation.backend_client import SimGateway
+from tests.simulation.decay import decay
+from tests.simulation.loop import SimLoop
+from tests.simulation.network import NetworkProfile, SimNetwork
+from tests.simulation.node import Luck, SimNode
+from tests.simulation.options import Options
+from tests.simulation.trace import Trace
+
+ROT_SHARE = 0.4
+
+
+class Nemesis:
+    """Breaks nodes, disks, connections and gateways, and brings them back.
+
+    `errors` takes what no fault explains; `look` is called before a node loses its memory.
+    """
+
+    def __init__(
+        self,
+        loop: SimLoop,
+        options: Options,
+        trace: Trace,
+        network: SimNetwork,
+        rng: random.Random,
+        errors: list[str],
+    ) -> None:
+        self.nodes: Sequence[SimNode] = ()
+        self.gateways: Sequence[SimGateway] = ()
+        self.faults: dict[str, int] = {}
+        self.crashes = 0
+        self.errors = errors
+        self.loop = loop
+        self.options = options
+        self.trace = trace
+        self.network = network
+        self.look: Callable[[], None] = lambda: None
+        self.not_whole: Callable[[], str | None] = lambda: None
+        self._rotten: SimNode | None = None
+        self._rng = rng
+        self._context = contextvars.copy_context()
+        self._restarts: dict[int, asyncio.TimerHandle] = {}
+        self._expected_fatal: set[int] = set()
+
+    async def torment(self) -> None:
+        """One fault after another for as long as the options say."""
+        rng, options = self._rng, self.options
+        end = self.loop.time() + options.safety_s
+        while True:
+            pause = rng.expovariate(1 / options.fault_pause_s)
+            if self.loop.time() + pause >= end:
+                await asyncio.sleep(max(0.0, end - self.loop.time()))
+                return
+            await asyncio.sleep(pause)
+            if not self._is_mended():
+                continue
+            fault = rng.choice(options.faults)
+            if options.rot and rng.random() < ROT_SHARE:
+                fault = "rot"
+            self.faults[fault] = self.faults.get(fault, 0) + 1
+            self.trace.fact("fault", fault)
+            getattr(self, f"_fault_{fault}")(rng)
+
+    def crash(
+        self,
+        node: SimNode,
+        rng: random.Random,
+        down_s: float,
+        *,
+        luck: Luck = Luck(),
+        look: bool = True,
+    ) -> None:
+        """Power loss, and the restart after `down_s` seconds. Without `look` it may be called from
+        inside the node, in the middle of a step."""
+        if not node.alive:
+            return
+        self.trace.fact("crash", node.node_id, f"{down_s:.3f}")
+        if look:
+            self.look()
+        node.crash(rng, luck)
+        self.crashes += 1
+        self._restart_after(node, down_s)
+
+    def _restart_after(self, node: SimNode, down_s: float) -> None:
+        self._restarts[node.node_id] = self.loop.call_later(
+            down_s, self._restart, node, context=self._context
+        )
+
+    def _restart(self, node: SimNode) -> None:
+        self._restarts.pop(node.node_id, None)
+        if node.alive:
+            return
+        self.trace.fact("restart", node.node_id)
+        try:
+            node.start()
+        except Exception as failure:
+            logging.getLogger("svc_cluster.simulation").error(
+                "node_did_not_start", exc_info=failure, extra={"fields": {"node": node.node_id}}
+            )
+
+    def died(self, node: SimNode, why: str) -> None:
+        """The process ended itself: on a broken disk as it should, otherwise by a fault of ours."""
+        self.trace.fact("died", node.node_id, why)
+        if node.node_id in self._expected_fatal:
+            self._expected_fatal.discard(node.node_id)
+        else:
+            self.errors.append(f"node {node.node_id} died: {why}")
+        # in the simulator's own context: what the dying process schedules never runs
+        self.loop.call_soon(self._bury, node, node.incarnation, context=self._context)
+
+    def _bury(self, node: SimNode, incarnation: int) -> None:
+        if node.alive and node.incarnation == incarnation:
+            node.crash(self._rng)
+            self.crashes += 1
+            self._restart_after(node, 0.5)
+
+    def _leader(self, rng: random.Random) -> SimNode:
+        leaders = [node for node in self.nodes if node.leads_something()]
+        return rng.choice(leaders or self.nodes)
+
+    def _fault_crash_leader(self, rng: random.Random) -> None:
+        self.crash(self._leader(rng), rng, rng.choice((0.05, 1.0, rng.uniform(0, 8))))
+
+    def _fault_crash_any(self, rng: random.Random) -> None:
+        self.crash(rng.choice(self.nodes), rng, rng.choice((0.05, 1.0, rng.uniform(0, 8))))
+
+    def _fault_crash_all(self, rng: random.Random) -> None:
+        for node in self.nodes:
+            self.crash(node, rng, rng.uniform(0.05, 3))
+
+    def _fault_crash_most(self, rng: random.Random) -> None:
+        for node in rng.sample(self.nodes, len(self.nodes) // 2 + 1):
+            self.crash(node, rng, rng.uniform(0.05, 3))
+
+    def cut(self, a: int, b: int, *, both: bool) -> None:
+        """Between two nodes every connection is cut, whichever side opened it."""
+        for x in addresses_of(a):
+            for y in addresses_of(b):
+                self.network.cut(x, y, both=both)
+
+    def _heal_after(self, seconds: float) -> None:
+        self.loop.call_later(seconds, self.network.heal_all)
+
+    def _fault_partition(self, rng: random.Random) -> None:
+        numbers = [node.node_id for node in self.nodes]
+        side = set(rng.sample(numbers, rng.randint(1, len(numbers) - 1)))
+        for a in numbers:
+            for b in numbers:
+                if a in side and b not in side:
+                    self.cut(a, b, both=True)
+        for gateway in self.gateways:
+            for node in numbers:
+                if rng.random() < 0.2:
+                    self.network.cut(gateway.name, f"rpc:{node}")
+        self._heal_after(rng.uniform(0.2, 10))
+
+    def _fault_isolate_leader(self, rng: random.Random) -> None:
+        leader = self._leader(rng).node_id
+        for node in self.nodes:
+            if node.node_id != leader:
+                self.cut(leader, node.node_id, both=True)
+        self._heal_after(rng.uniform(0.2, 10))
+
+    def _fault_one_way(self, rng: random.Random) -> None:
+        victim = rng.choice((self._leader(rng), rng.choice(self.nodes))).node_id
+        deaf = rng.random() < 0.5
+        for node in self.nodes:
+            if node.node_id != victim and rng.random() < 0.8:
+                pair = (node.node_id, victim) if deaf else (victim, node.node_id)
+                self.cut(*pair, both=False)
+        self._heal_after(rng.uniform(0.2, 8))
+
+    def _fault_clog(self, rng: random.Random) -> None:
+        for _ in range(rng.randint(1, 4)):
+            a, b = rng.sample(self.nodes, 2)
+            seconds = rng.uniform(0.1, 4)
+            self.network.clog(f"peer:{a.node_id}", f"peer:{b.node_id}", seconds)
+            gateway = rng.choice(self.gateways)
+            self.network.clog(f"rpc:{a.node_id}", gateway.name, rng.uniform(0.1, 4))
+
+    def _fault_reset(self, rng: random.Random) -> None:
+        a, b = rng.sample(self.nodes, 2)
+        for x, y in zip(addresses_of(a.node_id), addresses_of(b.node_id), strict=True):
+            self.network.reset(x, y)
+        self.network.reset(rng.choice(self.gateways).name, f"rpc:{a.node_id}")
+
+    def _fault_slow_disk(self, rng: random.Random) -> None:
+        node = rng.choice((self._leader(rng), rng.choice(self.nodes)))
+        switches = node.disk.switches
+        switches.extra_latency_s = rng.choice((0.05, 0.2, 0.5))
+
+        def end() -> None:
+            switches.extra_latency_s = 0.0
+
+        self.loop.call_later(rng.uniform(1, 8), end)
+
+    def _fault_disk_error(self, rng: random.Random) -> None:
+        node = rng.choice(self.nodes)
+        if node.alive:
+            self._expected_fatal.add(node.node_id)
+            node.disk.switches.fail_next_sync = True
+
+    def _fault_disk_full(self, rng: random.Random) -> None:
+        for node in rng.sample(self.nodes, rng.choice((1, len(self.nodes)))):
+            node.disk.switches.full = True
+        self.loop.call_later(rng.uniform(1, 6), self._free_disks)
+
+    def _free_disks(self) -> None:
+        for node in self.nodes:
+            node.disk.switches.full = False
+
+    def _fault_store_stall(self, rng: random.Random) -> None:
+        node = rng.choice(self.nodes)
+        node.store.stall_share = rng.choice((0.3, 1.0))
+        self.loop.call_later(rng.uniform(0.2, 3), self._end_stall, node)
+
+    def _end_stall(self, node: SimNode) -> None:
+        node.store.stall_share = 0.0
+
+    def _fault_wall_step(self, rng: random.Random) -> None:
+        rng.choice(self.nodes).clock.step_wall(rng.choice((-3_600_000, -500, 500, 3_600_000)))
+
+    def _fault_rot(self, rng: random.Random) -> None:
+        """The log of a node that is down decays: bits change, and writes turn up elsewhere.
+
+        Only when everything else is whole, so that a good copy of each committed entry is on the
+        other nodes and stays there: no other fault until the node is repaired."""
+        if self.not_whole() is not None:
+            return
+        node = rng.choice(self.nodes)
+        down_s = rng.uniform(0.1, 2)
+        self.crash(node, rng, down_s)
+        for _ in range(rng.choice((1, 1, 3))):
+            self.trace.fact("rot", node.node_id, decay(node.disk, rng))
+        self._rotten = node
+
+    def _is_mended(self) -> bool:
+        """Whether nothing is rotten, or no longer."""
+        if self._rotten is not None and self.not_whole() is None:
+            self._rotten = None
+        return self._rotten is None
+
+    def _fault_gateway_crash(self, rng: random.Random) -> None:
+        gateway = rng.choice(self.gateways)
+        if gateway.alive:
+            gateway.crash()
+            self.loop.call_later(rng.uniform(0.01, 2), gateway.start)
+
+    def heal(self) -> None:
+        """No fault from now on; what was broken comes back."""
+        self.trace.fact("heal")
+        self.network.heal_all()
+        self.network.profile = NetworkProfile()
+        self._free_disks()
+        for node in self.nodes:
+            node.disk.switches.extra_latency_s = 0.0
+            node.disk.switches.fail_next_sync = False
+            self._end_stall(node)
+        self._expected_fatal.clear()
+        for node in self.nodes:
+            if not node.alive and node.node_id not in self._restarts:
+                self._restart(node)

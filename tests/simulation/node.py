@@ -1,0 +1,198 @@
+"""A replica node of the simulation across its lives: its disk and store outlive the process."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from svc_cluster.base.ids import GroupId, LogIndex, NodeId
+from svc_cluster.raft.group import Role
+from svc_cluster.replica.host import TestSwitches
+from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
+from svc_cluster.replica.prefixed import PREFIX_BYTES, generation_end, generation_prefix
+from tests.simulation.adapters import (
+    SimPeers,
+    SimRpcClient,
+    SimRpcServer,
+    SimSnapshots,
+    addresses_of,
+)
+from tests.simulation.checkers.raft import Probe
+from tests.simulation.clock import SimClock
+from tests.simulation.disk import SimDisk
+from tests.simulation.loop import Incarnation, SimLoop
+from tests.simulation.network import SimNetwork
+from tests.simulation.store import StallingStore
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What all processes of a simulation share."""
+
+    loop: SimLoop
+    network: SimNetwork
+
+
+@dataclass(frozen=True, slots=True)
+class Luck:
+    """What survives of what was not durable when the power failed; None is drawn."""
+
+    log: bool | None = None
+    store: float | None = None
+
+
+class SimNode:
+    """One node. `start` and `crash` alternate."""
+
+    def __init__(
+        self,
+        world: World,
+        config: NodeConfig,
+        clock: SimClock,
+        disk: SimDisk,
+        store: StallingStore,
+        rng: random.Random,
+        *,
+        datagrams: bool,
+        on_fatal: Callable[[SimNode, str], None],
+        switches: TestSwitches,
+    ) -> None:
+        self.node_id = config.node_id
+        self.clock = clock
+        self.disk = disk
+        self.store = store
+        self.incarnation = 0
+        self.snapshots_before = 0
+        self.repaired_before = 0
+        self.node: ReplicaNode | None = None
+        self._world = world
+        self._config = config
+        self._rng = rng
+        self._datagrams = datagrams
+        self._on_fatal = on_fatal
+        self._switches = switches
+        self._owner: Incarnation | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.node is not None
+
+    def start(self) -> None:
+        assert self._owner is None, "it runs already"
+        self.incarnation += 1
+        self.disk.on_fatal = lambda why: self._on_fatal(self, why)
+        self._owner = self._world.loop.incarnation(f"node{self.node_id}")
+        self._owner.run(self._build)
+
+    def _build(self) -> None:
+        loop, network = self._world.loop, self._world.network
+        others = [node for node in sorted(self._config.addresses) if node != self.node_id]
+        peers = SimPeers(loop, network, self.node_id, datagrams=self._datagrams)
+        snapshots = SimSnapshots(network, self.node_id)
+        node = ReplicaNode(
+            self._config,
+            Seams(loop, self.clock, self._rng, self.disk, self.store, peers, snapshots),
+            on_fatal=lambda fault: self._on_fatal(self, repr(fault)),
+            switches=self._switches,
+        )
+        SimRpcServer(network, self.node_id, node)
+        snapshots.serve(node)
+        asks = SimRpcClient(network, f"asks:{self.node_id}")
+        for other in others:
+            node.sessions[other] = asks.session(loop, other)
+        node.start()
+        peers.connect(node, [NodeId(other) for other in others])
+        self.node = node
+
+    def crash(self, rng: random.Random, luck: Luck = Luck()) -> None:
+        """Power loss: the process ends, its disk and store keep what was durable, and some of the
+        rest."""
+        if self._owner is None:
+            return
+        self.snapshots_before += self._snapshots_now()
+        self.repaired_before = self.repaired
+        self._owner.kill()
+        self._owner = None
+        self.node = None
+        for address in addresses_of(self.node_id):
+            self._world.network.crash(address)
+        self.disk = self.disk.crash(rng, keeps=luck.log)
+        self.store = self.store.crash(luck.store)
+
+    def _snapshots_now(self) -> int:
+        return 0 if self.node is None else self.node.host.snapshots_installed
+
+    @property
+    def snapshots_installed(self) -> int:
+        """Over all its lives."""
+        return self.snapshots_before + self._snapshots_now()
+
+    @property
+    def repaired(self) -> int:
+        """Replicas that were made whole from their peers, over all its lives."""
+        return self.repaired_before + (0 if self.node is None else self.node.host.repaired)
+
+    def on_effect(self, told: Callable[[str], None] | None) -> None:
+        """Tell of every step of this life's disk and store that lasts."""
+        self.disk.on_effect = told
+        self.store.on_effect = told
+
+    def contents(self) -> list[tuple[GroupId, LogIndex, dict[bytes, bytes]]]:
+        """(group, applied index, pairs without their generation) of each replica."""
+        if self.node is None:
+            return []
+        return [
+            (
+                group.group_id,
+                group.applied_index,
+                {
+                    key[PREFIX_BYTES:]: value
+                    for key, value in self.store.scan(
+                        generation_prefix(group.generation), generation_end(group.generation)
+                    )
+                },
+            )
+            for group in (replica.group for replica in self.node.host.replicas())
+        ]
+
+    def stray_generations(self) -> set[int]:
+        """Generations in the store that belong to no replica and to no transfer under way."""
+        if self.node is None:
+            return set()
+        host = self.node.host
+        known = {int(replica.group.generation) for replica in host.replicas()}
+        known |= {int(generation) for generation in host.receiver.generations()}
+        return {int.from_bytes(key[:PREFIX_BYTES], "big") for key in self.store.pairs()} - known
+
+    def leads_something(self) -> bool:
+        return self.node is not None and any(
+            replica.group.engine.role is Role.LEADER for replica in self.node.host.replicas()
+        )
+
+    def probe(self) -> list[Probe]:
+        """What each of its replicas says of itself."""
+        if self.node is None:
+            return []
+        out = []
+        for replica in self.node.host.replicas():
+            group = replica.group
+            if group.stopped or group.engine.recovery:
+                continue  # it claims nothing
+            engine = group.engine
+            term_at: Any = engine.term_at
+            out.append(
+                Probe(
+                    group.group_id,
+                    engine.role is Role.LEADER,
+                    engine.term,
+                    engine.commit_index,
+                    group.applied_index,
+                    engine.base_index,
+                    engine.last_index,
+                    group.machine.digest,
+                    term_at,
+                )
+            )
+        return out

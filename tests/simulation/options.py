@@ -1,0 +1,137 @@
+"""What a seed draws before it starts: the cluster's shape, its settings and its faults."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict, dataclass, field, fields
+
+from tests.simulation.knobs import Constants
+from tests.simulation.workload import WorkloadOptions
+
+FAULTS = (
+    "crash_leader",
+    "crash_any",
+    "crash_all",
+    "crash_most",
+    "partition",
+    "isolate_leader",
+    "one_way",
+    "clog",
+    "slow_disk",
+    "reset",
+    "gateway_crash",
+    "wall_step",
+    "disk_error",
+    "store_stall",
+    "disk_full",
+)
+
+SMALL_ENTRY_BYTES = 64 * 1024
+"""With this target an entry, and with it a segment, can be small: the largest batch of any
+workload is about as long."""
+
+
+@dataclass(slots=True)
+class Options:
+    """What a seed has drawn. Printed when it fails."""
+
+    nodes: int = 3
+    gateways: int = 2
+    http: bool = True
+    """Clients speak HTTP messages; otherwise they call the gateway's backend."""
+    basins: int = 1
+    streams: int = 2
+    tick_seconds: float = 0.02
+    datagrams: bool = False
+    flush_seconds: float = 5.0
+    log_retention_seconds: float = 60.0
+    """Short: a replica that was away for a while needs a snapshot."""
+    log_retention_bytes: int = 64 * 1024 * 1024
+    segment_bytes: int = 4 * 1024 * 1024
+    deadline_seconds: float = 4.0
+    """How long a gateway tries."""
+    in_flight_bytes_max: int = 8 * 1024 * 1024
+    committed_bytes_max: int = 4 * 1024 * 1024
+    constants: Constants = ()
+    """Constants of the product that are others than usual."""
+    slow_disks: bool = False
+    faults: tuple[str, ...] = FAULTS
+    fault_pause_s: float = 4.0
+    rot: bool = False
+    """Bits at rest change and writes go astray, on one node at a time. Never drawn."""
+    safety_s: float = 60.0
+    unsafe_skip_sync: bool = False
+    """For tests that prove the simulation: nodes acknowledge before their disks do."""
+    unsafe_old_frames: bool = False
+    """For tests that prove the simulation: recovery takes frames of a segment's earlier lives."""
+    workload: WorkloadOptions = field(default_factory=WorkloadOptions)
+
+    @staticmethod
+    def draw(rng: random.Random) -> Options:
+        some = tuple(fault for fault in FAULTS if rng.random() < 0.5)
+        drawn = Options(
+            nodes=rng.choice((3, 3, 3, 4, 5)),
+            gateways=rng.randint(1, 3),
+            basins=rng.randint(1, 2),
+            streams=rng.randint(1, 3),
+            tick_seconds=rng.choice((0.02, 0.05)),
+            datagrams=rng.random() < 0.3,
+            flush_seconds=rng.choice((0.5, 2.0, 5.0)),
+            slow_disks=rng.random() < 0.2,
+            faults=some or ("crash_any",),
+            fault_pause_s=rng.choice((1.5, 3.0, 6.0)),
+            workload=WorkloadOptions.draw(rng),
+            http=rng.random() < 0.6,
+            log_retention_seconds=rng.choice((0.5, 2.0, 60.0)),
+        )
+        drawn._draw_odd(rng)
+        return drawn
+
+    def _draw_odd(self, rng: random.Random) -> None:
+        """In every second seed some settings are tiny or odd, each with its own chance."""
+        if rng.random() < 0.5:
+            return
+
+        def odd() -> bool:
+            return rng.random() < 0.4
+
+        constants: dict[str, float] = {}
+        if odd():
+            self.segment_bytes = rng.choice((256 * 1024, 1024 * 1024))
+            constants["proposer.ENTRY_BYTES_TARGET"] = SMALL_ENTRY_BYTES
+        if odd():
+            constants["proposer.ENTRY_BYTES_TARGET"] = rng.choice((1, 1_000, SMALL_ENTRY_BYTES))
+        if odd():
+            constants["proposer.PIPELINE_BYTES"] = rng.choice((1, 2_000))
+        if odd():
+            constants["proposer.QUEUE_REQUESTS_MAX"] = rng.choice((1, 2, 8))
+        if odd():
+            constants["basin.ENTRIES_IN_FLIGHT_MAX"] = rng.choice((1, 2, 16))
+        if odd():
+            constants["snapshot.CHUNK_BYTES"] = rng.choice((1, 500, 20_000))
+        if odd():
+            constants["group.APPLY_ENTRIES_PER_TURN"] = rng.choice((1, 3))
+        if odd():
+            constants["housekeeping.RETENTION_SECONDS"] = rng.choice((0.0, 1.0))
+        if odd():
+            constants["read.WAIT_SECONDS_MAX"] = rng.choice((0.02, 0.5))
+        if odd():
+            self.flush_seconds = rng.choice((0.05, 20.0))
+        if odd():
+            self.tick_seconds = rng.choice((0.01, 0.1))
+        if odd():
+            self.deadline_seconds = rng.uniform(0.5, 4.0)
+        if odd():
+            self.log_retention_bytes = rng.choice((1, 10_000))
+        if odd():
+            self.in_flight_bytes_max = rng.choice((1, 5_000, 100_000))
+        if odd():
+            self.committed_bytes_max = rng.choice((1, 5_000))
+        self.constants = tuple(sorted(constants.items()))
+
+    def __str__(self) -> str:
+        parts = [
+            f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.name != "workload"
+        ]
+        parts += [f"{name}={value!r}" for name, value in asdict(self.workload).items()]
+        return " ".join(parts)

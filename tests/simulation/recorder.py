@@ -1,0 +1,259 @@
+"""Operations on streams, carried out and written down: what the checkers judge.
+
+Every record body is unique. An append of unknown outcome may still be under way: whoever issued it
+goes on under a new client number.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from tests.linearizability.bodies import make_body
+from tests.linearizability.history import (
+    NEVER,
+    Append,
+    CheckTail,
+    Operation,
+    Outcome,
+    Read,
+    SeenRecord,
+)
+from tests.simulation.api import (
+    Acked,
+    GoneError,
+    Item,
+    NoEffectError,
+    PastTailSeenError,
+    SimClient,
+    TailMismatchError,
+    TokenMismatchError,
+    UnknownOutcomeError,
+)
+from tests.simulation.checkers.acked import AckedChecker
+
+
+@dataclass(slots=True)
+class StreamHistory:
+    """Everything seen of one stream, and what was acknowledged on it."""
+
+    basin: str
+    stream: str
+    acked: AckedChecker
+    operations: list[Operation] = field(default_factory=list)
+    tail_seen: int = 0
+    is_mortal: bool = False
+    """It may be gone; the others are there for ever."""
+    known: dict[int, SeenRecord] = field(default_factory=dict)
+    covered: int = 0
+    """All records below this were read by somebody: only they are trimmed, so that the checker
+    knows the whole stream."""
+
+    def may_be_gone(self, refusal: Exception) -> None:
+        """Raises what says of an immortal stream that it is not there."""
+        if isinstance(refusal, GoneError) and not self.is_mortal:
+            raise refusal
+
+    def learn(self, records: Sequence[SeenRecord]) -> None:
+        for record in records:
+            self.known.setdefault(record.seq_num, record)
+        while self.covered in self.known:
+            self.covered += 1
+
+
+@dataclass(slots=True)
+class Counts:
+    acked: int = 0
+    unknown: int = 0
+    refused: int = 0
+    reads: int = 0
+    failed_reads: int = 0
+    trims: int = 0
+    """Acknowledged."""
+    event_batches: int = 0
+    lives: int = 0
+    """Of streams that were deleted and made again, each checked."""
+
+
+class Recorder:
+    """Issues operations and writes down what came of them. One for a run."""
+
+    def __init__(self, run: int) -> None:
+        self.run = run
+        self.counts = Counts()
+        self.streams: list[StreamHistory] = []
+        self._moments = count(1)
+        self._clients = count(1)
+        self._ops = count(1)
+        self._sessions = count(1)
+
+    def stream(self, basin: str, stream: str) -> StreamHistory:
+        history = StreamHistory(basin, stream, AckedChecker(f"{basin}/{stream}"))
+        self.streams.append(history)
+        return history
+
+    def new_client(self) -> int:
+        return next(self._clients)
+
+    def new_session(self) -> int:
+        return next(self._sessions)
+
+    def items(self, rng: random.Random, client: int, how_many: int, padding: int) -> list[Item]:
+        op = next(self._ops)
+        return [
+            Item(make_body(self.run, client, op, 0, place, rng.randint(0, padding)))
+            for place in range(how_many)
+        ]
+
+    async def append(
+        self,
+        api: SimClient,
+        history: StreamHistory,
+        client: int,
+        items: Sequence[Item],
+        match_seq_num: int | None = None,
+        fencing_token: str | None = None,
+    ) -> Append:
+        inv = next(self._moments)
+        outcome = Outcome.FAILED
+        acked: Acked | None = None
+        tail: int | None = None
+        token: str | None = None
+        try:
+            acked = await api.append(
+                history.basin, history.stream, items, match_seq_num, fencing_token
+            )
+            outcome = Outcome.OK
+        except UnknownOutcomeError:
+            outcome = Outcome.UNKNOWN
+        except TailMismatchError as refusal:
+            tail = refusal.tail
+        except TokenMismatchError as refusal:
+            token = refusal.token
+        except NoEffectError as refusal:
+            history.may_be_gone(refusal)
+        append = Append(
+            client,
+            inv,
+            NEVER if outcome is Outcome.UNKNOWN else next(self._moments),
+            tuple(item.body for item in items),
+            outcome,
+            match_seq_num,
+            fencing_token,
+            tuple((place, item.body) for place, item in enumerate(items) if item.fence),
+            tuple((place, item.trim) for place, item in enumerate(items) if item.trim is not None),
+            start=None if acked is None else acked.start,
+            end=None if acked is None else acked.end,
+            tail=None if acked is None else acked.tail,
+            actual_tail=tail,
+            actual_token=token,
+        )
+        history.operations.append(append)
+        self._count(history, append)
+        return append
+
+    def _count(self, history: StreamHistory, append: Append) -> None:
+        if append.outcome is Outcome.OK:
+            self.counts.acked += 1
+            self.counts.trims += len(append.trims)
+            history.acked.acknowledged(append)
+            history.tail_seen = max(history.tail_seen, append.end or 0)
+        elif append.outcome is Outcome.UNKNOWN:
+            self.counts.unknown += 1
+        else:
+            self.counts.refused += 1
+
+    async def read(
+        self,
+        api: SimClient,
+        history: StreamHistory,
+        client: int,
+        start: int,
+        count: int,
+        *,
+        wait_s: int = 0,
+        session: int | None = None,
+    ) -> Read | None:
+        """None when it failed without telling anything."""
+        inv = next(self._moments)
+        try:
+            seen = await api.read(history.basin, history.stream, start, count, wait_s)
+        except PastTailSeenError as refusal:
+            read = Read(client, inv, next(self._moments), start, (), refusal.tail, past_tail=True)
+        except (NoEffectError, UnknownOutcomeError) as refusal:
+            history.may_be_gone(refusal)
+            self.counts.failed_reads += 1
+            return None
+        else:
+            read = Read(
+                client,
+                inv,
+                next(self._moments),
+                start,
+                seen.records,
+                seen.tail,
+                limited=seen.limited,
+                session=session,
+            )
+        self._saw(history, read)
+        return read
+
+    def _saw(self, history: StreamHistory, read: Read) -> None:
+        self.counts.reads += 1
+        history.operations.append(read)
+        history.acked.seen(read)
+        history.learn(read.records)
+        history.tail_seen = max(history.tail_seen, read.tail or read.end)
+
+    async def follow(
+        self,
+        apis: Sequence[SimClient],
+        history: StreamHistory,
+        client: int,
+        start: int,
+        seconds: Sequence[float],
+    ) -> None:
+        """One session over several connections, each from where the last one ended. A batch was
+        read some time between the beginning of the session and its delivery."""
+        session, inv = self.new_session(), next(self._moments)
+        expected = start
+
+        def on_batch(records: tuple[SeenRecord, ...]) -> None:
+            nonlocal expected
+            read = Read(
+                client,
+                inv,
+                next(self._moments),
+                expected,
+                records,
+                limited=True,
+                session=session,
+            )
+            self._saw(history, read)
+            self.counts.event_batches += 1
+            expected = read.end
+
+        for api, length in zip(apis, seconds, strict=True):
+            try:
+                await api.follow(history.basin, history.stream, expected, length, on_batch)
+            except (PastTailSeenError, NoEffectError, UnknownOutcomeError) as refusal:
+                history.may_be_gone(refusal)
+                self.counts.failed_reads += 1
+
+    async def check_tail(
+        self, api: SimClient, history: StreamHistory, client: int
+    ) -> CheckTail | None:
+        inv = next(self._moments)
+        try:
+            tail = await api.check_tail(history.basin, history.stream)
+        except (NoEffectError, UnknownOutcomeError) as refusal:
+            history.may_be_gone(refusal)
+            self.counts.failed_reads += 1
+            return None
+        seen = CheckTail(client, inv, next(self._moments), tail)
+        self.counts.reads += 1
+        history.operations.append(seen)
+        history.tail_seen = max(history.tail_seen, tail)
+        return seen

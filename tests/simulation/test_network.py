@@ -1,0 +1,243 @@
+"""The simulated network keeps its connections' promises and breaks everything else."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from tests.simulation.loop import SimLoop, run
+from tests.simulation.network import ADVERSARIAL, NetworkProfile, SimNetwork
+
+Scene = Callable[[SimLoop, SimNetwork, list[str]], Coroutine[Any, Any, None]]
+
+
+def _play(scene: Scene, profile: NetworkProfile | None = None, seed: int = 1) -> list[str]:
+    """Run `scene` with endpoints a and b; what b hears is returned."""
+    heard: list[str] = []
+
+    async def main(loop: SimLoop) -> None:
+        network = SimNetwork(loop, random.Random(seed), profile or NetworkProfile())
+        network.register("a", lambda _sender, data: heard.append("a:" + data.decode()))
+        network.register("b", lambda _sender, data: heard.append(data.decode()))
+        await scene(loop, network, heard)
+
+    run(main)
+    return heard
+
+
+def _send(network: SimNetwork, *numbers: int) -> None:
+    for number in numbers:
+        network.send("a", "b", str(number).encode())
+
+
+def test_a_connection_is_first_in_first_out() -> None:
+    """Delays differ, the order does not."""
+
+    async def scene(_loop: SimLoop, network: SimNetwork, _heard: list[str]) -> None:
+        _send(network, *range(100))
+        await asyncio.sleep(1)
+
+    assert _play(scene) == [str(number) for number in range(100)]
+
+
+def test_an_adversarial_network_drops_duplicates_and_delays() -> None:
+    """All three happen; nothing is invented."""
+
+    async def scene(_loop: SimLoop, network: SimNetwork, _heard: list[str]) -> None:
+        for number in range(2_000):
+            network.send("a", "b", str(number).encode(), datagram=True)
+        await asyncio.sleep(10)
+
+    heard = [int(text) for text in _play(scene, ADVERSARIAL)]
+    assert set(heard) < set(range(2_000))
+    assert len(heard) > len(set(heard)) > 1_900
+    assert heard != sorted(heard)
+
+
+def test_a_reset_loses_what_is_in_flight_and_no_more() -> None:
+    """What was delivered stays; what is sent after the reconnection arrives."""
+
+    async def scene(_loop: SimLoop, network: SimNetwork, heard: list[str]) -> None:
+        _send(network, 1)
+        await asyncio.sleep(1)
+        _send(network, 2, 3)
+        network.reset("a", "b")
+        await asyncio.sleep(1)
+        assert heard == ["1"]
+        _send(network, 4)
+        await asyncio.sleep(1)
+
+    assert _play(scene) == ["1", "4"]
+
+
+def test_a_short_cut_delays_and_a_long_one_loses() -> None:
+    """Until somebody notices, what was swallowed is sent again, in order."""
+
+    async def scene(_loop: SimLoop, network: SimNetwork, heard: list[str]) -> None:
+        network.cut("a", "b")
+        _send(network, 1, 2)
+        await asyncio.sleep(0.3)
+        assert heard == []
+        network.heal("a", "b")
+        await asyncio.sleep(0.1)
+        assert heard == ["1", "2"]
+        network.cut("a", "b")
+        _send(network, 3)
+        await asyncio.sleep(10)
+        network.heal("a", "b")
+        await asyncio.sleep(1)
+        _send(network, 4)
+        await asyncio.sleep(1)
+
+    async def connected(loop: SimLoop, network: SimNetwork, heard: list[str]) -> None:
+        _send(network, 0)
+        await asyncio.sleep(0.1)
+        heard.clear()
+        await scene(loop, network, heard)
+
+    assert _play(connected) == ["1", "2", "4"]
+
+
+def test_a_one_way_cut_lets_the_other_way_through() -> None:
+    """Deaf is not mute, until the connection is given up."""
+
+    async def scene(_loop: SimLoop, network: SimNetwork, _heard: list[str]) -> None:
+        _send(network, 0)
+        network.send("b", "a", b"0")
+        await asyncio.sleep(0.1)
+        network.cut("a", "b", both=False)
+        _send(network, 1)
+        network.send("b", "a", b"1")
+        await asyncio.sleep(0.2)
+
+    assert sorted(_play(scene)) == ["0", "a:0", "a:1"]
+
+
+def test_a_clog_holds_back_in_order() -> None:
+    """Nothing gets through for a while, then all of it does."""
+
+    async def scene(_loop: SimLoop, network: SimNetwork, heard: list[str]) -> None:
+        network.clog("a", "b", 2.0)
+        _send(network, *range(10))
+        await asyncio.sleep(1.9)
+        assert heard == []
+        _send(network, 10)
+        await asyncio.sleep(0.2)
+
+    assert _play(scene) == [str(number) for number in range(11)]
+
+
+def test_kept_connections_report_and_come_back() -> None:
+    """`connect` tells of every change, also across a crash of the other side."""
+    told: list[tuple[str, bool]] = []
+
+    async def main(loop: SimLoop) -> None:
+        network = SimNetwork(loop, random.Random(1))
+        network.register("a", lambda *_: None, lambda peer, up: told.append((peer, up)))
+        network.connect("a", "b")
+        await asyncio.sleep(1)
+        assert told == []
+        process = loop.incarnation("b")
+        process.run(network.register, "b", lambda *_: None)
+        await asyncio.sleep(1)
+        process.kill()
+        network.crash("b")
+        await asyncio.sleep(1)
+        network.register("b", lambda *_: None)
+        await asyncio.sleep(1)
+        network.cut("b", "a", both=False)
+        await asyncio.sleep(10)
+        network.heal_all()
+        await asyncio.sleep(1)
+
+    run(main)
+    assert told == [("b", up) for up in (True, False, True, False, True)]
+
+
+def _call_scene(scene: Scene) -> None:
+    async def served(loop: SimLoop, network: SimNetwork, heard: list[str]) -> None:
+        async def handler(data: bytes) -> bytes:
+            heard.append(data.decode())
+            await asyncio.sleep(0.5)
+            return b"re " + data
+
+        network.serve("b", handler)
+        await scene(loop, network, heard)
+
+    _play(served)
+
+
+def test_a_call_is_answered() -> None:
+    """Concurrent calls get each its own answer."""
+
+    async def scene(_loop: SimLoop, network: SimNetwork, _heard: list[str]) -> None:
+        answers = await asyncio.gather(*(network.call("a", "b", b"%d" % n) for n in range(20)))
+        assert answers == [b"re %d" % n for n in range(20)]
+
+    _call_scene(scene)
+
+
+def test_nobody_there_is_a_refusal() -> None:
+    """Then, and only then, the request certainly had no effect."""
+
+    async def scene(_loop: SimLoop, network: SimNetwork, _heard: list[str]) -> None:
+        with pytest.raises(ConnectionRefusedError):
+            await network.call("a", "c", b"hello")
+
+    _call_scene(scene)
+
+
+def test_a_call_cut_on_the_way_back_was_carried_out() -> None:
+    """The caller cannot tell: the ambiguity that clients must live with."""
+
+    async def scene(_loop: SimLoop, network: SimNetwork, heard: list[str]) -> None:
+        call = asyncio.ensure_future(network.call("a", "b", b"write"))
+        await asyncio.sleep(0.1)
+        network.cut("b", "a", both=False)
+        with pytest.raises(ConnectionError):
+            await call
+        assert heard == ["write"]
+        network.cut("a", "b", both=False)
+        with pytest.raises(ConnectionError):
+            await network.call("a", "b", b"lost")
+        assert heard == ["write"]
+
+    _call_scene(scene)
+
+
+def test_calls_to_a_crashed_process_fail_and_its_own_vanish() -> None:
+    """The survivor is told; the dead one is not even asked."""
+
+    async def main(loop: SimLoop) -> list[str]:
+        network = SimNetwork(loop, random.Random(1))
+        seen: list[str] = []
+
+        async def handler(data: bytes) -> bytes:
+            seen.append("asked " + data.decode())
+            await asyncio.sleep(5)
+            return b""
+
+        async def ask(sender: str, to: str) -> None:
+            try:
+                await network.call(sender, to, sender.encode())
+            finally:
+                seen.append(f"{sender} is done")
+
+        b = loop.incarnation("b")
+        b.run(network.serve, "b", handler)
+        network.serve("a", handler)
+        task = asyncio.ensure_future(ask("a", "b"))
+        b.spawn(ask("b", "a"), "ask")
+        await asyncio.sleep(1)
+        b.kill()
+        network.crash("b")
+        with pytest.raises(ConnectionResetError):
+            await task
+        await asyncio.sleep(10)
+        return sorted(seen)
+
+    assert run(main) == ["a is done", "asked a", "asked b"]

@@ -1,0 +1,81 @@
+"""The scorecard counts what it says it counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.reliability_scorecard import LOGS, Card, make_card, page, quantile
+
+
+def card_of(**rows: list[dict[str, Any]]) -> Card:
+    return make_card({name: rows.get(name, []) for name in LOGS}, lambda commit: commit == "new")
+
+
+def line(card: Card, start: str) -> tuple[str, bool]:
+    found = next(line for line in card.lines if line.measure.startswith(start))
+    return found.figure, found.reached
+
+
+def round_of(number: int, **changes: Any) -> dict[str, Any]:
+    base = {"commit": "new", "row": "D1", "round": number, "seed": 1, "ops": 1000}
+    return {**base, "violations": [], "failover_ms": [400, 900], **changes}
+
+
+def test_nothing_run_is_nothing_reached() -> None:
+    """Without runs every figure is zero and no target is reached."""
+    card = card_of()
+    assert not any(line.reached for line in card.lines)
+    assert page(card, "abc").count("**not reached**") == len(card.lines)
+
+
+def test_old_runs_and_changed_files_do_not_count() -> None:
+    """Only rows of current commits are in the figures; the others are counted as left out."""
+    rows = [round_of(n) for n in range(100)] + [round_of(n, commit="new+") for n in range(7)]
+    card = card_of(chaos=rows)
+    assert line(card, "live histories") == ("100, 0 with violations (D1 100)", True)
+    assert (card.counted["chaos"], card.left_out["chaos"]) == (100, 7)
+
+
+def test_a_violation_is_not_outnumbered() -> None:
+    """One bad round among many: the target is not reached and the page names the round."""
+    rows = [round_of(n) for n in range(200)] + [round_of(777, violations=["R2: lost"])]
+    card = card_of(chaos=rows)
+    assert not line(card, "live histories")[1]
+    assert "chaos round 777 (seed 1, D1): R2: lost" in page(card, "abc")
+
+
+def test_short_histories_are_not_histories() -> None:
+    """Rounds of fewer operations than the target asks for are left out of that figure."""
+    card = card_of(chaos=[round_of(n, ops=999) for n in range(100)])
+    assert not line(card, "live histories")[1]
+
+
+def test_failover_needs_enough_kills_and_both_quantiles() -> None:
+    """200 kills within the limits are reached; one more in fifty beyond them is not."""
+    fast = {"commit": "new", "kind": "leader", "cycles": 200, "lost": 0, "failover_ms": [700] * 200}
+    slow = {**fast, "cycles": 4, "failover_ms": [2600] * 4}
+    assert line(card_of(kills=[fast]), "failover")[1]
+    assert not line(card_of(kills=[fast, slow]), "failover")[1]
+    assert line(card_of(kills=[fast]), "kill -9 cycles") == ("200, 0 lost", False)
+    assert quantile([1, 2, 3, 4], 0.5) == 2
+
+
+def test_crash_points_need_every_scenario_in_full() -> None:
+    """A strided run, or a scenario that is missing, is not 100 %."""
+    rows: list[dict[str, Any]] = [
+        {
+            "commit": "new",
+            "scenario": name,
+            "stride": 1,
+            "total": 50,
+            "tried": 50,
+            "covered": 50,
+            "power_cuts": 25,
+            "violations": [],
+        }
+        for name in ("single", "restart", "snapshot")
+    ]
+    assert line(card_of(crashpoints=rows), "crash points")[1]
+    assert not line(card_of(crashpoints=rows[:2]), "crash points")[1]
+    assert not line(card_of(crashpoints=[*rows[:2], {**rows[2], "stride": 9}]), "crash points")[1]
+    assert not line(card_of(crashpoints=[*rows[:2], {**rows[2], "covered": 49}]), "crash points")[1]

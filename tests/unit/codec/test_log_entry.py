@@ -1,0 +1,185 @@
+"""Bytes of log entries: round trips, golden values, refusals."""
+
+from __future__ import annotations
+
+import pytest
+
+from svc_cluster._pb.cluster.v1 import config_pb2
+from svc_cluster._pb.cluster.v1 import log_entry_pb2 as pb
+from svc_cluster.base.ids import SeqNum, StreamId, TimestampMs
+from svc_cluster.codec.log_entry import EntryFormatError, decode_entry, encode_entry
+from svc_cluster.model.record import BatchPlacement, CommandKind, CommandRecord, TimestampingMode
+from svc_cluster.model.stream_config import (
+    BasinConfig,
+    PartialStreamConfig,
+    Retention,
+    StreamConfig,
+)
+from svc_cluster.stream.commands import (
+    AppendCommand,
+    BasinCommand,
+    Bootstrap,
+    CreateStream,
+    DeleteStream,
+    ExpirePrefix,
+    PurgeStream,
+    Seal,
+)
+
+MS = TimestampMs
+ID = StreamId(3)
+
+FULL_APPEND = AppendCommand(
+    stream_id=ID,
+    placement=BatchPlacement(
+        first_seq_num=SeqNum(300),
+        record_count=2,
+        metered_bytes=40,
+        base_timestamp_ms=MS(5),
+        arrival_ms=MS(9),
+        last_timestamp_ms=MS(8),
+        mode=TimestampingMode.ARRIVAL,
+        uncapped=True,
+        expires_at_ms=MS(99),
+    ),
+    records=b"\x0a\x00\x0a\x00",
+    start_timestamp_ms=MS(7),
+    commands=(
+        CommandRecord(0, CommandKind.FENCE, token="é"),
+        CommandRecord(1, CommandKind.TRIM, trim_point=2**64 - 1),
+    ),
+    match_seq_num=300,
+    fencing_token="tok",
+)
+PLAIN_APPEND = AppendCommand(
+    stream_id=StreamId(1),
+    placement=BatchPlacement(
+        SeqNum(0), 1, 8, MS(0), MS(0), MS(0), TimestampingMode.CLIENT_PREFER, False, None
+    ),
+    records=b"",
+    start_timestamp_ms=MS(0),
+)
+FULL_CONFIG = BasinConfig(
+    PartialStreamConfig("express", Retention(60), TimestampingMode.CLIENT_REQUIRE, True, 7),
+    "aegis-256",
+    True,
+    True,
+)
+
+GOLDEN: list[tuple[BasinCommand, str]] = [
+    (
+        FULL_APPEND,
+        "09010a400a3e080310ac0218022028280530093807400848025001586360ac026a03746f6b720610011a"
+        "02c3a9720f0801100220ffffffffffffffffff017a040a000a00",
+    ),
+    (PLAIN_APPEND, "09010a080a06080118012008"),
+    (Bootstrap("basin-one", BasinConfig(), MS(5)), "09010a11120f0a09626173696e2d6f6e6510051a00"),
+    (
+        Bootstrap("basin-one", FULL_CONFIG, MS(5)),
+        "09010a3512330a09626173696e2d6f6e6510051a240a130a07657870726573731202083c18012001"
+        "2807120961656769732d32353618012001",
+    ),
+    (
+        CreateStream(ID, "s/é", StreamConfig(), MS(5)),
+        "09010a1a1a1808031204732fc3a918052a087374616e646172643080f524",
+    ),
+    (
+        CreateStream(
+            ID,
+            "s",
+            StreamConfig("express", Retention(None), TimestampingMode.ARRIVAL, True, 9),
+            MS(5),
+            "aes-256-gcm",
+        ),
+        "09010a251a2308031201731805220b6165732d3235362d67636d2a0765787072657373380240014809",
+    ),
+    (ExpirePrefix(ID, 300), "09010a072205080310ac02"),
+    (DeleteStream(ID, MS(5)), "09010a062a0408031005"),
+    (PurgeStream(ID), "09010a0432020803"),
+    (Seal(MS(5)), "09010a043a020805"),
+]
+
+
+@pytest.mark.parametrize(("command", "golden"), GOLDEN)
+def test_bytes_of_version_1_are_fixed(command: BasinCommand, golden: str) -> None:
+    """Logs outlive programs: both directions, forever."""
+    assert encode_entry([command]).hex() == golden
+    assert decode_entry(bytes.fromhex(golden)) == [command]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        BasinConfig(PartialStreamConfig()),
+        BasinConfig(PartialStreamConfig(retention=Retention(None))),
+        BasinConfig(PartialStreamConfig(timestamping_uncapped=False)),
+        BasinConfig(PartialStreamConfig(delete_on_empty_min_age_seconds=0)),
+        BasinConfig(PartialStreamConfig(timestamping_mode=TimestampingMode.CLIENT_PREFER)),
+        BasinConfig(PartialStreamConfig(storage_class="")),
+    ],
+)
+def test_unset_is_not_zero(config: BasinConfig) -> None:
+    """Presence survives where it has a meaning."""
+    command = Bootstrap("basin-one", config, MS(5))
+    assert decode_entry(encode_entry([command])) == [command]
+
+
+@pytest.mark.parametrize(("match", "token"), [(None, None), (0, ""), (0, None), (None, "")])
+def test_conditions_keep_their_presence(match: int | None, token: str | None) -> None:
+    """Zero and the empty token are conditions."""
+    command = AppendCommand(
+        PLAIN_APPEND.stream_id, PLAIN_APPEND.placement, b"r", MS(0), (), match, token
+    )
+    assert decode_entry(encode_entry([command])) == [command]
+
+
+def test_entry_keeps_order_and_number_of_its_commands() -> None:
+    """Also of none."""
+    commands = [command for command, _ in GOLDEN] * 3
+    assert decode_entry(encode_entry(commands)) == commands
+    assert decode_entry(encode_entry([])) == []
+
+
+def _raw(**fields: object) -> bytes:
+    return b"\x09\x01" + pb.LogEntry(commands=[pb.Command(**fields)]).SerializeToString()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\x09",
+        b"\x08\x01",
+        b"\x09\x00",
+        b"\x09\x02",
+        b"\x09\x81",
+        b"\x09\x01\xff",
+        encode_entry([FULL_APPEND])[:-1],
+        _raw(),
+        b"\x09\x01\x0a\x03\xba\x01\x00",
+        _raw(append=pb.Append(timestamping_mode=3)),
+        _raw(append=pb.Append(command_records=[pb.CommandRecord(kind=3)])),
+        _raw(append=pb.Append(command_records=[pb.CommandRecord()])),
+        _raw(create_stream=pb.CreateStream(timestamping_mode=9)),
+        _raw(
+            bootstrap=pb.Bootstrap(
+                config=config_pb2.BasinConfig(
+                    default_stream_config=config_pb2.PartialStreamConfig(timestamping_mode=9)
+                )
+            )
+        ),
+        b"\x09\x01" + bytes.fromhex("0a041a0212ff")[:-1] + b"\xff",
+    ],
+)
+def test_what_is_no_entry_of_version_1_is_refused(payload: bytes) -> None:
+    """Wrong type, version, bytes, unknown kinds of command, mode or command record."""
+    with pytest.raises(EntryFormatError):
+        decode_entry(payload)
+
+
+def test_invalid_utf8_in_a_name_is_refused() -> None:
+    """Strings are UTF-8 or the entry is none."""
+    entry = encode_entry([CreateStream(ID, "zz", StreamConfig(), MS(5))])
+    assert entry.count(b"zz") == 1
+    with pytest.raises(EntryFormatError):
+        decode_entry(entry.replace(b"zz", b"z\xff"))

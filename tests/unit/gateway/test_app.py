@@ -1,0 +1,238 @@
+"""The gateway as a function: errors, metrics, draining, budget."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from svc_cluster.base import errors
+from svc_cluster.base.errors import (
+    DeadlineError,
+    ErrorCode,
+    InternalError,
+    MalformedError,
+    ServiceError,
+    UnavailableError,
+)
+from svc_cluster.gateway.http.dialect import Dialect, detect
+from svc_cluster.gateway.http.errors import STATUS, error_response
+from svc_cluster.gateway.http.message import Request, Response
+from tests.simulation.loop import run
+from tests.unit.gateway.scripted import ScriptedBackend, body_of, get, make_app, nothing, post
+
+RECORDS = "/v1/streams/s/records"
+ONE = b'{"records":[{}]}'
+
+
+def simulate(main: Coroutine[Any, Any, Any]) -> Any:
+    return run(lambda loop: main)
+
+
+def answer_to(request: Request, backend: Any, **options: Any) -> Response:
+    async def main() -> Response:
+        app, _ = make_app(backend, **options)
+        return await app.handle(request)
+
+    response: Response = simulate(main())
+    return response
+
+
+# The table of the wire contract, held here once more: a changed status must be changed twice.
+CONTRACT_STATUS = {
+    "authn": 401,
+    "bad_frame": 400,
+    "bad_header": 400,
+    "bad_json": 400,
+    "bad_path": 400,
+    "bad_proto": 400,
+    "bad_query": 400,
+    "basin_deletion_pending": 409,
+    "basin_not_found": 404,
+    "hot_server": 502,
+    "invalid": 400,
+    "method_not_allowed": 405,
+    "not_found": 404,
+    "not_implemented": 501,
+    "other": 500,
+    "payload_too_large": 413,
+    "permission_denied": 403,
+    "quota_exhausted": 403,
+    "rate_limited": 429,
+    "request_timeout": 408,
+    "resource_already_exists": 409,
+    "server_draining": 503,
+    "storage": 500,
+    "stream_deletion_pending": 409,
+    "stream_not_found": 404,
+    "transaction_conflict": 409,
+    "unavailable": 503,
+    "unsupported_media_type": 415,
+    "append_condition_failed": 412,
+    "range_not_satisfiable": 416,
+}
+SEED_WORDS = {
+    "authn": "unauthorized",
+    "permission_denied": "forbidden",
+    "quota_exhausted": "forbidden",
+    "other": "internal",
+    "invalid": "validation_error",
+}
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_every_code_has_its_status_and_its_words(code: ErrorCode) -> None:
+    """Status, seed word and canonical word, against a table of the test's own."""
+    response = error_response(MalformedError(code, "text"), Dialect.SEED, is_write=False)
+    body = json.loads(body_of(response))
+    assert response.status == STATUS[code] == CONTRACT_STATUS[code.value]
+    word = "validation_error" if code.value.startswith("bad_") else code.value
+    assert body["error"] == SEED_WORDS.get(code.value, word)
+    assert body["code"] == code.value
+    assert body["message"] == "text"
+
+
+REFUSALS: list[ServiceError] = [
+    kind()
+    for kind in vars(errors).values()
+    if isinstance(kind, type)
+    and issubclass(kind, ServiceError)
+    and kind.__init__ is ServiceError.__init__
+    and kind not in (ServiceError, InternalError)
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: type(refusal).__name__)
+def test_a_failed_append_says_whether_it_may_have_happened(refusal: ServiceError) -> None:
+    """Header and key agree with the class that was raised."""
+    response = answer_to(post(RECORDS, ONE), ScriptedBackend(failure=refusal))
+    possible = type(refusal) is DeadlineError
+    assert dict(response.headers)["svc-side-effects"] == ("possible" if possible else "none")
+    assert json.loads(body_of(response))["may_have_taken_effect"] is possible
+
+
+def test_a_failed_read_has_no_side_effects_header() -> None:
+    """Reads have no effects to speak of."""
+    response = answer_to(get(RECORDS), ScriptedBackend([UnavailableError()]))
+    assert response.status == 503
+    assert "svc-side-effects" not in dict(response.headers)
+
+
+@pytest.mark.parametrize("failure", [KeyError("secret"), InternalError("secret"), TimeoutError()])
+def test_a_fault_is_a_500_without_its_text_and_one_log_line(
+    failure: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A write that ends so may have happened."""
+    response = answer_to(post(RECORDS, ONE), ScriptedBackend(failure=failure))
+    assert response.status == 500
+    body = json.loads(body_of(response))
+    assert (body["error"], body["code"]) == ("internal", "other")
+    assert body["may_have_taken_effect"] is True
+    assert dict(response.headers)["svc-side-effects"] == "possible"
+    assert "secret" not in str(response)
+    logged = [r for r in caplog.records if r.levelname == "ERROR"]
+    assert [r.getMessage() for r in logged] == ["request_failed"]
+
+
+def test_a_draining_gateway_refuses_all_but_probes() -> None:
+    """503 server_draining without effect; liveness holds, readiness does not."""
+
+    async def main() -> list[Response]:
+        app, _ = make_app(ScriptedBackend([nothing(0)]))
+        app.drain()
+        return [
+            await app.handle(request)
+            for request in (post(RECORDS, ONE), get(RECORDS), get("/livez"), get("/readyz"))
+        ]
+
+    append, read, livez, readyz = simulate(main())
+    assert [r.status for r in (append, read, livez, readyz)] == [503, 503, 200, 503]
+    assert json.loads(body_of(append))["code"] == "server_draining"
+    assert dict(append.headers)["svc-side-effects"] == "none"
+
+
+def test_readiness_names_each_check() -> None:
+    """Verbose lines, exclusion, and the same verdict at /health."""
+
+    async def main() -> list[Response]:
+        app, _ = make_app(
+            ScriptedBackend(), readiness=lambda: {"linearizable_read": False, "wal": True}
+        )
+        return [
+            await app.handle(get(path, query))
+            for path, query in (
+                ("/readyz", "verbose"),
+                ("/readyz", "exclude=linearizable_read"),
+                ("/health", ""),
+                ("/livez", ""),
+            )
+        ]
+
+    verbose, excluded, health, livez = simulate(main())
+    assert [r.status for r in (verbose, excluded, health, livez)] == [503, 200, 503, 200]
+    lines = body_of(verbose).decode().splitlines()
+    assert lines == ["[-]linearizable_read failed", "[+]wal ok", "[+]not_draining ok", "not ready"]
+
+
+def test_bodies_in_flight_are_bounded_together() -> None:
+    """The body that would exceed the budget is refused unread; room comes back when one ends."""
+
+    async def main() -> list[int]:
+        go_on = asyncio.Event()
+
+        class Slow(ScriptedBackend):
+            async def append(self, *_: Any) -> Any:
+                await go_on.wait()
+                raise UnavailableError
+
+        app, _ = make_app(Slow(), body_bytes_in_flight_max=len(ONE) + 1)
+        first = asyncio.ensure_future(app.handle(post(RECORDS, ONE)))
+        await asyncio.sleep(0)
+        refused = await app.handle(post(RECORDS, ONE))
+        go_on.set()
+        return [refused.status, (await first).status, (await app.handle(post(RECORDS, ONE))).status]
+
+    assert simulate(main()) == [502, 503, 503]
+
+
+def test_requests_are_counted_by_route_never_by_path() -> None:
+    """Labels are bounded: templates, known methods, statuses."""
+
+    async def main() -> str:
+        app, metrics = make_app(ScriptedBackend([nothing(0)]))
+        for name in ("a", "b", "c"):
+            await app.handle(get(f"/v1/streams/{name}/records"))
+            await app.handle(get(f"/nowhere/{name}"))
+            await app.handle(Request(f"ODD{name}", "/health", "", []))
+        return metrics.expose().decode()
+
+    exposed = simulate(main())
+    counts = [line for line in exposed.splitlines() if line.startswith("svc_http_requests_total")]
+    read = 'route="/v1/streams/{stream}/records"'
+    assert sorted(counts) == [
+        f'svc_http_requests_total{{code="200",method="GET",{read}}} 3.0',
+        'svc_http_requests_total{code="404",method="GET",route="unknown"} 3.0',
+        'svc_http_requests_total{code="405",method="OTHER",route="/health"} 3.0',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("headers", "seed_path", "dialect"),
+    [
+        ([], False, Dialect.UNMARKED),
+        ([("s2-basin", "x")], False, Dialect.UNMARKED),
+        ([("svc-basin", "x")], False, Dialect.SEED),
+        ([("svc-anything", "x")], False, Dialect.SEED),
+        ([("accept", "svcs/proto")], False, Dialect.SEED),
+        ([("content-type", "application/json")], False, Dialect.UNMARKED),
+        ([], True, Dialect.SEED),
+    ],
+)
+def test_the_dialect_is_told_by_marks(
+    headers: list[tuple[str, str]], seed_path: bool, dialect: Dialect
+) -> None:
+    """Any svc-* header, the session type, or the path shape."""
+    assert detect(headers, seed_path=seed_path) is dialect

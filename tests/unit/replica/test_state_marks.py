@@ -1,0 +1,93 @@
+"""Comparing the states of replicas: who asks, who answers when, and who is told to be wrong."""
+
+from __future__ import annotations
+
+from svc_cluster.base.ids import LogIndex, NodeId, Term
+from svc_cluster.raft.messages import MarkKind, StateMark
+from svc_cluster.replica.state_marks import REMEMBERED, StateMarks
+
+ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
+MEMBERS = (ONE, TWO, THREE)
+TERM = Term(4)
+
+
+def _mark(log_index: int, digest: int, kind: MarkKind) -> StateMark:
+    return StateMark(TERM, LogIndex(log_index), digest, kind)
+
+
+def _at(node: NodeId, log_index: int, digest: int) -> StateMarks:
+    marks = StateMarks(node, MEMBERS)
+    assert marks.applied(LogIndex(log_index), digest) == []
+    return marks
+
+
+def _round(digests: dict[NodeId, int]) -> dict[NodeId, StateMarks]:
+    """Node 1 leads; everybody is at index 9 with these digests; all messages are delivered."""
+    replicas = {node: _at(node, 9, digest) for node, digest in digests.items()}
+    waiting = [(ONE, *out) for out in replicas[ONE].ask(TERM, LogIndex(9), digests[ONE])]
+    while waiting:
+        sender, to, mark = waiting.pop(0)
+        if to in replicas:
+            waiting += [(to, *out) for out in replicas[to].received(sender, mark)]
+    return replicas
+
+
+def _diverged(digests: dict[NodeId, int]) -> list[NodeId]:
+    return [node for node, marks in _round(digests).items() if marks.diverged]
+
+
+def test_equal_states_are_left_alone() -> None:
+    """Nobody is told anything when all three say the same."""
+    assert _diverged({ONE: 5, TWO: 5, THREE: 5}) == []
+
+
+def test_the_odd_one_out_is_told_whoever_it_is() -> None:
+    """Two of three are right, also against the leader."""
+    assert _diverged({ONE: 5, TWO: 6, THREE: 5}) == [TWO]
+    assert _diverged({ONE: 5, TWO: 5, THREE: 6}) == [THREE]
+    assert _diverged({ONE: 6, TWO: 5, THREE: 5}) == [ONE]
+
+
+def test_without_a_quorum_nobody_is_condemned() -> None:
+    """Two that differ, or three that all differ: the round is in doubt."""
+    for digests in ({ONE: 5, TWO: 6}, {ONE: 5, TWO: 6, THREE: 7}):
+        replicas = _round(digests)
+        assert not any(marks.diverged for marks in replicas.values())
+        assert replicas[ONE].undecided
+    assert not _round({ONE: 5, TWO: 5})[ONE].undecided
+
+
+def test_a_follower_behind_answers_when_it_gets_there() -> None:
+    """The question waits for exactly its index."""
+    marks = _at(TWO, 7, 70)
+    assert marks.received(ONE, _mark(9, 90, MarkKind.QUESTION)) == []
+    assert marks.applied(LogIndex(8), 80) == []
+    assert marks.applied(LogIndex(9), 91) == [(ONE, _mark(9, 91, MarkKind.ANSWER))]
+    assert marks.applied(LogIndex(10), 100) == []
+
+
+def test_a_follower_ahead_answers_from_what_it_remembers() -> None:
+    """The digest at the index asked for, not the newest one; silence when that is forgotten."""
+    marks = _at(TWO, 9, 90)
+    for log_index in range(10, 9 + REMEMBERED):
+        marks.applied(LogIndex(log_index), 10 * log_index)
+    assert marks.received(ONE, _mark(9, 1, MarkKind.QUESTION)) == [
+        (ONE, _mark(9, 90, MarkKind.ANSWER))
+    ]
+    marks.applied(LogIndex(9 + REMEMBERED), 1)
+    assert marks.received(ONE, _mark(9, 1, MarkKind.QUESTION)) == []
+
+
+def test_a_verdict_on_something_else_means_nothing() -> None:
+    """Only the digest that was told last can be judged; late answers of older rounds are not
+    counted."""
+    marks = _at(TWO, 9, 90)
+    marks.received(ONE, _mark(9, 90, MarkKind.QUESTION))
+    marks.received(ONE, _mark(8, 1, MarkKind.VERDICT))
+    marks.received(ONE, _mark(9, 90, MarkKind.VERDICT))
+    assert not marks.diverged
+    leader = _at(ONE, 9, 90)
+    leader.ask(TERM, LogIndex(9), 90)
+    assert leader.received(TWO, _mark(8, 1, MarkKind.ANSWER)) == []
+    assert leader.received(THREE, _mark(8, 1, MarkKind.ANSWER)) == []
+    assert not leader.diverged

@@ -1,0 +1,118 @@
+"""A tiny disk in memory whose crashes the test decides on, byte by byte."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+Write = tuple["FakeFile", int, bytes]
+
+
+class FakeFile:
+    """`durable` is on the platter, `data` is what a read returns."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name = name
+        self.data = bytearray(size)
+        self.durable = bytearray(size)
+
+    def size(self) -> int:
+        return len(self.data)
+
+    def pread(self, size: int, offset: int) -> bytes:
+        return bytes(self.data[offset : offset + size])
+
+    def close(self) -> None:
+        pass
+
+
+class FakeDisk:
+    """Submissions wait until the test runs `step` or `run`."""
+
+    def __init__(self, free: int = 1 << 40) -> None:
+        self.files: dict[str, FakeFile] = {}
+        self.queue: deque[tuple[list[Write], Callable[[], None]]] = deque()
+        self.free = free
+        self.sync_count = 0
+        self.trace: list[tuple[str, int, int]] = []
+        """(file, offset, length) of every durable write, in order."""
+
+    def list_names(self) -> list[str]:
+        return sorted(self.files)
+
+    def open(self, name: str) -> FakeFile:
+        return self.files[name]
+
+    def create(self, name: str, size: int) -> FakeFile:
+        assert name not in self.files
+        self.free -= size
+        self.files[name] = FakeFile(name, size)
+        return self.files[name]
+
+    def submit_create(self, name: str, size: int, done: Callable[[FakeFile], None]) -> None:
+        self.queue.append(([], lambda: done(self.create(name, size))))
+
+    def submit(self, writes: Sequence[Write], done: Callable[[], None]) -> None:
+        self.queue.append((list(writes), done))
+
+    def write_sync(self, writes: Sequence[Write]) -> None:
+        assert not any(w for w, _ in self.queue), "the tests never block behind the queue"
+        self._sync(writes)
+
+    def unlink(self, name: str) -> None:
+        self.free += self.files.pop(name).size()
+
+    def free_bytes(self) -> int:
+        return self.free
+
+    def close(self) -> None:
+        pass
+
+    def step(self) -> None:
+        """Carry out the oldest submission."""
+        writes, done = self.queue.popleft()
+        self._sync(writes)
+        done()
+
+    def run(self) -> None:
+        """Carry out everything, also what that brings about."""
+        for _ in range(100_000):
+            if not self.queue:
+                return
+            self.step()
+        raise AssertionError("the disk never becomes quiet")
+
+    def crash(self, torn: Callable[[int, int, bytes], bytes | None] | None = None) -> FakeDisk:
+        """What the next start finds. Writes that wait are lost, unless `torn(place, offset,
+        data)` says what of the write at that place of the queue is found instead."""
+        after = FakeDisk(self.free)
+        for name, file in self.files.items():
+            copy = FakeFile(name, file.size())
+            copy.durable[:] = copy.data[:] = file.durable
+            after.files[name] = copy
+        writes = [write for batch, _ in self.queue for write in batch]
+        for place, (file, offset, data) in enumerate(writes):
+            found = None if torn is None else torn(place, offset, bytes(data))
+            if found is not None:
+                target = after.files[file.name]
+                target.data[offset : offset + len(found)] = found
+                target.durable[offset : offset + len(found)] = found
+        return after
+
+    def flip(self, name: str, offset: int, mask: int = 0x40) -> None:
+        """Damage one byte at rest."""
+        file = self.files[name]
+        file.data[offset] ^= mask
+        file.durable[offset] ^= mask
+
+    def zero(self, name: str, offset: int, size: int) -> None:
+        file = self.files[name]
+        file.data[offset : offset + size] = file.durable[offset : offset + size] = bytes(size)
+
+    def _sync(self, writes: Sequence[Write]) -> None:
+        self.sync_count += 1
+        for file, offset, data in writes:
+            assert offset + len(data) <= file.size(), "files have a fixed length"
+            file.data[offset : offset + len(data)] = data
+            file.durable[offset : offset + len(data)] = data
+            self.trace.append((file.name, offset, len(data)))
