@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.clock import Clock
@@ -22,6 +22,7 @@ from svc_cluster.link.session import NodeSession
 from svc_cluster.raft.messages import PeerMessage
 from svc_cluster.raft.settings import RaftSettings
 from svc_cluster.replica.group import PeerSender, Services
+from svc_cluster.replica.handover import SlowDiskWatch, hand_over
 from svc_cluster.replica.host import Host, HostSettings, TestSwitches
 from svc_cluster.replica.housekeeping import Housekeeper, HousekeepingSettings
 from svc_cluster.replica.identity import NodeIdentity, open_identity
@@ -104,6 +105,7 @@ class ReplicaNode:
         )
         self.service = Service(self.host, seams.loop)
         self.housekeeper = Housekeeper(self.host, config.housekeeping)
+        self.slow_disk = SlowDiskWatch(self.host)
         self.sessions: dict[NodeId, NodeSession] = {}
         """Conversations with the other nodes, for what only the catalog's leader may do."""
         self.registered = False
@@ -112,6 +114,7 @@ class ReplicaNode:
     def start(self) -> None:
         self.host.start()
         self.housekeeper.start()
+        self.slow_disk.start()
         self._tasks.spawn(self._register(), "register")
         self.log.info("node_started", incarnation=self.identity.incarnation)
 
@@ -119,6 +122,7 @@ class ReplicaNode:
         """End without ceremony; what is durable stays durable."""
         self.host.draining = True
         self.housekeeper.stop()
+        await self.slow_disk.stop()
         await self._tasks.cancel_all()
         await self.service.close()
         await self.host.stop()
@@ -131,21 +135,9 @@ class ReplicaNode:
         try:
             async with asyncio.timeout(HANDOVER_SECONDS):
                 for replica in self.host.replicas():
-                    await self._hand_over(replica)
+                    await hand_over(replica)
         except TimeoutError:
             self.log.warning("handover_incomplete")
-
-    async def _hand_over(self, replica: Any) -> None:
-        engine = replica.group.engine
-        others = [peer for peer in engine.members if peer != self.config.node_id]
-        if not others or not replica.group.is_serving:
-            return
-        replica.proposer.paused = True
-        while replica.group.is_serving:
-            best = max(others, key=lambda peer: (engine.match_index(peer), -peer))
-            if engine.match_index(best) == engine.last_index:
-                replica.group.transfer_leadership(best)
-            await asyncio.sleep(0.05)
 
     # -- the catalog's leader
 

@@ -108,6 +108,11 @@ class Proposer:
         self._pump_scheduled = False
         self.pump()
 
+    def resume(self) -> None:
+        """End a pause."""
+        self.paused = False
+        self.pump()
+
     def leadership_changed(self) -> None:
         """Drop what was assumed; answer what was never proposed."""
         self._sequencer.reset()

@@ -24,12 +24,15 @@ from rocksdict import (
     WriteOptions,
 )
 
+from svc_cluster.base.log import get_logger
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.storage.damage import exit_damaged, is_damage, lacks_its_root
 from svc_cluster.storage.disk import Worker, exit_storage
+from svc_cluster.storage.manifest import cut_torn_end
 from svc_cluster.storage.state_store import StoreStalledError
 
 _T = TypeVar("_T")
+log = get_logger("storage.rocks_store")
 _STALL_TEXT: Final = "Write stall"
 
 
@@ -72,7 +75,7 @@ class RocksStore:
         if lacks_its_root(directory):
             raise StoreDamagedError(f"the state store in {directory} has lost its file CURRENT")
         try:
-            self._db = Rdict(str(directory), _options(settings or RocksSettings()))
+            self._db = _open(directory, _options(settings or RocksSettings()))
         except Exception as cause:  # the binding has no class of its own for this
             if is_damage(cause):
                 text = f"the state store in {directory} is damaged ({cause})"
@@ -135,6 +138,19 @@ class RocksStore:
     def _to_loop(self, done: Callable[[], None]) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(done)
+
+
+def _open(directory: Path, options: Options) -> Rdict:
+    try:
+        return Rdict(str(directory), options)
+    except Exception as cause:
+        if not is_damage(cause) or "MANIFEST" not in str(cause):
+            raise
+        cut = cut_torn_end(directory)
+        if not cut:
+            raise
+        log.warning("torn_manifest_cut", store=str(directory), bytes=cut)
+    return Rdict(str(directory), options)
 
 
 _Run = Callable[[Callable[[], Any]], Any]

@@ -56,7 +56,9 @@ class Acks:
     def rows(self) -> list[tuple[str, str, int, list[str]]]:
         if not self._path.exists():
             return []
-        return [tuple(json.loads(line)) for line in self._path.read_text().splitlines()]
+        lines = self._path.read_text().split("\n")
+        # What follows the last line end is a line that SIGKILL tore: nothing had been built on it.
+        return [tuple(json.loads(line)) for line in lines[:-1]]
 
 
 def settings_of(root: Path, node: int, count: int, rpc: list[int], admin: int) -> NodeSettings:

@@ -22,8 +22,8 @@ class Options:
     """Mean time between two faults."""
 
     compacts: bool
-    chaos_seconds: float = 20.0
-    quiet_seconds: float = 12.0
+    chaos_seconds: float
+    quiet_seconds: float
     fixes: Fixes = Fixes()
 
 
@@ -33,9 +33,11 @@ def draw(
     fixes: Fixes | None = None,
     node_count: int | None = None,
     adversarial: bool | None = None,
-    chaos_seconds: float = 20.0,
+    chaos_seconds: float | None = None,
+    heavy: bool = False,
 ) -> Options:
-    """The options of a seed; what is given is not drawn."""
+    """The options of a seed; what is given is not drawn. `heavy`: as older seeds were drawn, longer
+    and under more load."""
     rng = random.Random(f"options {seed}")
     batch = rng.choice([64, 200, 65_536])
     drawn_count = rng.choice([3, 3, 3, 5, 5, 1] if rng.random() < 0.3 else [3, 3, 5])
@@ -50,9 +52,17 @@ def draw(
             in_flight_bytes_max=rng.choice([100, 1_000, 1_000_000]),
             committed_bytes_max=rng.choice([50, 100_000]),
         ),
-        proposals_per_second=rng.choice([20.0, 60.0, 200.0]),
-        fault_seconds=rng.choice([0.2, 0.5, 1.5]),
+        proposals_per_second=rng.choice(_load(rng, heavy=heavy)),
+        fault_seconds=rng.choice([0.2, 0.5, 1.5] if heavy else [0.2, 0.4, 1.0]),
         compacts=rng.random() < 0.6,
-        chaos_seconds=chaos_seconds,
+        chaos_seconds=(20.0 if heavy else 15.0) if chaos_seconds is None else chaos_seconds,
+        quiet_seconds=12.0 if heavy else 8.0,
         fixes=fixes or Fixes(),
     )
+
+
+def _load(rng: random.Random, *, heavy: bool) -> list[float]:
+    """What goes wrong does so around elections and cuts; a heavy load mostly costs time."""
+    if heavy:
+        return [20.0, 60.0, 200.0]
+    return [1.0, 3.0, 5.0, 10.0] if rng.random() < 0.98 else [60.0, 200.0]
