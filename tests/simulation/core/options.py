@@ -24,6 +24,9 @@ class Options:
     compacts: bool
     chaos_seconds: float
     quiet_seconds: float
+    tick_seconds: tuple[float, float]
+    """Shortest and longest time between two ticks of a node."""
+
     fixes: Fixes = Fixes()
 
 
@@ -57,6 +60,7 @@ def draw(
         compacts=rng.random() < 0.6,
         chaos_seconds=(20.0 if heavy else 15.0) if chaos_seconds is None else chaos_seconds,
         quiet_seconds=12.0 if heavy else 8.0,
+        tick_seconds=(0.02, 0.05) if heavy or rng.random() < 0.3 else (0.05, 0.1),
         fixes=fixes or Fixes(),
     )
 

@@ -124,7 +124,7 @@ class World:
             node.tick(self.now)
             self._tick_later(node)
 
-        self.schedule(self.rng.uniform(0.02, 0.05), tick)
+        self.schedule(self.rng.uniform(*self.options.tick_seconds), tick)
 
     def _flush_later(self, node: SimNode) -> None:
         def flush() -> None:
