@@ -42,15 +42,20 @@ class LostError(Exception):
 
 
 class Acks:
-    """The outcome of every append, in a file that SIGKILL cannot take back."""
+    """The outcome of every append, in a file that SIGKILL cannot take back. It may tear the last
+    line of a life: that is cut off, as nothing was built on it yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def add(self, kind: str, stream: str, start: int, bodies: list[str]) -> None:
         line = json.dumps([kind, stream, start, bodies]) + "\n"
-        handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.write(handle, line.encode())
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        whole = os.fstat(handle).st_size
+        if whole and os.pread(handle, 1, whole - 1) != b"\n":
+            whole = os.pread(handle, whole, 0).rfind(b"\n") + 1
+            os.ftruncate(handle, whole)
+        os.pwrite(handle, line.encode(), whole)
         os.close(handle)
 
     def rows(self) -> list[tuple[str, str, int, list[str]]]:
