@@ -18,12 +18,14 @@ TESTS := $(foreach suite,$(SUITES),$(wildcard tests/$(suite)))
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
-$(READY): requirements/build.lock requirements/dev.lock pyproject.toml
+$(READY): requirements/build.lock requirements/dev.lock requirements/clients.lock pyproject.toml
 	@.ci/check-python $(PYTHON)
 	$(PYTHON) -m venv .venv
 	$(PIP) -r requirements/build.lock
 	$(PIP) --no-build-isolation -r requirements/dev.lock
 	.venv/bin/pip --disable-pip-version-check install --quiet --no-build-isolation --no-deps -e .
+	$(PYTHON) -m venv .venv/clients
+	.venv/clients/bin/pip --disable-pip-version-check install --quiet --require-hashes -r requirements/clients.lock
 	@touch $@
 
 setup: $(READY) ## Make .venv with the locked dependencies (again only when they change)

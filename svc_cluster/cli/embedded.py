@@ -13,7 +13,7 @@ from typing import Any
 from svc_cluster.base.ids import NodeId
 from svc_cluster.cli.gateway_process import RunningGateway, start_gateway
 from svc_cluster.cli.node_process import RunningNode
-from svc_cluster.gateway.http.http1 import HEADER_SECONDS
+from svc_cluster.gateway.http.connection import HEADER_SECONDS
 from svc_cluster.link.session import NodeSession
 from svc_cluster.replica.node import ReplicaNode
 from svc_cluster.settings import GatewaySettings, NodeSettings

@@ -12,7 +12,8 @@ from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.ids import NodeId
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.gateway.app import GatewayApp
-from svc_cluster.gateway.http.http1 import HEADER_SECONDS, Server, serve
+from svc_cluster.gateway.http.connection import HEADER_SECONDS
+from svc_cluster.gateway.http.server import Server, serve
 from svc_cluster.gateway.replica_client import ReplicaClient
 from svc_cluster.link.grpc_link import GrpcLink
 from svc_cluster.link.handshake import Identity, make_metadata
@@ -88,6 +89,7 @@ class RunningGateway:
         """Refuse what is new, finish what has begun, end."""
         self._app.drain()
         await self._server.close(GRACE_SECONDS)
+        await self._app.close()
         await self._client.close()
 
 

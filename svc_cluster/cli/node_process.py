@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 from svc_cluster.base.clock import Clock, SystemClock
@@ -14,8 +15,8 @@ from svc_cluster.base.log import get_logger
 from svc_cluster.base.metrics import CONTENT_TYPE, Metrics
 from svc_cluster.cli.node_metrics import NodeMetrics
 from svc_cluster.cli.process import exit_fatal
-from svc_cluster.gateway.http.http1 import serve
 from svc_cluster.gateway.http.message import Request, Response
+from svc_cluster.gateway.http.server import serve
 from svc_cluster.link.handshake import Identity
 from svc_cluster.replica.host import HostSettings
 from svc_cluster.replica.housekeeping import HousekeepingSettings
@@ -170,6 +171,10 @@ class AdminApp:
         self._metrics = metrics
 
     async def handle(self, request: Request) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            return _error(
+                405, "method_not_allowed", "these pages are only read", [("allow", "GET")]
+            )
         match request.raw_path:
             case "/livez":
                 return _text(200, "OK")
@@ -187,11 +192,14 @@ class AdminApp:
                     200, [("content-type", "application/json")], json.dumps(rows).encode()
                 )
             case _:
-                return Response(
-                    404,
-                    [("content-type", "application/json")],
-                    b'{"error":"not_found","code":"not_found","message":"no such page"}',
-                )
+                return _error(404, "not_found", "no such page")
+
+
+def _error(
+    status: int, code: str, message: str, headers: Sequence[tuple[str, str]] = ()
+) -> Response:
+    body = json.dumps({"error": code, "code": code, "message": message}).encode()
+    return Response(status, [("content-type", "application/json"), *headers], body)
 
 
 def _text(status: int, text: str) -> Response:

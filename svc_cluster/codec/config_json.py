@@ -5,6 +5,7 @@ Null and absent mean the same on the way in. On the way out all members are alwa
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
@@ -29,22 +30,28 @@ _MODE_WORDS: Final = {
     TimestampingMode.CLIENT_REQUIRE: "client-require",
     TimestampingMode.ARRIVAL: "arrival",
 }
-_MODES: Final = {word: mode for mode, word in _MODE_WORDS.items()}
+TIMESTAMPING_MODES: Final = {word: mode for mode, word in _MODE_WORDS.items()}
 STORAGE_CLASS_DEFAULT: Final = "standard"
-_STORAGE_CLASSES: Final = ("standard", "express")
+"""Where neither stream nor basin names one, and the request is not in the S2 dialect."""
+S2_STORAGE_CLASS_DEFAULT: Final = "express"
+
+
+StorageClass = Literal["standard", "express"]
+Cipher = Literal["aegis-256", "aes-256-gcm"]
+TimestampingWord = Literal["client-prefer", "client-require", "arrival"]
 
 
 class _Infinite(msgspec.Struct):
     pass
 
 
-class _RetentionJson(msgspec.Struct):
+class RetentionJson(msgspec.Struct):
     age: int | None = None
     infinite: _Infinite | None = None
 
 
 class _TimestampingJson(msgspec.Struct):
-    mode: Literal["client-prefer", "client-require", "arrival"] | None = None
+    mode: TimestampingWord | None = None
     uncapped: bool | None = None
 
 
@@ -53,19 +60,19 @@ class _DeleteOnEmptyJson(msgspec.Struct):
 
 
 class StreamConfigJson(msgspec.Struct):
-    storage_class: str | None = None
-    retention_policy: _RetentionJson | None = None
+    storage_class: StorageClass | None = None
+    retention_policy: RetentionJson | None = None
     timestamping: _TimestampingJson | None = None
     delete_on_empty: _DeleteOnEmptyJson | None = None
 
 
 class BasinConfigJson(msgspec.Struct):
     default_stream_config: StreamConfigJson | None = None
-    stream_cipher: Literal["aegis-256", "aes-256-gcm"] | None = None
+    stream_cipher: Cipher | None = None
     create_stream_on_append: bool | None = None
     create_stream_on_read: bool | None = None
-    storage_class: str | None = None
-    """Alias of the default stream configuration's member of that name."""
+    storage_class: StorageClass | None = None
+    """Alias of the default stream configuration's member of that name, in the seed dialect."""
 
 
 class CreateBasinJson(msgspec.Struct):
@@ -80,33 +87,33 @@ class CreateStreamJson(msgspec.Struct):
 
 
 def stream_config_from_json(wire: StreamConfigJson) -> PartialStreamConfig:
-    """Raises InvalidError for an unknown storage class, an age of 0 or beyond range, and a
-    retention that is not exactly one of the two kinds; MalformedError for a negative number."""
+    """Raises InvalidError for an age of 0; MalformedError (bad_json) for a number out of range and
+    for a retention that is not exactly one of the two kinds."""
     timestamping = wire.timestamping or _TimestampingJson()
     delete_on_empty = wire.delete_on_empty or _DeleteOnEmptyJson()
     return PartialStreamConfig(
-        storage_class=_storage_class(wire.storage_class),
-        retention=None if wire.retention_policy is None else _retention(wire.retention_policy),
-        timestamping_mode=None if timestamping.mode is None else _MODES[timestamping.mode],
+        storage_class=wire.storage_class,
+        retention=None
+        if wire.retention_policy is None
+        else retention_from_json(wire.retention_policy),
+        timestamping_mode=None
+        if timestamping.mode is None
+        else TIMESTAMPING_MODES[timestamping.mode],
         timestamping_uncapped=timestamping.uncapped,
-        delete_on_empty_min_age_seconds=_seconds("min_age_secs", delete_on_empty.min_age_secs),
+        delete_on_empty_min_age_seconds=seconds_from_json(
+            "min_age_secs", delete_on_empty.min_age_secs
+        ),
     )
 
 
-def basin_config_from_json(wire: BasinConfigJson) -> BasinConfig:
-    """The alias counts only where the default stream configuration has no storage class."""
+def basin_config_from_json(wire: BasinConfigJson, *, alias: bool = True) -> BasinConfig:
+    """With `alias` a storage class beside the default stream configuration counts where that has
+    none; without, it is an unknown member, and ignored."""
     default = PartialStreamConfig()
     if wire.default_stream_config is not None:
         default = stream_config_from_json(wire.default_stream_config)
-    alias = _storage_class(wire.storage_class)
-    if default.storage_class is None and alias is not None:
-        default = PartialStreamConfig(
-            storage_class=alias,
-            retention=default.retention,
-            timestamping_mode=default.timestamping_mode,
-            timestamping_uncapped=default.timestamping_uncapped,
-            delete_on_empty_min_age_seconds=default.delete_on_empty_min_age_seconds,
-        )
+    if alias and default.storage_class is None:
+        default = replace(default, storage_class=wire.storage_class)
     return BasinConfig(
         default_stream_config=None if default == PartialStreamConfig() else default,
         stream_cipher=wire.stream_cipher,
@@ -115,24 +122,20 @@ def basin_config_from_json(wire: BasinConfigJson) -> BasinConfig:
     )
 
 
-def _storage_class(word: str | None) -> str | None:
-    if word is not None and word not in _STORAGE_CLASSES:
-        raise InvalidError("the storage class is `standard` or `express`")
-    return word
-
-
-def _retention(wire: _RetentionJson) -> Retention:
+def retention_from_json(wire: RetentionJson) -> Retention:
     if (wire.age is None) == (wire.infinite is None):
-        raise InvalidError("a retention policy has either an age or is infinite")
+        raise MalformedError(
+            ErrorCode.BAD_JSON, "a retention policy has either an age or is infinite"
+        )
     if wire.age is None:
         return Retention(age_seconds=None)
-    age_seconds = _seconds("age", wire.age)
+    age_seconds = seconds_from_json("age", wire.age)
     if age_seconds == 0:
         raise InvalidError("the age of a retention policy is above 0")
     return Retention(age_seconds=age_seconds)
 
 
-def _seconds(name: str, value: int | None) -> int | None:
+def seconds_from_json(name: str, value: int | None) -> int | None:
     if value is not None and not 0 <= value <= U64_MAX:
         raise MalformedError(ErrorCode.BAD_JSON, f"{name} is an unsigned 64-bit number")
     return value
@@ -150,15 +153,18 @@ def stream_config_to_json(config: StreamConfig) -> dict[str, Any]:
     }
 
 
-def basin_config_to_json(config: BasinConfig) -> dict[str, Any]:
+def basin_config_to_json(config: BasinConfig, *, alias: bool = True) -> dict[str, Any]:
+    """`alias`: the storage class stands beside the default stream configuration too."""
     default = config.default_stream_config
-    return {
+    members: dict[str, Any] = {
         "default_stream_config": None if default is None else _partial_to_json(default),
         "stream_cipher": config.stream_cipher,
         "create_stream_on_append": config.create_stream_on_append,
         "create_stream_on_read": config.create_stream_on_read,
-        "storage_class": (default and default.storage_class) or STORAGE_CLASS_DEFAULT,
     }
+    if alias:
+        members["storage_class"] = (default and default.storage_class) or STORAGE_CLASS_DEFAULT
+    return members
 
 
 def _partial_to_json(config: PartialStreamConfig) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import pybase64
 from msgspec import UNSET, UnsetType
 
 from svc_cluster.base.errors import ErrorCode, InvalidError, MalformedError
-from svc_cluster.codec.records import U64_MAX, RecordIn, RecordOut
+from svc_cluster.codec.records import FENCING_TOKEN_RULE, U64_MAX, RecordIn, RecordOut
 from svc_cluster.model import names
 from svc_cluster.model.record import AppendAck, Position
 
@@ -78,7 +78,7 @@ def decode_append(body: bytes, data_format: DataFormat) -> AppendRequest:
         )
     fencing_token = wire.fencing_token if wire.fencing_token is not UNSET else None
     if fencing_token is not None and not names.is_fencing_token(fencing_token):
-        raise InvalidError(f"a fencing token has at most {names.FENCING_TOKEN_BYTES_MAX} bytes")
+        raise InvalidError(FENCING_TOKEN_RULE)
     return AppendRequest(records, _u64("match_seq_num", wire.match_seq_num), fencing_token)
 
 

@@ -1,7 +1,7 @@
 """Records between their two forms: what a client gives or gets, and the stored batch.
 
-`build_batch` is the only maker of stored batches from client data, so the limits and the shape of
-command records are decided here. `cut` is the only way back: whole stored batches in, the records
+`build_batch` makes a stored batch of records in decoded bytes; `proto_body` makes one of a protobuf
+body, by the rules that stand here. `cut` is the only way back: whole stored batches in, the records
 that a read may return out.
 """
 
@@ -23,10 +23,24 @@ RECORDS_MAX: Final = 1000
 METERED_BYTES_MAX: Final = 1_048_576
 U64_MAX: Final = 2**64 - 1
 
+RECORD_COUNT_RULE: Final = f"a batch has 1 to {RECORDS_MAX} records"
+METERED_BYTES_RULE: Final = f"a batch holds at most {METERED_BYTES_MAX} metered bytes"
+FENCING_TOKEN_RULE: Final = f"a fencing token has at most {names.FENCING_TOKEN_BYTES_MAX} bytes"
+
 _TRIM_BODY_BYTES: Final = 8
 
 RecordIn = tuple[int | None, Sequence[tuple[bytes, bytes]], bytes]
 """Client timestamp, headers, body: decoded bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendInput:
+    """One append as a client asked for it. None: the condition was not given; 0 and the empty token
+    are conditions."""
+
+    batch: StoredBatch
+    match_seq_num: int | None
+    fencing_token: str | None
 
 
 @dataclass(slots=True)
@@ -47,7 +61,7 @@ def build_batch(records: Sequence[RecordIn]) -> StoredBatch:
     empty name that does not make a proper command record.
     """
     if not 1 <= len(records) <= RECORDS_MAX:
-        raise InvalidError(f"a batch has 1 to {RECORDS_MAX} records, not {len(records)}")
+        raise InvalidError(RECORD_COUNT_RULE)
     stored = pb.AppendInput()
     add = stored.records.add
     metered_bytes = 0
@@ -60,7 +74,7 @@ def build_batch(records: Sequence[RecordIn]) -> StoredBatch:
         metered_bytes += 8 + len(body)
         if headers:
             if not all(name for name, _ in headers):
-                commands.append(_command(offset, headers, body))
+                commands.append(command_record(offset, headers, body))
             for name, value in headers:
                 record.headers.add(name=name, value=value)
                 metered_bytes += 2 + len(name) + len(value)
@@ -72,7 +86,7 @@ def build_batch(records: Sequence[RecordIn]) -> StoredBatch:
             if timestamp_max_ms is None or timestamp_ms > timestamp_max_ms:
                 timestamp_max_ms = timestamp_ms
         if metered_bytes > METERED_BYTES_MAX:
-            raise InvalidError(f"a batch holds at most {METERED_BYTES_MAX} metered bytes")
+            raise InvalidError(METERED_BYTES_RULE)
     return StoredBatch(
         records=stored.SerializeToString(),
         record_count=len(records),
@@ -84,7 +98,10 @@ def build_batch(records: Sequence[RecordIn]) -> StoredBatch:
     )
 
 
-def _command(offset: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> CommandRecord:
+def command_record(
+    offset: int, headers: Sequence[tuple[bytes, bytes]], body: bytes
+) -> CommandRecord:
+    """What a record of which a header has an empty name commands. Raises InvalidError."""
     if len(headers) != 1:
         raise InvalidError("a header name may be empty only as the one header of a command record")
     match headers[0][1]:
@@ -94,9 +111,7 @@ def _command(offset: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -
             except UnicodeDecodeError:
                 raise InvalidError("a fencing token is UTF-8") from None
             if not names.is_fencing_token(token):
-                raise InvalidError(
-                    f"a fencing token has at most {names.FENCING_TOKEN_BYTES_MAX} bytes"
-                )
+                raise InvalidError(FENCING_TOKEN_RULE)
             return CommandRecord(offset=offset, kind=CommandKind.FENCE, token=token)
         case b"trim":
             if len(body) != _TRIM_BODY_BYTES:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from typing import Final
 
 from prometheus_client import Counter
@@ -14,7 +15,7 @@ from prometheus_client import Counter
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import (
     DrainingError,
-    HotServerError,
+    ErrorCode,
     InternalError,
     NotImplementedYetError,
     ServiceError,
@@ -22,12 +23,16 @@ from svc_cluster.base.errors import (
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.gateway.backend import Backend
+from svc_cluster.gateway.fanout import SharedTails
 from svc_cluster.gateway.handlers import basins, health, records, streams
 from svc_cluster.gateway.handlers.context import Call, Handler, Readiness, Services
+from svc_cluster.gateway.http.budget import BODY_BYTES_IN_FLIGHT_MAX, BodyBudget, BudgetedBody
+from svc_cluster.gateway.http.compress import compress_response
 from svc_cluster.gateway.http.dialect import detect
 from svc_cluster.gateway.http.errors import error_response
+from svc_cluster.gateway.http.host import basin_of_host
 from svc_cluster.gateway.http.message import ClientGoneError, Request, Response
-from svc_cluster.gateway.http.negotiation import JSON_BODY_BYTES_MAX
+from svc_cluster.gateway.http.negotiation import PROTOBUF_TYPES, SESSION_TYPES, media_type
 from svc_cluster.gateway.http.router import (
     UNKNOWN_TEMPLATE,
     Operation,
@@ -37,11 +42,11 @@ from svc_cluster.gateway.http.router import (
     split_path,
 )
 
-BODY_BYTES_IN_FLIGHT_MAX: Final = 256 * 1024 * 1024
-
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_ALWAYS_SERVED: Final = frozenset({"/health", "/ping", "/livez", "/readyz", "/metrics", "/version"})
+_ALWAYS_SERVED: Final = frozenset(
+    {"/health", "/ping", "/livez", "/readyz", "/metrics", "/version", "/openapi.json"}
+)
 _CORS_EXPOSED: Final = "s2-provision-result, svc-side-effects, retry-after-ms"
 
 log = get_logger("gateway.app")
@@ -68,6 +73,7 @@ _HANDLERS: Final[dict[Operation, Handler]] = {
     Operation.READYZ: health.readyz,
     Operation.METRICS: health.exposition,
     Operation.VERSION: health.version,
+    Operation.OPENAPI: health.openapi,
     Operation.LATER: _later,
 }
 assert _HANDLERS.keys() == set(Operation), "every operation has a handler"
@@ -86,26 +92,37 @@ class GatewayApp:
         readiness: Readiness = dict,
         version: str = "0",
         cors: bool = True,
+        compression: bool = True,
+        basin_host_suffixes: Sequence[str] | None = None,
         body_bytes_in_flight_max: int = BODY_BYTES_IN_FLIGHT_MAX,
     ) -> None:
+        """`basin_host_suffixes`: what follows a basin's name in a host name; None: `b` and any
+        domain (http/host.py)."""
         self._services = Services(
             backend=backend,
+            tails=SharedTails(backend, clock),
             clock=clock,
             rng=rng,
             metrics=metrics,
             readiness=readiness,
             version=version,
             draining=asyncio.Event(),
+            body_budget=BodyBudget(body_bytes_in_flight_max, metrics.http_body_bytes_in_flight),
         )
         self.clock = clock
         self._cors = cors
-        self._body_bytes = 0
-        self._body_bytes_max = body_bytes_in_flight_max
+        self._compression = compression
+        self._host_suffixes = basin_host_suffixes
         self._recorders: dict[tuple[str, str], _Recorder] = {}
 
     def drain(self) -> None:
         """From now on requests are refused, streams end, and readiness is false."""
         self._services.draining.set()
+        self._services.tails.drain()
+
+    async def close(self) -> None:
+        """End what runs for all requests together; none is answered any more."""
+        await self._services.tails.close()
 
     async def handle(self, request: Request) -> Response:
         segments = split_path(request.raw_path)
@@ -121,6 +138,8 @@ class GatewayApp:
         finally:
             recorder.in_flight.dec()
             recorder.done(status, clock.monotonic() - begun)
+        if self._compression:
+            compress_response(request, response)
         if self._cors and (origin := request.header("origin")) is not None:
             response.headers += [
                 ("access-control-allow-origin", origin),
@@ -132,63 +151,56 @@ class GatewayApp:
     async def _answer(
         self, request: Request, segments: list[str], resource: Resource | None
     ) -> Response:
-        dialect = detect(request.headers, seed_path=resource is not None and resource.seed_path)
+        host_basin = basin_of_host(request.header("host"), self._host_suffixes)
+        dialect = detect(
+            request.headers,
+            seed_path=resource is not None and resource.seed_path,
+            host_basin=host_basin is not None,
+        )
         if request.method == "OPTIONS" and resource is not None:
             return self._options(request, resource)
-        reserved = 0
+        is_write = request.method not in _SAFE_METHODS
+        body: BudgetedBody | None = None
         try:
-            match = route(resource, segments, request.method)
+            match = route(resource, segments, request.method, host_basin)
             if self._services.draining.is_set() and match.template not in _ALWAYS_SERVED:
                 raise DrainingError("the server is stopping; try another")
-            if request.method not in _SAFE_METHODS:
-                reserved = self._reserve_body(request)
-            call = Call(self._services, request, match, dialect)
-            return await _HANDLERS[match.operation](call)
+            if is_write:
+                request, body = self._with_budget(request)
+            return await _HANDLERS[match.operation](Call(self._services, request, match, dialect))
         except ClientGoneError:
             raise
         except Exception as failure:  # the one place that turns a fault of ours into a 500
             refusal = _refusal(failure, resource)
         finally:
-            self._release_body(reserved)
-        return error_response(refusal, dialect, is_write=request.method not in _SAFE_METHODS)
+            if body is not None:
+                body.release()
+        response = error_response(refusal, dialect, is_write=is_write)
+        response.close = body is not None and body.cut
+        return response
+
+    def _with_budget(self, request: Request) -> tuple[Request, BudgetedBody]:
+        """The request as the handler gets it: what it reads is counted and decoded. A session's
+        body is passed on as it is sent, with its headers."""
+        kind = media_type(request.header("content-type"))
+        malformed = ErrorCode.BAD_PROTO if kind in PROTOBUF_TYPES else ErrorCode.BAD_JSON
+        body = BudgetedBody(request, self._services.body_budget, self.clock, malformed)
+        headers = request.headers
+        if request.header("content-encoding") is not None and kind not in SESSION_TYPES:
+            headers = [header for header in headers if header[0] != "content-encoding"]
+        return Request(request.method, request.raw_path, request.query, headers, body), body
 
     def _options(self, request: Request, resource: Resource) -> Response:
-        """Also the answer to a browser's preflight, which carries no credentials."""
+        """Also the answer to a browser's preflight, which carries no credentials: what it asks
+        for is granted, and whatever is not allowed is refused when it comes."""
         headers = [("allow", resource.allow)]
         if self._cors and request.header("origin") is not None:
+            method = request.header("access-control-request-method") or resource.allow
+            headers.append(("access-control-allow-methods", method))
             wanted = request.header("access-control-request-headers")
-            headers.append(("access-control-allow-methods", resource.allow))
             if wanted is not None:
                 headers.append(("access-control-allow-headers", wanted))
         return Response(204, headers)
-
-    def _reserve_body(self, request: Request) -> int:
-        """Bytes this body may take in memory, counted against all others.
-
-        Raises HotServerError when there is no room, before any of it is read.
-        """
-        length = request.header("content-length")
-        size = JSON_BODY_BYTES_MAX
-        if length is None and request.header("transfer-encoding") is None:
-            size = 0
-        elif (
-            length is not None
-            and request.header("content-encoding") is None
-            and length.isascii()
-            and length.isdigit()
-            and len(length) < 20
-        ):
-            size = min(int(length), JSON_BODY_BYTES_MAX)
-        if self._body_bytes + size > self._body_bytes_max:
-            raise HotServerError("too many request bodies at once")
-        self._body_bytes += size
-        self._services.metrics.http_body_bytes_in_flight.set(self._body_bytes)
-        return size
-
-    def _release_body(self, size: int) -> None:
-        if size:
-            self._body_bytes -= size
-            self._services.metrics.http_body_bytes_in_flight.set(self._body_bytes)
 
     def _recorder(self, method: str, resource: Resource | None) -> _Recorder:
         template = _template(resource)

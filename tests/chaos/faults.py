@@ -40,6 +40,24 @@ async def kill_leader(scene: Scene) -> None:
         await scene.restart(node)
 
 
+async def kill_leader_in_sessions(scene: Scene) -> None:
+    """D22: the leader changes three times in a row, by kill -9 or by a freeze behind which another
+    leads, while append sessions have batches on their way."""
+    for _ in range(3):
+        number = await scene.leader()
+        node = scene.cluster.nodes[number]
+        moment = time.monotonic()
+        if scene.rng.random() < 0.5:
+            node.kill()
+            await scene.successes(moment)
+            await scene.restart(node)
+        else:
+            node.pause()
+            await scene.successes(moment)
+            node.resume()
+        await scene.for_a_while(0.1, 0.8)
+
+
 async def kill_others(scene: Scene) -> None:
     """D2: kill -9 of a follower, or of all nodes at once."""
     if scene.rng.random() < 0.5:
@@ -355,6 +373,7 @@ ROWS: Final[dict[str, Row]] = {
     "D15": jump_clock,
     "D20": kill_gateway,
     "D21": cut_clients,
+    "D22": kill_leader_in_sessions,
     "D23": slow_readers,
     "D24": recreate,
 }
@@ -364,6 +383,5 @@ NOT_HERE: Final[dict[str, str]] = {
     "D12": "corruption trials of the log, offline",
     "D13": "corruption trials of the log, the store and snapshots, offline",
     "D14": "corruption trials of the store; every round here compares the state digests",
-    "D22": "append sessions do not exist yet; D1 kills leaders under plain appends",
     "D25": "tests/integration/test_hostile_peers.py",
 }

@@ -19,6 +19,7 @@ from tests.chaos.cluster import ChaosCluster
 from tests.chaos.faults import ROWS
 from tests.chaos.recorder import ChaosRecorder
 from tests.chaos.scene import RECOVERY_S, Scene
+from tests.chaos.session_writer import SessionWriter
 from tests.chaos.writers import Retrier
 from tests.linearizability.checker import check
 from tests.linearizability.history import Outcome, SeenRecord, write_history
@@ -88,6 +89,9 @@ class Round:
         self._exits_before = {m.name: len(m.exits) for m in cluster.members()}
         self._clients: list[Client] = []
         self._retrier = Retrier(self.apis, BASIN, f"retry-{number}")
+        self._sessions = SessionWriter(
+            self.apis, BASIN, f"session-{number}", random.Random(f"{seed}/{number}/sessions")
+        )
         self.final: tuple[SeenRecord, ...] = ()
 
     async def run(self) -> Result:
@@ -132,7 +136,7 @@ class Round:
         api = ApiClient(self.cluster.urls[0])
         try:
             await api.make(SystemClock(), BASIN, None, RECOVERY_S)
-            for stream in (name, self._retrier.stream):
+            for stream in (name, self._retrier.stream, self._sessions.stream):
                 await api.make(SystemClock(), BASIN, stream, RECOVERY_S)
         finally:
             api.close()
@@ -148,7 +152,7 @@ class Round:
             trim_share=0.0,
             event_streams=False,
         )
-        parts: list[Any] = [self._retrier.run()]
+        parts: list[Any] = [self._retrier.run(), self._sessions.run()]
         for number in range(6):
             client = Client(
                 self.recorder, self.apis, options, random.Random(f"{self.result.seed}/{number}")
@@ -195,7 +199,7 @@ class Round:
 
     async def _stop_load(self, load: list[asyncio.Future[Any]]) -> None:
         self._stop.set()
-        self._retrier.stopping = True
+        self._retrier.stopping = self._sessions.stopping = True
         for client in self._clients:
             client.stopping = True
         _, late = await asyncio.wait(load, timeout=RECOVERY_S)
@@ -243,6 +247,8 @@ class Round:
         result.violations += [str(violation)[:600] for violation in verdict.violations]
         await self._retrier.verify()
         result.violations += self._retrier.violations
+        await self._sessions.verify()
+        result.violations += self._sessions.violations
         result.violations += await self.cluster.equal()
         if self.recorder.operations < self._operations:
             result.violations.append(f"only {self.recorder.operations} operations")
@@ -259,6 +265,8 @@ class Round:
         result.refused = counts.refused
         result.records = len(self.final)
         result.retried_batches = self._retrier.resolved_as_done
+        result.facts["session_batches_acked"] = self._sessions.acked
+        result.facts["session_batches_unknown"] = self._sessions.unknown
 
     def save(self, directory: Path) -> Path:
         """The history and the final read, for the checker alone."""

@@ -1,4 +1,7 @@
-"""A small HTTP client that hides nothing: paths and headers go out exactly as given."""
+"""A small HTTP client that hides nothing: paths and headers go out exactly as given.
+
+An endpoint `http://…` is spoken to in HTTP/1.1, one `h2c://…` in HTTP/2 with prior knowledge.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
+
+from tests.contract.h2_client import H2Response, H2Session
 
 
 def b64(data: bytes | str) -> str:
@@ -29,6 +34,39 @@ class Answer:
         return json.loads(self.body)
 
 
+class Http2Connection:
+    """What http.client's connection is for HTTP/1.1: opened when needed, and anew after its end."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._address = (host, port)
+        self._session: H2Session | None = None
+        self._response: H2Response | None = None
+
+    @property
+    def sock(self) -> socket.socket | None:
+        return None if self._session is None else self._session.sock
+
+    def request(
+        self, method: str, path: str, body: bytes | None = None, headers: Any = None
+    ) -> None:
+        session = self._session
+        if session is None or session.closed or session.goaway is not None:
+            session = self._session = H2Session(*self._address)
+        given = dict(headers or {})
+        if body is not None and "content-length" not in {name.lower() for name in given}:
+            given["content-length"] = str(len(body))
+        self._response = session.request(method, path, given, body)
+
+    def getresponse(self) -> H2Response:
+        assert self._response is not None
+        return self._response
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+
 class Client:
     """One keep-alive connection, opened anew when the server closed it."""
 
@@ -36,7 +74,11 @@ class Client:
         parts = urlsplit(endpoint)
         assert parts.hostname is not None
         self.address = (parts.hostname, parts.port or 80)
-        self.connection = http.client.HTTPConnection(*self.address, timeout=20)
+        self.connection: http.client.HTTPConnection | Http2Connection
+        if parts.scheme == "h2c":
+            self.connection = Http2Connection(*self.address)
+        else:
+            self.connection = http.client.HTTPConnection(*self.address, timeout=20)
 
     def __enter__(self) -> Self:
         return self
@@ -59,7 +101,7 @@ class Client:
         self.connection.request(method, path, body=body, headers=headers or {})
         response = self.connection.getresponse()
         data = response.read()
-        found = {name.lower(): value for name, value in response.getheaders()}
+        found = {name.lower(): value for name, value in response.headers.items()}
         return Answer(response.status, found, data)
 
     def get(self, path: str, headers: dict[str, str] | None = None) -> Answer:

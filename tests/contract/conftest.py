@@ -1,7 +1,8 @@
 """One server for the whole suite, spoken to only over its socket.
 
 `endpoint` is the base URL of a gateway; `slow_header_endpoint` is one with a short header deadline.
-Nothing in the tests knows what is behind them.
+Nothing in the tests knows what is behind them. Every test that asks for `endpoint`, or for `client`
+and what is made with it, runs over HTTP/1.1 and over HTTP/2 on the same port.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ class Server:
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"ready\n", self.log.read_text()
 
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
     def stop(self) -> None:
         self._process.communicate(timeout=30)
         assert self._process.returncode == 0, self.log.read_text()[-4000:]
@@ -81,9 +86,9 @@ def slow_header_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
     yield from _server(tmp_path_factory, HEADER_SECONDS_SHORT)
 
 
-@pytest.fixture(scope="session")
-def endpoint(server: Server) -> str:
-    return f"http://127.0.0.1:{server.port}"
+@pytest.fixture(scope="session", params=["http", "h2c"])
+def endpoint(server: Server, request: pytest.FixtureRequest) -> str:
+    return f"{request.param}://127.0.0.1:{server.port}"
 
 
 @pytest.fixture(scope="session")

@@ -53,8 +53,10 @@ def test_stored_records_come_first_then_a_ping_then_live_ones(
         assert ping.json["tail"]["seq_num"] == 3
         assert ping.json["timestamp"] > 1_600_000_000_000
         client.append(basin, three, b"03", b"04")
+        assert "tail" not in caught_up[-2].json
         live = events.next("batch")
         assert live.id == "4,5,50"
+        assert live.json["tail"]["seq_num"] == 5
         assert [r["body"] for r in live.json["records"]] == [b64("03"), b64("04")]
 
 
@@ -199,6 +201,42 @@ def test_a_resume_behind_the_tail_is_416(client: Client, basin: str, three: str)
         {"last-event-id": "9,1,1"},
     ) as events:
         assert [event.data for event in events] == ["[DONE]"]
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("count=1", 416),
+        ("seq_num=3&count=1", 416),
+        ("seq_num=3&count=1&wait=0", 416),
+        ("seq_num=9&clamp=true&bytes=9", 416),
+        ("seq_num=3&count=1&wait=1", 200),
+        ("seq_num=3&wait=0", 200),
+        ("wait=0", 200),
+        ("tail_offset=1&count=9", 200),
+    ],
+)
+def test_in_the_s2_dialect_a_bounded_stream_at_the_tail_is_416(
+    client: Client, basin: str, three: str, query: str, status: int
+) -> None:
+    """Unless it may wait; without a bound it may follow, and is never refused. The default start
+    is the tail."""
+    headers = {"s2-basin": basin, "accept": "text/event-stream"}
+    answer = client.get(f"{PATH}?{query}", headers)
+    assert answer.status == status, answer
+    if status == 416:
+        assert answer.json["tail"]["seq_num"] == 3
+    else:
+        assert answer.body.endswith(b"data: [DONE]\n\n")
+
+
+def test_whoever_resumes_at_the_tail_has_had_everything(
+    client: Client, basin: str, three: str
+) -> None:
+    """An end, not a refusal, in the S2 dialect too."""
+    headers = {"s2-basin": basin, "accept": "text/event-stream", "last-event-id": "2,3,30"}
+    answer = client.get(f"{PATH}?count=9", headers)
+    assert (answer.status, answer.body) == (200, b"data: [DONE]\n\n")
 
 
 def test_large_batches_are_cut_into_events_of_at_most_a_thousand_records(

@@ -212,10 +212,10 @@ def test_the_storage_class_of_a_basin_is_an_alias(client: Client, basin: str) ->
 @pytest.mark.parametrize(
     ("config", "code"),
     [
-        ({"storage_class": "glacier"}, "invalid"),
+        ({"storage_class": "glacier"}, "bad_json"),
         ({"retention_policy": {"age": 0}}, "invalid"),
-        ({"retention_policy": {}}, "invalid"),
-        ({"retention_policy": {"age": 1, "infinite": {}}}, "invalid"),
+        ({"retention_policy": {}}, "bad_json"),
+        ({"retention_policy": {"age": 1, "infinite": {}}}, "bad_json"),
         ({"retention_policy": {"age": -1}}, "bad_json"),
         ({"retention_policy": {"age": 2**64}}, "bad_json"),
         ({"retention_policy": {"age": "1"}}, "bad_json"),

@@ -175,3 +175,101 @@ def test_a_long_poll_beyond_the_tail_is_still_416(client: Client, basin: str, fi
     """Waiting does not make a start beyond the tail legal, unless it is clamped."""
     assert client.read(basin, filled, "seq_num=11&wait=1").status == 416
     assert client.read(basin, filled, "seq_num=11&wait=1&clamp=true").status == 200
+
+
+PATH = "/v1/streams/s/records"
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("", 416),
+        ("count=5", 416),
+        ("seq_num=10", 416),
+        ("seq_num=10&wait=0", 416),
+        ("seq_num=10&count=0", 416),
+        ("tail_offset=0", 416),
+        ("seq_num=99", 416),
+        ("seq_num=99&clamp=true", 416),
+        ("timestamp=99999&clamp=true", 416),
+        ("timestamp=1091", 416),
+        ("wait=1", 200),
+        ("seq_num=10&wait=1", 200),
+        ("seq_num=99&clamp=true&wait=1", 200),
+        ("seq_num=9", 200),
+        ("tail_offset=1", 200),
+        ("seq_num=9&count=0", 200),
+        ("timestamp=1090", 200),
+    ],
+)
+def test_in_the_s2_dialect_a_start_at_the_tail_is_416_unless_it_waits(
+    client: Client, basin: str, filled: str, query: str, status: int
+) -> None:
+    """The default start, too, which is the tail."""
+    answer = client.get(f"{PATH}?{query}", {"s2-basin": basin})
+    assert answer.status == status, answer
+    if status == 416:
+        assert answer.json["tail"] == {"seq_num": 10, "timestamp": 1090}
+
+
+def test_a_start_by_time_that_nothing_matches_is_never_refused_at_the_tail(
+    client: Client, basin: str, stream: str
+) -> None:
+    """An empty stream from its beginning: by time 200, by number 416, in the S2 dialect."""
+    assert client.get(f"{PATH}?timestamp=0", {"s2-basin": basin}).json == {"records": []}
+    assert client.get(f"{PATH}?seq_num=0", {"s2-basin": basin}).status == 416
+
+
+def test_in_the_s2_dialect_only_live_records_come_with_a_tail(
+    client: Client, endpoint: str, basin: str, filled: str
+) -> None:
+    """Stored ones, and none, have no `tail`; those that a long poll waited for have it."""
+    headers = {"s2-basin": basin}
+    for query, found in (
+        ("seq_num=8", [8, 9]),
+        ("seq_num=8&wait=9", [8, 9]),
+        ("seq_num=8&count=0", []),
+    ):
+        body = client.get(f"{PATH}?{query}", headers).json
+        assert set(body) == {"records"}
+        assert [r["seq_num"] for r in body["records"]] == found
+
+    def append_soon() -> None:
+        with Client(endpoint) as other:
+            # The poll below is very probably waiting by now; if not, its first read finds nothing
+            # or the record, and the record is then a stored one.
+            other.append(basin, filled, b"live")
+
+    timer = threading.Timer(1.0, append_soon)
+    timer.start()
+    body = client.get(f"{PATH}?seq_num=10&wait=15", headers).json
+    timer.join()
+    assert [r["body"] for r in body["records"]] == ["live"]
+    assert body.get("tail", {"seq_num": 11})["seq_num"] == 11
+    empty = client.get(f"{PATH}?seq_num=11&wait=1", headers)
+    assert (empty.status, empty.json) == (200, {"records": []})
+
+
+def test_the_data_format_is_raw_by_default_in_the_s2_dialect(
+    client: Client, basin: str, filled: str
+) -> None:
+    """base64 where a header of either family asks for it."""
+    for headers, body in (
+        ({}, "09"),
+        ({"s2-format": "base64"}, b64("09")),
+        ({"s2-format": "json-binsafe"}, b64("09")),
+        ({"s2-format": "raw"}, "09"),
+    ):
+        answer = client.get(f"{PATH}?seq_num=9", {"s2-basin": basin, **headers})
+        assert answer.json["records"][0]["body"] == body
+
+
+@pytest.mark.parametrize("query", ["seq_num=0&timestamp=0", "timestamp=5&until=5"])
+def test_a_read_without_sense_is_422_in_the_s2_dialect(
+    client: Client, basin: str, filled: str, query: str
+) -> None:
+    """Values of a wrong type stay 400."""
+    headers = {"s2-basin": basin}
+    refused = client.get(f"{PATH}?{query}", headers)
+    assert (refused.status, refused.json["code"]) == (422, "invalid")
+    assert client.get(f"{PATH}?seq_num=x", headers).status == 400

@@ -58,6 +58,19 @@ def test_every_name_of_the_text_format_is_understood(
     assert client.read(basin, stream).json["records"][0]["body"] == b64("==")
 
 
+def test_the_data_format_is_raw_by_default_in_the_s2_dialect(
+    client: Client, basin: str, stream: str
+) -> None:
+    """What is no base64 is text there; in the other dialect it is refused."""
+    body = {"records": [{"headers": [["n", "="]], "body": "not base64!"}]}
+    path = "/v1/streams/s/records"
+    assert client.post(path, body, {"s2-basin": basin}).status == 200
+    assert client.post(path, body, {"s2-basin": basin, "s2-format": "base64"}).status == 422
+    assert client.post(path, body, {"svc-basin": basin}).status == 400
+    (record,) = client.read(basin, stream).json["records"]
+    assert record["body"] == b64("not base64!")
+
+
 def test_invalid_utf8_is_replaced_in_the_text_format(
     client: Client, basin: str, stream: str
 ) -> None:

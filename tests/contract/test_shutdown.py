@@ -13,7 +13,7 @@ import uvloop
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.gateway.app import GatewayApp
-from svc_cluster.gateway.http.http1 import Server, serve
+from svc_cluster.gateway.http.server import Server, serve
 from svc_cluster.model.stream_config import BasinConfig
 from tests.contract.memory_backend import MemoryBackend
 

@@ -10,6 +10,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.contract.client import Client, b64, raw_exchange
+from tests.contract.conftest import Server
+
+
+@pytest.fixture(scope="module")
+def endpoint(server: Server) -> str:
+    """Everything here is about bytes of HTTP/1.1."""
+    return f"http://127.0.0.1:{server.port}"
+
 
 BODY = json.dumps({"records": [{"body": b64("x")}]}).encode()
 
@@ -108,7 +116,7 @@ def test_an_idle_connection_outlives_the_header_deadline(slow_header_endpoint: s
         b"POST /v1/basins HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
         b"POST /v1/basins HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n"
         b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\r",
     ],
     ids=lambda sent: f"{sent[:40]!r}({len(sent)})",
 )
@@ -232,34 +240,6 @@ def test_an_absolute_target_is_routed_by_its_path(endpoint: str) -> None:
         endpoint, b"GET http://x/health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
     )
     assert received.startswith(b"HTTP/1.1 200 ")
-
-
-@pytest.mark.parametrize("path", ["/health", "/v1/basins", "/nowhere"])
-def test_head_has_the_headers_of_get_and_no_body(client: Client, path: str) -> None:
-    """The connection stays in step."""
-    head = client.request("HEAD", path)
-    get = client.get(path)
-    assert head.body == b""
-    assert head.status == get.status
-    assert head.headers["content-length"] == str(len(get.body))
-
-
-def test_options_and_cors_mirror_the_origin(client: Client, basin: str) -> None:
-    """A preflight is answered without credentials; errors can be read by pages too."""
-    asked = {
-        "origin": "https://page.example",
-        "access-control-request-method": "POST",
-        "access-control-request-headers": "svc-basin, content-type",
-    }
-    answer = client.request("OPTIONS", "/v1/streams", None, asked)
-    assert answer.status == 204
-    assert answer.headers["access-control-allow-origin"] == "https://page.example"
-    assert answer.headers["access-control-allow-headers"] == "svc-basin, content-type"
-    assert "POST" in answer.headers["access-control-allow-methods"]
-    refused = client.get("/v1/streams/s", {"svc-basin": basin, "origin": "https://page.example"})
-    assert refused.status == 404
-    assert refused.headers["access-control-allow-origin"] == "https://page.example"
-    assert client.request("OPTIONS", "/nowhere").status == 404
 
 
 def test_a_reset_in_the_middle_of_an_answer_is_quiet(

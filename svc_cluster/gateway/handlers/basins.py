@@ -24,6 +24,7 @@ from svc_cluster.gateway.http.message import Response, json_response
 from svc_cluster.gateway.http.negotiation import (
     BASIN_NAME_RULE,
     Query,
+    basin_of,
     check_request_token,
     json_body,
     page_limit,
@@ -40,13 +41,15 @@ def provision_header(*, existed: bool) -> tuple[str, str]:
 
 
 async def create_basin(call: Call) -> Response:
-    check_request_token(call.request)
+    check_request_token(call.request, creates=True)
     wire = decode_object(await json_body(call.request), CreateBasinJson)
     if not names.is_basin_name(wire.basin):
         raise MalformedError(ErrorCode.BAD_JSON, BASIN_NAME_RULE)
     if wire.location is not None:
         raise InvalidError("there is no such location")
-    config = BasinConfig() if wire.config is None else basin_config_from_json(wire.config)
+    config = BasinConfig()
+    if wire.config is not None:
+        config = basin_config_from_json(wire.config, alias=call.dialect is not Dialect.S2)
     if config.stream_cipher is not None:
         # To store the wish and then keep records in the clear would be worse than to refuse.
         raise NotImplementedYetError("stream_cipher is not served yet")
@@ -70,15 +73,16 @@ async def list_basins(call: Call) -> Response:
 
 
 async def get_basin_config(call: Call) -> Response:
-    assert call.match.basin is not None, "the route has a basin in its path"
-    config = await call.services.backend.get_basin_config(call.match.basin)
-    return json_response(200, encode_object(basin_config_to_json(config)))
+    name = basin_of(call.request, call.match.basin)
+    config = await call.services.backend.get_basin_config(name)
+    body = basin_config_to_json(config, alias=call.dialect is not Dialect.S2)
+    return json_response(200, encode_object(body))
 
 
 async def delete_basin(call: Call) -> Response:
-    assert call.match.basin is not None, "the route has a basin in its path"
+    name = basin_of(call.request, call.match.basin)
     check_request_token(call.request)
-    await call.services.backend.delete_basin(call.match.basin)
+    await call.services.backend.delete_basin(name)
     return Response(202)
 
 

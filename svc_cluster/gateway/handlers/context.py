@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.gateway.backend import Backend
+from svc_cluster.gateway.fanout import SharedTails
+from svc_cluster.gateway.http.budget import BodyBudget
 from svc_cluster.gateway.http.dialect import Dialect
 from svc_cluster.gateway.http.message import Request, Response
 from svc_cluster.gateway.http.router import Match
@@ -23,6 +25,8 @@ class Services:
     """The seams, shared by all requests."""
 
     backend: Backend
+    tails: SharedTails
+    """What followers wait at."""
     clock: Clock
     rng: random.Random
     metrics: Metrics
@@ -30,6 +34,9 @@ class Services:
     version: str
     draining: asyncio.Event
     """Set once the process is to stop; streams then end."""
+    body_budget: BodyBudget
+    """Of all request bodies together. Bodies that are read as a whole are counted already;
+    sessions count what they hold."""
 
 
 @dataclass(frozen=True, slots=True)

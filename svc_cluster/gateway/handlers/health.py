@@ -1,14 +1,17 @@
-"""Liveness, readiness, metrics and version: small, unauthenticated, without secrets."""
+"""Liveness, readiness, metrics, version and the description of the interface: unauthenticated,
+without secrets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from svc_cluster.base import metrics
 from svc_cluster.codec.json_body import encode_object
 from svc_cluster.gateway.handlers.context import Call
 from svc_cluster.gateway.http.message import Response, json_response, text_response
 from svc_cluster.gateway.http.negotiation import Query
+from svc_cluster.gateway.openapi.document import build_document
 
 
 async def health(call: Call) -> Response:
@@ -34,6 +37,15 @@ async def exposition(call: Call) -> Response:
 async def version(call: Call) -> Response:
     body = {"name": "svc-cluster", "version": call.services.version}
     return json_response(200, encode_object(body))
+
+
+async def openapi(call: Call) -> Response:
+    return json_response(200, _document(call.services.version))
+
+
+@cache
+def _document(version: str) -> bytes:
+    return encode_object(build_document(version))
 
 
 def _checks(call: Call) -> dict[str, bool]:

@@ -1,34 +1,27 @@
-"""Records: append, unary read with long poll, check-tail. Streaming reads are in follow.py."""
+"""Records: append, unary read with long poll, check-tail. What has no end is in follow.py and in
+sessions."""
 
 from __future__ import annotations
 
 import math
 from typing import Final
 
-from svc_cluster.base.errors import ServiceError
-from svc_cluster.codec.json_body import (
-    DataFormat,
-    decode_append,
-    encode_append_ack,
-    encode_read_batch,
-    encode_tail,
-)
-from svc_cluster.codec.records import (
-    METERED_BYTES_MAX,
-    RECORDS_MAX,
-    ReadBudget,
-    RecordOut,
-    build_batch,
-)
+from svc_cluster.codec import json_body, proto_body
+from svc_cluster.codec.json_body import DataFormat
+from svc_cluster.codec.records import METERED_BYTES_MAX, RECORDS_MAX, RecordOut
+from svc_cluster.gateway.handlers.appending import from_json, from_proto, submit
 from svc_cluster.gateway.handlers.context import Call
 from svc_cluster.gateway.handlers.follow import open_event_stream
-from svc_cluster.gateway.handlers.reading import (
-    READ_CALL_WAIT_MS_MAX,
-    ReadRequest,
-    bounds_of,
-    count_read,
-    parse_read,
-    take,
+from svc_cluster.gateway.handlers.reading import Cursor, ReadRequest, parse_read
+from svc_cluster.gateway.http.dialect import Dialect
+from svc_cluster.gateway.http.formats import (
+    BodyFormat,
+    accepts_events,
+    answer,
+    answer_format,
+    body_format,
+    protobuf_body,
+    session_type,
 )
 from svc_cluster.gateway.http.message import Response, json_response
 from svc_cluster.gateway.http.negotiation import (
@@ -36,98 +29,105 @@ from svc_cluster.gateway.http.negotiation import (
     basin_of,
     check_request_token,
     data_format,
-    json_body,
-    wants_event_stream,
 )
+from svc_cluster.gateway.http.negotiation import json_body as read_json
+from svc_cluster.gateway.sessions.appending import open_append_session
+from svc_cluster.gateway.sessions.reading import open_read_session
 from svc_cluster.model.record import Position
 
 WAIT_SECONDS_MAX: Final = 60
 
 
 async def append(call: Call) -> Response:
-    """Answered only when the batch is durable."""
-    services = call.services
+    """One batch, answered only when it is durable, or a session of batches."""
     basin, stream = _names(call)
+    kind = session_type(call.request)
+    if kind is not None:
+        return await open_append_session(call, basin, stream, kind)
     check_request_token(call.request)
-    encoding = data_format(call.request)
-    wanted = decode_append(await json_body(call.request), encoding)
-    metrics = services.metrics
-    try:
-        batch = build_batch(wanted.records)
-        begun = services.clock.monotonic()
-        ack = await services.backend.append(
-            basin, stream, batch, wanted.match_seq_num, wanted.fencing_token
-        )
-    except ServiceError as error:
-        metrics.append_rejected.labels(error.code.value).inc()
-        raise
-    metrics.s2_append_ack_latency.observe(services.clock.monotonic() - begun)
-    metrics.s2_append_batch_records.observe(batch.record_count)
-    metrics.s2_append_batch_bytes.observe(batch.metered_bytes)
-    metrics.records_appended.inc(batch.record_count)
-    metrics.appended_bytes.inc(batch.metered_bytes)
-    return json_response(200, encode_append_ack(ack))
+    if body_format(call.request) is BodyFormat.PROTOBUF:
+        wanted = from_proto(call, await protobuf_body(call.request))
+    else:
+        encoding = _data_format(call)
+        wanted = from_json(call, await read_json(call.request), encoding)
+    ack = await submit(call, basin, stream, wanted)
+    accepted = answer_format(call.request)
+    if accepted is BodyFormat.PROTOBUF:
+        return answer(accepted, proto_body.encode_append_ack(ack))
+    return answer(accepted, json_body.encode_append_ack(ack))
 
 
 async def check_tail(call: Call) -> Response:
     basin, stream = _names(call)
     tail = await call.services.backend.check_tail(basin, stream)
-    return json_response(200, encode_tail(tail))
+    return json_response(200, json_body.encode_tail(tail))
 
 
 async def read(call: Call) -> Response:
-    """Unary JSON, or server-sent events where the client accepts them first."""
+    """A session by its Content-Type, else server-sent events or a unary answer by its Accept."""
     basin, stream = _names(call)
-    encoding = data_format(call.request)
-    wanted = parse_read(Query(call.request.query))
-    if wants_event_stream(call.request):
+    encoding = _data_format(call)
+    wanted = parse_read(Query(call.request.query), call.dialect)
+    kind = session_type(call.request)
+    if kind is not None:
+        return await open_read_session(call, basin, stream, wanted, kind)
+    if accepts_events(call.request):
         return await open_event_stream(call, basin, stream, wanted, encoding)
-    return await _read_unary(call, basin, stream, wanted, encoding)
+    records, tail = await _read_unary(call, basin, stream, wanted)
+    accepted = answer_format(call.request)
+    if accepted is BodyFormat.PROTOBUF:
+        return answer(accepted, proto_body.encode_read_batch(records, tail))
+    return answer(accepted, json_body.encode_read_batch(records, tail, encoding))
 
 
 async def _read_unary(
-    call: Call, basin: str, stream: str, wanted: ReadRequest, encoding: DataFormat
-) -> Response:
-    budget = ReadBudget(
-        count=RECORDS_MAX if wanted.count is None else min(wanted.count, RECORDS_MAX),
-        metered_bytes=METERED_BYTES_MAX
-        if wanted.metered_bytes is None
-        else min(wanted.metered_bytes, METERED_BYTES_MAX),
-        until_ms=wanted.until_ms,
-        from_ms=wanted.from_ms,
+    call: Call, basin: str, stream: str, wanted: ReadRequest
+) -> tuple[list[RecordOut], Position | None]:
+    """What there is within the bounds or, when there is nothing, the first that comes in time.
+
+    The tail is told always or, in the S2 dialect, with records that came live: they are told from
+    stored ones by a first read that does not wait.
+    """
+    budget = wanted.budget()
+    budget.count = min(wanted.count, RECORDS_MAX) if wanted.count is not None else RECORDS_MAX
+    budget.metered_bytes = (
+        min(wanted.metered_bytes, METERED_BYTES_MAX)
+        if wanted.metered_bytes is not None
+        else METERED_BYTES_MAX
     )
-    clock = call.services.clock
+    cursor = Cursor(call, basin, stream, wanted.start, budget)
+    clock, draining = call.services.clock, call.services.draining
     wait_seconds = min(wanted.wait_seconds or 0, WAIT_SECONDS_MAX)
     deadline = clock.monotonic() + wait_seconds
-    start = wanted.start
+    by_s2 = call.dialect is Dialect.S2
     records: list[RecordOut] = []
+    is_live = False
+    is_first = True
     while True:
         wait_ms = 0
-        if not records and not budget.exhausted:
+        if not records and not budget.exhausted and not (by_s2 and is_first):
             wait_ms = max(0, math.ceil((deadline - clock.monotonic()) * 1000))
-        result = await call.services.backend.read(
-            basin,
-            stream,
-            start,
-            bounds_of(budget),
-            refuse_at_tail=False,
-            wait_ms=min(wait_ms, READ_CALL_WAIT_MS_MAX),
-        )
-        found, start = take(result, budget)
+        result = await cursor.read(wait_ms, refuse_at_tail=by_s2 and is_first and wait_seconds == 0)
+        found = cursor.take(result)
+        if not records and found:
+            is_live = not is_first
         records += found
+        is_first = False
         if budget.exhausted:
             break
         if not result.may_have_more and (
-            records or call.services.draining.is_set() or clock.monotonic() >= deadline
+            records or draining.is_set() or clock.monotonic() >= deadline
         ):
             break
-    count_read(call, records)
-    return json_response(200, encode_read_batch(records, _tail(records, result.tail), encoding))
-
-
-def _tail(records: list[RecordOut], tail: Position) -> Position:
+    tail = result.tail
     assert not records or records[-1].seq_num < tail.seq_num, "a record at or beyond the tail"
-    return tail
+    if by_s2 and not is_live:
+        return records, None
+    return records, tail
+
+
+def _data_format(call: Call) -> DataFormat:
+    return data_format(call.request, call.dialect)
 
 
 def _names(call: Call) -> tuple[str, str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from svc_cluster.base.errors import ErrorCode, MalformedError
 from svc_cluster.codec.config_json import (
+    S2_STORAGE_CLASS_DEFAULT,
     CreateStreamJson,
     stream_config_from_json,
     stream_config_to_json,
@@ -25,19 +28,35 @@ from svc_cluster.gateway.http.negotiation import (
     page_range,
 )
 from svc_cluster.model import names
+from svc_cluster.model.stream_config import PartialStreamConfig
 
 
 async def create_stream(call: Call) -> Response:
     basin = basin_of(call.request, call.match.basin)
-    check_request_token(call.request)
+    check_request_token(call.request, creates=True)
     wire = decode_object(await json_body(call.request), CreateStreamJson)
     if not names.is_stream_name(wire.stream):
         raise MalformedError(ErrorCode.BAD_JSON, STREAM_NAME_RULE)
     config = None if wire.config is None else stream_config_from_json(wire.config)
+    if call.dialect is Dialect.S2:
+        config = await _with_s2_storage_class(call, basin, config or PartialStreamConfig())
     created = await call.services.backend.create_stream(basin, wire.stream, config)
     assert isinstance(created.info, StreamInfo), "creating a stream answers with a stream"
     body = encode_object(_info(created.info))
     return json_response(201, body, [provision_header(existed=created.existed)])
+
+
+async def _with_s2_storage_class(
+    call: Call, basin: str, config: PartialStreamConfig
+) -> PartialStreamConfig:
+    """The dialect's own default, where neither the request nor the basin names a class. Behind
+    the gateway there is one default for all."""
+    if config.storage_class is not None:
+        return config
+    default = (await call.services.backend.get_basin_config(basin)).default_stream_config
+    if default is not None and default.storage_class is not None:
+        return config
+    return replace(config, storage_class=S2_STORAGE_CLASS_DEFAULT)
 
 
 async def list_streams(call: Call) -> Response:

@@ -1,7 +1,7 @@
 """Errors as answers: nothing else in the tree names a 4xx or 5xx for a refusal.
 
-One table gives each code its status; the two refusals with typed bodies (412 and 416) and the
-statement about side effects are made here too.
+One table gives each code its status, which the dialect may change; the two refusals with typed
+bodies (412 and 416) and the statement about side effects are made here too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STATUS: Final[dict[ErrorCode, int]] = {
     ErrorCode.BASIN_DELETION_PENDING: 409,
     ErrorCode.BASIN_NOT_FOUND: 404,
     ErrorCode.HOT_SERVER: 502,
-    ErrorCode.INVALID: 400,
+    ErrorCode.INVALID: 422,
     ErrorCode.METHOD_NOT_ALLOWED: 405,
     ErrorCode.NOT_FOUND: 404,
     ErrorCode.NOT_IMPLEMENTED: 501,
@@ -51,7 +51,7 @@ STATUS: Final[dict[ErrorCode, int]] = {
     ErrorCode.APPEND_CONDITION_FAILED: 412,
     ErrorCode.RANGE_NOT_SATISFIABLE: 416,
 }
-"""Statuses of the seed dialect, in which `invalid` is 400."""
+"""Canonical, as the S2 dialect has them; `status_of` gives those of each dialect."""
 
 assert STATUS.keys() == set(ErrorCode), "every ErrorCode has exactly one status"
 
@@ -105,6 +105,13 @@ class RequestBodyTimeoutError(ServiceError):
     code = ErrorCode.REQUEST_TIMEOUT
 
 
+def status_of(code: ErrorCode, dialect: Dialect) -> int:
+    """The seed has no 422: what is against a rule of meaning is 400 there."""
+    if code is ErrorCode.INVALID and dialect is not Dialect.S2:
+        return 400
+    return STATUS[code]
+
+
 def error_body(error: ServiceError, dialect: Dialect, *, is_write: bool = False) -> bytes:
     """The JSON object for an error: of a response, or of an event. Reads have no effects."""
     if isinstance(error, SeqNumMismatchError):
@@ -120,7 +127,9 @@ def error_body(error: ServiceError, dialect: Dialect, *, is_write: bool = False)
 
 def error_response(error: ServiceError, dialect: Dialect, *, is_write: bool) -> Response:
     """The whole answer. A write's says whether the write may have happened."""
-    response = json_response(STATUS[error.code], error_body(error, dialect, is_write=is_write))
+    response = json_response(
+        status_of(error.code, dialect), error_body(error, dialect, is_write=is_write)
+    )
     if is_write:
         effects = "possible" if error.may_have_taken_effect else "none"
         response.headers.append((SIDE_EFFECTS_HEADER, effects))
@@ -140,8 +149,8 @@ def _standard_body(error: ServiceError, *, is_write: bool) -> dict[str, Any]:
 
 
 def _condition_body(error: ServiceError, dialect: Dialect, key: str, value: int | str) -> bytes:
-    """Some clients decode this body as a tagged union and fail on a second key, so it has one
+    """S2's clients decode this body as a tagged union and fail on a second key, so it has one
     unless the request is positively of the other dialect."""
-    if dialect is Dialect.UNMARKED:
+    if dialect is not Dialect.SEED:
         return encode_object({key: value})
     return encode_object({**_standard_body(error, is_write=True), key: value})

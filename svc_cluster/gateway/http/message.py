@@ -28,7 +28,11 @@ class BodyBrokenError(Exception):
 
 
 class BodyTimeoutError(Exception):
-    """The client stopped sending in the middle of a body."""
+    """The client stopped sending in the middle of a body, or sends it too slowly."""
+
+
+BODY_IDLE_SECONDS: Final = 30.0
+"""Longest pause of a client in the middle of a body."""
 
 
 class Body(Protocol):
@@ -42,8 +46,14 @@ class Body(Protocol):
         """
         ...
 
-    def chunks(self) -> AsyncIterator[bytes]:
-        """Piece by piece as it arrives, for bodies without an end. Raises as `read` does."""
+    def chunks(self, idle_seconds: float | None = BODY_IDLE_SECONDS) -> AsyncIterator[bytes]:
+        """Piece by piece as it arrives, never empty, for bodies without an end.
+
+        The client is slowed down to the speed of whoever iterates. A response's body may iterate
+        it while the response is being written: both directions then flow independently.
+        `idle_seconds` is the longest pause of the client (None: any, for sessions, which may be
+        silent for as long as they like). Raises as `read` does.
+        """
         ...
 
 
@@ -58,8 +68,9 @@ class BytesBody:
             raise BodyTooLargeError
         return self._data
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        yield self._data
+    async def chunks(self, idle_seconds: float | None = BODY_IDLE_SECONDS) -> AsyncIterator[bytes]:
+        if self._data:
+            yield self._data
 
 
 @dataclass(slots=True)
@@ -87,7 +98,9 @@ class Request:
 @dataclass(slots=True)
 class Response:
     """`headers` without Content-Length, Transfer-Encoding, Connection and Date, which belong to
-    the adapter. An iterator as body is a stream: it is closed (`aclose`) when the client goes."""
+    the adapter. An iterator as body is a stream: the head is sent before its first step, each
+    piece as soon as it is yielded, and it is closed (`aclose`) when the client goes. It may go on
+    reading the request's body (`Body.chunks`) meanwhile."""
 
     status: int
     headers: list[tuple[str, str]] = field(default_factory=list)

@@ -5,16 +5,11 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from svc_cluster.base.errors import ErrorCode, InvalidError, MalformedError, NotImplementedYetError
-from svc_cluster.codec import compression
-from svc_cluster.codec.compression import CompressionError, DecompressedTooLargeError
+from svc_cluster.base.errors import ErrorCode, InvalidError, MalformedError
 from svc_cluster.codec.json_body import DataFormat
 from svc_cluster.codec.records import U64_MAX
-from svc_cluster.gateway.http.errors import (
-    PayloadTooLargeError,
-    RequestBodyTimeoutError,
-    UnsupportedMediaTypeError,
-)
+from svc_cluster.gateway.http.dialect import Dialect
+from svc_cluster.gateway.http.errors import PayloadTooLargeError, RequestBodyTimeoutError
 from svc_cluster.gateway.http.message import (
     BodyBrokenError,
     BodyTimeoutError,
@@ -33,21 +28,32 @@ _FORMATS: Final = {
     "raw": DataFormat.UTF8,
     "json": DataFormat.UTF8,
 }
+_FORMAT_HEADERS: Final = ("svc-format", "s2-format")
 _BASIN_HEADERS: Final = ("svc-basin", "s2-basin")
-_SESSION_TYPES: Final = ("svcs/proto", "s2s/proto")
-_PROTOBUF_TYPES: Final = ("application/protobuf", "application/x-protobuf")
+SESSION_TYPES: Final = ("svcs/proto", "s2s/proto")
+PROTOBUF_TYPES: Final = ("application/protobuf", "application/x-protobuf")
 EVENT_STREAM: Final = "text/event-stream"
 
 
-def data_format(request: Request) -> DataFormat:
-    """base64 unless `svc-format` (or `s2-format`) says otherwise. Raises MalformedError."""
-    word = request.header("svc-format") or request.header("s2-format")
-    if word is None:
-        return DataFormat.BASE64
-    chosen = _FORMATS.get(word.strip().lower())
-    if chosen is None:
-        raise MalformedError(ErrorCode.BAD_HEADER, "the format is `base64` or `utf8`")
-    return chosen
+def data_format(request: Request, dialect: Dialect = Dialect.SEED) -> DataFormat:
+    """What `svc-format` and `s2-format` say, under either name; else raw text in the S2 dialect
+    and base64 in the other. Raises MalformedError (bad_header) for an unknown word, and where two
+    headers say different things."""
+    chosen: DataFormat | None = None
+    for name, value in request.headers:
+        if name not in _FORMAT_HEADERS:
+            continue
+        named = _FORMATS.get(value.strip().lower())
+        if named is None:
+            raise MalformedError(
+                ErrorCode.BAD_HEADER, "the format is `base64`, or `raw`, which is also `utf8`"
+            )
+        if chosen is not None and named is not chosen:
+            raise MalformedError(ErrorCode.BAD_HEADER, "two different formats are named")
+        chosen = named
+    if chosen is not None:
+        return chosen
+    return DataFormat.UTF8 if dialect is Dialect.S2 else DataFormat.BASE64
 
 
 def media_type(value: str | None) -> str:
@@ -57,69 +63,52 @@ def media_type(value: str | None) -> str:
     return value.partition(",")[0].partition(";")[0].strip().lower()
 
 
-def wants_event_stream(request: Request) -> bool:
-    """Whether a read is to be answered by server-sent events.
-
-    Raises NotImplementedYetError for protobuf and session media types.
-    """
-    _refuse_later_types(media_type(request.header("content-type")))
-    accepted = media_type(request.header("accept"))
-    _refuse_later_types(accepted)
-    return accepted == EVENT_STREAM
-
-
 def require_json(request: Request) -> None:
     """Raises MalformedError unless the body says that it is JSON."""
-    _refuse_later_types(media_type(request.header("accept")))
     kind = media_type(request.header("content-type"))
     if kind == "application/json":
         return
-    _refuse_later_types(kind)
     if not (kind.startswith("application/") and kind.endswith("+json")):
         raise MalformedError(ErrorCode.BAD_JSON, "the body needs content-type application/json")
 
 
-def _refuse_later_types(kind: str) -> None:
-    if kind in _PROTOBUF_TYPES or kind in _SESSION_TYPES:
-        raise NotImplementedYetError(f"{kind} is not spoken yet; use application/json")
-
-
 async def json_body(request: Request) -> bytes:
-    """The decoded body, at most 8 MiB.
+    """The whole body, at most 8 MiB, its Content-Encoding undone by BudgetedBody.
 
-    Raises UnsupportedMediaTypeError for an unknown Content-Encoding, PayloadTooLargeError, and
-    MalformedError for a body that is not what its headers say.
+    Raises MalformedError for a body that is not what its headers say, and what BudgetedBody does.
     """
     require_json(request)
-    encoding = request.header("content-encoding")
-    coding = "identity" if encoding is None else encoding.strip().lower() or "identity"
-    if coding not in compression.ENCODINGS:
-        raise UnsupportedMediaTypeError("content-encoding is gzip or zstd")
     try:
-        data = await request.body.read(JSON_BODY_BYTES_MAX)
-        return compression.decompress(coding, data, JSON_BODY_BYTES_MAX)
-    except (BodyTooLargeError, DecompressedTooLargeError) as cause:
+        return await request.body.read(JSON_BODY_BYTES_MAX)
+    except BodyTooLargeError as cause:
         raise PayloadTooLargeError(f"a body has at most {JSON_BODY_BYTES_MAX} bytes") from cause
-    except CompressionError as cause:
-        raise MalformedError(ErrorCode.BAD_JSON, f"content-encoding: {cause}") from cause
     except BodyBrokenError as cause:
         raise MalformedError(ErrorCode.BAD_JSON, "the body's framing is broken") from cause
     except BodyTimeoutError as cause:
         raise RequestBodyTimeoutError("the body did not arrive in time") from cause
 
 
-def check_request_token(request: Request) -> None:
-    """Raises MalformedError for a `svc-request-token` that is empty or over 36 bytes."""
-    token = request.header("svc-request-token")
-    if token is not None and not 1 <= len(token.encode()) <= names.REQUEST_TOKEN_BYTES_MAX:
-        raise MalformedError(
-            ErrorCode.BAD_HEADER,
-            f"a request token has 1 to {names.REQUEST_TOKEN_BYTES_MAX} bytes",
-        )
+def check_request_token(request: Request, *, creates: bool = False) -> None:
+    """Raises MalformedError (bad_header) for a `svc-request-token` that is empty or over 36 bytes,
+    and, where a basin or stream is created, for a `s2-request-token` over 36 bytes. S2 knows its
+    token nowhere else, and there it is ignored."""
+    for name, value in request.headers:
+        # Header values are bytes, held one a character.
+        if name == "svc-request-token":
+            wrong = not 1 <= len(value) <= names.REQUEST_TOKEN_BYTES_MAX
+        elif creates and name == "s2-request-token":
+            wrong = len(value) > names.REQUEST_TOKEN_BYTES_MAX
+        else:
+            continue
+        if wrong:
+            raise MalformedError(
+                ErrorCode.BAD_HEADER,
+                f"a request token has 1 to {names.REQUEST_TOKEN_BYTES_MAX} bytes",
+            )
 
 
 def basin_of(request: Request, path_basin: str | None) -> str:
-    """The basin that a request names, by path or header.
+    """The basin that a request names, by path or host name (the router knows which) or header.
 
     Raises MalformedError (bad_header) when none or two different ones are named, or the name
     breaks the rules.
@@ -132,10 +121,11 @@ def basin_of(request: Request, path_basin: str | None) -> str:
             raise MalformedError(ErrorCode.BAD_HEADER, "two different basins are named")
         chosen = name
     if chosen is None:
-        raise MalformedError(ErrorCode.BAD_HEADER, "name the basin in the header svc-basin")
+        raise MalformedError(
+            ErrorCode.BAD_HEADER, "name the basin in the header svc-basin or s2-basin"
+        )
     if not names.is_basin_name(chosen):
-        code = ErrorCode.BAD_HEADER if path_basin is None else ErrorCode.BAD_PATH
-        raise MalformedError(code, BASIN_NAME_RULE)
+        raise MalformedError(ErrorCode.BAD_HEADER, BASIN_NAME_RULE)
     return chosen
 
 

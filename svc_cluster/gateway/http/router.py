@@ -37,6 +37,7 @@ class Operation(Enum):
     READYZ = "readyz"
     METRICS = "metrics"
     VERSION = "version"
+    OPENAPI = "openapi"
     LATER = "later"
     """Known to the interface, not served yet: 501."""
 
@@ -76,7 +77,7 @@ class Match:
     template: str
     seed_path: bool
     basin: str | None
-    """From the path, decoded, valid."""
+    """From the path or, where that has none, from the host name; valid."""
     stream: str | None
 
 
@@ -128,6 +129,10 @@ _TOKEN = Resource("/v1/access-tokens/{id}", {"DELETE": _LATER})
 _LOCATIONS = Resource("/v1/locations", {"GET": _LATER})
 _LOCATION = Resource("/v1/locations/default", {"GET": _LATER, "PUT": _LATER})
 _USAGE = Resource("/v1/metrics", {"GET": _LATER})
+_USAGE_BASIN = Resource("/v1/metrics/{basin}", {"GET": _LATER}, basin_slot=2)
+_USAGE_STREAM = Resource(
+    "/v1/metrics/{basin}/{stream}", {"GET": _LATER}, basin_slot=2, stream_slot=3
+)
 
 _TOP_LEVEL: Final = {
     "health": Resource("/health", {"GET": Operation.HEALTH}),
@@ -136,7 +141,28 @@ _TOP_LEVEL: Final = {
     "readyz": Resource("/readyz", {"GET": Operation.READYZ}),
     "metrics": Resource("/metrics", {"GET": Operation.METRICS}),
     "version": Resource("/version", {"GET": Operation.VERSION}),
+    "openapi.json": Resource("/openapi.json", {"GET": Operation.OPENAPI}),
 }
+
+RESOURCES: Final = (
+    _BASINS,
+    _BASIN,
+    _STREAMS,
+    _STREAM,
+    _RECORDS,
+    _TAIL,
+    _SEED_APPEND,
+    _SEED_READ,
+    _TOKENS,
+    _TOKEN,
+    _LOCATIONS,
+    _LOCATION,
+    _USAGE,
+    _USAGE_BASIN,
+    _USAGE_STREAM,
+    *_TOP_LEVEL.values(),
+)
+"""All there are."""
 
 UNKNOWN_TEMPLATE: Final = "unknown"
 
@@ -160,7 +186,7 @@ def find_resource(segments: list[str]) -> Resource | None:
                 return _LOCATIONS
             return _LOCATION if count == 3 and segments[2] == "default" else None
         case "metrics":
-            return _USAGE if count <= 4 else None
+            return {2: _USAGE, 3: _USAGE_BASIN, 4: _USAGE_STREAM}.get(count)
         case _:
             return None
 
@@ -183,9 +209,12 @@ def split_path(raw_path: str) -> list[str]:
     return raw_path[1:].split("/") if raw_path.startswith("/") else [raw_path]
 
 
-def route(resource: Resource | None, segments: list[str], method: str) -> Match:
-    """Raises RouteNotFoundError, MethodNotAllowedError, and MalformedError (bad_path) for a name
-    that cannot be decoded or breaks the rules."""
+def route(
+    resource: Resource | None, segments: list[str], method: str, host_basin: str | None = None
+) -> Match:
+    """Raises RouteNotFoundError, MethodNotAllowedError, MalformedError with bad_path for a name
+    that cannot be decoded or breaks the rules, and with bad_header where the path names another
+    basin than the host."""
     if resource is None:
         raise RouteNotFoundError("there is nothing at this path")
     operation = resource.methods.get("GET" if method == "HEAD" else method)
@@ -196,6 +225,10 @@ def route(resource: Resource | None, segments: list[str], method: str) -> Match:
         basin = decode_percent(segments[resource.basin_slot], ErrorCode.BAD_PATH)
         if not names.is_basin_name(basin):
             raise MalformedError(ErrorCode.BAD_PATH, BASIN_NAME_RULE)
+        if host_basin is not None and host_basin != basin:
+            raise MalformedError(ErrorCode.BAD_HEADER, "two different basins are named")
+    else:
+        basin = host_basin
     if resource.stream_slot is not None:
         stream = decode_percent(segments[resource.stream_slot], ErrorCode.BAD_PATH)
         if not names.is_stream_name(stream):

@@ -53,11 +53,13 @@ class Sniffer(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         header_seconds: float,
         http1: ProtocolFactory,
+        http2: ProtocolFactory,
         waiting: set[Sniffer],
     ) -> None:
         """`waiting` holds the connections that have sent nothing yet; its owner closes them."""
         self._deadline = HeaderDeadline(loop, header_seconds, self._expired)
         self._http1 = http1
+        self._http2 = http2
         self._waiting = waiting
         self._transport: asyncio.Transport | None = None
         self._seen = b""
@@ -69,10 +71,10 @@ class Sniffer(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._seen += data
-        if len(self._seen) < len(H2_PREFACE) and H2_PREFACE.startswith(self._seen):
-            return
-        # HTTP/2 has no adapter yet: its preface gets HTTP/1.1's answer to a bad request line.
-        self._hand_over(self._http1(self._deadline))
+        if self._seen.startswith(H2_PREFACE):
+            self._hand_over(self._http2(self._deadline))
+        elif not H2_PREFACE.startswith(self._seen):
+            self._hand_over(self._http1(self._deadline))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.cancel()

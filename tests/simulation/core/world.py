@@ -15,6 +15,9 @@ from tests.simulation.core.checkers import Checkers, ViolationError
 from tests.simulation.core.node import SimNode
 from tests.simulation.core.options import Options
 
+QUIET_RATE = 10.0
+"""Proposals a second at least, once all is healed: whether any is acknowledged is looked at."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -134,14 +137,17 @@ class World:
         self.schedule(self.rng.uniform(0.1, 2.0), flush)
 
     def _workload_later(self) -> None:
+        chaos = self._chaos
+
         def work() -> None:
-            if self._proposed < 0:
+            if self._proposed < 0 or self._chaos != chaos:
                 return
             for node in self.nodes.values():
                 self._work_on(node)
             self._workload_later()
 
-        self.schedule(self.rng.expovariate(self.options.proposals_per_second), work)
+        rate = self.options.proposals_per_second
+        self.schedule(self.rng.expovariate(rate if chaos else max(rate, QUIET_RATE)), work)
 
     def _work_on(self, node: SimNode) -> None:
         for _ in range(self.rng.choice([1, 1, 1, 5])):
@@ -286,6 +292,7 @@ class World:
 
     def _heal(self) -> None:
         self._chaos = False
+        self._workload_later()
         self._blocked.clear()
         for node in self.nodes.values():
             node.slow_disk = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import Coroutine
 from typing import Any
@@ -18,8 +19,8 @@ from svc_cluster.base.errors import (
     ServiceError,
     UnavailableError,
 )
-from svc_cluster.gateway.http.dialect import Dialect, detect
-from svc_cluster.gateway.http.errors import STATUS, error_response
+from svc_cluster.gateway.http.dialect import Dialect
+from svc_cluster.gateway.http.errors import error_response
 from svc_cluster.gateway.http.message import Request, Response
 from tests.simulation.loop import run
 from tests.unit.gateway.scripted import ScriptedBackend, body_of, get, make_app, nothing, post
@@ -53,7 +54,7 @@ CONTRACT_STATUS = {
     "basin_deletion_pending": 409,
     "basin_not_found": 404,
     "hot_server": 502,
-    "invalid": 400,
+    "invalid": 422,
     "method_not_allowed": 405,
     "not_found": 404,
     "not_implemented": 501,
@@ -83,12 +84,15 @@ SEED_WORDS = {
 }
 
 
+@pytest.mark.parametrize("dialect", Dialect)
 @pytest.mark.parametrize("code", ErrorCode)
-def test_every_code_has_its_status_and_its_words(code: ErrorCode) -> None:
-    """Status, seed word and canonical word, against a table of the test's own."""
-    response = error_response(MalformedError(code, "text"), Dialect.SEED, is_write=False)
+def test_every_code_has_its_status_and_its_words(code: ErrorCode, dialect: Dialect) -> None:
+    """Status, seed word and canonical word, against a table of the test's own. Only what is
+    `invalid` has another status outside the S2 dialect."""
+    response = error_response(MalformedError(code, "text"), dialect, is_write=False)
     body = json.loads(body_of(response))
-    assert response.status == STATUS[code] == CONTRACT_STATUS[code.value]
+    folded = code is ErrorCode.INVALID and dialect is not Dialect.S2
+    assert response.status == (400 if folded else CONTRACT_STATUS[code.value])
     word = "validation_error" if code.value.startswith("bad_") else code.value
     assert body["error"] == SEED_WORDS.get(code.value, word)
     assert body["code"] == code.value
@@ -219,20 +223,44 @@ def test_requests_are_counted_by_route_never_by_path() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("headers", "seed_path", "dialect"),
-    [
-        ([], False, Dialect.UNMARKED),
-        ([("s2-basin", "x")], False, Dialect.UNMARKED),
-        ([("svc-basin", "x")], False, Dialect.SEED),
-        ([("svc-anything", "x")], False, Dialect.SEED),
-        ([("accept", "svcs/proto")], False, Dialect.SEED),
-        ([("content-type", "application/json")], False, Dialect.UNMARKED),
-        ([], True, Dialect.SEED),
-    ],
-)
-def test_the_dialect_is_told_by_marks(
-    headers: list[tuple[str, str]], seed_path: bool, dialect: Dialect
-) -> None:
-    """Any svc-* header, the session type, or the path shape."""
-    assert detect(headers, seed_path=seed_path) is dialect
+def test_browsers_get_nothing_more_where_cors_is_off() -> None:
+    """Nor a preflight's answer; on, a preflight is answered while draining as well."""
+    origin = ("origin", "https://page.example")
+    preflight = Request("OPTIONS", RECORDS, "", [origin, ("access-control-request-method", "POST")])
+
+    async def main(cors: bool) -> tuple[Response, Response]:
+        app, _ = make_app(ScriptedBackend([nothing(0)]), cors=cors)
+        app.drain()
+        return await app.handle(preflight), await app.handle(get(RECORDS, "", origin))
+
+    for response in simulate(main(cors=False)):
+        assert not [name for name, _ in response.headers if name.startswith("access-control")]
+    asked, refused = simulate(main(cors=True))
+    assert asked.status == 204
+    assert dict(asked.headers)["access-control-allow-methods"] == "POST"
+    assert dict(refused.headers)["access-control-allow-origin"] == "https://page.example"
+
+
+def test_answers_are_compressed_unless_that_is_off() -> None:
+    """For a client that takes it; the content is the same."""
+    request = Request("GET", "/openapi.json", "", [("accept-encoding", "gzip")])
+    plain = answer_to(request, ScriptedBackend(), compression=False)
+    assert "content-encoding" not in dict(plain.headers)
+    packed = answer_to(request, ScriptedBackend())
+    assert dict(packed.headers)["content-encoding"] == "gzip"
+    assert gzip.decompress(body_of(packed)) == body_of(plain)
+
+
+def test_configured_host_suffixes_name_the_basin() -> None:
+    """And replace the default shape."""
+
+    def read(host: str, suffixes: list[str] | None) -> int:
+        request = Request("GET", RECORDS, "seq_num=0", [("host", host)])
+        return answer_to(
+            request, ScriptedBackend([nothing(1, 0)]), basin_host_suffixes=suffixes
+        ).status
+
+    assert read("basin-01.b.example", None) == 200
+    assert read("basin-01.s.example", ["s.example"]) == 200
+    assert read("basin-01.b.example", ["s.example"]) == 400
+    assert read("basin-01.b.example", []) == 400

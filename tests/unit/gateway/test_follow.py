@@ -253,7 +253,8 @@ def test_a_fault_while_following_is_told_without_its_text(
     events = simulate(main())
     assert b'"error":"internal","code":"other"' in events[-1]
     assert b"secret" not in b"".join(events)
-    assert [r.getMessage() for r in caplog.records if r.levelname == "ERROR"] == ["follow_failed"]
+    errors = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]
+    assert errors == ["shared_tail_failed"]
 
 
 @pytest.mark.parametrize(("wait", "seconds"), [(1, 1), (7, 7), (60, 60), (61, 60), (2**32 - 1, 60)])

@@ -97,6 +97,7 @@ def test_rot_further_inside_is_not_cut(
 
 def test_records_across_blocks_are_followed() -> None:
     """Records split at the 32 KiB blocks of the format are parsed as the format says."""
+
     def record(kind: int, payload: bytes) -> bytes:
         checksum = _mask(crc32c(bytes([kind]) + payload))
         return struct.pack("<IHB", checksum, len(payload), kind) + payload

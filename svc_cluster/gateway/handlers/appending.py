@@ -1,0 +1,56 @@
+"""One append to the cluster, whatever carried it: a unary request, or a frame of a session."""
+
+from __future__ import annotations
+
+from svc_cluster.base.errors import ServiceError
+from svc_cluster.codec.json_body import DataFormat
+from svc_cluster.codec.json_body import decode_append as decode_json
+from svc_cluster.codec.proto_body import decode_append as decode_proto
+from svc_cluster.codec.records import AppendInput, build_batch
+from svc_cluster.gateway.handlers.context import Call
+from svc_cluster.model.record import AppendAck
+
+
+def from_json(call: Call, body: bytes, encoding: DataFormat) -> AppendInput:
+    """Raises MalformedError (bad_json), InvalidError."""
+    try:
+        wanted = decode_json(body, encoding)
+        batch = build_batch(wanted.records)
+    except ServiceError as error:
+        _note_refusal(call, error)
+        raise
+    return AppendInput(batch, wanted.match_seq_num, wanted.fencing_token)
+
+
+def from_proto(call: Call, body: bytes) -> AppendInput:
+    """Raises MalformedError (bad_proto), InvalidError."""
+    try:
+        return decode_proto(body)
+    except ServiceError as error:
+        _note_refusal(call, error)
+        raise
+
+
+async def submit(call: Call, basin: str, stream: str, wanted: AppendInput) -> AppendAck:
+    """Returns only when the batch is durable. Sent once: what may have happened is not repeated."""
+    services = call.services
+    metrics = services.metrics
+    batch = wanted.batch
+    begun = services.clock.monotonic()
+    try:
+        ack = await services.backend.append(
+            basin, stream, batch, wanted.match_seq_num, wanted.fencing_token
+        )
+    except ServiceError as error:
+        _note_refusal(call, error)
+        raise
+    metrics.s2_append_ack_latency.observe(services.clock.monotonic() - begun)
+    metrics.s2_append_batch_records.observe(batch.record_count)
+    metrics.s2_append_batch_bytes.observe(batch.metered_bytes)
+    metrics.records_appended.inc(batch.record_count)
+    metrics.appended_bytes.inc(batch.metered_bytes)
+    return ack
+
+
+def _note_refusal(call: Call, error: ServiceError) -> None:
+    call.services.metrics.append_rejected.labels(error.code.value).inc()

@@ -1,0 +1,236 @@
+"""One request and its response over HTTP/1.1, between aiohttp's parser and the neutral message.
+
+Responses are written by hand, head and body in one write: the library's own response objects cost
+more than everything else the gateway does for an append.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import Any, Final, Protocol
+
+from aiohttp import StreamReader
+from aiohttp.http import HttpVersion10, HttpVersion11, RawRequestMessage
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_protocol import PayloadAccessError, RequestPayloadError
+
+from svc_cluster.gateway.http.body import StreamedBody
+from svc_cluster.gateway.http.message import (
+    BodyBrokenError,
+    ClientGoneError,
+    Request,
+    Response,
+)
+
+STATUS_LINES: Final = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus
+}
+
+
+class Wire(Protocol):
+    """The connection, as an exchange sees it."""
+
+    def send(self, data: bytes) -> None:
+        """Raises ConnectionResetError when the client has gone."""
+        ...
+
+    async def drained(self) -> None:
+        """Until the client has read enough. Raises ConnectionResetError."""
+        ...
+
+    async def linger(self) -> None:
+        """Say so, drop what still comes, and wait a moment for the client to end."""
+        ...
+
+    def half_close(self) -> None:
+        """Say that nothing more will be sent."""
+        ...
+
+    def is_closing(self) -> bool: ...
+
+    def date(self) -> str: ...
+
+
+class _Body(StreamedBody):
+    """A request's body out of aiohttp's stream reader."""
+
+    __slots__ = ("_exchange", "_payload")
+
+    def __init__(self, exchange: Exchange, payload: StreamReader) -> None:
+        self._exchange = exchange
+        self._payload = payload
+
+    def declared_bytes(self) -> int | None:
+        text = self._exchange.message.headers.get("content-length")
+        return int(text) if text is not None and text.isascii() and text.isdigit() else None
+
+    def complete(self) -> bytes | None:
+        payload = self._payload
+        if not payload.is_eof() or payload.exception() is not None:
+            return None
+        return payload.read_nowait(-1)
+
+    def abandon(self) -> None:
+        self._exchange.must_close = True
+
+    async def receive(self) -> bytes:
+        self._exchange.send_continue()
+        try:
+            piece = await self._payload.readany()
+            failure = self._payload.exception()
+            if not piece and failure is not None:
+                raise failure
+        except (RequestPayloadError, HttpProcessingError, PayloadAccessError) as cause:
+            self.abandon()
+            raise BodyBrokenError from cause
+        except (ConnectionError, RuntimeError) as cause:
+            # RuntimeError: the library's word for reading from a closed connection.
+            raise ClientGoneError from cause
+        return piece
+
+
+class Exchange:
+    """What aiohttp's connection loop takes for a request object."""
+
+    __slots__ = ("_invited", "_task", "message", "must_close", "payload", "wire", "writer")
+
+    def __init__(
+        self,
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: Wire,
+        writer: Any,
+        task: asyncio.Task[None],
+    ) -> None:
+        self.message = message
+        self.payload = payload
+        self.wire = protocol
+        self.writer = writer
+        # An upgrade is declined by answering as if nobody had asked, but the library's parser
+        # does not find its way back to HTTP/1.1 from every protocol.
+        self.must_close = message.method == "CONNECT" or message.upgrade
+        self._invited = False
+        self._task = task
+
+    # The names that the connection loop uses.
+    remote = None
+
+    def _finish(self) -> None:
+        pass
+
+    def _cancel(self, exc: BaseException) -> None:
+        self.payload.set_exception(exc)
+
+    def send_continue(self) -> None:
+        """A client that asked first is told to go on, once its body is really wanted."""
+        if self.is_waiting() and not self.wire.is_closing():
+            self._invited = True
+            self.wire.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def is_waiting(self) -> bool:
+        """Whether the client keeps its body back until it is told to go on. A refusal then ends
+        the connection: nobody knows whether the next bytes are that body."""
+        message = self.message
+        return (
+            not self._invited
+            and not self.payload.is_eof()
+            and message.headers.get("expect", "").lower() == "100-continue"
+            and message.version >= HttpVersion11
+        )
+
+    def request(self) -> Request:
+        message = self.message
+        headers = [
+            (name.decode("latin-1").lower(), value.decode("latin-1"))
+            for name, value in message.raw_headers
+        ]
+        path, _, query = message.path.partition("#")[0].partition("?")
+        if not path.startswith("/"):
+            path, headers = _origin_form(path, headers)
+        return Request(message.method, path, query, headers, _Body(self, self.payload))
+
+
+def _origin_form(target: str, headers: list[tuple[str, str]]) -> tuple[str, list[tuple[str, str]]]:
+    """Path of an absolute-form target (`http://host/path`), whose host then stands in for the
+    header's (RFC 9112 section 3.2.2); other targets as they are."""
+    scheme, separator, rest = target.partition("://")
+    if not separator or scheme.lower() not in ("http", "https"):
+        return target, headers
+    host, _, path = rest.partition("/")
+    return "/" + path, [(n, host if n == "host" else value) for n, value in headers]
+
+
+class Reply:
+    """What aiohttp's connection loop takes for a response object."""
+
+    __slots__ = ("_exchange", "_linger", "_response", "keep_alive")
+
+    def __init__(self, exchange: Exchange, response: Response, *, linger: bool = False) -> None:
+        """With `linger` more may come of what is refused here, and nobody knows how much."""
+        self._exchange = exchange
+        self._response = response
+        self._linger = linger
+        self.keep_alive = False
+
+    async def prepare(self, request: Any) -> None:
+        pass
+
+    async def write_eof(self) -> None:
+        response = self._response
+        exchange = self._exchange
+        body = response.body
+        if not isinstance(body, bytes) and response.status < 400:
+            # The stream may want the client's body, and once its head is out it is too late to
+            # ask for it.
+            exchange.send_continue()
+        self.keep_alive = not (
+            exchange.message.should_close
+            or response.close
+            or exchange.must_close
+            or exchange.is_waiting()
+            or exchange.wire.is_closing()
+        )
+        if isinstance(body, bytes):
+            head = self._head(f"content-length: {len(body)}\r\n" if response.status != 204 else "")
+            exchange.wire.send(head if exchange.message.method == "HEAD" else head + body)
+            await exchange.wire.drained()
+        else:
+            try:
+                await self._stream(body)
+            finally:
+                close = getattr(body, "aclose", None)
+                if close is not None:
+                    await close()
+        if self._linger:
+            await exchange.wire.linger()
+        elif not self.keep_alive and not exchange.payload.is_eof():
+            exchange.wire.half_close()
+
+    async def _stream(self, body: AsyncIterator[bytes]) -> None:
+        wire = self._exchange.wire
+        chunked = self._exchange.message.version >= HttpVersion11
+        if not chunked:
+            self.keep_alive = False
+        wire.send(self._head("transfer-encoding: chunked\r\n" if chunked else ""))
+        if self._exchange.message.method == "HEAD":
+            return
+        async for piece in body:
+            if piece:
+                wire.send(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+                await wire.drained()
+        if chunked:
+            wire.send(b"0\r\n\r\n")
+
+    def _head(self, framing: str) -> bytes:
+        response = self._response
+        lines = [STATUS_LINES[response.status]]
+        lines += [f"{name}: {value}\r\n" for name, value in response.headers]
+        lines.append(framing)
+        if not self.keep_alive:
+            lines.append("connection: close\r\n")
+        elif self._exchange.message.version == HttpVersion10:
+            lines.append("connection: keep-alive\r\n")
+        lines.append(f"date: {self._exchange.wire.date()}\r\n\r\n")
+        return "".join(lines).encode("latin-1", "replace")

@@ -1,0 +1,77 @@
+"""The h2 library as this server sets it up, and what it says on its own beside it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.settings import SettingCodes, Settings
+from hyperframe.frame import GoAwayFrame, SettingsFrame
+
+from svc_cluster.gateway.http.http2_limits import HEADER_LIST_BYTES_MAX, STREAMS_MAX
+
+STREAM_WINDOW_BYTES: Final = 256 * 1024
+"""What a client may send of one body before it is read."""
+CONNECTION_WINDOW_BYTES: Final = 4 * 1024 * 1024
+"""The same of all bodies of one connection."""
+
+_ENCODER_TABLE_BYTES_MAX: Final = 4096
+"""Whatever the client allows: the table is our memory."""
+_UNCHECKED_STREAMS: Final = 2**31 - 1
+_WINDOW_BYTES_DEFAULT: Final = 65535
+
+
+def open_library() -> tuple[H2Connection, bytes]:
+    """A connection of the server's side, and the bytes with which the server begins.
+
+    Headers are checked by `http2_head`, which refuses one request where the library would end
+    the connection; the number of streams by the connection, for the same reason.
+    """
+    library = H2Connection(
+        H2Configuration(
+            client_side=False,
+            header_encoding=None,
+            validate_inbound_headers=False,
+            normalize_inbound_headers=False,
+            validate_outbound_headers=False,
+            normalize_outbound_headers=False,
+        )
+    )
+    library.local_settings = Settings(
+        client=False,
+        initial_values={
+            SettingCodes.MAX_CONCURRENT_STREAMS: _UNCHECKED_STREAMS,
+            SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW_BYTES,
+            SettingCodes.MAX_HEADER_LIST_SIZE: 2 * HEADER_LIST_BYTES_MAX,
+        },
+    )
+    library.initiate_connection()
+    library.clear_outbound_data_buffer()
+    told = SettingsFrame(
+        settings={
+            SettingCodes.MAX_CONCURRENT_STREAMS: STREAMS_MAX,
+            SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW_BYTES,
+            SettingCodes.MAX_HEADER_LIST_SIZE: HEADER_LIST_BYTES_MAX,
+        }
+    )
+    library.increment_flow_control_window(CONNECTION_WINDOW_BYTES - _WINDOW_BYTES_DEFAULT)
+    return library, told.serialize() + library.data_to_send()
+
+
+def bound_encoder(library: H2Connection) -> None:
+    """After the client has changed its settings."""
+    encoder = library.encoder
+    if encoder.header_table_size > _ENCODER_TABLE_BYTES_MAX:
+        encoder.header_table_size = _ENCODER_TABLE_BYTES_MAX
+
+
+def farewell(library: H2Connection, code: ErrorCodes, why: str = "") -> bytes:
+    """A GOAWAY frame. Not by way of the library, which would send nothing after it."""
+    frame = GoAwayFrame(
+        last_stream_id=library.highest_inbound_stream_id,
+        error_code=code,
+        additional_data=why.encode(),
+    )
+    return frame.serialize()

@@ -1,0 +1,77 @@
+"""The listening socket: every connection begins in the sniffer, which hands it to its protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+from svc_cluster.gateway.http.connection import App, HttpDate, TimeLimits
+from svc_cluster.gateway.http.http1_connection import Http1
+from svc_cluster.gateway.http.http2 import Http2
+from svc_cluster.gateway.http.sniff import Sniffer
+
+
+class Server:
+    """A listening gateway."""
+
+    def __init__(self, http1: Http1, http2: Http2) -> None:
+        self._http1 = http1
+        self._http2 = http2
+        self._waiting: set[Sniffer] = set()
+        self._server: asyncio.Server
+
+    async def listen(
+        self, host: str, port: int, *, reuse_port: bool, tls: ssl.SSLContext | None
+    ) -> None:
+        """Raises OSError for an address that cannot be listened on."""
+        http1, http2 = self._http1, self._http2
+        loop, header_seconds = http1.loop, http1.limits.header
+
+        def accept() -> Sniffer:
+            return Sniffer(loop, header_seconds, http1.connection, http2.connection, self._waiting)
+
+        if tls is not None:
+            tls.set_alpn_protocols(["h2", "http/1.1"])
+        self._server = await loop.create_server(
+            accept, host, port, reuse_port=reuse_port or None, ssl=tls, backlog=1024
+        )
+
+    @property
+    def port(self) -> int:
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def close(self, grace_seconds: float = 10.0) -> None:
+        """Stop listening, let requests in progress end for `grace_seconds`, then cut them off."""
+        self._server.close()
+        for sniffer in list(self._waiting):
+            sniffer.abort()
+        self._http1.stop()
+        self._http2.stop()
+        await asyncio.gather(
+            self._http1.shutdown(grace_seconds), self._http2.shutdown(grace_seconds)
+        )
+        await self._server.wait_closed()
+
+
+async def serve(
+    app: App,
+    host: str,
+    port: int,
+    *,
+    reuse_port: bool = False,
+    tls: ssl.SSLContext | None = None,
+    header_seconds: float | None = None,
+    limits: TimeLimits | None = None,
+) -> Server:
+    """Listen on `host` and `port` (0: any free one) and serve `app` until `Server.close`.
+
+    `header_seconds` is `limits.header` for callers that care for nothing else.
+    """
+    if limits is None:
+        limits = TimeLimits() if header_seconds is None else TimeLimits(header=header_seconds)
+    loop = asyncio.get_running_loop()
+    date = HttpDate(app.clock)
+    server = Server(Http1(app, loop, date, limits), Http2(app, loop, date, limits))
+    await server.listen(host, port, reuse_port=reuse_port, tls=tls)
+    return server

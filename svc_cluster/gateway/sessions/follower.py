@@ -1,0 +1,190 @@
+"""Streaming reads: catch up, then follow the tail. Server-sent events and read sessions differ only
+in how they say what was found.
+
+An open stream survives the loss of a leader: it goes on at the next sequence number it owes, with
+neither a gap nor a repetition. Whoever iterates the pieces must close the iterator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from dataclasses import replace
+from typing import Final, Protocol
+
+from svc_cluster.base.errors import (
+    HotServerError,
+    InternalError,
+    ReadDeadlineError,
+    ServiceError,
+    UnavailableError,
+)
+from svc_cluster.base.log import get_logger
+from svc_cluster.codec.records import METERED_BYTES_MAX, RECORDS_MAX, RecordOut
+from svc_cluster.gateway.backend import ReadResult
+from svc_cluster.gateway.handlers.context import Call
+from svc_cluster.gateway.handlers.reading import Cursor, ReadRequest
+from svc_cluster.gateway.http.dialect import Dialect
+from svc_cluster.model.record import Position
+
+HEARTBEAT_GAP_SECONDS: Final = (5.0, 15.0)
+OUTAGE_SECONDS_MAX: Final = 20.0
+"""How long a stream waits for the cluster before it ends with an error."""
+
+_RETRY_SECONDS_MIN: Final = 0.05
+_RETRY_SECONDS_MAX: Final = 1.0
+_PASSING: Final = (UnavailableError, HotServerError, ReadDeadlineError)
+
+log = get_logger("gateway.follow")
+
+
+class Wire(Protocol):
+    """How one kind of stream says things."""
+
+    def batch(self, records: list[RecordOut], tail: Position | None) -> Iterable[bytes]:
+        """1 to 1000 records of at most 1 MiB metered. `tail`: they came live, and this is the tail
+        behind them."""
+        ...
+
+    def heartbeat(self, now_ms: int, tail: Position) -> bytes: ...
+
+    def failure(self, error: ServiceError) -> bytes:
+        """The last thing said of a stream that fails."""
+        ...
+
+    def end(self) -> bytes | None:
+        """The last thing said of a stream that has delivered all; None: its end says it."""
+        ...
+
+    def may_leave(self) -> bool:
+        """The server stops: whether the client knows it by now, so that the stream may end. Raises
+        DrainingError where only a failure can tell it."""
+        ...
+
+
+class Follower:
+    """One streaming read: its place, what it may still return, and when it last spoke."""
+
+    def __init__(self, call: Call, cursor: Cursor, wire: Wire, wait_seconds: int | None) -> None:
+        self._call = call
+        self._cursor = cursor
+        self._wire = wire
+        # Without a bound a stream follows for ever; with one it ends at the tail, unless told.
+        self._wait_seconds = wait_seconds
+        if wait_seconds is None and not cursor.budget.unbounded:
+            self._wait_seconds = 0
+
+    async def pieces(self, first: ReadResult | None) -> AsyncGenerator[bytes, None]:
+        """All that is to be said from the first result on. None: nothing is left to read."""
+        wire = self._wire
+        gauge = self._call.services.metrics.read_sessions
+        gauge.inc()
+        try:
+            if first is not None:
+                follow = self._follow(first)
+                first = None
+                try:
+                    async for piece in follow:
+                        yield piece
+                        piece = b""  # an idle stream holds nothing
+                finally:
+                    await follow.aclose()
+            elif (end := wire.end()) is not None:
+                yield end
+        except ServiceError as error:
+            yield wire.failure(error)
+        except Exception as failure:  # the answer has begun: this is its only way to say so
+            log.error("follow_failed", exc_info=failure)
+            yield wire.failure(InternalError("internal"))
+        finally:
+            gauge.dec()
+
+    async def _follow(self, result: ReadResult) -> AsyncGenerator[bytes, None]:
+        services, wire, cursor = self._call.services, self._wire, self._cursor
+        clock, rng, draining = services.clock, services.rng, services.draining
+        heartbeat_at: float | None = None  # None: catching up
+        end_at: float | None = None
+        while True:
+            has_records = False
+            pieces = self._say(result, is_live=heartbeat_at is not None)
+            result = replace(result, batches=())  # those belong to the pieces now
+            for piece in pieces:
+                has_records = True
+                yield piece
+                piece = b""
+            if cursor.budget.exhausted:
+                break
+            if draining.is_set() and wire.may_leave():
+                return
+            if result.may_have_more:
+                # Also a follower that fell behind: it catches up again.
+                heartbeat_at = None
+                result = await self._read_through_outage(0)
+                continue
+            now = clock.monotonic()
+            if self._wait_seconds is not None:
+                if has_records or end_at is None:
+                    end_at = now + self._wait_seconds
+                if now >= end_at:
+                    break
+            if heartbeat_at is None or now >= heartbeat_at or draining.is_set():
+                yield wire.heartbeat(clock.wall_ms(), result.tail)
+                if draining.is_set() and wire.may_leave():
+                    return
+                heartbeat_at = now + rng.uniform(*HEARTBEAT_GAP_SECONDS)
+            elif has_records:
+                heartbeat_at = now + rng.uniform(*HEARTBEAT_GAP_SECONDS)
+            idle_until = heartbeat_at if end_at is None else min(heartbeat_at, end_at)
+            result = await self._read_through_outage(math.ceil((idle_until - now) * 1000))
+        if (end := wire.end()) is not None:
+            yield end
+
+    def _say(self, result: ReadResult, *, is_live: bool) -> Iterator[bytes]:
+        records = self._cursor.take(result)
+        tail = result.tail
+        del result
+        for run in _runs(records):
+            reaches_tail = run[-1].seq_num + 1 == tail.seq_num
+            yield from self._wire.batch(run, tail if is_live and reaches_tail else None)
+
+    async def _read_through_outage(self, wait_ms: int) -> ReadResult:
+        """Read, trying again while there is no leader; raises the last refusal after 20 s."""
+        services = self._call.services
+        give_up_at: float | None = None
+        pause = _RETRY_SECONDS_MIN
+        while True:
+            try:
+                if wait_ms:
+                    return await self._cursor.follow(wait_ms)
+                return await self._cursor.read(0)
+            except _PASSING:
+                now = services.clock.monotonic()
+                if give_up_at is None:
+                    give_up_at = now + OUTAGE_SECONDS_MAX
+                if now + pause > give_up_at or services.draining.is_set():
+                    raise
+            await asyncio.sleep(pause * services.rng.uniform(0.5, 1.0))
+            pause = min(2 * pause, _RETRY_SECONDS_MAX)
+
+
+def refuses_at_tail(call: Call, wanted: ReadRequest) -> bool:
+    """Whether a streaming read that starts at the tail is refused: in the S2 dialect, where it is
+    bounded and may not wait, so that it could return nothing (wire contract section 5.2)."""
+    may_follow = wanted.budget().unbounded or bool(wanted.wait_seconds)
+    return call.dialect is Dialect.S2 and not may_follow
+
+
+def _runs(records: list[RecordOut]) -> Iterator[list[RecordOut]]:
+    """Runs of at most 1000 records and 1 MiB metered; one record never exceeds 1 MiB."""
+    run: list[RecordOut] = []
+    metered_bytes = 0
+    for record in records:
+        metered_bytes += record.metered_bytes
+        if run and (len(run) == RECORDS_MAX or metered_bytes > METERED_BYTES_MAX):
+            yield run
+            run = []
+            metered_bytes = record.metered_bytes
+        run.append(record)
+    if run:
+        yield run

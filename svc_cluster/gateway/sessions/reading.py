@@ -1,0 +1,82 @@
+"""Read sessions: a streaming read whose pieces are frames of ReadBatch.
+
+A frame without records is a heartbeat and carries the tail. Source: wire contract section 5.6.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from svc_cluster.base.errors import InvalidError, ServiceError
+from svc_cluster.codec.proto_body import encode_read_batch
+from svc_cluster.codec.records import RecordOut
+from svc_cluster.codec.session_frame import (
+    MESSAGE_BYTES_MAX,
+    Compression,
+    accepted_compression,
+    encode_frame,
+)
+from svc_cluster.gateway.handlers.context import Call
+from svc_cluster.gateway.handlers.reading import Cursor, ReadRequest
+from svc_cluster.gateway.http.dialect import Dialect
+from svc_cluster.gateway.http.formats import STREAM_HEADERS, accept_encoding
+from svc_cluster.gateway.http.message import Response
+from svc_cluster.gateway.sessions.follower import Follower, refuses_at_tail
+from svc_cluster.gateway.sessions.terminal import terminal_frame
+from svc_cluster.model.record import Position
+
+
+async def open_read_session(
+    call: Call, basin: str, stream: str, wanted: ReadRequest, kind: str
+) -> Response:
+    """Read once, so that a refusal is still a plain answer, then stream. `kind`: the session media
+    type, which is the answer's too. Raises what the first backend read raises."""
+    cursor = Cursor(call, basin, stream, wanted.start, wanted.budget())
+    first = await cursor.read(0, refuse_at_tail=refuses_at_tail(call, wanted))
+    compression = accepted_compression(accept_encoding(call.request))
+    frames = _Frames(call.dialect, compression, call.services.draining)
+    follower = Follower(call, cursor, frames, wanted.wait_seconds)
+    return Response(200, [("content-type", kind), *STREAM_HEADERS], follower.pieces(first))
+
+
+class _Frames:
+    """A `Wire` of session frames. Once the server is to stop, they advise the client to connect
+    again."""
+
+    def __init__(self, dialect: Dialect, compression: Compression, draining: asyncio.Event) -> None:
+        self._dialect = dialect
+        self._compression = compression
+        self._draining = draining
+        self._has_advised = False
+
+    def batch(self, records: list[RecordOut], tail: Position | None) -> Iterator[bytes]:
+        message = encode_read_batch(records, tail)
+        if len(message) <= MESSAGE_BYTES_MAX:
+            yield self._frame(message)
+        elif len(records) > 1:
+            # Very many tiny headers take twice their metered size on the wire.
+            half = len(records) // 2
+            yield from self.batch(records[:half], None)
+            yield from self.batch(records[half:], tail)
+        else:
+            raise InvalidError(
+                "the next record has too many headers for a session; read it as JSON"
+            )
+
+    def heartbeat(self, now_ms: int, tail: Position) -> bytes:
+        return self._frame(encode_read_batch((), tail))
+
+    def failure(self, error: ServiceError) -> bytes:
+        return terminal_frame(error, self._dialect, is_write=False)
+
+    def end(self) -> None:
+        return None
+
+    def may_leave(self) -> bool:
+        return self._has_advised
+
+    def _frame(self, message: bytes) -> bytes:
+        advise = self._draining.is_set()
+        self._has_advised |= advise
+        return encode_frame(message, self._compression, reconnect_advised=advise)

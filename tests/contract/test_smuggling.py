@@ -1,0 +1,178 @@
+"""Request smuggling: whatever could be read in two ways is refused, and what is accepted has one
+meaning. Raw bytes over HTTP/1.1."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from svc_cluster.gateway.http.server import Server
+from tests.contract.scripted_app import (
+    DEADLINE,
+    Peer,
+    ScriptedApp,
+    run_client,
+    run_with_server,
+)
+from tests.contract.smuggling_vectors import (
+    AFTER,
+    Broken,
+    Outcome,
+    Refused,
+    Taken,
+    TakenAndClosed,
+    TakenThenRefused,
+    UpgradeDeclined,
+    vectors,
+)
+
+VECTORS = vectors()
+
+
+def test_there_are_enough_vectors() -> None:
+    """The list does not shrink."""
+    assert len(VECTORS) >= 300
+
+
+Answer = tuple[int, dict[str, str], bytes]
+
+
+def exchange(peer: Peer, sent: bytes, pieces: int) -> list[Answer]:
+    """Every response until the server closes."""
+    with socket.create_connection(("127.0.0.1", peer.port), timeout=DEADLINE) as sock:
+        size = -(-len(sent) // pieces)
+        with contextlib.suppress(OSError):
+            for place in range(0, len(sent), size):
+                sock.sendall(sent[place : place + size])
+        received = b""
+        with contextlib.suppress(ConnectionResetError):
+            while piece := sock.recv(65536):
+                received += piece
+    return list(parse(received))
+
+
+def parse(received: bytes, *, cut: bool = False) -> Iterator[Answer]:
+    """Status, headers and body of each response. Where it was `cut` the last may lack its end."""
+    while received:
+        head, end, received = received.partition(b"\r\n\r\n")
+        if cut and not end:
+            return
+        assert end, "a response without an end"
+        status_line, *lines = head.decode().split("\r\n")
+        headers = dict(line.split(": ", 1) for line in lines)
+        size = int(headers["content-length"])
+        if cut and len(received) < size:
+            return
+        assert len(received) >= size
+        yield int(status_line.split()[1]), headers, received[:size]
+        received = received[size:]
+
+
+def check(peer: Peer, sent: bytes, outcome: Outcome, pieces: int) -> None:
+    peer.app.requests.clear()
+    answers = exchange(peer, sent + AFTER, pieces)
+    statuses = [status for status, _, _ in answers]
+    paths = [request.raw_path for request in peer.app.requests]
+    assert "/smuggled" not in paths
+    match outcome:
+        case Refused():
+            assert (statuses, paths) == ([400], [])
+        case Broken():
+            # Whether a handler has seen the head depends on what has arrived with it.
+            assert statuses == [400]
+            assert len(paths) <= 1
+        case Taken(size):
+            assert (statuses, len(paths), paths[1:]) == ([200, 200], 2, ["/after"])
+            if paths[0] == "/length":
+                assert answers[0][2] == str(size).encode()
+        case TakenThenRefused():
+            # When both arrive as one, neither is served.
+            assert (statuses, len(paths)) in (([200, 400], 1), ([400], 0))
+        case TakenAndClosed():
+            assert (statuses, len(paths)) in (([200], 1), ([400], 0))
+        case UpgradeDeclined():
+            assert (statuses, len(paths)) == ([200], 1)
+    for status, headers, body in answers:
+        if status == 400:
+            assert headers["content-type"] == "application/json"
+            assert headers["connection"] == "close"
+            assert headers["svc-side-effects"] == "none"
+            assert json.loads(body)["code"] == "bad_header"
+
+
+@pytest.mark.parametrize("part", range(16))
+def test_every_vector_has_one_meaning(part: int) -> None:
+    """In one piece, in two, and in many: the meaning does not depend on how the bytes arrive."""
+
+    def script(peer: Peer) -> None:
+        wrong: list[str] = []
+        for name, sent, outcome in VECTORS[part::16]:
+            for pieces in (1, 2, 7):
+                try:
+                    check(peer, sent, outcome, pieces)
+                except AssertionError as failure:
+                    wrong.append(f"{name} in {pieces}: {outcome} {failure}")
+        assert wrong == []
+
+    run_client(script)
+
+
+def test_random_bytes_get_an_answer_of_the_right_form_or_none() -> None:
+    """A thousand damaged vectors with a fixed seed: bytes dropped, doubled, replaced or put in.
+    Every answer is well-formed, every refusal JSON, and nothing is logged as an error."""
+
+    def damaged(rng: random.Random) -> bytes:
+        data = bytearray(rng.choice(VECTORS)[1][:3000] + AFTER)
+        for _ in range(rng.randrange(1, 4)):
+            place = rng.randrange(len(data))
+            what = rng.choice(
+                [b"\r", b"\n", b"\0", b" ", b"\t", b":", b"0", b"\r\n", rng.randbytes(1)]
+            )
+            match rng.randrange(4):
+                case 0:
+                    del data[place]
+                case 1:
+                    data[place:place] = what
+                case 2:
+                    data[place : place + 1] = what
+                case _:
+                    data[place:place] = data[place : place + rng.randrange(20)]
+        return bytes(data)
+
+    async def one(port: int, sent: bytes) -> int:
+        """Refusals among the answers. Silence is an answer too: what came is not yet a request."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        received, cut = b"", False
+        try:
+            while piece := await asyncio.wait_for(reader.read(65536), 1.0):
+                received += piece
+        except (TimeoutError, ConnectionResetError):
+            cut = True
+        writer.transport.abort()
+        refusals = 0
+        for status, headers, body in parse(received, cut=cut):
+            if status >= 400:
+                refusals += 1
+                assert headers["content-type"] == "application/json", sent
+                assert json.loads(body)["code"], sent
+        return refusals
+
+    async def main(app: ScriptedApp, server: Server) -> None:
+        rng = random.Random(9112)
+        room = asyncio.Semaphore(100)
+
+        async def bounded(sent: bytes) -> int:
+            async with room:
+                return await one(server.port, sent)
+
+        refusals = await asyncio.gather(*[bounded(damaged(rng)) for _ in range(1000)])
+        assert sum(refusals) > 500
+
+    run_with_server(main)

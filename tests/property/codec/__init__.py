@@ -1,0 +1,1 @@
+"""Random and spoilt bytes for the parsers of what clients send."""

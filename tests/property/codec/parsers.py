@@ -1,0 +1,191 @@
+"""What each parser must do with any input at all: refuse it as declared, or take it rightly."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from svc_cluster._pb.s2.v1 import s2_pb2 as pb
+from svc_cluster.base.errors import ErrorCode, InvalidError, MalformedError
+from svc_cluster.codec import json_body, proto_body
+from svc_cluster.codec.json_body import DataFormat
+from svc_cluster.codec.records import METERED_BYTES_MAX, AppendInput, build_batch
+from svc_cluster.codec.session_frame import (
+    FRAME_BYTES_MAX,
+    MESSAGE_BYTES_MAX,
+    Frame,
+    FrameDecoder,
+    encode_frame,
+    encode_terminal,
+)
+from svc_cluster.codec.sse import parse_event_id
+from tests.property.codec import inputs
+
+REFUSED: Final = "refused"
+TAKEN: Final = "taken"
+
+
+def _declared(error: MalformedError, code: ErrorCode) -> None:
+    """A parser has one code for what is malformed."""
+    assert error.code is code, error.code
+
+
+def check_proto(rng: random.Random, data: bytes) -> str:
+    """Taken: counted as the records are when each is looked at, and stored so that it decodes to
+    the same batch again."""
+    try:
+        found = proto_body.decode_append(data)
+    except MalformedError as error:
+        _declared(error, ErrorCode.BAD_PROTO)
+        return REFUSED
+    except InvalidError:
+        return "invalid"
+    batch = found.batch
+    message = pb.AppendInput.FromString(data)
+    records = [
+        (
+            record.timestamp if record.HasField("timestamp") else None,
+            [(header.name, header.value) for header in record.headers],
+            record.body,
+        )
+        for record in message.records
+    ]
+    assert batch == build_batch(records)
+    assert batch.metered_bytes <= METERED_BYTES_MAX
+    assert (found.match_seq_num is not None) == message.HasField("match_seq_num")
+    assert (found.fencing_token is not None) == message.HasField("fencing_token")
+    assert proto_body.decode_append(batch.records) == AppendInput(batch, None, None)
+    return TAKEN
+
+
+def check_frames(rng: random.Random, data: bytes) -> str:
+    """The same frames however the bytes are cut; what was not compressed is written back to the
+    very bytes; no message exceeds its bound."""
+    whole, refused = _decode([data])
+    pieces = []
+    rest = data
+    while rest:
+        size = rng.choice((1, 2, 3, 4, 7, 100, len(rest)))
+        pieces.append(rest[:size])
+        rest = rest[size:]
+    assert _decode(pieces) == (whole, refused)
+    position = 0
+    messages_refused = 0
+    for frame in whole:
+        if frame.is_terminal:
+            try:
+                status, body = frame.failure()
+            except MalformedError:
+                messages_refused += 1
+            else:
+                assert encode_terminal(status, body)[4:] == frame.payload
+        else:
+            try:
+                message = frame.message()
+            except MalformedError as error:
+                _declared(error, ErrorCode.BAD_FRAME)
+                messages_refused += 1
+            else:
+                assert len(message) <= MESSAGE_BYTES_MAX
+                if not frame.compression:
+                    again = encode_frame(message, reconnect_advised=frame.reconnect_advised)
+                    assert again[:3] == data[position : position + 3]
+                    assert again[4:] == data[position + 4 : position + len(again)]
+        position += 4 + len(frame.payload)
+    if refused or messages_refused:
+        return REFUSED
+    assert position == len(data)
+    return TAKEN
+
+
+def _decode(pieces: list[bytes]) -> tuple[list[Frame], bool]:
+    decoder = FrameDecoder()
+    found: list[Frame] = []
+    try:
+        for piece in pieces:
+            decoder.feed(piece)
+            while (frame := decoder.next_frame()) is not None:
+                found.append(frame)
+            assert decoder.held_bytes < 3 + FRAME_BYTES_MAX
+        decoder.finish()
+    except MalformedError as error:
+        _declared(error, ErrorCode.BAD_FRAME)
+        return found, True
+    return found, False
+
+
+def check_json(rng: random.Random, data: bytes) -> str:
+    """Taken: another JSON reader sees the same records, and no member twice."""
+    encoding = rng.choice(tuple(DataFormat))
+    try:
+        found = json_body.decode_append(data, encoding)
+    except MalformedError as error:
+        _declared(error, ErrorCode.BAD_JSON)
+        return REFUSED
+    except InvalidError:
+        return "invalid"
+    body = json.loads(data)
+    assert len(found.records) == len(body["records"])
+    assert found.match_seq_num == body.get("match_seq_num")
+    assert found.fencing_token == body.get("fencing_token")
+    for (timestamp, headers, text), record in zip(found.records, body["records"], strict=True):
+        assert timestamp == record.get("timestamp")
+        assert len(headers) == len(record.get("headers") or ())
+        assert bool(text) == bool(record.get("body"))
+    try:
+        build_batch(found.records)
+    except InvalidError:
+        return "invalid"
+    return TAKEN
+
+
+def check_event_id(rng: random.Random, data: bytes) -> str:
+    """Taken: written back, it is taken to be the same."""
+    text = data.decode("latin-1")
+    try:
+        found = parse_event_id(text)
+    except MalformedError as error:
+        _declared(error, ErrorCode.BAD_HEADER)
+        return REFUSED
+    assert max(found.seq_num, found.count, found.metered_bytes) < 2**64
+    assert parse_event_id(found.encode().decode()) == found
+    return TAKEN
+
+
+@dataclass(frozen=True, slots=True)
+class Parser:
+    """`make`: a well-formed input. `check`: raises unless the parser does what it must."""
+
+    name: str
+    make: Callable[[random.Random], bytes]
+    check: Callable[[random.Random, bytes], str]
+
+
+PARSERS: Final = (
+    Parser("protobuf append", inputs.append_input, check_proto),
+    Parser("session frames", inputs.frames, check_frames),
+    Parser("JSON append", inputs.json_append, check_json),
+    Parser("last-event-id", inputs.event_id, check_event_id),
+)
+
+
+class FuzzFailureError(Exception):
+    """An input that a parser did the wrong thing with; the cause says what."""
+
+
+def fuzz(parser: Parser, count: int, seed: int) -> Counter[str]:
+    """How often each outcome was seen. Raises FuzzFailureError, which tells seed and input."""
+    rng = random.Random(seed)
+    outcomes: Counter[str] = Counter()
+    for number in range(count):
+        data = inputs.spoilt(rng, parser.make(rng))
+        try:
+            outcomes[parser.check(rng, data)] += 1
+        except Exception as fault:
+            text = f"{parser.name}, seed {seed}, input {number}: {data[:2000]!r}"
+            raise FuzzFailureError(text) from fault
+    return outcomes

@@ -1,0 +1,279 @@
+"""Request bodies under one budget, with their Content-Encoding undone."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import os
+import zlib
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+import pytest
+import zstandard
+
+from svc_cluster.base.errors import ErrorCode, HotServerError, MalformedError, UnavailableError
+from svc_cluster.base.metrics import Metrics
+from svc_cluster.gateway.http.budget import BodyBudget, BudgetedBody
+from svc_cluster.gateway.http.errors import PayloadTooLargeError, UnsupportedMediaTypeError
+from svc_cluster.gateway.http.message import BodyTimeoutError, BytesBody, Request
+from tests.simulation.clock import SimClock
+from tests.simulation.loop import run
+from tests.unit.gateway.scripted import ScriptedBackend, body_of, make_app, post
+
+RECORDS = "/v1/streams/s/records"
+ONE = b'{"records":[{}]}'
+
+
+def simulate(main: Coroutine[Any, Any, Any]) -> Any:
+    return run(lambda loop: main)
+
+
+class PiecesBody(BytesBody):
+    """Comes piece by piece, `pause` seconds apart, without an announced length."""
+
+    def __init__(self, pieces: list[bytes], pause: float = 0.0) -> None:
+        self.pieces = pieces
+        self.pause = pause
+        self.taken = 0
+
+    async def read(self, limit_bytes: int) -> bytes:
+        raise AssertionError("a body without a length is read in pieces")
+
+    async def chunks(self, idle_seconds: float | None = None) -> AsyncIterator[bytes]:
+        for piece in self.pieces:
+            if self.pause:
+                await asyncio.sleep(self.pause)
+            self.taken += 1
+            yield piece
+
+
+class Bench:
+    def __init__(self, bytes_max: int) -> None:
+        self.budget = BodyBudget(bytes_max, Metrics().http_body_bytes_in_flight)
+        self.clock = SimClock(asyncio.get_running_loop())
+
+    def body(self, data: bytes | PiecesBody, *headers: tuple[str, str]) -> BudgetedBody:
+        given = list(headers)
+        if isinstance(data, bytes):
+            given.append(("content-length", str(len(data))))
+            request = Request("POST", "/", "", given, BytesBody(data))
+        else:
+            request = Request("POST", "/", "", given, data)
+        return BudgetedBody(request, self.budget, self.clock, ErrorCode.BAD_PROTO)
+
+
+@pytest.mark.parametrize("coding", ["identity", "gzip", "zstd"])
+def test_what_is_held_is_counted_until_it_is_released(coding: str) -> None:
+    """The content, once it is there; not its compressed form beside it."""
+
+    async def main() -> None:
+        bench = Bench(100_000)
+        data = os.urandom(3_000) + b"x" * 30_000
+        sent = {"identity": data, "gzip": gzip.compress(data), "zstd": zstandard.compress(data)}
+        body = bench.body(sent[coding], ("content-encoding", coding))
+        assert await body.read(50_000) == data
+        assert bench.budget.room == 100_000 - len(data)
+        body.release()
+        assert bench.budget.room == 100_000
+
+    simulate(main())
+
+
+def test_a_body_without_a_length_is_counted_as_it_comes() -> None:
+    """Piece by piece; the first that finds no room ends it."""
+
+    async def main() -> None:
+        bench = Bench(25)
+        body = bench.body(PiecesBody([b"x" * 10] * 2))
+        assert await body.read(100) == b"x" * 20
+        assert bench.budget.room == 5
+        body.release()
+        pieces = PiecesBody([b"x" * 10] * 9)
+        body = bench.body(pieces)
+        with pytest.raises(HotServerError):
+            await body.read(100)
+        assert pieces.taken == 3
+        assert body.cut
+        body.release()
+        assert bench.budget.room == 25
+
+    simulate(main())
+
+
+def test_no_room_is_told_before_anything_is_read() -> None:
+    """And what is decompressed needs room as well."""
+
+    async def main() -> None:
+        bench = Bench(1_000)
+        with pytest.raises(HotServerError):
+            await bench.body(b"x" * 1_001).read(5_000)
+        small = gzip.compress(b"x" * 1_001)
+        for data in (small, zstandard.compress(b"x" * 1_001)):
+            body = bench.body(data, ("content-encoding", "gzip" if data is small else "zstd"))
+            with pytest.raises(HotServerError):
+                await body.read(5_000)
+            body.release()
+        assert bench.budget.room == 1_000
+
+    simulate(main())
+
+
+def test_each_way_of_being_too_large_has_its_refusal() -> None:
+    """Announced: 413, unread. Found out: the body's own code, and the rest is not read."""
+
+    async def main() -> None:
+        bench = Bench(10**9)
+        announced = bench.body(b"x" * 1_001)
+        with pytest.raises(PayloadTooLargeError):
+            await announced.read(1_000)
+        assert announced.cut
+        pieces = PiecesBody([b"x" * 600] * 9)
+        large = b"x" * 1_001
+        for body in (
+            bench.body(pieces),
+            bench.body(gzip.compress(large), ("content-encoding", "gzip")),
+            bench.body(zstandard.compress(large), ("content-encoding", "zstd")),
+        ):
+            with pytest.raises(MalformedError) as caught:
+                await body.read(1_000)
+            assert caught.value.code is ErrorCode.BAD_PROTO
+            body.release()
+        assert pieces.taken == 2
+        assert bench.budget.room == 10**9
+
+    simulate(main())
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("content-encoding", "br")],
+        [("content-encoding", "gzip, gzip")],
+        [("content-encoding", "gzip"), ("content-encoding", "gzip")],
+        [("content-encoding", "identity"), ("content-encoding", "zstd, gzip")],
+    ],
+)
+def test_a_coding_that_is_unknown_or_not_alone_is_refused(headers: list[tuple[str, str]]) -> None:
+    """Also when it is spread over two header lines."""
+
+    async def main() -> None:
+        body = Bench(10**9).body(gzip.compress(b"x"), *headers)
+        with pytest.raises(UnsupportedMediaTypeError):
+            await body.read(1_000)
+
+    simulate(main())
+
+
+def test_identity_is_no_coding() -> None:
+    """Alone, beside another, or empty."""
+
+    async def main() -> None:
+        for value, data in (
+            ("identity", b"x"),
+            ("", b"x"),
+            (" GZip , identity", gzip.compress(b"x")),
+        ):
+            assert await Bench(10**9).body(data, ("content-encoding", value)).read(1_000) == b"x"
+
+    simulate(main())
+
+
+def test_a_body_that_trickles_in_is_given_up() -> None:
+    """Without a length too it has to come at 1 KiB a second, after the first half minute."""
+
+    async def main() -> float:
+        bench = Bench(10**9)
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        body = bench.body(PiecesBody([b"x"] * 1_000, pause=10.0))
+        with pytest.raises(BodyTimeoutError):
+            await body.read(10_000)
+        assert body.cut
+        fast = bench.body(PiecesBody([b"x" * 20_000] * 10, pause=10.0))
+        assert len(await fast.read(10**6)) == 200_000
+        return loop.time() - begun - 100.0
+
+    assert 30.0 <= simulate(main()) <= 50.0
+
+
+def test_a_session_s_pieces_are_counted_while_they_are_held() -> None:
+    """As sent: what is a coding elsewhere is not looked at."""
+
+    async def main() -> None:
+        bench = Bench(10)
+        body = bench.body(PiecesBody([b"12345", b"12", b"12345678901"]), ("content-encoding", "x"))
+        rooms: list[tuple[bytes, int]] = []
+
+        async def iterate() -> None:
+            async for piece in body.chunks():
+                rooms.append((piece, bench.budget.room))  # noqa: PERF401 - kept when it raises
+
+        with pytest.raises(HotServerError):
+            await iterate()
+        assert rooms == [(b"12345", 5), (b"12", 8)]
+        assert bench.budget.room == 10
+
+    simulate(main())
+
+
+def test_others_work_while_a_large_body_is_decompressed() -> None:
+    """It is undone in steps: a body made to be dear holds nobody else up for longer than one."""
+
+    async def main() -> int:
+        bench = Bench(10**9)
+        compressor = zlib.compressobj(9, wbits=31)
+        data = b"".join(
+            compressor.compress(b"x") + compressor.flush(zlib.Z_FULL_FLUSH) for _ in range(100_000)
+        )
+        body = bench.body(data + compressor.flush(), ("content-encoding", "gzip"))
+        turns = 0
+        done = False
+
+        async def other() -> None:
+            nonlocal turns
+            while not done:
+                turns += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.ensure_future(other())
+        assert len(await body.read(10**6)) == 100_000
+        done = True
+        await beside
+        return turns
+
+    assert simulate(main()) >= 8
+
+
+# -- behind the application
+
+
+def test_a_handler_never_sees_the_coding() -> None:
+    """Content-Encoding is undone below it; the budget is whole again after every outcome."""
+
+    async def main() -> list[tuple[int, str]]:
+        backend = ScriptedBackend(failure=UnavailableError())
+        app, metrics = make_app(backend, body_bytes_in_flight_max=10_000)
+        seen = []
+        for data, *headers in (
+            (gzip.compress(ONE), ("content-encoding", "gzip")),
+            (zstandard.compress(ONE), ("content-encoding", "zstd")),
+            (ONE, ("content-encoding", "gzip")),
+            (ONE, ("content-encoding", "br")),
+            (gzip.compress(ONE.ljust(20_000)), ("content-encoding", "gzip")),
+            (b"{", ("content-encoding", "identity")),
+        ):
+            response = await app.handle(post(RECORDS, data, *headers))
+            seen.append((response.status, json.loads(body_of(response))["code"]))
+            assert "svc_http_body_bytes_in_flight 0.0" in metrics.expose().decode()
+        return seen
+
+    assert simulate(main()) == [
+        (503, "unavailable"),
+        (503, "unavailable"),
+        (400, "bad_json"),
+        (415, "unsupported_media_type"),
+        (502, "hot_server"),
+        (400, "bad_json"),
+    ]
