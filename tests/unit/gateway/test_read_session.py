@@ -127,7 +127,7 @@ def test_only_live_batches_carry_a_tail() -> None:
         )
         app, _ = make_app(backend)
         frames = await open_session(app)
-        found = [batch_of(await frames.next()) for _ in range(8)]
+        found = [batch_of(await frames.next()) for _ in range(5)]
         await frames.close()
         return found
 
