@@ -76,22 +76,23 @@ def _server(factory: pytest.TempPathFactory, header_seconds: float) -> Iterator[
 _SERVERS: list[Server] = []
 
 
-@pytest.fixture(scope="session")
+# One for each module: every test makes a basin, and a server with hundreds of groups is slow.
+@pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     yield from _server(tmp_path_factory, 10.0)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def slow_header_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     yield from _server(tmp_path_factory, HEADER_SECONDS_SHORT)
 
 
-@pytest.fixture(scope="session", params=["http", "h2c"])
+@pytest.fixture(scope="module", params=["http", "h2c"])
 def endpoint(server: Server, request: pytest.FixtureRequest) -> str:
     return f"{request.param}://127.0.0.1:{server.port}"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def slow_header_endpoint(slow_header_server: Server) -> str:
     return f"http://127.0.0.1:{slow_header_server.port}"
 
