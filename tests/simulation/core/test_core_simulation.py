@@ -44,6 +44,12 @@ def test_seeds_that_once_failed_hold(seed: int) -> None:
     assert run(draw(seed, heavy=True)).violation is None
 
 
+@pytest.mark.slow
+def test_a_replica_far_behind_is_given_the_time_to_catch_up() -> None:
+    """A heavy load in answers of one entry: the slowest replica is not late, it has more to do."""
+    assert run(draw(16_759)).violation is None
+
+
 def test_one_seed_twice_is_one_history() -> None:
     """Everything sent, and when, is the same: a seed replays."""
     first, second = (run(draw(3, chaos_seconds=3.0)) for _ in range(2))

@@ -108,13 +108,21 @@ class World:
         if self.checkers.acked_count == acked:
             raise ViolationError("NOT_LIVE nothing is acknowledged after the cluster healed")
         self._proposed = -1
-        self._run_until(self.now + quiet / 4)
-        applied = {node.store.applied_index for node in self.nodes.values()}
-        if len(applied) != 1 or applied.pop() < self.checkers.acked_index:
+        # a replica far behind under a heavy load takes its time: entries of 50 bytes an answer
+        for _ in range(4):
+            self._run_until(self.now + quiet / 4)
+            if self._converged():
+                break
+        else:
             raise ViolationError("NOT_CONVERGED the replicas differ after the cluster healed")
         for node in self.nodes.values():
             assert node.life is not None
             self.checkers.on_log(node.life.group)
+
+    def _converged(self) -> bool:
+        """Every replica has applied the same, and all that was acknowledged."""
+        applied = {node.store.applied_index for node in self.nodes.values()}
+        return len(applied) == 1 and applied.pop() >= self.checkers.acked_index
 
     def _run_until(self, end: float) -> None:
         while self._queue and self._queue[0][0] <= end:
