@@ -44,6 +44,20 @@ def test_a_violation_is_not_outnumbered() -> None:
     assert "chaos round 777 (seed 1, D1): R2: lost" in page(card, "abc")
 
 
+def test_a_seed_counts_once_by_its_last_run() -> None:
+    """Run again, it replaces what it said before, for better or for worse."""
+
+    def seeds(first: int, end: int, *failures: int) -> dict[str, Any]:
+        return {"commit": "new", "kind": "core", "seeds": [first, end], "failures": [*failures]}
+
+    rows = [seeds(0, 30_000, 7)]
+    assert line(card_of(simulation=rows), "core") == ("30,000, 1 failed", False)
+    rows.append(seeds(0, 500))
+    assert line(card_of(simulation=rows), "core") == ("30,000, 0 failed", True)
+    rows.append(seeds(9, 10, 9))
+    assert line(card_of(simulation=rows), "core") == ("30,000, 1 failed", False)
+
+
 def test_short_histories_are_not_histories() -> None:
     """Rounds of fewer operations than the target asks for are left out of that figure."""
     card = card_of(chaos=[round_of(n, ops=999) for n in range(100)])
