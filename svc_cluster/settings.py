@@ -7,7 +7,8 @@ command line; everything below takes plain values.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -22,6 +23,10 @@ PORT_MAX: Final = 65_535
 WAL_SEGMENT_MIB: Final = (4, 4095)
 """A log file must hold the largest entry (a little over 2 MiB) and stay below 4 GiB."""
 SIZE_MIB_MAX: Final = 1 << 30
+BODY_MIB_IN_FLIGHT: Final = (16, 1 << 20)
+"""The largest request, 8 MiB of JSON, must find room in it both as sent and decompressed."""
+BASIN_HOST_SUFFIXES_MAX: Final = 16
+HOST_NAME_BYTES_MAX: Final = 253
 SECONDS_MIN: Final = 0.01
 SECONDS_MAX: Final = 31_536_000.0
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -41,11 +46,23 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     nodes: dict[str, str]
     """Every node of the cluster: id to rpc address; the same on every node."""
     secret_file: str
+    listen_address: str | None = None
+    """Where to listen for peers and gateways, such as `0.0.0.0:7000`. None: at this node's address
+    in `nodes`, which is the one that others use."""
+    peer_tls_cert: str | None = None
+    peer_tls_key: str | None = None
+    peer_tls_ca: str | None = None
+    """PEM files for TLS between the processes of the cluster, all three or none: a certificate for
+    `node-<id>.svc-cluster.internal`, its key, and the CA that all certificates of the cluster come
+    from. Needed as soon as a process listens beyond loopback."""
+    root_token_file: str | None = None
+    """Holds the root access token for a cluster that has none yet. None: one is made by
+    `svc-cluster admin root-token`."""
     admin_address: str = "127.0.0.1:0"
     replication_factor: int = 3
     """Replicas of each basin: 1, 3 or 5, and at most the number of nodes."""
-    wal_segment_mib: int = 64
-    """Length of one log file."""
+    wal_segment_mib: int = 16
+    """Length of one log file; an idle node keeps two of them."""
     wal_retain_mib: int = 256
     """Used log files beyond this make the node flush its store and free the oldest."""
     log_retention_mib: int = 64
@@ -59,7 +76,8 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def rpc_address(self) -> str:
-        return self.nodes[str(self.node_id)]
+        """Where to listen for peers and gateways."""
+        return self.listen_address or self.nodes[str(self.node_id)]
 
     def check(self) -> None:
         """Raises SettingsError."""
@@ -76,8 +94,10 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
                 f"replication_factor is {self.replication_factor} with {len(self.nodes)} nodes: "
                 "add nodes or lower it"
             )
-        check_loopback("nodes", self.rpc_address)
-        check_loopback("admin_address", self.admin_address)
+        _check_peer_tls(self)
+        if self.listen_address is not None:
+            check_address("listen_address", self.listen_address)
+        check_address("admin_address", self.admin_address)
         _check_range("wal_segment_mib", self.wal_segment_mib, *WAL_SEGMENT_MIB)
         for key in ("wal_retain_mib", "log_retention_mib", "disk_reserve_mib"):
             _check_range(key, getattr(self, key), 0, SIZE_MIB_MAX)
@@ -92,19 +112,71 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     cluster_id: str
     nodes: dict[str, str]
     secret_file: str
+    peer_tls_cert: str | None = None
+    peer_tls_key: str | None = None
+    peer_tls_ca: str | None = None
+    """As for a node; the certificate is one for `gateway.svc-cluster.internal`."""
     host: str = "127.0.0.1"
     port: int = 8080
+    authentication: bool | None = None
+    """Whether requests need an access token. None: as soon as `host` is not on loopback."""
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    """PEM files of the certificate that clients see, both or none; without them the port speaks
+    clear text. Renewed files are taken over without a restart."""
+    basin_host_suffixes: list[str] | None = None
+    """What follows a basin's name in a host name that selects it. None: `b` and any domain; an
+    empty list: no host name selects a basin."""
+    cors: bool = True
+    """Pages of any origin may use the interface from browsers."""
+    compression: bool = True
+    """Answers are compressed for clients that accept it; requests always may be."""
+    body_mib_in_flight: int = 256
+    """Request bodies held at one time, as sent and decompressed; more is refused for now."""
     log_level: str = "info"
     log_format: str = "json"
+
+    @property
+    def asks_for_tokens(self) -> bool:
+        if self.authentication is not None:
+            return self.authentication
+        return not is_loopback(f"{self.host}:0")
 
     def check(self) -> None:
         """Raises SettingsError."""
         if not 0 <= self.port <= PORT_MAX:
             raise SettingsError(f"port is {self.port}: use 1 to 65535, or 0 for a free one")
+        if self.basin_host_suffixes is not None:
+            _check_host_suffixes(self.basin_host_suffixes)
+        _check_range("body_mib_in_flight", self.body_mib_in_flight, *BODY_MIB_IN_FLIGHT)
         _check_node_ids(self.nodes)
-        for address in self.nodes.values():
-            check_loopback("nodes", address)
+        _check_peer_tls(self)
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise SettingsError("tls_cert and tls_key belong together: set both, or neither")
         check_log(self.log_level, self.log_format)
+
+
+def _check_peer_tls(settings: NodeSettings | GatewaySettings) -> None:
+    """All three files or none; none only while every address is on loopback."""
+    given = [
+        key
+        for key in ("peer_tls_cert", "peer_tls_key", "peer_tls_ca")
+        if getattr(settings, key) is not None
+    ]
+    if given and len(given) < 3:
+        raise SettingsError(
+            f"{given[0]} is set alone: set peer_tls_cert, peer_tls_key and peer_tls_ca together"
+        )
+    places = [("nodes", address) for address in settings.nodes.values()]
+    if isinstance(settings, NodeSettings) and settings.listen_address is not None:
+        places.append(("listen_address", settings.listen_address))
+    for key, address in places:
+        check_address(key, address)
+        if not given and not is_loopback(address):
+            raise SettingsError(
+                f"{key} has the address {address!r}, which is not on loopback: set peer_tls_cert, "
+                "peer_tls_key and peer_tls_ca, or use 127.0.0.1"
+            )
 
 
 def _check_node_ids(nodes: Mapping[str, str]) -> None:
@@ -114,6 +186,23 @@ def _check_node_ids(nodes: Mapping[str, str]) -> None:
     for node in nodes:
         if not (node.isascii() and node.isdigit() and node[0] != "0" and len(node) <= 9):
             raise SettingsError(f"nodes has the id {node!r}: use a number from 1 to 999999999")
+
+
+def _check_host_suffixes(suffixes: Sequence[str]) -> None:
+    if len(suffixes) > BASIN_HOST_SUFFIXES_MAX:
+        raise SettingsError(
+            f"basin_host_suffixes has {len(suffixes)} names: list at most {BASIN_HOST_SUFFIXES_MAX}"
+        )
+    for suffix in suffixes:
+        labels = suffix.split(".")
+        if len(suffix) > HOST_NAME_BYTES_MAX or not all(_HOST_LABEL.fullmatch(x) for x in labels):
+            raise SettingsError(
+                f"basin_host_suffixes has {suffix!r}: write a host name alone, such as "
+                "b.example.com, without scheme, port, or a dot at either end"
+            )
+
+
+_HOST_LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 
 
 def _check_range(key: str, value: float, minimum: float, maximum: float) -> None:
@@ -129,30 +218,46 @@ def check_log(level: str, form: str) -> None:
         raise SettingsError(f"log_format is {form!r}: use one of {', '.join(LOG_FORMATS)}")
 
 
-def check_loopback(key: str, address: str) -> None:
-    """Without TLS a node talks on loopback only. Raises SettingsError."""
+def check_address(key: str, address: str) -> None:
+    """Raises SettingsError unless it is `host:port`."""
     host, _, port = address.rpartition(":")
-    if not (port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= PORT_MAX):
+    bare = host.removeprefix("[").removesuffix("]")
+    if not (
+        (_HOST_LABEL_OR_IP.fullmatch(bare) and len(bare) <= HOST_NAME_BYTES_MAX)
+        and port.isascii()
+        and port.isdecimal()
+        and len(port) <= 5
+        and int(port) <= PORT_MAX
+    ):
         raise SettingsError(
             f"{key} has the address {address!r}: write it as host:port, with a port of 0 to "
             f"{PORT_MAX}"
         )
+
+
+_HOST_LABEL_OR_IP: Final = re.compile(r"[A-Za-z0-9._:-]+")
+
+
+def is_loopback(address: str) -> bool:
+    """Whether `host:port`, or a host alone in front of a colon, is reached from this machine only.
+    Names other than `localhost` are not: what they lead to may change."""
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
     try:
-        loopback = host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        loopback = False
-    if not loopback:
-        raise SettingsError(
-            f"{key} has the address {address!r}, which is not on loopback: TLS between nodes does "
-            "not exist yet, so use 127.0.0.1"
-        )
+        return False
 
 
 _Settings = TypeVar("_Settings", NodeSettings, GatewaySettings)
 
 
-def load(kind: type[_Settings], path: Path, environment: Mapping[str, str]) -> _Settings:
-    """Read, override from the environment, check. Raises SettingsError."""
+def load(kind: type[_Settings], path: Path | None, environment: Mapping[str, str]) -> _Settings:
+    """Read, override from the environment, check; without a file everything comes from the
+    environment. Raises SettingsError."""
+    if path is None:
+        return _with_environment(kind, {}, environment, "the environment")
     try:
         raw = _yaml(path.read_text(), f"the file {path}")
     except OSError as cause:
@@ -161,16 +266,29 @@ def load(kind: type[_Settings], path: Path, environment: Mapping[str, str]) -> _
         raise SettingsError(f"the file {path} is not text in UTF-8") from cause
     if not isinstance(raw, dict):
         raise SettingsError(f"the file {path} must hold keys and values")
-    values: dict[str, Any] = dict(raw)
+    return _with_environment(kind, dict(raw), environment, f"the file {path}")
+
+
+def with_environment(settings: _Settings, environment: Mapping[str, str]) -> _Settings:
+    """For settings that come from no file: the same override, the same checks. Raises
+    SettingsError."""
+    values = msgspec.to_builtins(settings)
+    return _with_environment(type(settings), values, environment, "the command line")
+
+
+def _with_environment(
+    kind: type[_Settings], values: dict[str, Any], environment: Mapping[str, str], source: str
+) -> _Settings:
     known = {field.name for field in msgspec.structs.fields(kind)}
-    for name, value in environment.items():
+    for name, text in environment.items():
         key = name.removeprefix(ENVIRONMENT_PREFIX).lower()
         if name.startswith(ENVIRONMENT_PREFIX) and key in known:
-            values[key] = _yaml(value, f"the environment variable {name}")
+            values[key] = _yaml(text, f"the environment variable {name}")
+            source = f"{source} and {name}"
     try:
         settings = msgspec.convert(values, kind)
     except msgspec.ValidationError as cause:
-        raise SettingsError(f"the file {path}: {cause}") from cause
+        raise SettingsError(f"{source}: {cause}") from cause
     settings.check()
     return settings
 

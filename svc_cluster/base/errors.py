@@ -12,6 +12,7 @@ from enum import Enum
 class ErrorCode(Enum):
     """Wire words, canonical for the S2 dialect."""
 
+    ACCESS_TOKEN_NOT_FOUND = "access_token_not_found"
     AUTHN = "authn"
     BAD_FRAME = "bad_frame"
     BAD_HEADER = "bad_header"
@@ -21,6 +22,7 @@ class ErrorCode(Enum):
     BAD_QUERY = "bad_query"
     BASIN_DELETION_PENDING = "basin_deletion_pending"
     BASIN_NOT_FOUND = "basin_not_found"
+    DECRYPTION_FAILED = "decryption_failed"
     HOT_SERVER = "hot_server"
     INVALID = "invalid"
     METHOD_NOT_ALLOWED = "method_not_allowed"
@@ -75,6 +77,57 @@ class MalformedError(ServiceError):
     def __init__(self, code: ErrorCode, message: str) -> None:
         self.code = code
         super().__init__(message)
+
+
+class UnauthenticatedError(ServiceError):
+    """No access token, or one that is unknown, revoked or expired."""
+
+    code = ErrorCode.AUTHN
+
+    def __init__(self, message: str, *, may_have_taken_effect: bool = False) -> None:
+        super().__init__(message)
+        self.may_have_taken_effect = may_have_taken_effect
+
+
+class PermissionDeniedError(ServiceError):
+    """The access token is known and may not do this. Says nothing about what exists."""
+
+    code = ErrorCode.PERMISSION_DENIED
+
+
+class TokenQuotaError(ServiceError):
+    """There are as many access tokens as there may be."""
+
+    code = ErrorCode.QUOTA_EXHAUSTED
+
+
+class TokenNotFoundError(ServiceError):
+    code = ErrorCode.ACCESS_TOKEN_NOT_FOUND
+
+
+class KeyRequiredError(ServiceError):
+    """The stream's records are encrypted, and the request has no key that could be one."""
+
+    code = ErrorCode.BAD_HEADER
+
+    @classmethod
+    def of(cls, cipher: str) -> KeyRequiredError:
+        return cls(
+            f"the records of this stream are encrypted with {cipher}: send the key, base64 of "
+            "exactly 32 bytes, as s2-encryption-key"
+        )
+
+
+class DecryptionFailedError(ServiceError):
+    """A stored record cannot be opened with the key of the request."""
+
+    code = ErrorCode.DECRYPTION_FAILED
+
+
+class SealMismatchError(ServiceError):
+    """The batch was sealed for another stream than the one that has the name. Without effect."""
+
+    code = ErrorCode.UNAVAILABLE
 
 
 class BasinNotFoundError(ServiceError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
+from svc_cluster.catalog.token_commands import TokenCommand
 from svc_cluster.model.stream_config import BasinConfig
 
 
@@ -27,6 +28,8 @@ class CreateBasin:
     replicas: tuple[NodeId, ...]
     config: BasinConfig
     created_at_ms: TimestampMs
+    creation_hash: bytes = b""
+    """Of the request that asked for it (codec/creation_hash.py); empty: nothing repeats it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,4 +47,4 @@ class RemoveBasin:
     group_id: GroupId
 
 
-CatalogCommand = RegisterNode | CreateBasin | DeleteBasin | RemoveBasin
+CatalogCommand = RegisterNode | CreateBasin | DeleteBasin | RemoveBasin | TokenCommand

@@ -23,6 +23,8 @@ from svc_cluster.catalog.commands import (
     RegisterNode,
     RemoveBasin,
 )
+from svc_cluster.catalog.token_commands import IssueToken, RevokeToken, SetRootToken
+from svc_cluster.catalog.tokens import TokenPlan, TokenTable
 from svc_cluster.model.record import TimestampingMode
 from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig, Retention
 
@@ -55,6 +57,8 @@ class BasinRecord:
     config: BasinConfig
     created_at_ms: TimestampMs
     deleted_at_ms: TimestampMs | None = None
+    creation_hash: bytes = b""
+    """Of the request that created it; empty: nothing repeats that."""
 
 
 class _Meta(msgspec.Struct, array_like=True):
@@ -85,6 +89,7 @@ class _StoredBasin(msgspec.Struct, array_like=True):
     stream_cipher: str | None
     create_stream_on_append: bool
     create_stream_on_read: bool
+    creation_hash: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,7 @@ class Plan:
     outcomes: list[Applied | Rejected] = field(default_factory=list)
     nodes: dict[NodeId, NodeRecord] = field(default_factory=dict)
     basins: dict[str, BasinRecord | None] = field(default_factory=dict)
+    tokens: TokenPlan = field(default_factory=TokenPlan)
 
 
 class CatalogState:
@@ -129,6 +135,7 @@ class CatalogState:
             self.nodes[node_id] = NodeRecord(node_id, stored.incarnation, stored.address)
         for _, value in reader.scan(_BASIN, b"\x03"):
             self._put_basin(_basin_from_bytes(value))
+        self.tokens = TokenTable(reader)
 
     @property
     def applied_index(self) -> LogIndex:
@@ -189,6 +196,7 @@ class CatalogState:
                 self._names.remove(name)
             if record is not None:
                 self._put_basin(record)
+        self.tokens.commit(plan.tokens)
 
     def _put_basin(self, record: BasinRecord) -> None:
         self.basins[record.name] = record
@@ -199,15 +207,16 @@ class CatalogState:
         match command:
             case RegisterNode(node_id, incarnation, address):
                 return self._register(plan, NodeRecord(node_id, incarnation, address))
-            case CreateBasin(name, group_id, replicas, config, created_at_ms):
+            case CreateBasin(name, group_id, replicas, config, created_at_ms, creation_hash):
                 if self._basin(plan, name) is not None:
                     return Rejected("the basin exists")
                 if group_id != plan.meta.next_group_id:
                     return Rejected("the group id is not the next one")
                 plan.meta.next_group_id = group_id + 1
-                return self._write_basin(
-                    plan, BasinRecord(name, group_id, replicas, config, created_at_ms)
+                created = BasinRecord(
+                    name, group_id, replicas, config, created_at_ms, creation_hash=creation_hash
                 )
+                return self._write_basin(plan, created)
             case DeleteBasin(name, deleted_at_ms):
                 record = self._basin(plan, name)
                 if record is None:
@@ -225,6 +234,9 @@ class CatalogState:
                 plan.basins[record.name] = None
                 plan.write_set.delete(_BASIN + record.name.encode())
                 return Applied(record)
+            case IssueToken() | RevokeToken() | SetRootToken():
+                reason = self.tokens.decide(plan.tokens, plan.write_set, command)
+                return Applied() if reason is None else Rejected(reason)
 
     def _register(self, plan: Plan, record: NodeRecord) -> Applied | Rejected:
         known = plan.nodes.get(record.node_id) or self.nodes.get(record.node_id)
@@ -279,6 +291,7 @@ def _basin_to_bytes(record: BasinRecord) -> bytes:
             stream_cipher=record.config.stream_cipher,
             create_stream_on_append=record.config.create_stream_on_append,
             create_stream_on_read=record.config.create_stream_on_read,
+            creation_hash=record.creation_hash,
         )
     )
 
@@ -308,4 +321,5 @@ def _basin_from_bytes(raw: bytes) -> BasinRecord:
         ),
         created_at_ms=TimestampMs(stored.created_at_ms),
         deleted_at_ms=(None if stored.deleted_at_ms is None else TimestampMs(stored.deleted_at_ms)),
+        creation_hash=stored.creation_hash,
     )

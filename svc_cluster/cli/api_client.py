@@ -6,6 +6,7 @@ Answers are returned, not raised: what an error means for a write is the caller'
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -83,8 +84,14 @@ def records_path(stream: str) -> str:
 class ApiClient:
     """One connection to a gateway. Calls raise ConnectionLostError, nothing else."""
 
-    def __init__(self, url: str) -> None:
-        self.http = HttpClient(url)
+    def __init__(self, url: str, tls: ssl.SSLContext | None = None) -> None:
+        self.url = url
+        self.tls = tls
+        self.http = self.connection()
+
+    def connection(self) -> HttpClient:
+        """One more connection to the same place."""
+        return HttpClient(self.url, self.tls)
 
     def close(self) -> None:
         self.http.close()

@@ -1,4 +1,4 @@
-"""`svc-cluster bench append|read|local`: load through the public API, and its figures."""
+"""`svc-cluster bench append|read|session|local`: load through the public API, and its figures."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from rich.table import Table
 from svc_cluster.base.clock import Clock, SystemClock
 from svc_cluster.cli.api_client import ApiError
 from svc_cluster.cli.bench_load import Result, run_append, run_read
+from svc_cluster.cli.bench_sessions import run_sessions
 from svc_cluster.cli.own_cluster import OwnCluster
 from svc_cluster.cli.process import fail
 from svc_cluster.codec.records import METERED_BYTES_MAX
@@ -133,6 +134,37 @@ def read_command(
         connections=connections,
         duration_s=duration,
         encoding=encoding,
+        cluster_dir=cluster_dir,
+    )
+    _show(_measure(run), as_json=as_json)
+
+
+@app.command("session")
+def session_command(
+    url: Url = "http://127.0.0.1:8080",
+    size: Size = 1024,
+    batch: Batch = 100,
+    connections: Connections = 1,
+    window: Annotated[
+        int, typer.Option(min=1, max=1000, help="Batches on their way in each session.")
+    ] = 32,
+    duration: Duration = 10.0,
+    streams: Streams = 1,
+    basin: BasinName = "bench-basin",
+    cluster_dir: ClusterDir = None,
+    as_json: Json = False,
+) -> None:
+    """Append by pipelined sessions for a while, one on each connection; a request is a batch."""
+    _check_options(size, batch, cluster_dir)
+    run = run_sessions(
+        url,
+        basin,
+        _streams(streams),
+        size=size,
+        batch=batch,
+        connections=connections,
+        window=window,
+        duration_s=duration,
         cluster_dir=cluster_dir,
     )
     _show(_measure(run), as_json=as_json)

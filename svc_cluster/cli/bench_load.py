@@ -134,7 +134,7 @@ def _cluster_cpu_s(directory: Path | None) -> float | None:
     return sum(cpu_seconds(pid) for pid in cluster_pids(read_cluster_file(directory)))
 
 
-async def _measure(
+async def measure(
     result: Result,
     clock: Clock,
     duration_s: float,
@@ -156,7 +156,8 @@ async def _measure(
         result.cluster_cpu_s = after - before
 
 
-async def _set_up(url: str, basin: str, streams: list[str], clock: Clock) -> None:
+async def set_up(url: str, basin: str, streams: list[str], clock: Clock) -> None:
+    """Make what is not there. Raises ApiError."""
     api = ApiClient(url)
     await api.make(clock, basin, None, _SET_UP_S)
     for stream in streams:
@@ -179,7 +180,7 @@ async def run_append(
 ) -> Result:
     """Append identical batches of `batch` records of `size` bytes for `duration_s` seconds."""
     clock = clock or SystemClock()
-    await _set_up(url, basin, streams, clock)
+    await set_up(url, basin, streams, clock)
     result = Result("append", connections)
     pattern = bytes(range(33, 127)) * (size // 94 + 1)
     records = [AppendRecord(pattern[:size])] * batch
@@ -203,7 +204,7 @@ async def run_append(
             )
         return workers
 
-    await _measure(result, clock, duration_s, cluster_dir, start)
+    await measure(result, clock, duration_s, cluster_dir, start)
     return result
 
 
@@ -223,7 +224,7 @@ async def run_read(
     """Read `batch` records a request, round and round through what the streams hold; streams that
     hold less than ten batches are filled first with records of `size` bytes."""
     clock = clock or SystemClock()
-    await _set_up(url, basin, streams, clock)
+    await set_up(url, basin, streams, clock)
     api = ApiClient(url)
     tails: dict[str, int] = {}
     fill = [AppendRecord(b"r" * size)] * min(batch, max(1, 900_000 // (size + _METERED_OVERHEAD)))
@@ -267,5 +268,5 @@ async def run_read(
             )
         return workers
 
-    await _measure(result, clock, duration_s, cluster_dir, start)
+    await measure(result, clock, duration_s, cluster_dir, start)
     return result

@@ -8,6 +8,7 @@ compression, no retries.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -202,19 +203,28 @@ class _Protocol(asyncio.Protocol):
 
     def close(self) -> None:
         self.closed = True
-        if self.transport is not None:
+        if self.transport is None:
+            return
+        if self.transport.get_extra_info("ssl_object") is not None:
+            # TLS would wait for the other side's farewell, beyond the end of the event loop
+            self.transport.abort()
+        else:
             self.transport.close()
 
 
 class HttpClient:
     """One connection to `url`, opened when needed. Not for use by two tasks at once."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, tls: ssl.SSLContext | None = None) -> None:
+        """`tls`: what an https:// address is trusted by; None: the system's authorities. Raises
+        ValueError for what is no address."""
         parts = urlsplit(url if "//" in url else f"http://{url}")
-        if parts.scheme != "http" or parts.hostname is None:
-            raise ValueError(f"not an http:// address: {url}")
+        if parts.scheme not in ("http", "https") or parts.hostname is None:
+            raise ValueError(f"not an http:// or https:// address: {url}")
+        secure = parts.scheme == "https"
+        self._tls = (tls or ssl.create_default_context()) if secure else None
         self._host: str = parts.hostname
-        self._port: int = parts.port or 80
+        self._port: int = parts.port or (443 if secure else 80)
         self._protocol: _Protocol | None = None
 
     async def __aenter__(self) -> HttpClient:
@@ -299,7 +309,9 @@ class HttpClient:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_s):
-                _, self._protocol = await loop.create_connection(_Protocol, self._host, self._port)
+                _, self._protocol = await loop.create_connection(
+                    _Protocol, self._host, self._port, ssl=self._tls
+                )
         except (OSError, TimeoutError) as error:
             raise ConnectionLostError(f"cannot connect: {error}", sent=False) from error
         return self._protocol

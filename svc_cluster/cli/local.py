@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 import socket
+import ssl
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,10 @@ from typing import Any, Final
 import aiohttp
 import yaml
 
+from svc_cluster.cli.authority import AuthorityError
+from svc_cluster.cli.local_certificates import LocalCertificates
 from svc_cluster.cli.process import MALLOC_ENVIRONMENT, SUPERVISOR_FD
+from svc_cluster.cli.root_token import leave_change, new_secret
 from svc_cluster.settings import EXIT_CONFIGURATION
 from svc_cluster.storage.disk import DirectoryInUseError, lock_directory
 
@@ -44,18 +48,44 @@ class Member:
 class LocalCluster:
     """Nodes and a gateway under one directory."""
 
-    def __init__(self, directory: Path, nodes: int, port: int, *, restart: bool) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        nodes: int,
+        port: int,
+        *,
+        restart: bool,
+        tls: bool = False,
+        auth: bool = False,
+    ) -> None:
+        """`tls`: between the processes and for clients, with certificates made in `directory`.
+        `auth`: requests need an access token."""
         self.directory = directory.resolve()
         self.port = port
+        self._certificates = LocalCertificates(self.directory) if tls else None
+        self.auth = auth
+        self.root_secret: str | None = None
+        """Of the root token, where this start made it."""
         self._restart = restart
         self._members: list[Member] = []
         self._watchers: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
         self._pipe = os.pipe()
-        self._nodes = nodes
+        self.nodes = nodes
         self._ready = False
         self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Fails when a process refuses its configuration before the cluster was ready."""
+
+    @property
+    def url(self) -> str:
+        """Where clients find the gateway."""
+        scheme = "http" if self._certificates is None else "https"
+        return f"{scheme}://127.0.0.1:{self.port}"
+
+    @property
+    def trust(self) -> ssl.SSLContext | None:
+        """What the gateway's certificate is trusted by."""
+        return None if self._certificates is None else self._certificates.trust()
 
     # -- files
 
@@ -66,30 +96,35 @@ class LocalCluster:
         """
         facts, secret = self.identity()
         try:
+            if self._certificates is not None:
+                self._certificates.make(self.nodes)
             self._write_settings(facts, secret)
+        except AuthorityError as cause:
+            raise LocalError(str(cause)) from cause
         except OSError as cause:
             raise self._unusable(cause) from cause
 
     def _write_settings(self, facts: dict[str, Any], secret: Path) -> None:
-        ports = free_ports(2 * self._nodes)
+        ports = free_ports(2 * self.nodes)
         if self.port == 0:
             self.port = free_ports(1)[0]
-        addresses = {str(i + 1): f"127.0.0.1:{ports[i]}" for i in range(self._nodes)}
+        addresses = {str(i + 1): f"127.0.0.1:{ports[i]}" for i in range(self.nodes)}
         common = {
             "cluster_id": facts["cluster_id"],
             "nodes": addresses,
             "secret_file": str(secret),
             "log_format": "text",
         }
-        for i in range(self._nodes):
-            admin_port = ports[self._nodes + i]
+        for i in range(self.nodes):
+            admin_port = ports[self.nodes + i]
             data_dir = self.directory / f"node-{i + 1}"
             config = {
                 **common,
                 "node_id": i + 1,
                 "data_dir": str(data_dir),
                 "admin_address": f"127.0.0.1:{admin_port}",
-                "replication_factor": min(self._nodes, 3),
+                "replication_factor": min(self.nodes, 3),
+                **self._tls_settings(f"node-{i + 1}"),
                 **overrides(),
             }
             row = {
@@ -100,8 +135,52 @@ class LocalCluster:
                 "data_dir": str(data_dir),
             }
             self._add(f"node-{i + 1}", "node", config, row)
-        gateway = {**common, "host": "127.0.0.1", "port": self.port}
+        gateway = {
+            **common,
+            "host": "127.0.0.1",
+            "port": self.port,
+            **self.access_settings(),
+            **self._tls_settings("gateway"),
+        }
         self._add("gateway", "gateway", gateway, {"port": self.port, "pid": 0})
+
+    def public_settings(self) -> dict[str, str]:
+        """What the settings of a gateway in one process with its node have besides. Raises
+        LocalError."""
+        if self._certificates is None:
+            return {}
+        try:
+            self._certificates.make(self.nodes)
+        except AuthorityError as cause:
+            raise LocalError(str(cause)) from cause
+        return self._certificates.public_settings()
+
+    def access_settings(self) -> dict[str, bool]:
+        """Of the gateway. Makes the root token the first time. Raises OSError."""
+        made = self.directory / "root-token.made"
+        if self.auth and not made.exists():
+            self.root_secret = new_secret()
+            leave_change(self.directory / "node-1", self.root_secret, only_if_absent=True)
+            made.touch()
+        return {"authentication": self.auth}
+
+    def access_notice(self) -> str:
+        """Whether requests need a token, and where to get one."""
+        if not self.auth:
+            return "Access tokens: not asked for (--auth: they are)."
+        if self.root_secret is None:
+            return (
+                "Access tokens: asked for. The root token was shown at the first start with --auth;"
+                f"\n  svc-cluster admin root-token {self.directory}/node-1   makes another."
+            )
+        return (
+            "Access tokens: asked for. The root token, shown this once:\n"
+            f"  export S2_ACCESS_TOKEN={self.root_secret}\n"
+            'Give curl -H "authorization: Bearer $S2_ACCESS_TOKEN" besides.'
+        )
+
+    def _tls_settings(self, name: str) -> dict[str, str]:
+        return {} if self._certificates is None else self._certificates.settings(name)
 
     def identity(self) -> tuple[dict[str, Any], Path]:
         """Cluster id and size, and the secret's file; made once, in the directory. Holds the
@@ -125,10 +204,10 @@ class LocalCluster:
         path = self.directory / "local.json"
         if path.exists():
             facts = _read_facts(path)
-            if facts["nodes"] != self._nodes:
+            if facts["nodes"] != self.nodes:
                 raise LocalError(
                     f"{self.directory} holds a cluster of {facts['nodes']} nodes, not "
-                    f"{self._nodes}: use --nodes {facts['nodes']}, or another --data-dir"
+                    f"{self.nodes}: use --nodes {facts['nodes']}, or another --data-dir"
                 )
             if not secret.is_file():
                 raise LocalError(
@@ -136,7 +215,7 @@ class LocalCluster:
                     "--data-dir"
                 )
             return facts
-        facts = {"cluster_id": secrets.token_hex(16), "nodes": self._nodes}
+        facts = {"cluster_id": secrets.token_hex(16), "nodes": self.nodes}
         secret.touch(mode=0o600)
         secret.write_text(secrets.token_hex(32) + "\n")
         _sync(secret)
@@ -232,9 +311,9 @@ class LocalCluster:
 
     async def wait_ready(self) -> None:
         """Return once every node and the gateway say that they are ready. Raises LocalError."""
-        places = [(m.name, int(m.row["admin_port"])) for m in self._members[:-1]]
+        places = [(m.name, f"http://127.0.0.1:{m.row['admin_port']}") for m in self._members[:-1]]
         loop = asyncio.get_running_loop()
-        polling = loop.create_task(self.wait_urls([*places, ("gateway", self.port)]))
+        polling = loop.create_task(self.wait_urls([*places, ("gateway", self.url)]))
         try:
             await asyncio.wait({polling, self._refused}, return_when=asyncio.FIRST_COMPLETED)
             if self._refused.done():
@@ -244,13 +323,14 @@ class LocalCluster:
         finally:
             polling.cancel()
 
-    async def wait_urls(self, places: list[tuple[str, int]]) -> None:
-        """The same for given names and ports."""
-        async with aiohttp.ClientSession() as session:
-            for name, port in places:
+    async def wait_urls(self, places: list[tuple[str, str]]) -> None:
+        """The same for given names and addresses."""
+        connector = aiohttp.TCPConnector(ssl=self.trust or True)
+        async with aiohttp.ClientSession(connector=connector) as session:
+            for name, url in places:
                 try:
                     async with asyncio.timeout(READY_SECONDS):
-                        await _poll(session, f"http://127.0.0.1:{port}/readyz")
+                        await _poll(session, f"{url}/readyz")
                 except TimeoutError:
                     log = self.directory / f"{name}.log"
                     raise LocalError(
@@ -352,9 +432,14 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def introduction(directory: Path, port: int, nodes: int) -> str:
+def introduction(directory: Path, url: str, nodes: int) -> str:
     """What a newcomer needs to go on by hand."""
-    url = f"http://127.0.0.1:{port}"
+    trust = ""
+    if url.startswith("https:"):
+        trust = f"""
+  export S2_SSL_NO_VERIFY=true
+For curl:
+  export CURL_CA_BUNDLE={directory}/ca/ca.pem"""
     return f"""
 svc-cluster is running: {nodes} node{"s" if nodes != 1 else ""} and a gateway
   address         {url}
@@ -363,7 +448,7 @@ svc-cluster is running: {nodes} node{"s" if nodes != 1 else ""} and a gateway
 For clients:
   export S2_ACCOUNT_ENDPOINT={url}
   export S2_BASIN_ENDPOINT={url}
-  export S2_ACCESS_TOKEN=ignored
+  export S2_ACCESS_TOKEN=ignored{trust}
 
 Try:
   curl -s {url}/v1/basins -H 'content-type: application/json' -d '{{"basin":"my-basin"}}'

@@ -6,12 +6,16 @@ import asyncio
 import math
 import os
 import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
+import msgspec
 import typer
 
 from svc_cluster.cli import bench
+from svc_cluster.cli.admin import app as admin_app
 from svc_cluster.cli.demo import demo
 from svc_cluster.cli.local import (
     LocalCluster,
@@ -22,22 +26,39 @@ from svc_cluster.cli.local import (
     say,
 )
 from svc_cluster.cli.process import fail, run
-from svc_cluster.settings import GatewaySettings, NodeSettings, SettingsError, check_log, load
+from svc_cluster.settings import (
+    GatewaySettings,
+    NodeSettings,
+    SettingsError,
+    check_log,
+    load,
+    with_environment,
+)
 
 RUN_SECONDS: Final = "RUN_SECONDS"
 """Environment variable: `local` ends by itself, with status 0, after this many seconds."""
+
+_MakeCluster = Callable[[], LocalCluster]
+"""Called once the event loop runs."""
 
 _Settings = TypeVar("_Settings", NodeSettings, GatewaySettings)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(bench.app, name="bench")
+app.add_typer(admin_app, name="admin")
 app.command()(demo)
 
-Config = Annotated[Path, typer.Option(help="YAML file; unknown keys are refused.")]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        help="YAML file; unknown keys are refused. Without one, all comes from SVC_CLUSTER_ "
+        "variables."
+    ),
+]
 
 
 @app.command()
-def node(config: Config) -> None:
+def node(config: Config = None) -> None:
     """Run one replica node."""
     from svc_cluster.cli.node_process import run_node
 
@@ -46,7 +67,7 @@ def node(config: Config) -> None:
 
 
 @app.command()
-def gateway(config: Config) -> None:
+def gateway(config: Config = None) -> None:
     """Run one gateway."""
     from svc_cluster.cli.gateway_process import run_gateway
 
@@ -54,7 +75,7 @@ def gateway(config: Config) -> None:
     run(lambda stop: run_gateway(settings, stop), settings.log_level, settings.log_format)
 
 
-def _load(kind: type[_Settings], config: Path) -> _Settings:
+def _load(kind: type[_Settings], config: Path | None) -> _Settings:
     try:
         return load(kind, config, os.environ)
     except SettingsError as cause:
@@ -73,16 +94,25 @@ def local(
         bool, typer.Option(help="Start a process again when it dies (--no-restart: do not).")
     ] = True,
     demo: Annotated[bool, typer.Option(help="Show an append, a read and a follow.")] = False,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="TLS for clients and between nodes; own certificates.")
+    ] = False,
+    auth: Annotated[
+        bool, typer.Option("--auth", help="Requests need an access token; shows the root token.")
+    ] = False,
 ) -> None:
     """Run a whole cluster on loopback until Ctrl-C."""
+    if auth and demo:
+        fail("--demo sends no access token: use it without --auth", 2)
     if nodes not in (1, 3, 5):
         fail(f"--nodes is {nodes}: use 1, 3 or 5", 2)
     limit = _run_seconds()
+    make = partial(LocalCluster, data_dir, nodes, port, restart=restart, tls=tls, auth=auth)
     try:
         if nodes == 1:
-            ok = _run_embedded(port, data_dir, limit, demo=demo)
+            ok = _run_embedded(make, limit, demo=demo)
         else:
-            ok = asyncio.run(_supervise(nodes, port, data_dir, limit, restart=restart, demo=demo))
+            ok = asyncio.run(_supervise(make, limit, demo=demo))
         if not ok:
             raise typer.Exit(1)
     except LocalError as cause:
@@ -103,16 +133,14 @@ def _run_seconds() -> float | None:
     return seconds
 
 
-async def _supervise(
-    nodes: int, port: int, directory: Path, limit: float | None, *, restart: bool, demo: bool
-) -> bool:
+async def _supervise(make: _MakeCluster, limit: float | None, *, demo: bool) -> bool:
     from svc_cluster.cli.run_demo import run_demo
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    cluster = LocalCluster(directory, nodes, port, restart=restart)
+    cluster = make()
     cluster.prepare()
     await cluster.start()
     ok = True
@@ -122,9 +150,10 @@ async def _supervise(
         await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if waiting.done():
             waiting.result()
-            say(introduction(cluster.directory, cluster.port, nodes))
+            say(introduction(cluster.directory, cluster.url, cluster.nodes))
+            say(cluster.access_notice())
             if demo:
-                ok = await run_demo(f"http://127.0.0.1:{cluster.port}")
+                ok = await run_demo(cluster.url, tls=cluster.trust)
             say("Ctrl-C ends it; the data stays.")
             await asyncio.wait({stopping}, timeout=limit)
         waiting.cancel()
@@ -134,7 +163,7 @@ async def _supervise(
     return ok
 
 
-def _run_embedded(port: int, directory: Path, limit: float | None, *, demo: bool) -> bool:
+def _run_embedded(make: _MakeCluster, limit: float | None, *, demo: bool) -> bool:
     from svc_cluster.cli.embedded import EmbeddedNode, embedded_settings
     from svc_cluster.cli.run_demo import run_demo
 
@@ -142,15 +171,18 @@ def _run_embedded(port: int, directory: Path, limit: float | None, *, demo: bool
 
     async def main(stop: asyncio.Event) -> None:
         nonlocal ok
-        cluster = LocalCluster(directory, 1, port, restart=False)
+        cluster = make()
         facts, secret = cluster.identity()
         rpc, admin, spare = free_ports(3)
-        public = port or spare
+        public = cluster.port = cluster.port or spare
         node_settings, gateway_settings = embedded_settings(
             cluster.directory, facts["cluster_id"], secret, [rpc, admin, public], overrides()
         )
-        node_settings.check()
-        gateway_settings.check()
+        gateway_settings = msgspec.structs.replace(
+            gateway_settings, **cluster.public_settings(), **cluster.access_settings()
+        )
+        node_settings = with_environment(node_settings, os.environ)
+        gateway_settings = with_environment(gateway_settings, os.environ)
         embedded = EmbeddedNode(node_settings, gateway_settings)
         await embedded.start()
         row = {
@@ -161,11 +193,11 @@ def _run_embedded(port: int, directory: Path, limit: float | None, *, demo: bool
             "data_dir": node_settings.data_dir,
         }
         cluster.write_cluster_file([row], {"port": public, "pid": os.getpid()})
-        cluster.port = public
-        await cluster.wait_urls([("node-1", admin), ("gateway", public)])
-        say(introduction(cluster.directory, public, 1))
+        await cluster.wait_urls([("node-1", f"http://127.0.0.1:{admin}"), ("gateway", cluster.url)])
+        say(introduction(cluster.directory, cluster.url, 1))
+        say(cluster.access_notice())
         if demo:
-            ok = await run_demo(f"http://127.0.0.1:{public}")
+            ok = await run_demo(cluster.url, tls=cluster.trust)
         say("Ctrl-C ends it; the data stays.")
         try:
             async with asyncio.timeout(limit):

@@ -15,6 +15,8 @@ from svc_cluster.base.log import get_logger
 from svc_cluster.base.metrics import CONTENT_TYPE, Metrics
 from svc_cluster.cli.node_metrics import NodeMetrics
 from svc_cluster.cli.process import exit_fatal
+from svc_cluster.cli.root_token import RootTokenChanges, given_change
+from svc_cluster.cli.tls_files import peer_tls
 from svc_cluster.gateway.http.message import Request, Response
 from svc_cluster.gateway.http.server import serve
 from svc_cluster.link.handshake import Identity
@@ -24,7 +26,7 @@ from svc_cluster.replica.identity import IdentityError
 from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
 from svc_cluster.replica.peers import GrpcPeers
 from svc_cluster.replica.rpc_server import RpcServer
-from svc_cluster.settings import NodeSettings, SettingsError, read_secret
+from svc_cluster.settings import NodeSettings, SettingsError, is_loopback, read_secret
 from svc_cluster.storage.damage import is_marked, set_aside
 from svc_cluster.storage.disk import DirectoryInUseError, RealDisk, lock_directory
 from svc_cluster.storage.rocks_store import RocksStore, StoreDamagedError, StoreOpenError
@@ -56,6 +58,7 @@ class RunningNode:
             secret=self.secret,
             addresses=addresses(settings),
             rng=rng,
+            tls=peer_tls(settings),
         )
         self._seams = (loop, rng)
         self._directory = directory
@@ -71,6 +74,9 @@ class RunningNode:
     async def start(self) -> None:
         """Recover and listen. Raises SettingsError for a directory or port that cannot be used."""
         settings = self.settings
+        given = None
+        if settings.root_token_file is not None:
+            given = given_change(Path(settings.root_token_file))
         loop, rng = self._seams
         try:
             self.store = open_store(self._directory / "state", loop)
@@ -90,16 +96,17 @@ class RunningNode:
         except (IdentityError, WalFormatError) as cause:
             raise SettingsError(str(cause)) from cause
         try:
-            self._rpc = RpcServer(self.node, self.secret, settings.rpc_address)
+            self._rpc = RpcServer(self.node, self.secret, settings.rpc_address, peer_tls(settings))
         except RuntimeError as cause:
             raise SettingsError(
-                f"nodes has the address {settings.rpc_address} for this node, which cannot be "
+                f"the address {settings.rpc_address} of this node cannot be "
                 "listened on: end the process that uses it, or choose another port"
             ) from cause
         host, _, port = settings.admin_address.rpartition(":")
         metrics = NodeMetrics(Metrics(process=True), self.node, self._directory)
         try:
-            self._admin = await serve(AdminApp(self.node, metrics), host, int(port))
+            app = AdminApp(self.node, metrics, debug=is_loopback(settings.admin_address))
+            self._admin = await serve(app, host.strip("[]"), int(port))
         except OSError as cause:
             raise SettingsError(
                 f"admin_address {settings.admin_address} cannot be listened on: end the process "
@@ -109,8 +116,11 @@ class RunningNode:
         await self._rpc.start()
         self._peers.connect(self.node.host.peer_up, self.node.host.peer_down)
         self.node.sessions.update(self._peers.sessions())
+        self._root_token = RootTokenChanges(self.node, self._directory, given)
+        self._root_token.start()
 
     async def close(self) -> None:
+        await self._root_token.close()
         await self._admin.close()
         await self._rpc.stop(0.2)
         await self._peers.close()
@@ -163,12 +173,14 @@ def node_config(settings: NodeSettings) -> NodeConfig:
 
 
 class AdminApp:
-    """Health, metrics and a look inside, on the node's own listener."""
+    """Health, metrics and a look inside, on the node's own listener. Nobody has to show who they
+    are here, so `debug`, which names basins, is for a listener on loopback."""
 
-    def __init__(self, node: ReplicaNode, metrics: NodeMetrics) -> None:
+    def __init__(self, node: ReplicaNode, metrics: NodeMetrics, *, debug: bool) -> None:
         self.clock: Clock = SystemClock()
         self._node = node
         self._metrics = metrics
+        self._debug = debug
 
     async def handle(self, request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
@@ -186,7 +198,7 @@ class AdminApp:
                 return _text(200 if ok else 503, text if request.query else "OK" if ok else text)
             case "/metrics":
                 return Response(200, [("content-type", CONTENT_TYPE)], self._metrics.expose())
-            case "/debug/groups":
+            case "/debug/groups" if self._debug:
                 rows = {"node": self._node.config.node_id, "groups": self._node.host.probe()}
                 return Response(
                     200, [("content-type", "application/json")], json.dumps(rows).encode()

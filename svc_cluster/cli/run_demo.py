@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from typing import Final
 
 import msgspec
@@ -13,7 +14,7 @@ from rich.console import Console
 from svc_cluster.base.clock import Clock, SystemClock
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.cli.api_client import ApiClient, AppendRecord, records_path
-from svc_cluster.cli.http_client import ConnectionLostError, HttpClient
+from svc_cluster.cli.http_client import ConnectionLostError
 
 BASIN: Final = "demo-basin"
 STREAM: Final = "greetings"
@@ -21,12 +22,17 @@ _SET_UP_S: Final = 30.0
 _FOLLOW_S: Final = 10.0
 
 
-async def run_demo(url: str, console: Console | None = None, clock: Clock | None = None) -> bool:
+async def run_demo(
+    url: str,
+    console: Console | None = None,
+    clock: Clock | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> bool:
     """Append, read and follow on a stream of `url`, printing each call and its answer. Returns
     whether all of it worked; never raises for an answer of the service."""
     console = console or Console()
     clock = clock or SystemClock()
-    api = ApiClient(url)
+    api = ApiClient(url, tls)
     try:
         await api.make(clock, BASIN, None, _SET_UP_S)
         await api.make(clock, BASIN, STREAM, _SET_UP_S)
@@ -63,7 +69,7 @@ async def _show(api: ApiClient, url: str, console: Console) -> bool:
         markup=False,
         soft_wrap=True,
     )
-    seen = await _follow(api, url, headers, follow, console)
+    seen = await _follow(api, headers, follow, console)
     console.print(
         f"ready at {url}" if seen else "following failed",
         style="green" if seen else "red",
@@ -79,16 +85,14 @@ async def _append(api: ApiClient, bodies: list[str]) -> bytes:
     return answer.body
 
 
-async def _follow(
-    api: ApiClient, url: str, headers: dict[str, str], query: str, console: Console
-) -> bool:
+async def _follow(api: ApiClient, headers: dict[str, str], query: str, console: Console) -> bool:
     """Follow from `query`, append one more record once caught up, and stop when it arrives."""
     tasks = Tasks()
     seen = b""
     path = records_path(STREAM) + query
     accept = headers | {"accept": "text/event-stream"}
     try:
-        pieces = HttpClient(url).stream(path, accept)
+        pieces = api.connection().stream(path, accept)
         async with asyncio.timeout(_FOLLOW_S), contextlib.aclosing(pieces):
             async for piece in pieces:
                 if b"hello" in piece and b"live" not in seen:

@@ -7,6 +7,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from svc_cluster._pb.cluster.v1 import access_pb2 as access_message
 from svc_cluster._pb.cluster.v1 import catalog_entry_pb2 as pb
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
 from svc_cluster.catalog.commands import (
@@ -16,7 +17,9 @@ from svc_cluster.catalog.commands import (
     RegisterNode,
     RemoveBasin,
 )
-from svc_cluster.codec import config_pb
+from svc_cluster.catalog.token_commands import IssueToken, RevokeToken, SetRootToken
+from svc_cluster.codec import access_pb, config_pb
+from svc_cluster.model.access_token import AccessToken
 
 _HEADER: Final = b"\x09\x81"
 """The engine's type byte for payloads, and version 1 of the catalog's format."""
@@ -42,6 +45,15 @@ def encode_catalog_entry(commands: Sequence[CatalogCommand]) -> bytes:
                 out.delete_basin.deleted_at_ms = deleted_at_ms
             case RemoveBasin(group_id):
                 out.remove_basin.group_id = group_id
+            case IssueToken(token, issued_at_ms):
+                access_pb.put_token(out.issue_token.token, token)
+                out.issue_token.issued_at_ms = issued_at_ms
+            case RevokeToken(serial):
+                out.revoke_token.serial = serial
+            case SetRootToken(secret_hash, change_id, only_if_absent):
+                out.set_root_token.secret_hash = secret_hash
+                out.set_root_token.change_id = change_id
+                out.set_root_token.only_if_absent = only_if_absent
     return _HEADER + entry.SerializeToString()
 
 
@@ -68,8 +80,23 @@ def _from_pb(command: pb.CatalogCommand) -> CatalogCommand:
             return DeleteBasin(gone.name, TimestampMs(gone.deleted_at_ms))
         case "remove_basin":
             return RemoveBasin(GroupId(command.remove_basin.group_id))
+        case "issue_token":
+            issue = command.issue_token
+            return IssueToken(_token_from_pb(issue.token), TimestampMs(issue.issued_at_ms))
+        case "revoke_token":
+            return RevokeToken(command.revoke_token.serial)
+        case "set_root_token":
+            root = command.set_root_token
+            return SetRootToken(root.secret_hash, root.change_id, root.only_if_absent)
         case _:
             raise CatalogEntryFormatError("a command of an unknown kind")
+
+
+def _token_from_pb(message: access_message.AccessToken) -> AccessToken:
+    try:
+        return access_pb.get_token(message)
+    except access_pb.AccessFormatError as cause:
+        raise CatalogEntryFormatError(str(cause)) from cause
 
 
 def _create_to_pb(out: pb.CreateBasin, command: CreateBasin) -> None:
@@ -78,6 +105,7 @@ def _create_to_pb(out: pb.CreateBasin, command: CreateBasin) -> None:
     out.replicas.extend(command.replicas)
     out.created_at_ms = command.created_at_ms
     config_pb.put_basin(out.config, command.config)
+    out.creation_hash = command.creation_hash
 
 
 def _create_from_pb(message: pb.CreateBasin) -> CreateBasin:
@@ -91,4 +119,5 @@ def _create_from_pb(message: pb.CreateBasin) -> CreateBasin:
         replicas=tuple(NodeId(n) for n in message.replicas),
         config=config,
         created_at_ms=TimestampMs(message.created_at_ms),
+        creation_hash=message.creation_hash,
     )

@@ -5,7 +5,6 @@ Null and absent mean the same on the way in. On the way out all members are alwa
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
@@ -13,8 +12,10 @@ import msgspec
 
 from svc_cluster.base.errors import ErrorCode, InvalidError, MalformedError
 from svc_cluster.codec.records import U64_MAX
+from svc_cluster.model.reconfigure import none_if_unset, with_storage_class
 from svc_cluster.model.record import TimestampingMode
 from svc_cluster.model.stream_config import (
+    STORAGE_CLASS_DEFAULT,
     BasinConfig,
     PartialStreamConfig,
     Retention,
@@ -31,10 +32,6 @@ _MODE_WORDS: Final = {
     TimestampingMode.ARRIVAL: "arrival",
 }
 TIMESTAMPING_MODES: Final = {word: mode for mode, word in _MODE_WORDS.items()}
-STORAGE_CLASS_DEFAULT: Final = "standard"
-"""Where neither stream nor basin names one, and the request is not in the S2 dialect."""
-S2_STORAGE_CLASS_DEFAULT: Final = "express"
-
 
 StorageClass = Literal["standard", "express"]
 Cipher = Literal["aegis-256", "aes-256-gcm"]
@@ -109,17 +106,16 @@ def stream_config_from_json(wire: StreamConfigJson) -> PartialStreamConfig:
 def basin_config_from_json(wire: BasinConfigJson, *, alias: bool = True) -> BasinConfig:
     """With `alias` a storage class beside the default stream configuration counts where that has
     none; without, it is an unknown member, and ignored."""
-    default = PartialStreamConfig()
+    default = None
     if wire.default_stream_config is not None:
-        default = stream_config_from_json(wire.default_stream_config)
-    if alias and default.storage_class is None:
-        default = replace(default, storage_class=wire.storage_class)
-    return BasinConfig(
-        default_stream_config=None if default == PartialStreamConfig() else default,
+        default = none_if_unset(stream_config_from_json(wire.default_stream_config))
+    config = BasinConfig(
+        default_stream_config=default,
         stream_cipher=wire.stream_cipher,
         create_stream_on_append=bool(wire.create_stream_on_append),
         create_stream_on_read=bool(wire.create_stream_on_read),
     )
+    return with_storage_class(config, wire.storage_class) if alias else config
 
 
 def retention_from_json(wire: RetentionJson) -> Retention:

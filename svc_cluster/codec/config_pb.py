@@ -1,11 +1,16 @@
-"""Configuration of basins and streams to protobuf and back: one form for log entries and requests.
+"""Configuration of basins and streams, and changes to it, to protobuf and back: one form for log
+entries and requests.
 
 An absent member stays absent, and an infinite retention is a `Retention` without an age.
 """
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Any, Final
+
 from svc_cluster._pb.cluster.v1 import config_pb2 as pb
+from svc_cluster.model.reconfigure import UNSET, BasinPatch, StreamPatch, Unset
 from svc_cluster.model.record import TimestampingMode
 from svc_cluster.model.stream_config import (
     BasinConfig,
@@ -111,4 +116,71 @@ def get_basin(message: pb.BasinConfig) -> BasinConfig:
         stream_cipher=message.stream_cipher if message.HasField("stream_cipher") else None,
         create_stream_on_append=message.create_stream_on_append,
         create_stream_on_read=message.create_stream_on_read,
+    )
+
+
+_MEMBERS: Final = {
+    member.name: pb.PartialStreamConfig.DESCRIPTOR.fields_by_name[member.name].number
+    for member in fields(StreamPatch)
+}
+"""Field numbers in PartialStreamConfig, which has the same members."""
+
+
+def put_stream_patch(into: pb.StreamPatch, patch: StreamPatch) -> None:
+    into.SetInParent()
+    given: dict[str, Any] = {}
+    for name, number in _MEMBERS.items():
+        value = getattr(patch, name)
+        if value is None:
+            into.cleared.append(number)
+        elif value is not UNSET:
+            given[name] = value
+    put_partial(into.set, PartialStreamConfig(**given))
+
+
+def get_stream_patch(message: pb.StreamPatch) -> StreamPatch:
+    """Raises ConfigFormatError."""
+    given = get_partial(message.set)
+    changes: dict[str, Any] = {}
+    for name, number in _MEMBERS.items():
+        value = getattr(given, name)
+        if value is not None or number in message.cleared:
+            changes[name] = value
+    return StreamPatch(**changes)
+
+
+def put_basin_patch(into: pb.BasinPatch, patch: BasinPatch) -> None:
+    into.SetInParent()
+    default = patch.default_stream_config
+    if isinstance(default, StreamPatch):
+        put_stream_patch(into.default_stream_config, default)
+    into.clear_default_stream_config = default is None
+    cipher = patch.stream_cipher
+    if isinstance(cipher, str):
+        into.stream_cipher = cipher
+    into.clear_stream_cipher = cipher is None
+    if patch.create_stream_on_append is not None:
+        into.create_stream_on_append = patch.create_stream_on_append
+    if patch.create_stream_on_read is not None:
+        into.create_stream_on_read = patch.create_stream_on_read
+
+
+def get_basin_patch(message: pb.BasinPatch) -> BasinPatch:
+    """Raises ConfigFormatError."""
+    has = message.HasField
+    default: StreamPatch | Unset | None = UNSET
+    if message.clear_default_stream_config:
+        default = None
+    elif has("default_stream_config"):
+        default = get_stream_patch(message.default_stream_config)
+    cipher: str | Unset | None = UNSET
+    if message.clear_stream_cipher:
+        cipher = None
+    elif has("stream_cipher"):
+        cipher = message.stream_cipher
+    return BasinPatch(
+        default,
+        cipher,
+        message.create_stream_on_append if has("create_stream_on_append") else None,
+        message.create_stream_on_read if has("create_stream_on_read") else None,
     )

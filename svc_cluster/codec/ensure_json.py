@@ -6,6 +6,8 @@ configuration itself or an object that has it as `config`. Source: wire contract
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
@@ -29,16 +31,29 @@ class EnsureStreamJson(StreamConfigJson):
     config: StreamConfigJson | UnsetType | None = UNSET
 
 
-def ensured_basin(body: bytes, *, alias: bool = True) -> tuple[BasinConfig, str | None]:
-    """The configuration and the location that are asked for. `alias` as in
-    `basin_config_from_json`, which says what is raised too."""
+@dataclass(frozen=True, slots=True)
+class EnsuredBasin:
+    """`storage_class`: the alias beside the default stream configuration, which is not in
+    `config`: whether it changes a basin depends on what the basin is."""
+
+    config: BasinConfig = field(default_factory=BasinConfig)
+    location: str | None = None
+    storage_class: str | None = None
+
+
+def ensured_basin(body: bytes, *, alias: bool = True) -> EnsuredBasin:
+    """What is asked for. Without `alias` a storage class beside the default stream configuration
+    is an unknown member. Raises as `stream_config_from_json` does."""
     if _is_nothing(body):
-        return BasinConfig(), None
+        return EnsuredBasin()
     wire = decode_object(body, EnsureBasinJson)
-    config = BasinConfig()
-    if wire.config is not None:
-        config = basin_config_from_json(wire.config, alias=alias)
-    return config, wire.location
+    if wire.config is None:
+        return EnsuredBasin(location=wire.location)
+    return EnsuredBasin(
+        basin_config_from_json(wire.config, alias=False),
+        wire.location,
+        wire.config.storage_class if alias else None,
+    )
 
 
 def ensured_stream(body: bytes) -> PartialStreamConfig:

@@ -25,7 +25,10 @@ from svc_cluster.stream.commands import (
     AppendCommand,
     BasinCommand,
     Bootstrap,
+    ConfigureBasin,
+    ConfigureStream,
     CreateStream,
+    DeleteEmptyStream,
     DeleteStream,
     ExpirePrefix,
     PurgeStream,
@@ -63,6 +66,14 @@ def encode_entry(commands: Sequence[BasinCommand]) -> bytes:
                 out.delete_stream.deleted_at_ms = deleted_at_ms
             case PurgeStream(stream_id):
                 out.purge_stream.stream_id = stream_id
+            case DeleteEmptyStream(stream_id, deleted_at_ms):
+                out.delete_empty_stream.stream_id = stream_id
+                out.delete_empty_stream.deleted_at_ms = deleted_at_ms
+            case ConfigureStream(stream_id, config):
+                out.configure_stream.stream_id = stream_id
+                config_pb.put_complete(out.configure_stream.config, config)
+            case ConfigureBasin(basin_config):
+                config_pb.put_basin(out.configure_basin.config, basin_config)
             case Seal(sealed_at_ms):
                 out.seal.SetInParent()
                 out.seal.sealed_at_ms = sealed_at_ms
@@ -100,6 +111,11 @@ def _from_pb(command: pb.Command) -> BasinCommand:
             return DeleteStream(StreamId(delete.stream_id), TimestampMs(delete.deleted_at_ms))
         case "purge_stream":
             return PurgeStream(StreamId(command.purge_stream.stream_id))
+        case "delete_empty_stream":
+            empty = command.delete_empty_stream
+            return DeleteEmptyStream(StreamId(empty.stream_id), TimestampMs(empty.deleted_at_ms))
+        case "configure_stream" | "configure_basin":
+            return _configure_from_pb(command)
         case "seal":
             return Seal(TimestampMs(command.seal.sealed_at_ms))
         case _:
@@ -188,6 +204,16 @@ def _bootstrap_from_pb(bootstrap: pb.Bootstrap) -> Bootstrap:
     return Bootstrap(bootstrap.basin, config, TimestampMs(bootstrap.created_at_ms))
 
 
+def _configure_from_pb(command: pb.Command) -> ConfigureStream | ConfigureBasin:
+    try:
+        if command.HasField("configure_basin"):
+            return ConfigureBasin(config_pb.get_basin(command.configure_basin.config))
+        stream = command.configure_stream
+        return ConfigureStream(StreamId(stream.stream_id), config_pb.get_complete(stream.config))
+    except config_pb.ConfigFormatError as cause:
+        raise EntryFormatError(str(cause)) from cause
+
+
 def _create_to_pb(out: pb.CreateStream, command: CreateStream) -> None:
     config = command.config
     out.stream_id = command.stream_id
@@ -201,6 +227,7 @@ def _create_to_pb(out: pb.CreateStream, command: CreateStream) -> None:
     out.timestamping_mode = config.timestamping_mode
     out.timestamping_uncapped = config.timestamping_uncapped
     out.delete_on_empty_min_age_seconds = config.delete_on_empty_min_age_seconds
+    out.creation_hash = command.creation_hash
 
 
 def _create_from_pb(create: pb.CreateStream) -> CreateStream:
@@ -217,4 +244,5 @@ def _create_from_pb(create: pb.CreateStream) -> CreateStream:
         ),
         created_at_ms=TimestampMs(create.created_at_ms),
         cipher=create.cipher if create.HasField("cipher") else None,
+        creation_hash=create.creation_hash,
     )

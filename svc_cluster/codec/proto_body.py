@@ -24,6 +24,7 @@ from svc_cluster.codec.records import (
     RecordOut,
     command_record,
 )
+from svc_cluster.codec.varint import read_varint
 from svc_cluster.model import names
 from svc_cluster.model.record import AppendAck, CommandRecord, Position, StoredBatch
 
@@ -70,7 +71,7 @@ def _batch(message: pb.AppendInput) -> StoredBatch:
     position = 0
     for offset in range(record_count):
         assert data[position] == _RECORDS, "nothing but records was written"
-        length, position = _varint(data, position + 1)
+        length, position = read_varint(data, position + 1)
         end = position + length
         may_command = False
         while position < end:
@@ -78,7 +79,7 @@ def _batch(message: pb.AppendInput) -> StoredBatch:
             value = data[position + 1]
             position += 2
             if value >= 0x80:
-                value, position = _varint(data, position - 1)
+                value, position = read_varint(data, position - 1)
             if tag == _BODY:
                 metered_bytes += value
                 position += value
@@ -122,27 +123,10 @@ def _header_bytes(data: bytes, position: int, length: int) -> int:
     end = position + length
     found = 0
     while position < end:
-        value, position = _varint(data, position + 1)
+        value, position = read_varint(data, position + 1)
         found += value
         position += value
     return found
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """The number at `position`, which the library wrote, and the position behind it."""
-    value = data[position]
-    position += 1
-    if value < 0x80:
-        return value, position
-    value &= 0x7F
-    shift = 7
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
 
 
 def encode_append_ack(ack: AppendAck) -> bytes:

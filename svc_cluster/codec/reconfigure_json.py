@@ -1,4 +1,4 @@
-"""Reconfigurations: changes to the configuration of a basin or a stream, and what they make of it.
+"""Reconfigurations in JSON: changes to the configuration of a basin or a stream.
 
 An absent member leaves its value alone and null clears it, member by member in nested objects.
 Source: wire contract section 6.5; where its sources differ, a basin's two booleans are left alone
@@ -22,12 +22,9 @@ from svc_cluster.codec.config_json import (
     retention_from_json,
     seconds_from_json,
 )
-from svc_cluster.model.stream_config import (
-    BasinConfig,
-    PartialStreamConfig,
-    StreamConfig,
-    resolve,
-)
+from svc_cluster.codec.json_body import decode_object
+from svc_cluster.model import reconfigure
+from svc_cluster.model.reconfigure import BasinPatch, StreamPatch
 
 
 class _TimestampingPatchJson(msgspec.Struct):
@@ -51,33 +48,30 @@ class BasinPatchJson(msgspec.Struct):
     stream_cipher: Cipher | UnsetType | None = UNSET
     create_stream_on_append: bool | UnsetType | None = UNSET
     create_stream_on_read: bool | UnsetType | None = UNSET
+    storage_class: StorageClass | UnsetType | None = UNSET
+    """Alias of the default stream configuration's member of that name, in the seed dialect."""
 
 
-def patch_stream(
-    stored: StreamConfig, basin_default: PartialStreamConfig | None, patch: StreamPatchJson
-) -> StreamConfig:
-    """The new configuration of a stream: what is cleared falls back to the basin's default of now,
-    then to the system's. Raises as `patch_partial` does."""
-    own = PartialStreamConfig(
-        storage_class=stored.storage_class,
-        retention=stored.retention,
-        timestamping_mode=stored.timestamping_mode,
-        timestamping_uncapped=stored.timestamping_uncapped,
-        delete_on_empty_min_age_seconds=stored.delete_on_empty_min_age_seconds,
-    )
-    return resolve(patch_partial(own, patch), basin_default)
+def decode_stream_patch(body: bytes) -> StreamPatch:
+    """Raises InvalidError for an age of 0, MalformedError (bad_json) for what is no such object,
+    a number out of range, and a retention that is not exactly one of the two kinds."""
+    return stream_patch(decode_object(body, StreamPatchJson))
 
 
-def patch_partial(stored: PartialStreamConfig, patch: StreamPatchJson) -> PartialStreamConfig:
-    """Raises InvalidError for an age of 0, MalformedError (bad_json) for a number out of range and
-    for a retention that is not exactly one of the two kinds."""
+def decode_basin_patch(body: bytes, *, alias: bool = True) -> BasinPatch:
+    """With `alias` a storage class beside the default stream configuration counts where that says
+    nothing of one; without, it is an unknown member. Raises as `decode_stream_patch`."""
+    return basin_patch(decode_object(body, BasinPatchJson), alias=alias)
+
+
+def stream_patch(wire: StreamPatchJson) -> StreamPatch:
     changes: dict[str, Any] = {}
-    if patch.storage_class is not UNSET:
-        changes["storage_class"] = patch.storage_class
-    retention = patch.retention_policy
+    if wire.storage_class is not UNSET:
+        changes["storage_class"] = wire.storage_class
+    retention = wire.retention_policy
     if retention is not UNSET:
         changes["retention"] = None if retention is None else retention_from_json(retention)
-    timestamping = patch.timestamping
+    timestamping = wire.timestamping
     if timestamping is None:
         timestamping = _TimestampingPatchJson(mode=None, uncapped=None)
     if timestamping is not UNSET:
@@ -86,31 +80,40 @@ def patch_partial(stored: PartialStreamConfig, patch: StreamPatchJson) -> Partia
             changes["timestamping_mode"] = None if mode is None else TIMESTAMPING_MODES[mode]
         if timestamping.uncapped is not UNSET:
             changes["timestamping_uncapped"] = timestamping.uncapped
-    delete_on_empty = patch.delete_on_empty
+    delete_on_empty = wire.delete_on_empty
     if delete_on_empty is None:
         delete_on_empty = _DeleteOnEmptyPatchJson(min_age_secs=None)
     if delete_on_empty is not UNSET and delete_on_empty.min_age_secs is not UNSET:
         changes["delete_on_empty_min_age_seconds"] = seconds_from_json(
             "min_age_secs", delete_on_empty.min_age_secs
         )
-    return replace(stored, **changes)
+    return StreamPatch(**changes)
 
 
-def patch_basin(stored: BasinConfig, patch: BasinPatchJson) -> BasinConfig:
-    """The new configuration of a basin. A default stream configuration without any member set is
-    none. Raises as `patch_partial` does."""
+def basin_patch(wire: BasinPatchJson, *, alias: bool = True) -> BasinPatch:
     changes: dict[str, Any] = {}
-    default = patch.default_stream_config
+    default = wire.default_stream_config
     if default is None:
         changes["default_stream_config"] = None
     elif default is not UNSET:
-        patched = patch_partial(stored.default_stream_config or PartialStreamConfig(), default)
-        unset = patched == PartialStreamConfig()
-        changes["default_stream_config"] = None if unset else patched
-    if patch.stream_cipher is not UNSET:
-        changes["stream_cipher"] = patch.stream_cipher
+        changes["default_stream_config"] = stream_patch(default)
+    if alias and wire.storage_class is not UNSET:
+        changes["default_stream_config"] = _with_alias(
+            changes.get("default_stream_config", StreamPatch()), wire.storage_class
+        )
+    if wire.stream_cipher is not UNSET:
+        changes["stream_cipher"] = wire.stream_cipher
     for name in ("create_stream_on_append", "create_stream_on_read"):
-        value = getattr(patch, name)
+        value = getattr(wire, name)
         if isinstance(value, bool):
             changes[name] = value
-    return replace(stored, **changes)
+    return BasinPatch(**changes)
+
+
+def _with_alias(default: StreamPatch | None, storage_class: StorageClass | None) -> StreamPatch:
+    if default is None:
+        # the whole default is cleared, but for the one member that is said beside it
+        return StreamPatch(storage_class, None, None, None, None)
+    if default.storage_class is not reconfigure.UNSET:
+        return default
+    return replace(default, storage_class=storage_class)

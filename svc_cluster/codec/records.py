@@ -7,7 +7,7 @@ that a read may return out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +28,14 @@ METERED_BYTES_RULE: Final = f"a batch holds at most {METERED_BYTES_MAX} metered 
 FENCING_TOKEN_RULE: Final = f"a fencing token has at most {names.FENCING_TOKEN_BYTES_MAX} bytes"
 
 _TRIM_BODY_BYTES: Final = 8
+
+Open = Callable[[bytes], bytes]
+"""Turns a sealed data record into what was sealed. Raises DecryptionFailedError."""
+
+SEALED_RUN_RECORDS_MAX: Final = 256
+"""Opening so many takes about 2 ms."""
+RUN_BYTES_MAX: Final = 256 * 1024
+"""Metered, of the records that are looked at in one go; a single one may be larger."""
 
 RecordIn = tuple[int | None, Sequence[tuple[bytes, bytes]], bytes]
 """Client timestamp, headers, body: decoded bytes."""
@@ -150,6 +158,13 @@ class ReadBudget:
     def unbounded(self) -> bool:
         return self.count is None and self.metered_bytes is None and self.until_ms is None
 
+    def allows(self, timestamp_ms: int) -> bool:
+        """Whether a record of that timestamp can be returned, before it is known how large it is:
+        one that cannot is not looked at."""
+        if self.exhausted or (self.until_ms is not None and timestamp_ms >= self.until_ms):
+            self.stopped = True
+        return not self.stopped
+
     def take(self, record: RecordOut) -> bool:
         """Whether the record may be returned; if so it is counted."""
         if (
@@ -168,26 +183,63 @@ class ReadBudget:
 
 
 def cut(
-    batches: Iterable[SequencedBatch], start_seq_num: int, budget: ReadBudget
+    batches: Iterable[SequencedBatch],
+    start_seq_num: int,
+    budget: ReadBudget,
+    open_record: Open | None = None,
 ) -> list[RecordOut]:
     """The records of whole batches from `start_seq_num` on that `budget` allows, which is reduced.
+    `open_record` is for streams whose data records are sealed.
 
-    Raises InternalError when stored bytes are not what was stored.
+    Raises InternalError when stored bytes are not what was stored, and what `open_record` raises.
     """
     records: list[RecordOut] = []
-    for batch in batches:
-        if batch.placement.end_seq_num <= start_seq_num:
-            continue
-        for record in _sequenced(batch, start_seq_num):
-            if record.timestamp_ms < budget.from_ms:
-                continue
-            if not budget.take(record):
-                return records
-            records.append(record)
+    for run in cut_runs(batches, start_seq_num, budget, open_record):
+        records += run
     return records
 
 
-def _sequenced(batch: SequencedBatch, start_seq_num: int) -> Iterable[RecordOut]:
+def cut_runs(
+    batches: Iterable[SequencedBatch],
+    start_seq_num: int,
+    budget: ReadBudget,
+    open_record: Open | None,
+) -> Iterator[list[RecordOut]]:
+    """As `cut`, in runs of bounded length, only the last of which may be empty. Of `budget` is
+    taken what is in the runs that were given out."""
+    records_max = RECORDS_MAX if open_record is None else SEALED_RUN_RECORDS_MAX
+    run: list[RecordOut] = []
+    run_bytes = 0
+    for batch in batches:
+        if batch.placement.end_seq_num <= start_seq_num:
+            continue
+        for seq_num, timestamp_ms, stored in _sequenced(batch, start_seq_num):
+            if timestamp_ms < budget.from_ms:
+                continue
+            if not budget.allows(timestamp_ms):
+                yield run
+                return
+            if len(run) == records_max:
+                yield run
+                run = []
+                run_bytes = 0
+            record = _record(seq_num, timestamp_ms, stored, open_record)
+            if run and run_bytes + record.metered_bytes > RUN_BYTES_MAX:
+                yield run
+                run = []
+                run_bytes = 0
+            if not budget.take(record):
+                yield run
+                return
+            run.append(record)
+            run_bytes += record.metered_bytes
+    yield run
+
+
+def _sequenced(
+    batch: SequencedBatch, start_seq_num: int
+) -> Iterator[tuple[int, int, pb.AppendRecord]]:
+    """Sequence number, timestamp and record as stored, from `start_seq_num` on."""
     try:
         stored = pb.AppendInput.FromString(batch.records).records
     except DecodeError as cause:
@@ -199,12 +251,21 @@ def _sequenced(batch: SequencedBatch, start_seq_num: int) -> Iterable[RecordOut]
     stamped = stamp(placement, given)
     skip = max(0, start_seq_num - placement.first_seq_num)
     for offset in range(skip, len(stored)):
-        record = stored[offset]
-        headers = tuple((header.name, header.value) for header in record.headers)
-        body = record.body
-        metered_bytes = 8 + len(body)
-        for name, value in headers:
-            metered_bytes += 2 + len(name) + len(value)
-        yield RecordOut(
-            placement.first_seq_num + offset, stamped[offset], headers, body, metered_bytes
-        )
+        yield placement.first_seq_num + offset, stamped[offset], stored[offset]
+
+
+def _record(
+    seq_num: int, timestamp_ms: int, stored: pb.AppendRecord, open_record: Open | None
+) -> RecordOut:
+    if open_record is not None and not stored.headers:
+        # Only commands have headers there: those of data records are sealed with the body.
+        try:
+            stored = pb.AppendRecord.FromString(open_record(stored.body))
+        except DecodeError as cause:
+            raise InternalError("an opened record does not parse") from cause
+    headers = tuple([(header.name, header.value) for header in stored.headers])
+    body = stored.body
+    metered_bytes = 8 + len(body)
+    for name, value in headers:
+        metered_bytes += 2 + len(name) + len(value)
+    return RecordOut(seq_num, timestamp_ms, headers, body, metered_bytes)

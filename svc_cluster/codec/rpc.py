@@ -9,13 +9,16 @@ from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base import errors
 from svc_cluster.base.errors import ErrorCode, MalformedError, ServiceError
 from svc_cluster.base.ids import NodeId, SeqNum, TimestampMs
+from svc_cluster.model.cipher import StreamIdentity
 from svc_cluster.model.record import (
+    SESSION_ID_BYTES,
     AppendAck,
     BatchPlacement,
     CommandKind,
     CommandRecord,
     Position,
     SequencedBatch,
+    SessionPlace,
     StoredBatch,
     TimestampingMode,
 )
@@ -54,6 +57,7 @@ def append_to_pb(
     batch: StoredBatch,
     match_seq_num: int | None,
     fencing_token: str | None,
+    place: SessionPlace | None = None,
 ) -> None:
     into.stream = stream
     into.records = batch.records
@@ -64,6 +68,8 @@ def append_to_pb(
         into.timestamps_given = batch.timestamps_given
     if batch.timestamp_first_ms is not None:
         into.timestamp_first_ms = batch.timestamp_first_ms
+    if batch.sealed_for is not None:
+        identity_to_pb(into.sealed_for, batch.sealed_for)
     for command in batch.commands:
         into.commands.add(
             offset=command.offset,
@@ -75,6 +81,19 @@ def append_to_pb(
         into.match_seq_num = match_seq_num
     if fencing_token is not None:
         into.fencing_token = fencing_token
+    if place is not None:
+        into.session.session_id = place.session_id
+        into.session.ordinal = place.ordinal
+
+
+def session_place_from_pb(message: pb.AppendRequest) -> SessionPlace | None:
+    """None for a batch of no session. Raises MalformedError for an identifier of another length:
+    what is kept of a session must be small."""
+    if not message.HasField("session"):
+        return None
+    if len(message.session.session_id) != SESSION_ID_BYTES:
+        raise MalformedError(ErrorCode.BAD_PROTO, "a session's identifier has another length")
+    return SessionPlace(message.session.session_id, message.session.ordinal)
 
 
 def batch_from_pb(message: pb.AppendRequest) -> StoredBatch:
@@ -96,6 +115,24 @@ def batch_from_pb(message: pb.AppendRequest) -> StoredBatch:
         )
         if message.commands
         else (),
+        sealed_for=(
+            identity_from_pb(message.sealed_for) if message.HasField("sealed_for") else None
+        ),
+    )
+
+
+def identity_to_pb(into: pb.StreamIdentity, identity: StreamIdentity) -> None:
+    into.group_id = identity.group_id
+    into.stream_id = identity.stream_id
+    if identity.cipher is not None:
+        into.cipher = identity.cipher
+
+
+def identity_from_pb(message: pb.StreamIdentity) -> StreamIdentity:
+    return StreamIdentity(
+        message.group_id,
+        message.stream_id,
+        message.cipher if message.HasField("cipher") else None,
     )
 
 
@@ -161,6 +198,7 @@ _CLASS_BY_CODE: dict[str, type[ServiceError]] = {
     cls.code.value: cls
     for cls in (
         errors.InvalidError,
+        errors.KeyRequiredError,
         errors.BasinNotFoundError,
         errors.StreamNotFoundError,
         errors.AlreadyExistsError,
@@ -173,6 +211,10 @@ _CLASS_BY_CODE: dict[str, type[ServiceError]] = {
         errors.RateLimitedError,
         errors.NotImplementedYetError,
         errors.DeadlineError,
+        errors.UnauthenticatedError,
+        errors.PermissionDeniedError,
+        errors.TokenNotFoundError,
+        errors.TokenQuotaError,
     )
 }
 
@@ -187,6 +229,8 @@ def refusal_to_pb(into: pb.Refusal, error: ServiceError) -> None:
             into.leader = error.leader or 0
         case GroupUnknownError():
             into.group_unknown = True
+        case errors.SealMismatchError():
+            into.seal_mismatch = True
         case errors.SeqNumMismatchError():
             into.tail_seq_num = error.tail_seq_num
         case errors.FencingTokenMismatchError():
@@ -204,6 +248,8 @@ def refusal_from_pb(message: pb.Refusal) -> ServiceError:
         return NotLeaderHereError(NodeId(message.leader) if message.leader else None)
     if message.group_unknown:
         return GroupUnknownError()
+    if message.seal_mismatch:
+        return errors.SealMismatchError(message.message)
     if message.code == ErrorCode.APPEND_CONDITION_FAILED.value:
         if message.HasField("fencing_token"):
             return errors.FencingTokenMismatchError(message.fencing_token)

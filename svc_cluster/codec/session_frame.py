@@ -171,6 +171,12 @@ def encode_frame(
     return _frame(flag, message)
 
 
+def with_reconnect_advice(frame: bytes) -> bytes:
+    """A regular frame that also advises to connect again."""
+    flag = frame[_LENGTH_BYTES] | _RECONNECT_ADVISED
+    return b"%b%c%b" % (frame[:_LENGTH_BYTES], flag, frame[_HEAD_BYTES:])
+
+
 def encode_terminal(status: int, body: bytes) -> bytes:
     """The last frame of a session that failed: a status of 3 digits and the JSON body that a plain
     answer would have had."""

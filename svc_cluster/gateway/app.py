@@ -6,8 +6,9 @@ Knows no sockets, clocks or HTTP libraries, so that it runs as it is on a simula
 from __future__ import annotations
 
 import asyncio
+import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from prometheus_client import Counter
@@ -22,9 +23,11 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.metrics import Metrics
+from svc_cluster.gateway.authentication import EVERYBODY, AccessControl, Caller
+from svc_cluster.gateway.authorization import authorize
 from svc_cluster.gateway.backend import Backend
 from svc_cluster.gateway.fanout import SharedTails
-from svc_cluster.gateway.handlers import basins, health, records, streams
+from svc_cluster.gateway.handlers import basins, health, records, streams, tokens
 from svc_cluster.gateway.handlers.context import Call, Handler, Readiness, Services
 from svc_cluster.gateway.http.budget import BODY_BYTES_IN_FLIGHT_MAX, BodyBudget, BudgetedBody
 from svc_cluster.gateway.http.compress import compress_response
@@ -41,6 +44,8 @@ from svc_cluster.gateway.http.router import (
     route,
     split_path,
 )
+from svc_cluster.gateway.sealer import Sealer
+from svc_cluster.gateway.token_client import TokenBackend
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -59,12 +64,19 @@ async def _later(call: Call) -> Response:
 _HANDLERS: Final[dict[Operation, Handler]] = {
     Operation.LIST_BASINS: basins.list_basins,
     Operation.CREATE_BASIN: basins.create_basin,
+    Operation.ENSURE_BASIN: basins.ensure_basin,
+    Operation.RECONFIGURE_BASIN: basins.reconfigure_basin,
     Operation.GET_BASIN_CONFIG: basins.get_basin_config,
     Operation.DELETE_BASIN: basins.delete_basin,
     Operation.LIST_STREAMS: streams.list_streams,
     Operation.CREATE_STREAM: streams.create_stream,
+    Operation.ENSURE_STREAM: streams.ensure_stream,
+    Operation.RECONFIGURE_STREAM: streams.reconfigure_stream,
     Operation.GET_STREAM_CONFIG: streams.get_stream_config,
     Operation.DELETE_STREAM: streams.delete_stream,
+    Operation.LIST_TOKENS: tokens.list_tokens,
+    Operation.ISSUE_TOKEN: tokens.issue_token,
+    Operation.REVOKE_TOKEN: tokens.revoke_token,
     Operation.APPEND: records.append,
     Operation.READ: records.read,
     Operation.CHECK_TAIL: records.check_tail,
@@ -95,12 +107,18 @@ class GatewayApp:
         compression: bool = True,
         basin_host_suffixes: Sequence[str] | None = None,
         body_bytes_in_flight_max: int = BODY_BYTES_IN_FLIGHT_MAX,
+        secure_random: Callable[[int], bytes] = os.urandom,
+        tokens: TokenBackend | None = None,
+        access: AccessControl | None = None,
     ) -> None:
         """`basin_host_suffixes`: what follows a basin's name in a host name; None: `b` and any
-        domain (http/host.py)."""
+        domain (http/host.py). `secure_random`: where the nonces of encrypted records come from,
+        and the secrets of access tokens. `tokens`: where those are kept; None: they are not served.
+        `access`: None: nobody is asked for one."""
         self._services = Services(
             backend=backend,
             tails=SharedTails(backend, clock),
+            sealer=Sealer(backend, secure_random),
             clock=clock,
             rng=rng,
             metrics=metrics,
@@ -108,8 +126,11 @@ class GatewayApp:
             version=version,
             draining=asyncio.Event(),
             body_budget=BodyBudget(body_bytes_in_flight_max, metrics.http_body_bytes_in_flight),
+            tokens=tokens,
+            random_bytes=secure_random,
         )
         self.clock = clock
+        self._access = access
         self._cors = cors
         self._compression = compression
         self._host_suffixes = basin_host_suffixes
@@ -162,12 +183,19 @@ class GatewayApp:
         is_write = request.method not in _SAFE_METHODS
         body: BudgetedBody | None = None
         try:
+            caller = await self._caller(request, resource)
             match = route(resource, segments, request.method, host_basin)
+            match = authorize(caller.grant, match, request)
             if self._services.draining.is_set() and match.template not in _ALWAYS_SERVED:
                 raise DrainingError("the server is stopping; try another")
             if is_write:
                 request, body = self._with_budget(request)
-            return await _HANDLERS[match.operation](Call(self._services, request, match, dialect))
+            handler = _HANDLERS[match.operation]
+            call = Call(self._services, request, match, dialect, caller)
+            if is_write or caller is EVERYBODY:
+                return await handler(call)
+            async with caller.while_valid():  # it may be a long wait
+                return await handler(call)
         except ClientGoneError:
             raise
         except Exception as failure:  # the one place that turns a fault of ours into a 500
@@ -178,6 +206,13 @@ class GatewayApp:
         response = error_response(refusal, dialect, is_write=is_write)
         response.close = body is not None and body.cut
         return response
+
+    async def _caller(self, request: Request, resource: Resource | None) -> Caller:
+        """Who asks, before anything else is looked at, be it the path."""
+        is_free = resource is not None and resource.template in _ALWAYS_SERVED
+        if self._access is None or is_free:
+            return EVERYBODY
+        return await self._access.caller_of(request)
 
     def _with_budget(self, request: Request) -> tuple[Request, BudgetedBody]:
         """The request as the handler gets it: what it reads is counted and decoded. A session's

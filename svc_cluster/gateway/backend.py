@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from svc_cluster.base.ids import TimestampMs
+from svc_cluster.model.cipher import StreamIdentity
+from svc_cluster.model.provision import Provision
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart
+from svc_cluster.model.reconfigure import BasinPatch, StreamPatch
 from svc_cluster.model.record import AppendAck, Position, SequencedBatch, StoredBatch
-from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig, StreamConfig
+from svc_cluster.model.stream_config import BasinConfig, NewStream, StreamConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +32,15 @@ class StreamInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Created:
-    """`existed`: an idempotent replay found the resource; nothing was done."""
+class ProvisionedBasin:
+    info: BasinInfo
+    outcome: Provision = Provision.CREATED
 
-    info: BasinInfo | StreamInfo
-    existed: bool = False
+
+@dataclass(frozen=True, slots=True)
+class ProvisionedStream:
+    info: StreamInfo
+    outcome: Provision = Provision.CREATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +57,46 @@ class ReadResult:
     tail: Position
     may_have_more: bool
     incarnation: tuple[int, int] = (0, 0)
+    cipher: str | None = None
+    """With which the data records are sealed; None: they are plain."""
+
+
+class Appends(Protocol):
+    """The batches of one append session: appended in the order they were put, many under way at
+    once. For one owner; `close` it in the end."""
+
+    def put(self, batch: StoredBatch, match_seq_num: int | None, fencing_token: str | None) -> None:
+        """Give the next batch to the cluster and return at once. How much may be under way is the
+        owner's to bound."""
+        ...
+
+    async def next_ack(self) -> AppendAck:
+        """That of the first batch put that has none yet; there must be one. Raises what `append`
+        raises; then no batch behind it is there, or will be, unless it is there itself: which of
+        them are is known only where the error says that it had no effect. All is over then but
+        `close`."""
+        ...
+
+    def close(self) -> None:
+        """Forget what is under way; it may still be appended, as far as all before it is."""
+        ...
 
 
 class Backend(Protocol):
     """All calls raise ServiceError subclasses (base/errors.py) and nothing else."""
 
-    async def create_basin(self, name: str, config: BasinConfig) -> Created:
-        """AlreadyExistsError, BasinDeletionPendingError."""
+    async def create_basin(
+        self, name: str, config: BasinConfig, creation_hash: bytes = b""
+    ) -> ProvisionedBasin:
+        """A basin that was created with this hash (not empty) is fine: NOOP, its configuration may
+        be another by now. AlreadyExistsError, BasinDeletionPendingError."""
+        ...
+
+    async def ensure_basin(
+        self, name: str, config: BasinConfig, storage_class: str | None = None
+    ) -> ProvisionedBasin:
+        """Create the basin, or replace its configuration as a whole; `storage_class` as in
+        `model.reconfigure.ensure_basin`. BasinDeletionPendingError."""
         ...
 
     async def list_basins(
@@ -67,17 +107,45 @@ class Backend(Protocol):
 
     async def get_basin_config(self, name: str) -> BasinConfig: ...
 
+    async def reconfigure_basin(self, name: str, patch: BasinPatch) -> BasinConfig:
+        """The configuration after the change. BasinNotFoundError, BasinDeletionPendingError."""
+        ...
+
     async def delete_basin(self, name: str) -> None: ...
 
     async def create_stream(
-        self, basin: str, stream: str, config: PartialStreamConfig | None
-    ) -> Created: ...
+        self, basin: str, stream: str, new: NewStream, creation_hash: bytes = b""
+    ) -> ProvisionedStream:
+        """As `create_basin`, in a basin. StreamDeletionPendingError."""
+        ...
+
+    async def ensure_stream(self, basin: str, stream: str, new: NewStream) -> ProvisionedStream:
+        """Create the stream, or replace its configuration as a whole."""
+        ...
+
+    async def reconfigure_stream(
+        self, basin: str, stream: str, patch: StreamPatch, storage_class_default: str
+    ) -> StreamConfig:
+        """The configuration after the change. StreamNotFoundError."""
+        ...
+
+    async def auto_create_stream(
+        self, basin: str, stream: str, new: NewStream, *, on_read: bool
+    ) -> None:
+        """Returns when there is a stream. StreamNotFoundError where the basin's configuration
+        wants none made by a read (`on_read`) or an append, UnavailableError when it is not known
+        in time."""
+        ...
 
     async def list_streams(
         self, basin: str, prefix: str, start_after: str, limit: int
     ) -> tuple[list[StreamInfo], bool]: ...
 
     async def get_stream_config(self, basin: str, stream: str) -> StreamConfig: ...
+
+    async def describe_stream(self, basin: str, stream: str) -> StreamIdentity:
+        """Which stream has the name. StreamNotFoundError, StreamDeletionPendingError."""
+        ...
 
     async def delete_stream(self, basin: str, stream: str) -> None: ...
 
@@ -89,7 +157,13 @@ class Backend(Protocol):
         match_seq_num: int | None,
         fencing_token: str | None,
     ) -> AppendAck:
-        """SeqNumMismatchError, FencingTokenMismatchError, DeadlineError, UnavailableError..."""
+        """KeyRequiredError and SealMismatchError when the batch was not sealed for the stream that
+        has the name, SeqNumMismatchError, FencingTokenMismatchError, DeadlineError,
+        UnavailableError..."""
+        ...
+
+    def open_appends(self, basin: str, stream: str) -> Appends:
+        """Begin an append session. Asks nobody yet."""
         ...
 
     async def read(
@@ -101,10 +175,13 @@ class Backend(Protocol):
         *,
         refuse_at_tail: bool,
         wait_ms: int,
+        has_key: bool = False,
     ) -> ReadResult:
         """Read once. With `wait_ms` above 0 and nothing to return yet, wait that long for records
         (capped by the node at 5 s a call: the caller calls again with the same `start_seq_num`).
-        Raises PastTailError for a start beyond the tail (and, with `refuse_at_tail`, at it)."""
+        Raises PastTailError for a start beyond the tail (and, with `refuse_at_tail`, at it), and
+        KeyRequiredError at once where records are encrypted and the caller has no key (`has_key`).
+        """
         ...
 
     async def check_tail(self, basin: str, stream: str) -> Position: ...

@@ -2,6 +2,7 @@
 
 A follower that is at the tail waits for the next result of the shared read; one that has fallen
 behind what is kept reads by itself until it has caught up, so the slow never hold back the others.
+What waits for a slow client to read it is not held for it: it is read again when it is wanted.
 What is shared was committed when it was read. It says nothing of the tail now: a follower that
 wants to name a tail without records (a heartbeat) has it confirmed.
 """
@@ -10,13 +11,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import InternalError, ServiceError, StreamNotFoundError
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks
+from svc_cluster.codec.records import RecordOut
 from svc_cluster.gateway.backend import Backend, ReadResult
+from svc_cluster.gateway.byte_cache import ByteCache
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import SequencedBatch
 
@@ -30,10 +35,35 @@ UPSTREAM_WAIT_MS: Final = 5_000
 IDLE_SECONDS: Final = 5.0
 """The shared read ends when nobody has asked for its results for this long."""
 
+ENCODINGS_BYTES_MAX: Final = 8 * 1024 * 1024
+LEFT_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Both of the whole gateway, whatever the number of followers."""
+
 PAUSE_SECONDS: Final = 0.05
 _UNBOUNDED: Final = ReadBounds(None, None, None)
 
 log = get_logger("gateway.fanout")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Records as one format has them, without what belongs to a connection."""
+
+    encoded: bytes
+    count: int
+    metered_bytes: int
+    end_seq_num: int
+    """Behind the last one; of no meaning without records."""
+
+    @classmethod
+    def of(cls, records: Sequence[RecordOut], encoded: bytes = b"") -> Part:
+        metered_bytes = sum([record.metered_bytes for record in records])
+        end_seq_num = records[-1].seq_num + 1 if records else 0
+        return cls(encoded, len(records), metered_bytes, end_seq_num)
+
+
+PartKey = tuple[tuple[int, int], int, int, str, bytes]
+"""Incarnation, start and end of what was read, format, fingerprint of the key that opened it."""
 
 
 class SharedTails:
@@ -45,6 +75,9 @@ class SharedTails:
         self._streams: dict[tuple[str, str], _Tail] = {}
         self._tasks = Tasks()
         self._draining = False
+        self.encodings: ByteCache[PartKey, Part] = ByteCache(ENCODINGS_BYTES_MAX)
+        """What one follower encoded, for the others who are given the same."""
+        self._left: ByteCache[tuple[str, str, int], ReadResult] = ByteCache(LEFT_BYTES_MAX)
 
     def drain(self) -> None:
         """From now on nobody waits: calls under way and later ones answer as if their time was
@@ -65,6 +98,28 @@ class SharedTails:
             tail = self._streams[names] = _Tail(self._backend, self._clock, names, at)
             self._tasks.spawn(self._keep(tail), "shared tail")
         return await tail.read(at, wait_ms)
+
+    def at_hand(
+        self, basin: str, stream: str, incarnation: tuple[int, int] | None, at: int
+    ) -> ReadResult | None:
+        """What is held here of that stream from `at` on. As its tail may have moved since, it is
+        said to have more behind it."""
+        found = self._left.pop((basin, stream, at))
+        if found is None:
+            tail = self._streams.get((basin, stream))
+            found = None if tail is None else tail.kept(at)
+        if found is None or found.incarnation != incarnation:
+            return None
+        return replace(found, start_seq_num=at, may_have_more=True)
+
+    def leave(self, basin: str, stream: str, at: int, result: ReadResult) -> None:
+        """Hold what `result` has from `at` on for a while, unless it is held already."""
+        tail = self._streams.get((basin, stream))
+        if tail is not None and tail.kept(at) is not None:
+            return
+        rest = tuple([b for b in result.batches if b.placement.end_seq_num > at])
+        size = sum([_size(batch) for batch in rest])
+        self._left.put((basin, stream, at), replace(result, batches=rest), size)
 
     async def _keep(self, tail: _Tail) -> None:
         try:
@@ -193,6 +248,10 @@ class _Tail:
                 self._waiting.remove(future)
         return True
 
+    def kept(self, at: int) -> ReadResult | None:
+        """What is kept from `at` on; None: nothing, or not all of it."""
+        return self._collect(at) if self._begins <= at < self._next else None
+
     def _collect(self, at: int) -> ReadResult:
         latest = self._latest
         assert latest is not None, "something is kept"
@@ -211,6 +270,7 @@ class _Tail:
             tail=latest.tail,
             may_have_more=latest.may_have_more or found[-1].placement.end_seq_num < self._next,
             incarnation=latest.incarnation,
+            cipher=latest.cipher,
         )
 
     async def _confirmed(self, at: int) -> ReadResult:
@@ -239,6 +299,8 @@ class _Tail:
             _UNBOUNDED,
             refuse_at_tail=False,
             wait_ms=wait_ms,
+            # Nothing is opened here: each follower has a key of its own, or had been refused.
+            has_key=True,
         )
 
 

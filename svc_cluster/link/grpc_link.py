@@ -16,6 +16,7 @@ import grpc.aio
 
 from svc_cluster.base.log import get_logger
 from svc_cluster.link.session import LinkEvents, LinkLostError
+from svc_cluster.link.tls import CertificateError, PeerTls, open_channel
 
 log = get_logger("link")
 
@@ -52,8 +53,13 @@ class GrpcLink:
         metadata: Callable[[], tuple[tuple[str, str], ...]],
         events: LinkEvents,
         rng: random.Random,
+        tls: PeerTls | None,
+        server_name: str,
     ) -> None:
+        """`server_name` is what the certificate of the other side has to carry, under `tls`."""
         self._address = address
+        self._tls = tls
+        self._server_name = server_name
         self._method = method
         self._metadata = metadata
         self._events = events
@@ -89,6 +95,8 @@ class GrpcLink:
                 await self._converse()
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError, EOFError) as cause:
                 log.debug("link_ended", address=self._address, cause=str(cause)[:200])
+            except CertificateError as cause:
+                log.error("certificate_unusable", address=self._address, reason=str(cause))
             finally:
                 if self._up:
                     self._up = False
@@ -101,7 +109,9 @@ class GrpcLink:
             delay = min(delay * 2, RECONNECT_SECONDS_MAX)
 
     async def _converse(self) -> None:
-        async with grpc.aio.insecure_channel(self._address, options=CHANNEL_OPTIONS) as channel:
+        async with open_channel(
+            self._address, CHANNEL_OPTIONS, self._tls, self._server_name
+        ) as channel:
             await channel.channel_ready()
             call = channel.stream_stream(self._method)(metadata=self._metadata())
             # the server sends its headers at once, or refuses the handshake

@@ -11,6 +11,7 @@ _BASIN_PREFIX: Final = re.compile(r"(?:[a-z0-9][a-z0-9-]{0,47})?")
 STREAM_NAME_BYTES_MAX: Final = 512
 FENCING_TOKEN_BYTES_MAX: Final = 36
 REQUEST_TOKEN_BYTES_MAX: Final = 36
+TOKEN_ID_BYTES_MAX: Final = 96
 
 
 def is_basin_name(name: str) -> bool:
@@ -36,6 +37,16 @@ def is_stream_prefix(prefix: str) -> bool:
 def is_fencing_token(token: str) -> bool:
     """0 to 36 bytes."""
     return 0 <= _utf8_len(token) <= FENCING_TOKEN_BYTES_MAX
+
+
+def is_token_id(token_id: str) -> bool:
+    """1 to 96 bytes of UTF-8, not `.` or `..`."""
+    return token_id not in (".", "..") and 1 <= _utf8_len(token_id) <= TOKEN_ID_BYTES_MAX
+
+
+def is_token_id_prefix(prefix: str) -> bool:
+    """0 to 96 bytes."""
+    return 0 <= _utf8_len(prefix) <= TOKEN_ID_BYTES_MAX
 
 
 def _utf8_len(text: str) -> int:

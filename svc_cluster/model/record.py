@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from svc_cluster.base.ids import SeqNum, TimestampMs
+from svc_cluster.model.cipher import StreamIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,9 @@ class StoredBatch:
     timestamp_first_ms: int | None = None
     """The client timestamp of the first record, or None when it has none: with it the start
     position of the acknowledgement is known without looking into `records`."""
+    sealed_for: StreamIdentity | None = None
+    """The stream whose cipher sealed the data records, so that they are of use nowhere else. None:
+    they are as the client gave them. `metered_bytes` counts what the client gave, always."""
 
 
 class TimestampingMode(IntEnum):
@@ -91,6 +96,20 @@ class SequencedBatch:
 
     placement: BatchPlacement
     records: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPlace:
+    """Where a batch stands in a pipelined session: batches with one `session_id` are appended in
+    the order of their ordinals without a hole, or not at all."""
+
+    session_id: bytes
+    """`SESSION_ID_BYTES` of random, made by the gateway."""
+    ordinal: int
+    """From 0."""
+
+
+SESSION_ID_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)

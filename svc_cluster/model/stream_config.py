@@ -11,6 +11,10 @@ _T = TypeVar("_T")
 
 RETENTION_DEFAULT_SECONDS: Final = 604_800
 
+STORAGE_CLASS_DEFAULT: Final = "standard"
+"""Where neither stream nor basin names one, and the request is not in the S2 dialect."""
+S2_STORAGE_CLASS_DEFAULT: Final = "express"
+
 
 @dataclass(frozen=True, slots=True)
 class Retention:
@@ -35,7 +39,7 @@ class PartialStreamConfig:
 class StreamConfig:
     """A complete stream configuration."""
 
-    storage_class: str = "standard"
+    storage_class: str = STORAGE_CLASS_DEFAULT
     retention: Retention = field(default_factory=Retention)
     timestamping_mode: TimestampingMode = TimestampingMode.CLIENT_PREFER
     timestamping_uncapped: bool = False
@@ -53,8 +57,14 @@ class BasinConfig:
     create_stream_on_read: bool = False
 
 
-def resolve(own: PartialStreamConfig | None, basin: PartialStreamConfig | None) -> StreamConfig:
-    """Merge per member: the stream's own, else the basin's default, else the system's."""
+def resolve(
+    own: PartialStreamConfig | None,
+    basin: PartialStreamConfig | None,
+    *,
+    storage_class_default: str = STORAGE_CLASS_DEFAULT,
+) -> StreamConfig:
+    """Merge per member: the stream's own, else the basin's default, else the system's, which for
+    the storage class is what the dialect of the request has."""
     layers = [layer for layer in (own, basin) if layer is not None]
     fallback = StreamConfig()
 
@@ -66,7 +76,7 @@ def resolve(own: PartialStreamConfig | None, basin: PartialStreamConfig | None) 
         return default
 
     return StreamConfig(
-        storage_class=pick("storage_class", fallback.storage_class),
+        storage_class=pick("storage_class", storage_class_default),
         retention=pick("retention", fallback.retention),
         timestamping_mode=pick("timestamping_mode", fallback.timestamping_mode),
         timestamping_uncapped=pick("timestamping_uncapped", fallback.timestamping_uncapped),
@@ -74,3 +84,16 @@ def resolve(own: PartialStreamConfig | None, basin: PartialStreamConfig | None) 
             "delete_on_empty_min_age_seconds", fallback.delete_on_empty_min_age_seconds
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class NewStream:
+    """What is asked of a stream that does not exist yet: its own part of the configuration, and
+    the storage class where nobody names one."""
+
+    config: PartialStreamConfig | None = None
+    storage_class_default: str = STORAGE_CLASS_DEFAULT
+
+    def resolved(self, basin: PartialStreamConfig | None) -> StreamConfig:
+        """With the basin's default where it says nothing itself."""
+        return resolve(self.config, basin, storage_class_default=self.storage_class_default)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from svc_cluster.base.errors import ServiceError, UnavailableError
-from svc_cluster.model.record import AppendAck, StoredBatch
+from svc_cluster.model.record import AppendAck, SessionPlace, StoredBatch
 from svc_cluster.replica.proposer import Proposal, Proposer, ResultCallback
 from svc_cluster.stream.apply import Rejected
 from svc_cluster.stream.sequencer import Sequencer
@@ -35,6 +35,7 @@ class Appender:
         fencing_token: str | None,
         deadline: float,
         done: AckCallback,
+        place: SessionPlace | None = None,
     ) -> None:
         """`done` gets the ack once the batch is committed and applied, or a refusal."""
         self._proposer.submit(
@@ -45,6 +46,7 @@ class Appender:
                     batch,
                     match_seq_num,
                     fencing_token,
+                    place=place,
                 ),
                 size=len(batch.records) + _COMMAND_OVERHEAD_BYTES,
                 deadline=deadline,

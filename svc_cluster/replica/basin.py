@@ -17,12 +17,14 @@ from svc_cluster.codec.log_entry import encode_entry
 from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.replica.append import Appender
 from svc_cluster.replica.group import GroupReplica, Services
+from svc_cluster.replica.keeper import StreamKeeper
 from svc_cluster.replica.machine import BasinMachine
 from svc_cluster.replica.prefixed import PrefixedReader
 from svc_cluster.replica.proposer import Proposer
 from svc_cluster.replica.read import Reader
 from svc_cluster.stream.apply import Plan, Rejected
 from svc_cluster.stream.sequencer import Sequencer
+from svc_cluster.stream.sessions import Sessions
 from svc_cluster.stream.state import BasinState
 
 ENTRIES_IN_FLIGHT_MAX: Final = 4
@@ -46,6 +48,7 @@ class BasinReplica:
         on_fault: Callable[[BaseException], None],
         read_before_state: bool = False,
         read_below_trim: bool = False,
+        any_ordinal: bool = False,
     ) -> None:
         self._services = services
         self._record = record
@@ -53,7 +56,7 @@ class BasinReplica:
         self.state = BasinState(PrefixedReader(services.store, generation))
         engine = make_engine(self.state.applied_index)
         self._log = services.log.bind(group=engine.group_id)
-        self.sequencer = Sequencer(self.state)
+        self.sequencer = Sequencer(self.state, Sessions(any_ordinal=any_ordinal))
         self.group = GroupReplica(
             engine=engine,
             machine=BasinMachine(self.state),
@@ -73,6 +76,7 @@ class BasinReplica:
             entries_in_flight_max=ENTRIES_IN_FLIGHT_MAX,
         )
         self.appender = Appender(self.proposer, self.sequencer)
+        self.keeper = StreamKeeper(self.group, self.state, self.sequencer, self.appender, services)
         self.reader = Reader(self.group, self.state, services, read_below_trim=read_below_trim)
         self.records_appended = 0
         """Records of this basin that were acknowledged while this node led it."""
@@ -84,10 +88,13 @@ class BasinReplica:
             if isinstance(outcome, Rejected):
                 # the sequencer promised otherwise, or the entry is poison: a person must look
                 self._log.error("command_rejected", reason=outcome.reason)
+                self.sequencer.rejected()
             elif serving and outcome.ack is not None:
                 self.records_appended += outcome.ack.end.seq_num - outcome.ack.start.seq_num
         for stream_id in plan.events:
             self.reader.wake(stream_id)
+        if serving:
+            self.keeper.applied(plan.events.values())
         self.proposer.applied(self.state.applied_index)
         if self._bootstrapped and self.state.basin is not None:
             waiting, self._bootstrapped = self._bootstrapped, []
@@ -97,6 +104,7 @@ class BasinReplica:
 
     def _leadership(self) -> None:
         self.proposer.leadership_changed()
+        self.keeper.leadership_changed()
         if not self.group.is_serving:
             self.reader.wake_all(self.group.not_leader)
             waiting, self._bootstrapped = self._bootstrapped, []
@@ -140,6 +148,7 @@ class BasinReplica:
     def stop(self) -> None:
         """Take nothing more; see `GroupReplica.stop`."""
         self.group.stop()
+        self.keeper.stop()
         self.reader.wake_all(lambda: UnavailableError("the replica is stopping"))
 
 

@@ -16,6 +16,7 @@ from svc_cluster.base.errors import (
     BasinNotFoundError,
     InvalidError,
     ServiceError,
+    TransactionConflictError,
     UnavailableError,
 )
 from svc_cluster.base.ids import Generation, LogIndex, NodeId, TimestampMs
@@ -26,6 +27,7 @@ from svc_cluster.catalog.commands import (
     RegisterNode,
     RemoveBasin,
 )
+from svc_cluster.catalog.leases import LeaseTable
 from svc_cluster.catalog.placement import place_basin
 from svc_cluster.catalog.state import Applied, BasinRecord, CatalogState, Rejected
 from svc_cluster.codec.catalog_entry import encode_catalog_entry
@@ -49,6 +51,17 @@ class _AppliedStateOnly:
     def reset(self) -> None: ...
 
 
+class News:
+    """Something happened; whoever waits looks again."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+
+    def notify(self) -> None:
+        self.event.set()
+        self.event = asyncio.Event()
+
+
 class CatalogReplica:
     """The catalog group on this node."""
 
@@ -68,6 +81,9 @@ class CatalogReplica:
         self._nodes = tuple(nodes)
         self._replication_factor = replication_factor
         self._on_changed = on_changed
+        self.leases = LeaseTable()
+        """Of the gateways, for access tokens; in use while this node leads."""
+        self.lease_news = News()
         self.state = CatalogState(PrefixedReader(services.store, generation))
         self.group = GroupReplica(
             engine=make_engine(self.state.applied_index),
@@ -93,6 +109,9 @@ class CatalogReplica:
         self._on_changed()
 
     def _leadership(self) -> None:
+        if self.group.is_serving:
+            # not before: until the election is won, another leader may still give leases
+            self.leases.in_term(self.group.engine.term, self._services.clock.monotonic())
         self.proposer.leadership_changed()
         self._on_changed()
 
@@ -131,7 +150,8 @@ class CatalogReplica:
                 case _ if error is not None:
                     future.set_exception(error)
                 case Rejected(reason):
-                    future.set_exception(InvalidError(reason))
+                    # decided on state that another leader has changed meanwhile
+                    future.set_exception(TransactionConflictError(reason))
                 case Applied(record):
                     future.set_result(record)
                 case _:
@@ -140,22 +160,42 @@ class CatalogReplica:
         self.proposer.submit(Proposal(sequence, _COMMAND_BYTES, deadline, done))
         return await future
 
-    async def create_basin(self, name: str, config: BasinConfig, deadline: float) -> BasinRecord:
-        """The commit point of a creation; the group follows by reconciliation."""
+    async def create_basin(
+        self,
+        name: str,
+        config: BasinConfig,
+        deadline: float,
+        *,
+        creation_hash: bytes = b"",
+        or_existing: bool = False,
+    ) -> tuple[BasinRecord, bool]:
+        """The commit point of a creation; the group follows by reconciliation. Also whether the
+        record was made by this call: one that was there is fine where `or_existing` says so, and
+        where it was made with this `creation_hash`.
 
-        def sequence(now_ms: TimestampMs) -> CatalogCommand:
-            known = self.state.basins.get(name)
-            if known is not None and known.deleted_at_ms is not None:
+        Raises BasinDeletionPendingError, AlreadyExistsError, TransactionConflictError.
+        """
+        existing: BasinRecord | None = None
+
+        def sequence(now_ms: TimestampMs) -> CatalogCommand | None:
+            nonlocal existing
+            existing = known = self.state.basins.get(name)
+            if known is None:
+                replicas = place_basin(self.state, self._nodes, self._replication_factor)
+                group_id = self.state.next_group_id
+                return CreateBasin(name, group_id, replicas, config, now_ms, creation_hash)
+            if known.deleted_at_ms is not None:
                 raise BasinDeletionPendingError("a basin of this name is being deleted")
-            if known is not None:
-                raise AlreadyExistsError("a basin of this name exists")
-            replicas = place_basin(self.state, self._nodes, self._replication_factor)
-            return CreateBasin(name, self.state.next_group_id, replicas, config, now_ms)
+            if or_existing or (creation_hash and creation_hash == known.creation_hash):
+                return None
+            raise AlreadyExistsError("a basin of this name exists")
 
         record = await self.change(sequence, deadline)
-        if record is None:
+        if record is not None:
+            return record, True
+        if existing is None:
             raise UnavailableError("the basin was not created")
-        return record
+        return existing, False
 
     def sequence_delete(self, name: str, now_ms: TimestampMs) -> CatalogCommand | None:
         record = self.state.basins.get(name)

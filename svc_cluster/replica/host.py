@@ -72,6 +72,7 @@ class TestSwitches:
     fixes: Fixes = Fixes()
     read_before_state: bool = False
     read_below_trim: bool = False
+    any_ordinal: bool = False
 
 
 class Host:
@@ -253,6 +254,7 @@ class Host:
             on_fault=self._on_fatal,
             read_before_state=self._switches.read_before_state,
             read_below_trim=self._switches.read_below_trim,
+            any_ordinal=self._switches.any_ordinal,
         )
         self.basins[group_id] = replica
         self._opened(replica, log)

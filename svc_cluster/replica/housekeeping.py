@@ -1,23 +1,20 @@
-"""What a node does now and then: flush, free log space, expire records, purge what is deleted."""
+"""What a node does now and then: flush, free log space, give back what deleted records held."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from svc_cluster.base.errors import ServiceError
-from svc_cluster.base.ids import GroupId, LogIndex, StreamId
+from svc_cluster.base.ids import GroupId, LogIndex
 from svc_cluster.raft.group import Role, Trim
-from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.host import Host, Replica
-from svc_cluster.stream import retention
-from svc_cluster.stream.commands import ExpirePrefix
 
 INTERVAL_SECONDS: Final = 0.5
-RETENTION_SECONDS: Final = 10.0
-"""How often streams are looked at for expired records."""
+RECLAIM_FLUSHES: Final = 2.0
+"""Intervals of regular flushes between two looks at space to give back: of deleted ranges, which
+must have been flushed, and of log segments, whose use goes up and down with the flushes."""
 
 COMPARE_SECONDS: Final = 20.0
 """How often leaders compare their state with that of the other replicas."""
@@ -25,11 +22,8 @@ COMPARE_SECONDS: Final = 20.0
 STUCK_SECONDS: Final = 30.0
 """A recovering replica that finds no leader for this long needs a person."""
 
-CHANGE_DEADLINE_SECONDS: Final = 4.0
 STAND_ASIDE_SECONDS: Final = 10.0
 """How often at most a node whose disk is full asks others to lead in its place."""
-
-STREAMS_PER_SWEEP: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +48,12 @@ class Housekeeper:
         self._handle: asyncio.TimerHandle | None = None
         self._flushing = False
         self._last_flush = self._services.clock.monotonic()
-        self._last_retention = self._last_flush
+        self._last_reclaim = self._last_flush
         self._last_comparison = self._last_flush
         self._alone_since: dict[GroupId, float] = {}
         """Recovering replicas without a leader; infinite once that was said."""
         self._flushed: dict[GroupId, LogIndex] = {}
         self._marks: dict[GroupId, deque[tuple[float, LogIndex]]] = {}
-        self._sweep_after: dict[GroupId, str] = {}
         self._leaving: set[GroupId] = set()
         self._stood_aside: dict[GroupId, float] = {}
         self.flushes = 0
@@ -85,12 +78,14 @@ class Housekeeper:
             self._stand_aside(now)
         for replica in self._host.replicas():
             self._trim_log(replica, now)
-        if now - self._last_retention >= RETENTION_SECONDS:
-            self._last_retention = now
-            for basin in self._host.basins.values():
-                self._keep_streams(basin, now)
+        if now - self._last_reclaim >= RECLAIM_FLUSHES * self._settings.flush_seconds:
+            self._last_reclaim = now
+            self._services.store.reclaim()
+            self._services.wal.shrink()
+            self._forget_destroyed()
         for basin in self._host.basins.values():
             basin.reconcile()
+            basin.keeper.work()
         if now - self._last_comparison >= COMPARE_SECONDS:
             self._last_comparison = now
             self._compare_states()
@@ -169,6 +164,11 @@ class Housekeeper:
 
         self._services.store.flush(done)
 
+    def _forget_destroyed(self) -> None:
+        for known in (self._flushed, self._marks, self._stood_aside):
+            for group_id in [one for one in known if self._host.replica(one) is None]:
+                del known[group_id]
+
     def _trim_log(self, replica: Replica, now: float) -> None:
         """Shorten the in-memory log: never beyond the flushed state, and not while a replica still
         needs it, unless that costs more than the bounds."""
@@ -190,45 +190,3 @@ class Housekeeper:
         trim = min(LogIndex(wanted), self._flushed.get(group.group_id, LogIndex(0)))
         if trim > engine.base_index:
             group.step(Trim(trim))
-
-    # -- streams
-
-    def _keep_streams(self, basin: BasinReplica, now: float) -> None:
-        """Propose expiry and purges for a bounded number of streams, round robin."""
-        if not basin.group.is_serving or basin.state.sealed:
-            return
-        group_id = basin.group.group_id
-        entries, has_more = basin.state.list_streams(
-            "", self._sweep_after.get(group_id, ""), STREAMS_PER_SWEEP
-        )
-        self._sweep_after[group_id] = entries[-1].name if has_more else ""
-        deadline = now + CHANGE_DEADLINE_SECONDS
-        wall_ms = self._services.clock.wall_ms()
-        for entry in entries:
-            if entry.deleted_at_ms is not None:
-                self._purge(basin, entry.stream_id, deadline)
-                continue
-            stream = basin.state.stream(entry.stream_id)
-            if stream is None:
-                continue
-            expiry = retention.find_expired(basin.state.reader, stream, wall_ms)
-            if expiry.command is not None:
-                self._expire(basin, expiry.command, deadline)
-
-    @staticmethod
-    def _purge(basin: BasinReplica, stream_id: StreamId, deadline: float) -> None:
-        basin.appender.change(
-            lambda now_ms: basin.sequencer.purge(stream_id), deadline, _repeat_later
-        )
-
-    @staticmethod
-    def _expire(basin: BasinReplica, command: ExpirePrefix, deadline: float) -> None:
-        basin.appender.change(
-            lambda now_ms: basin.sequencer.expire(command.stream_id, command.trim_point),
-            deadline,
-            _repeat_later,
-        )
-
-
-def _repeat_later(outcome: Any, error: ServiceError | None) -> None:
-    """The next round looks again."""

@@ -20,6 +20,7 @@ from svc_cluster.codec.peer_message import encode_envelope
 from svc_cluster.link.grpc_link import CHANNEL_OPTIONS, GrpcLink
 from svc_cluster.link.handshake import Identity, make_metadata
 from svc_cluster.link.session import LinkLostError, NodeSession
+from svc_cluster.link.tls import CertificateError, PeerTls, node_name, open_channel
 from svc_cluster.raft.messages import PeerMessage
 
 PEER_METHOD: Final = "/svc.cluster.v1.Replica/Peer"
@@ -59,8 +60,10 @@ class GrpcPeers:
         secret: bytes,
         addresses: Mapping[NodeId, str],
         rng: random.Random,
+        tls: PeerTls | None = None,
     ) -> None:
         self._loop = loop
+        self._tls = tls
         self._identity = identity
         self._secret = secret
         self._addresses = addresses
@@ -82,6 +85,8 @@ class GrpcPeers:
                 metadata=self.metadata,
                 events=_PeerLinkEvents(peer, up, down),
                 rng=self._rng,
+                tls=self._tls,
+                server_name=node_name(peer),
             )
 
     def sessions(self) -> dict[NodeId, NodeSession]:
@@ -96,6 +101,8 @@ class GrpcPeers:
                     metadata=self.metadata,
                     events=session,
                     rng=self._rng,
+                    tls=self._tls,
+                    server_name=node_name(peer),
                 )
             )
             out[peer] = session
@@ -128,7 +135,12 @@ class GrpcPeers:
         """Deliver one snapshot chunk. Raises ConnectionError."""
         channel = self._snapshot_channels.get(peer)
         if channel is None:
-            channel = grpc.aio.insecure_channel(self._addresses[peer], options=CHANNEL_OPTIONS)
+            try:
+                channel = open_channel(
+                    self._addresses[peer], CHANNEL_OPTIONS, self._tls, node_name(peer)
+                )
+            except CertificateError as cause:
+                raise ConnectionError(str(cause)) from cause
             self._snapshot_channels[peer] = channel
         call = channel.unary_unary(SNAPSHOT_METHOD)
         try:
@@ -136,6 +148,9 @@ class GrpcPeers:
                 chunk, metadata=self.metadata(), timeout=SNAPSHOT_CALL_SECONDS
             )
         except grpc.aio.AioRpcError as cause:
+            # the next one is made with the certificate of then
+            self._snapshot_channels.pop(peer, None)
+            await channel.close()
             raise ConnectionError(cause.details() or "the call failed") from cause
         return reply
 

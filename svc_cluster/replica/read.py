@@ -13,7 +13,12 @@ from typing import Final
 
 import msgspec
 
-from svc_cluster.base.errors import ServiceError, StreamDeletionPendingError, StreamNotFoundError
+from svc_cluster.base.errors import (
+    KeyRequiredError,
+    ServiceError,
+    StreamDeletionPendingError,
+    StreamNotFoundError,
+)
 from svc_cluster.base.ids import LogIndex, SeqNum, StreamId
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import Position, SequencedBatch
@@ -33,6 +38,8 @@ class ReadRequest:
     bounds: ReadBounds
     refuse_at_tail: bool
     wait_ms: int
+    has_key: bool = False
+    """Whoever asks can open the records of an encrypted stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,7 @@ class ReadAnswer:
     may_have_more: bool
     """The scan ended before the tail. Without batches: the next record is beyond the bounds."""
     stream_id: StreamId
+    cipher: str | None = None
 
 
 class Reader:
@@ -81,13 +89,15 @@ class Reader:
 
     async def check_tail(self, stream: str) -> Position:
         await self.linearize()
-        found = self._stream(stream)
+        found = self.stream(stream)
         return found.tail
 
     async def read(self, request: ReadRequest) -> ReadAnswer:
         """Read once; with `wait_ms`, wait at the tail for the first records."""
         await self.linearize()
-        stream = self._stream(request.stream)
+        stream = self.stream(request.stream)
+        if stream.cipher is not None and not request.has_key:
+            raise KeyRequiredError.of(stream.cipher)
         start = scan.resolve_start(
             self._state.reader,
             stream,
@@ -108,11 +118,11 @@ class Reader:
             refuse_at_tail=False,
             wait_ms=0,
         )
-        self._stream(request.stream)
+        self.stream(request.stream)
         return await self._scan(again, answer.start_seq_num)
 
     async def _scan(self, request: ReadRequest, start: int) -> ReadAnswer:
-        stream = self._stream(request.stream)
+        stream = self.stream(request.stream)
         from_ms = request.start.value if request.start.kind is StartKind.TIMESTAMP else 0
         while True:
             result = scan.read_batches(
@@ -128,12 +138,13 @@ class Reader:
             # a stretch of expired batches: go on behind it, but let the others have a turn
             start = result.next_seq_num
             await asyncio.sleep(0)
-            stream = self._stream(request.stream)
+            stream = self.stream(request.stream)
         more = result.stopped_by is not scan.StoppedBy.TAIL
         begin = result.start_seq_num if result.batches or more else result.next_seq_num
-        return ReadAnswer(begin, result.batches, stream.tail, more, stream.stream_id)
+        return ReadAnswer(begin, result.batches, stream.tail, more, stream.stream_id, stream.cipher)
 
-    def _stream(self, name: str) -> StreamState:
+    def stream(self, name: str) -> StreamState:
+        """The stream as applied here. Raises StreamNotFoundError, StreamDeletionPendingError."""
         stream = self._state.stream_by_name(name)
         if stream is None:
             raise StreamNotFoundError("no stream of this name in the basin")

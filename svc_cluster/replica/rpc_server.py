@@ -15,6 +15,7 @@ from svc_cluster.base.log import get_logger
 from svc_cluster.codec.peer_message import PeerMessageError, decode_envelope
 from svc_cluster.link.grpc_link import CHANNEL_OPTIONS
 from svc_cluster.link.handshake import HandshakeError, Identity, check_metadata
+from svc_cluster.link.tls import PeerTls, check_certificate, server_credentials
 from svc_cluster.replica.node import ReplicaNode
 
 log = get_logger("rpc")
@@ -27,9 +28,13 @@ OUTGOING_BYTES_MAX: Final = 64 * 1024 * 1024
 class RpcServer:
     """Listens on one address for peers and gateways of this cluster."""
 
-    def __init__(self, node: ReplicaNode, secret: bytes, address: str) -> None:
+    def __init__(
+        self, node: ReplicaNode, secret: bytes, address: str, tls: PeerTls | None = None
+    ) -> None:
+        """Raises RuntimeError for an address that cannot be listened on, CertificateError."""
         self._node = node
         self._secret = secret
+        self._tls = tls
         self._server = grpc.aio.server(options=CHANNEL_OPTIONS)
         self._server.add_generic_rpc_handlers(
             (
@@ -43,7 +48,10 @@ class RpcServer:
                 ),
             )
         )
-        self.port = self._server.add_insecure_port(address)
+        if tls is None:
+            self.port = self._server.add_insecure_port(address)
+        else:
+            self.port = self._server.add_secure_port(address, server_credentials(tls))
 
     async def start(self) -> None:
         await self._server.start()
@@ -56,6 +64,9 @@ class RpcServer:
         metadata = {key: str(value) for key, value in context.invocation_metadata() or ()}
         try:
             identity = check_metadata(self._secret, self._node.config.cluster_id, metadata)
+            if self._tls is not None:
+                names = context.auth_context().get("x509_subject_alternative_name", ())
+                check_certificate(identity, names)
             self._node.check_peer(identity)
         except HandshakeError as refusal:
             log.warning("caller_refused", peer=context.peer(), reason=str(refusal))

@@ -17,6 +17,7 @@ from svc_cluster.base.errors import (
     InternalError,
     MalformedError,
     ReadDeadlineError,
+    SealMismatchError,
     ServiceError,
     StreamDeletionPendingError,
     StreamNotFoundError,
@@ -27,12 +28,16 @@ from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.commands import RegisterNode, RemoveBasin
 from svc_cluster.codec import config_pb, rpc
+from svc_cluster.model.cipher import StreamIdentity
+from svc_cluster.model.provision import Provision
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import AppendAck
 from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.host import Host
+from svc_cluster.replica.provisioning import Provisioning, stream_to_pb
 from svc_cluster.replica.read import ReadRequest
+from svc_cluster.replica.tokens import TokenOperations
 
 log = get_logger("service")
 
@@ -41,12 +46,20 @@ Fill = Callable[[pb.Response], None]
 WRITES: Final = frozenset(
     {
         "create_stream",
+        "ensure_stream",
+        "reconfigure_stream",
+        "auto_create_stream",
         "delete_stream",
+        "ensure_basin_config",
+        "reconfigure_basin",
         "seal_basin",
         "create_basin",
         "delete_basin",
         "register_node",
         "remove_basin",
+        "issue_token",
+        "revoke_token",
+        "set_root_token",
     }
 )
 """Operations whose answer after the deadline is "unknown", not "not done"."""
@@ -99,9 +112,9 @@ class Service:
         self._operations: dict[str, Callable[[pb.Request], Coroutine[Any, Any, Fill]]] = {
             "read": self._read,
             "check_tail": self._check_tail,
-            "create_stream": self._create_stream,
             "list_streams": self._list_streams,
             "get_stream_config": self._get_stream_config,
+            "describe_stream": self._describe_stream,
             "delete_stream": self._delete_stream,
             "get_basin_config": self._get_basin_config,
             "await_basin": self._await_basin,
@@ -112,6 +125,8 @@ class Service:
             "delete_basin": self._delete_basin,
             "register_node": self._register_node,
             "remove_basin": self._remove_basin,
+            **Provisioning(self._basin, self._change).operations,
+            **TokenOperations(self._catalog, host.services.clock).operations,
         }
 
     def session(self, send: Callable[[bytes], None]) -> ServiceSession:
@@ -195,6 +210,9 @@ class Service:
             basin = self._basin(request)
             self._host.check_space()
             batch = rpc.batch_from_pb(message)
+            place = rpc.session_place_from_pb(message)
+            if batch.sealed_for is not None and batch.sealed_for.group_id != request.group_id:
+                raise SealMismatchError("another basin has taken the name")
         except ServiceError as error:
             session.refuse(request_id, error)
             return
@@ -205,6 +223,7 @@ class Service:
             message.fencing_token if message.HasField("fencing_token") else None,
             self._deadline(request),
             done,
+            place,
         )
 
     async def _read(self, request: pb.Request) -> Fill:
@@ -220,6 +239,7 @@ class Service:
                 ),
                 message.refuse_at_tail,
                 message.wait_ms,
+                message.has_key,
             )
         )
 
@@ -232,6 +252,8 @@ class Service:
             out.may_have_more = answer.may_have_more
             out.group_id = request.group_id
             out.stream_id = answer.stream_id
+            if answer.cipher is not None:
+                out.cipher = answer.cipher
 
         return fill
 
@@ -257,22 +279,6 @@ class Service:
         basin.appender.change(sequence, self._deadline(request), done)
         return await future
 
-    async def _create_stream(self, request: pb.Request) -> Fill:
-        message = request.create_stream
-        basin = self._basin(request)
-        config = config_pb.get_partial(message.config) if message.HasField("config") else None
-        await self._change(
-            request, basin, partial(basin.sequencer.create_stream, message.stream, config)
-        )
-        return self._stream_info(basin, message.stream)
-
-    def _stream_info(self, basin: BasinReplica, name: str) -> Fill:
-        stream = basin.state.stream_by_name(name)
-        if stream is None:
-            raise UnavailableError("the stream was deleted meanwhile")
-        info = stream.entry
-        return lambda response: _stream_to_pb(response.stream, info)
-
     async def _list_streams(self, request: pb.Request) -> Fill:
         message = request.list_streams
         basin = self._basin(request)
@@ -284,7 +290,7 @@ class Service:
         def fill(response: pb.Response) -> None:
             response.streams.has_more = has_more
             for entry in streams:
-                _stream_to_pb(response.streams.streams.add(), entry)
+                stream_to_pb(response.streams.streams.add(), entry)
 
         return fill
 
@@ -298,6 +304,13 @@ class Service:
             raise StreamDeletionPendingError("the stream is being deleted")
         config = stream.config
         return lambda response: config_pb.put_complete(response.stream_config, config)
+
+    async def _describe_stream(self, request: pb.Request) -> Fill:
+        basin = self._basin(request)
+        await basin.reader.linearize()
+        stream = basin.reader.stream(request.describe_stream.stream)
+        identity = StreamIdentity(request.group_id, stream.stream_id, stream.cipher)
+        return lambda response: rpc.identity_to_pb(response.stream_identity, identity)
 
     async def _delete_stream(self, request: pb.Request) -> Fill:
         basin = self._basin(request)
@@ -328,10 +341,19 @@ class Service:
 
     async def _create_basin(self, request: pb.Request) -> Fill:
         message = request.create_basin
-        record = await self._catalog(request).create_basin(
-            message.basin, config_pb.get_basin(message.config), self._deadline(request)
+        record, is_new = await self._catalog(request).create_basin(
+            message.basin,
+            config_pb.get_basin(message.config),
+            self._deadline(request),
+            creation_hash=message.creation_hash,
+            or_existing=message.or_existing,
         )
-        return lambda response: _basin_to_pb(response.basin, record)
+
+        def fill(response: pb.Response) -> None:
+            response.provision = Provision.CREATED if is_new else Provision.NOOP
+            _basin_to_pb(response.basin, record)
+
+        return fill
 
     async def _list_basins(self, request: pb.Request) -> Fill:
         message = request.list_basins
@@ -382,15 +404,6 @@ class Service:
 
 def _done(response: pb.Response) -> None:
     response.done.SetInParent()
-
-
-def _stream_to_pb(out: pb.StreamInfo, entry: Any) -> None:
-    out.name = entry.name
-    out.created_at_ms = entry.created_at_ms
-    if entry.deleted_at_ms is not None:
-        out.deleted_at_ms = entry.deleted_at_ms
-    if entry.cipher is not None:
-        out.cipher = entry.cipher
 
 
 def _basin_to_pb(out: pb.BasinInfo, record: Any) -> None:

@@ -73,7 +73,12 @@ class Disk(Protocol):
         ...
 
     def unlink(self, name: str) -> None:
-        """Remove and sync the directory. Blocking."""
+        """Remove and sync the directory. Blocking: for start-up; at run time `submit_unlink`."""
+        ...
+
+    def submit_unlink(self, name: str) -> None:
+        """As `unlink`, in the background thread. Nobody is told: who can wait for a file's end
+        has no more use for it."""
         ...
 
     def free_bytes(self) -> int: ...
@@ -199,6 +204,13 @@ class RealDisk:
             self._sync_directory()
 
         _or_exit(job)
+
+    def submit_unlink(self, name: str) -> None:
+        def job() -> None:
+            os.unlink(self._directory / name)
+            self._sync_directory()
+
+        self._maker.put(job)
 
     def free_bytes(self) -> int:
         """What this process may still write, in bytes."""

@@ -8,6 +8,7 @@ stall (the binding holds the interpreter lock, so the whole node would wait).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from rocksdict import (
     BlockBasedOptions,
     Cache,
+    CompactOptions,
     DBCompressionType,
     Options,
     Rdict,
@@ -26,14 +28,18 @@ from rocksdict import (
 
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.write_set import WriteSet
+from svc_cluster.storage import dead_records
 from svc_cluster.storage.damage import exit_damaged, is_damage, lacks_its_root
+from svc_cluster.storage.dead_ranges import DeadRange, TableFile
 from svc_cluster.storage.disk import Worker, exit_storage
 from svc_cluster.storage.manifest import cut_torn_end
+from svc_cluster.storage.reclaim import Reclaimer
 from svc_cluster.storage.state_store import StoreStalledError
 
 _T = TypeVar("_T")
 log = get_logger("storage.rocks_store")
 _STALL_TEXT: Final = "Write stall"
+_CUT_SHORT_TEXT: Final = "Shutdown in progress"
 
 
 class StoreOpenError(Exception):
@@ -90,6 +96,15 @@ class RocksStore:
         self._db.set_write_options(self._write_options)
         self._flusher = Worker("store-flush")
         self._guard = _Guard(directory)
+        # automatic compactions, which bound the files of level 0, go on beside ours
+        self._compact_options = CompactOptions()
+        self._compact_options.set_exclusive_manual_compaction(False)
+        own = _scan(
+            self._guard, self._db, dead_records.FIRST_KEY, dead_records.END_KEY, reverse=False
+        )
+        self._reclaimer = Reclaimer(
+            self, self._to_loop, loop.time, known=list(dead_records.decode(own))
+        )
         self._is_open = True
 
     def get(self, key: bytes) -> bytes | None:
@@ -99,6 +114,7 @@ class RocksStore:
     def scan(
         self, start: bytes, end: bytes, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
+        end = min(end, dead_records.FIRST_KEY)
         return _scan(self._guard, self._db, start, end, reverse=reverse)
 
     def write(self, write_set: WriteSet) -> None:
@@ -111,6 +127,13 @@ class RocksStore:
                     batch.delete_range(key, end)
             else:
                 batch.delete(key)
+        for start, end, size in write_set.freed:
+            if start < end:
+                batch.put(*dead_records.encode(DeadRange(start, end, size)))
+        self._write(batch)
+        self._reclaimer.note(write_set.freed)
+
+    def _write(self, batch: WriteBatch) -> None:
         try:
             self._db.write(batch, self._write_options)
         except Exception as failure:
@@ -122,18 +145,61 @@ class RocksStore:
         return RocksSnapshot(self._guard, self._guard.run(self._db.iter))
 
     def flush(self, done: Callable[[], None]) -> None:
+        flushed = self._reclaimer.flush_begins()
+
+        def finished() -> None:
+            flushed()
+            done()
+
         def job() -> None:
             self._guard.run(lambda: self._db.flush(True))
-            self._to_loop(done)
+            self._to_loop(finished)
 
         self._flusher.put(job)
+
+    def reclaim(self) -> None:
+        self._reclaimer.run()
+
+    @property
+    def reclaim_pending(self) -> int:
+        """Deleted ranges that may still hold space."""
+        return self._reclaimer.pending
+
+    # -- for the reclaimer
+
+    def table_files(self) -> list[TableFile]:
+        files = self._guard.run(self._db.live_files)
+        return [
+            TableFile(file["level"], file["start_key"], file["end_key"], file["size"])
+            for file in files
+        ]
+
+    def compact(self, start: bytes, end: bytes) -> None:
+        self._guard.run(lambda: self._db.compact_range(start, end, self._compact_options))
+
+    def reclaimed(self, start: bytes, end: bytes) -> None:
+        batch = WriteBatch(raw_mode=True)
+        batch.delete_range(*dead_records.keys_of(start, end))
+        with contextlib.suppress(StoreStalledError):  # then a next start compacts them for nothing
+            self._write(batch)
 
     def close(self) -> None:
         """Finish the flushes asked for, flush the rest, close. Blocking. Close snapshots before."""
         if self._is_open:
             self._is_open = False
             self._flusher.stop()
-            self._guard.run(self._db.close)
+            self._guard.run(lambda: self._db.flush(True))
+            self._reclaimer.stop(self._cut_short)
+            try:
+                self._db.close()
+            except Exception as failure:
+                if _CUT_SHORT_TEXT not in str(failure):
+                    self._guard.fail(failure)
+
+    def _cut_short(self) -> None:
+        """End a compaction, which may have minutes to go. The store takes nothing more then, not
+        even the flush with which it is closed; there is nothing left to flush."""
+        self._guard.run(lambda: self._db.cancel_all_background(False))
 
     def _to_loop(self, done: Callable[[], None]) -> None:
         if not self._loop.is_closed():
@@ -200,6 +266,7 @@ class RocksSnapshot:
     def scan(
         self, start: bytes, end: bytes, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
+        end = min(end, dead_records.FIRST_KEY)
         me = object()
         last: bytes | None = None
         while start < end:
@@ -266,8 +333,11 @@ def _options(settings: RocksSettings) -> Options:
     options.set_compression_type(DBCompressionType.none())
     options.set_bottommost_compression_type(DBCompressionType.lz4())
     options.set_bytes_per_sync(1024 * 1024)
-    options.set_keep_log_file_num(4)
-    options.set_max_log_file_size(8 * 1024 * 1024)
+    # what the store takes beside its data stays small and does not grow
+    options.set_keep_log_file_num(3)
+    options.set_max_log_file_size(1024 * 1024)
+    options.set_max_manifest_file_size(4 * 1024 * 1024)
+    options.set_manifest_preallocation_size(64 * 1024)
     options.set_paranoid_checks(True)
     table = BlockBasedOptions()
     table.set_block_cache(Cache(settings.block_cache_bytes))

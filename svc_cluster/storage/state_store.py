@@ -51,4 +51,10 @@ class StateStore(StoreReader, Protocol):
         after it is. A failed flush ends the process."""
         ...
 
+    def reclaim(self) -> None:
+        """To be called now and then: begin to give the disk back what flushed range deletes still
+        hold, when that is worth its work and none is under way. Returns at once; what it does runs
+        beside reads and writes."""
+        ...
+
     def close(self) -> None: ...

@@ -20,8 +20,9 @@ from svc_cluster.stream.batch_row import encode_batch
 from svc_cluster.stream.commands import AppendCommand, BasinCommand
 from svc_cluster.stream.effects import Change, Reason, effect
 from svc_cluster.stream.overlay import Overlay
+from svc_cluster.stream.retention import freed_bytes
 from svc_cluster.stream.rows import AppliedRow, BasinRecord, StreamState
-from svc_cluster.stream.state import BasinState
+from svc_cluster.stream.state import BasinState, Reader
 
 _DIGEST: Final = struct.Struct("<Q")
 _OP: Final = struct.Struct("<BQQ")
@@ -61,6 +62,7 @@ class StreamEvent:
     deleted: bool = False
     """The stream is refused everything from here on."""
     purged: bool = False
+    trimmed: bool = False
 
 
 @dataclass(slots=True)
@@ -106,7 +108,7 @@ def plan(
             out.outcomes.append(Rejected(change))
             continue
         overlay.adopt(change)
-        out.outcomes.append(_carry_out(out, command, change))
+        out.outcomes.append(_carry_out(out, state.reader, command, change))
     _put_states(out, overlay)
     out.basin = overlay.basin_changed
     out.streams = overlay.streams
@@ -122,7 +124,7 @@ def commit(state: BasinState, planned: Plan) -> None:
     state.take_over(planned.applied, planned.basin, planned.streams)
 
 
-def _carry_out(out: Plan, command: BasinCommand, change: Change) -> Outcome:
+def _carry_out(out: Plan, reader: Reader, command: BasinCommand, change: Change) -> Outcome:
     """Write what belongs to this one command; the states of streams follow once an entry."""
     before, after = change.before, change.after
     stream = after if after is not None else before
@@ -135,7 +137,7 @@ def _carry_out(out: Plan, command: BasinCommand, change: Change) -> Outcome:
     if isinstance(command, AppendCommand):
         assert before is not None, "an append changes a stream"
         assert after is not None, "an append removes no stream"
-        return _carry_out_append(out, command, before, after, event)
+        return _carry_out_append(out, reader, command, before, after, event)
     write_set = out.write_set
     event.trim_point = stream.trim_point
     if before is None:
@@ -144,17 +146,20 @@ def _carry_out(out: Plan, command: BasinCommand, change: Change) -> Outcome:
     elif after is None:
         event.purged = True
         write_set.delete(keys.name_key(stream.name))
-        write_set.delete_range(*keys.batches_range(stream.stream_id))
+        start, end = keys.batches_range(stream.stream_id)
+        frees = freed_bytes(reader, stream, stream.tail_seq_num)
+        write_set.delete_range(start, end, frees=frees)
     elif after.deleted_at_ms is not None and before.deleted_at_ms is None:
         event.deleted = True
         write_set.put(keys.name_key(stream.name), rows.encode_entry(stream.entry))
     else:
-        _trim(write_set, before, after)
+        _trim(out, reader, event, before, after)
     return _APPLIED
 
 
 def _carry_out_append(
     out: Plan,
+    reader: Reader,
     command: AppendCommand,
     before: StreamState,
     after: StreamState,
@@ -165,7 +170,7 @@ def _carry_out_append(
         keys.batch_key(after.stream_id, placement.end_seq_num - 1),
         encode_batch(placement, before.metered_bytes_appended, command.records),
     )
-    _trim(out.write_set, before, after)
+    _trim(out, reader, event, before, after)
     end = after.tail
     event.tail = end
     event.trim_point = after.trim_point
@@ -174,13 +179,17 @@ def _carry_out_append(
     return Applied(AppendAck(start, end, end))
 
 
-def _trim(write_set: WriteSet, before: StreamState, after: StreamState) -> None:
+def _trim(
+    out: Plan, reader: Reader, event: StreamEvent, before: StreamState, after: StreamState
+) -> None:
     """Remove the batches that lie wholly below the new trim point. Those below the old one are
     gone already, so the range is as narrow as what there is to remove."""
     if after.trim_point > before.trim_point:
-        write_set.delete_range(
+        event.trimmed = True
+        out.write_set.delete_range(
             keys.batch_key(after.stream_id, before.trim_point),
             keys.batch_key(after.stream_id, after.trim_point),
+            frees=freed_bytes(reader, before, after.trim_point),
         )
 
 

@@ -31,6 +31,23 @@ class CreateStream:
     config: StreamConfig
     created_at_ms: TimestampMs
     cipher: str | None = None
+    creation_hash: bytes = b""
+    """Of the request that asked for it (codec/creation_hash.py); empty: nothing repeats it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigureStream:
+    """The stream's whole configuration, as the leader worked it out. For what comes behind it."""
+
+    stream_id: StreamId
+    config: StreamConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigureBasin:
+    """The basin's whole configuration. For streams created behind it."""
+
+    config: BasinConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +82,14 @@ class DeleteStream:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteEmptyStream:
+    """As DeleteStream, if the stream is empty and has been for its minimum age by then."""
+
+    stream_id: StreamId
+    deleted_at_ms: TimestampMs
+
+
+@dataclass(frozen=True, slots=True)
 class PurgeStream:
     """Remove a deleted stream's records and free its name."""
 
@@ -79,5 +104,14 @@ class Seal:
 
 
 BasinCommand = (
-    Bootstrap | CreateStream | AppendCommand | ExpirePrefix | DeleteStream | PurgeStream | Seal
+    Bootstrap
+    | ConfigureBasin
+    | CreateStream
+    | ConfigureStream
+    | AppendCommand
+    | ExpirePrefix
+    | DeleteStream
+    | DeleteEmptyStream
+    | PurgeStream
+    | Seal
 )

@@ -12,18 +12,23 @@ from typing import Final, Protocol
 import msgspec
 
 from svc_cluster.base.ids import SeqNum, StreamId
+from svc_cluster.model.cipher import seq_num_max
 from svc_cluster.model.names import is_stream_name
 from svc_cluster.model.record import CommandKind
 from svc_cluster.stream.commands import (
     AppendCommand,
     BasinCommand,
     Bootstrap,
+    ConfigureBasin,
+    ConfigureStream,
     CreateStream,
+    DeleteEmptyStream,
     DeleteStream,
     ExpirePrefix,
     PurgeStream,
     Seal,
 )
+from svc_cluster.stream.emptiness import empty_since_due
 from svc_cluster.stream.rows import BasinRecord, StreamState
 
 _U32_MAX: Final = 2**32 - 1
@@ -54,9 +59,11 @@ class Reason(StrEnum):
     NO_SUCH_STREAM = "no_such_stream"
     STREAM_DELETING = "stream_deleting"
     STREAM_NOT_DELETING = "stream_not_deleting"
+    STREAM_NOT_EMPTY = "stream_not_empty"
     WRONG_FENCING_TOKEN = "wrong_fencing_token"
     WRONG_MATCH_SEQ_NUM = "wrong_match_seq_num"
     WRONG_FIRST_SEQ_NUM = "wrong_first_seq_num"
+    CIPHER_EXHAUSTED = "cipher_exhausted"
     WRONG_BASE_TIMESTAMP = "wrong_base_timestamp"
     TRIM_BEYOND_TAIL = "trim_beyond_tail"
 
@@ -86,6 +93,12 @@ def effect(view: View, command: BasinCommand) -> Change | Reason:
             return _expire(view.stream(command.stream_id), command)
         case DeleteStream():
             return _delete(view.stream(command.stream_id), command)
+        case DeleteEmptyStream():
+            return _delete_empty(view.stream(command.stream_id), command)
+        case ConfigureStream():
+            return _configure(view.stream(command.stream_id), command)
+        case ConfigureBasin(config):
+            return Change(basin=msgspec.structs.replace(basin, config=config))
         case PurgeStream():
             return _purge(view.stream(command.stream_id))
         case Seal(sealed_at_ms):
@@ -115,6 +128,8 @@ def _append(stream: StreamState | None, command: AppendCommand) -> Change | Reas
         return Reason.WRONG_BASE_TIMESTAMP
     if _is_malformed(command):
         return Reason.MALFORMED
+    if placement.end_seq_num - 1 > seq_num_max(stream.cipher):
+        return Reason.CIPHER_EXHAUSTED
     trim_point = stream.trim_point
     fencing_token = stream.fencing_token
     for record in command.commands:
@@ -137,6 +152,7 @@ def _append(stream: StreamState | None, command: AppendCommand) -> Change | Reas
         fencing_token,
         stream.metered_bytes_appended + placement.metered_bytes,
         placement.arrival_ms,
+        stream.creation_hash,
     )
     return Change(stream, after)
 
@@ -170,6 +186,7 @@ def _create(view: View, basin: BasinRecord, command: CreateStream) -> Change | R
             config=command.config,
             created_at_ms=command.created_at_ms,
             cipher=command.cipher,
+            creation_hash=command.creation_hash,
         ),
         basin=msgspec.structs.replace(basin, next_stream_id=next_id),
     )
@@ -186,12 +203,30 @@ def _expire(stream: StreamState | None, command: ExpirePrefix) -> Change | Reaso
     return Change(stream, msgspec.structs.replace(stream, trim_point=trim_point))
 
 
-def _delete(stream: StreamState | None, command: DeleteStream) -> Change | Reason:
+def _delete(
+    stream: StreamState | None, command: DeleteStream | DeleteEmptyStream
+) -> Change | Reason:
     if stream is None:
         return Reason.NO_SUCH_STREAM
     if stream.deleted_at_ms is not None:
         return Reason.STREAM_DELETING
     return Change(stream, msgspec.structs.replace(stream, deleted_at_ms=command.deleted_at_ms))
+
+
+def _delete_empty(stream: StreamState | None, command: DeleteEmptyStream) -> Change | Reason:
+    if stream is not None and stream.deleted_at_ms is None:
+        due_ms = empty_since_due(stream)
+        if due_ms is None or due_ms > command.deleted_at_ms:
+            return Reason.STREAM_NOT_EMPTY
+    return _delete(stream, command)
+
+
+def _configure(stream: StreamState | None, command: ConfigureStream) -> Change | Reason:
+    if stream is None:
+        return Reason.NO_SUCH_STREAM
+    if stream.deleted_at_ms is not None:
+        return Reason.STREAM_DELETING
+    return Change(stream, msgspec.structs.replace(stream, config=command.config))
 
 
 def _purge(stream: StreamState | None) -> Change | Reason:

@@ -1,16 +1,23 @@
-"""Which records of a stream have outlived their age. By arrival, never by record timestamp."""
+"""Which records of a stream have outlived their age, by arrival, never by record timestamp; and
+what room the removal of records makes."""
 
 from __future__ import annotations
+
+from typing import Final
 
 import msgspec
 
 from svc_cluster.base.ids import SeqNum, TimestampMs
 from svc_cluster.base.limits import RETENTION_STEP_BATCHES_MAX, RETENTION_STEP_BYTES_MAX
 from svc_cluster.stream import keys
-from svc_cluster.stream.batch_row import decode_placement
+from svc_cluster.stream.batch_row import decode_placement, metered_before
 from svc_cluster.stream.commands import ExpirePrefix
 from svc_cluster.stream.rows import StreamState
+from svc_cluster.stream.scan import batch_at
 from svc_cluster.stream.state import Reader
+
+BATCH_OVERHEAD_BYTES: Final = 100
+"""What a stored batch takes beside its records, about: key, header, the store's own."""
 
 
 class Expiry(msgspec.Struct, frozen=True):
@@ -49,14 +56,20 @@ def find_expired(reader: Reader, stream: StreamState, now_ms: TimestampMs) -> Ex
     return Expiry(ExpirePrefix(stream.stream_id, trim_point), next_due_ms)
 
 
-def empty_since_due(stream: StreamState) -> TimestampMs | None:
-    """When a stream without records is to be deleted for being empty; None: never, or it has some.
+def freed_bytes(reader: Reader, stream: StreamState, trim_point: int) -> int:
+    """About how many stored bytes of the stream lie below `trim_point`, at most its tail.
 
-    That is its minimum age after the last append, or after its creation if there was none.
+    Two reads of the store, however much lies there: metered bytes are known exactly, the number of
+    batches is taken from the size of the first one and of the first that stays.
     """
-    min_age_seconds = stream.config.delete_on_empty_min_age_seconds
-    has_records = stream.trim_point < stream.tail_seq_num
-    if min_age_seconds == 0 or has_records or stream.deleted_at_ms is not None:
-        return None
-    since: int = stream.created_at_ms if stream.last_arrival_ms is None else stream.last_arrival_ms
-    return TimestampMs(since + min_age_seconds * 1000)
+    first = batch_at(reader, stream, stream.trim_point)
+    if first is None:
+        return 0
+    batch_records = decode_placement(first).record_count
+    freed = stream.metered_bytes_appended - metered_before(first)
+    behind = batch_at(reader, stream, trim_point) if trim_point < stream.tail_seq_num else None
+    if behind is not None:
+        batch_records = (batch_records + decode_placement(behind).record_count + 1) // 2
+        freed = metered_before(behind) - metered_before(first)
+    batches = -(-(trim_point - stream.trim_point) // batch_records)
+    return max(freed, 0) + batches * BATCH_OVERHEAD_BYTES

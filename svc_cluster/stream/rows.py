@@ -66,6 +66,8 @@ class StreamState(msgspec.Struct, frozen=True):
     """Of all batches there ever were; what of them is still stored: `scan.stored_metered_bytes`."""
     last_arrival_ms: TimestampMs | None = None
     """When the last batch arrived; None before the first."""
+    creation_hash: bytes = b""
+    """Of the request that created it; empty: nothing repeats that."""
 
     @property
     def tail(self) -> Position:
@@ -129,6 +131,7 @@ class _StreamRow(msgspec.Struct, frozen=True, array_like=True):
     fencing_token: str
     metered_bytes_appended: int
     last_arrival_ms: int | None
+    creation_hash: bytes = b""
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -240,6 +243,7 @@ def encode_stream(stream: StreamState) -> bytes:
             stream.fencing_token,
             stream.metered_bytes_appended,
             stream.last_arrival_ms,
+            stream.creation_hash,
         )
     )
 
@@ -266,4 +270,5 @@ def decode_stream(stream_id: StreamId, value: bytes) -> StreamState:
         fencing_token=row.fencing_token,
         metered_bytes_appended=row.metered_bytes_appended,
         last_arrival_ms=None if row.last_arrival_ms is None else TimestampMs(row.last_arrival_ms),
+        creation_hash=row.creation_hash,
     )

@@ -130,7 +130,7 @@ def read_batches(
 
 def stored_metered_bytes(reader: Reader, stream: StreamState) -> int:
     """Metered bytes of the batches still stored; one that the trim point cuts counts whole."""
-    first = _batch_at(reader, stream, stream.trim_point)
+    first = batch_at(reader, stream, stream.trim_point)
     return 0 if first is None else stream.metered_bytes_appended - metered_before(first)
 
 
@@ -179,7 +179,7 @@ def _first_at(reader: Reader, stream: StreamState, timestamp_ms: int) -> SeqNum:
     high: int = stream.tail_seq_num
     found: int = stream.tail_seq_num
     while low < high:
-        value = _batch_at(reader, stream, (low + high) // 2)
+        value = batch_at(reader, stream, (low + high) // 2)
         if value is None:
             high = (low + high) // 2
             continue
@@ -191,7 +191,7 @@ def _first_at(reader: Reader, stream: StreamState, timestamp_ms: int) -> SeqNum:
     return SeqNum(max(found, stream.trim_point))
 
 
-def _batch_at(reader: Reader, stream: StreamState, seq_num: int) -> bytes | None:
+def batch_at(reader: Reader, stream: StreamState, seq_num: int) -> bytes | None:
     """The stored batch that holds `seq_num`, or the next one there is."""
     pairs = reader.scan(
         keys.batch_key(stream.stream_id, seq_num),

@@ -9,39 +9,40 @@ A refusal may rest on commands still in flight: it may be told only once those a
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from svc_cluster.base.errors import (
-    AlreadyExistsError,
-    BasinDeletionPendingError,
     FencingTokenMismatchError,
     InvalidError,
     SeqNumMismatchError,
-    StreamDeletionPendingError,
     StreamNotFoundError,
-    UnavailableError,
 )
 from svc_cluster.base.ids import LogIndex, StreamId, TimestampMs
-from svc_cluster.model.record import StoredBatch
-from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig, resolve
-from svc_cluster.stream import timestamping
+from svc_cluster.model.record import SessionPlace, StoredBatch
+from svc_cluster.model.stream_config import BasinConfig, NewStream, PartialStreamConfig
+from svc_cluster.stream import provision, sealing, timestamping
 from svc_cluster.stream.commands import (
     AppendCommand,
     BasinCommand,
     Bootstrap,
     CreateStream,
+    DeleteEmptyStream,
     DeleteStream,
     ExpirePrefix,
     PurgeStream,
     Seal,
 )
-from svc_cluster.stream.effects import Reason, effect
+from svc_cluster.stream.effects import Reason, View, effect
 from svc_cluster.stream.overlay import Overlay
-from svc_cluster.stream.rows import BasinRecord, StreamState
+from svc_cluster.stream.rows import StreamState
+from svc_cluster.stream.sessions import Sessions
 from svc_cluster.stream.state import BasinState
 
 UNPROPOSED: Final = LogIndex(2**63 - 1)
 """Stands for the index of an entry that is still being filled."""
+
+Decided = TypeVar("Decided", bound=BasinCommand)
 
 _Touched = StreamId | str | None
 """A stream, a name, or (None) the basin's record."""
@@ -50,8 +51,9 @@ _Touched = StreamId | str | None
 class Sequencer:
     """One for each basin on each node; of use only while the node leads the basin's group."""
 
-    def __init__(self, state: BasinState) -> None:
+    def __init__(self, state: BasinState, sessions: Sessions | None = None) -> None:
         self._overlay = Overlay(state)
+        self._sessions = Sessions() if sessions is None else sessions
         self._touched_at: dict[_Touched, LogIndex] = {}
         """The last entry that changed what is in the overlay."""
         self._unproposed: dict[_Touched, None] = {}
@@ -66,20 +68,26 @@ class Sequencer:
         match_seq_num: int | None,
         fencing_token: str | None,
         now_ms: TimestampMs,
+        *,
+        place: SessionPlace | None = None,
     ) -> AppendCommand:
         """Place a batch at the tail. Its size and names are checked at the edge.
 
         Raises, in this order: UnavailableError (basin not bootstrapped),
-        BasinDeletionPendingError, StreamNotFoundError, StreamDeletionPendingError,
-        FencingTokenMismatchError, SeqNumMismatchError, InvalidError (a timestamp is required, or
-        the batch contradicts itself).
+        BasinDeletionPendingError, StreamNotFoundError, KeyRequiredError, SealMismatchError (it was
+        not sealed for this stream), StreamDeletionPendingError, UnavailableError (`place` is not
+        its session's next), FencingTokenMismatchError, SeqNumMismatchError, InvalidError (the
+        cipher reaches no further, a timestamp is required, or the batch contradicts itself).
         """
-        self._open_basin()
-        stream = self._open_stream(stream_name)
+        provision.open_basin(self._overlay)
+        stream = sealing.open_sealed(self._overlay, stream_name, batch.sealed_for)
+        if place is not None:
+            self._sessions.check(place, stream.stream_id)
         if fencing_token is not None and fencing_token != stream.fencing_token:
             raise FencingTokenMismatchError(stream.fencing_token)
         if match_seq_num is not None and match_seq_num != stream.tail_seq_num:
             raise SeqNumMismatchError(stream.tail_seq_num)
+        sealing.check_room(stream, batch.record_count)
         placement = timestamping.place(
             batch,
             first_seq_num=stream.tail_seq_num,
@@ -97,33 +105,34 @@ class Sequencer:
             fencing_token=fencing_token,
         )
         self._hand_out(command)
+        if place is not None:
+            self._sessions.take(place, stream.stream_id)
         return command
+
+    def decide(self, decision: Callable[[View], Decided | None]) -> Decided | None:
+        """Hand out what a decision of `provision` comes to, taken on everything in flight. Raises
+        what it raises, and InvalidError for what is not a stream's name."""
+        command = decision(self._overlay)
+        if command is not None:
+            self._hand_out(command)
+        return command
+
+    @property
+    def view(self) -> View:
+        """The basin as the last decision left it."""
+        return self._overlay
 
     def create_stream(
         self, name: str, config: PartialStreamConfig | None, now_ms: TimestampMs
-    ) -> CreateStream:
-        """Raises UnavailableError, BasinDeletionPendingError, StreamDeletionPendingError (the
-        name is not free yet), AlreadyExistsError, InvalidError (not a stream name)."""
-        basin = self._open_basin()
-        existing = self._overlay.stream_by_name(name)
-        if existing is not None:
-            if existing.deleted_at_ms is not None:
-                raise StreamDeletionPendingError("a stream of this name is being deleted")
-            raise AlreadyExistsError("a stream of this name exists")
-        command = CreateStream(
-            stream_id=basin.next_stream_id,
-            name=name,
-            config=resolve(config, basin.config.default_stream_config),
-            created_at_ms=now_ms,
-            cipher=basin.config.stream_cipher,
-        )
-        self._hand_out(command)
-        return command
+    ) -> CreateStream | None:
+        """As `provision.create_stream`, for a request that nothing repeats."""
+        new = NewStream(config)
+        return self.decide(lambda view: provision.create_stream(view, name, new, b"", now_ms))
 
     def delete_stream(self, name: str, now_ms: TimestampMs) -> DeleteStream | None:
         """None when the stream is being deleted already. Raises UnavailableError,
         BasinDeletionPendingError, StreamNotFoundError."""
-        self._open_basin()
+        provision.open_basin(self._overlay)
         stream = self._overlay.stream_by_name(name)
         if stream is None:
             raise StreamNotFoundError("no stream of this name in the basin")
@@ -146,7 +155,7 @@ class Sequencer:
 
     def seal(self, now_ms: TimestampMs) -> Seal | None:
         """Raises UnavailableError before the bootstrap."""
-        if self._bootstrapped().sealed_at_ms is not None:
+        if provision.bootstrapped(self._overlay).sealed_at_ms is not None:
             return None
         command = Seal(now_ms)
         self._hand_out(command)
@@ -160,6 +169,10 @@ class Sequencer:
         command = ExpirePrefix(stream_id, trim_point)
         self._hand_out(command)
         return command
+
+    def delete_empty(self, stream_id: StreamId, now_ms: TimestampMs) -> DeleteEmptyStream | None:
+        """As `provision.delete_empty_stream`."""
+        return self.decide(lambda view: provision.delete_empty_stream(view, stream_id, now_ms))
 
     def purge(self, stream_id: StreamId) -> PurgeStream | None:
         """Remove what is left of a deleted stream."""
@@ -199,6 +212,12 @@ class Sequencer:
         self._touched_at.clear()
         self._unproposed.clear()
         self._in_flight.clear()
+        self._sessions.clear()
+
+    def rejected(self) -> None:
+        """Apply has rejected a command, against what was promised here: what its session sends
+        behind it must not be taken."""
+        self._sessions.clear()
 
     def depends_on(self, stream_name: str) -> LogIndex | None:
         """The last entry that a decision about this stream rests on and that is not applied yet;
@@ -215,26 +234,6 @@ class Sequencer:
         return len(self._touched_at)
 
     # -- helpers
-
-    def _bootstrapped(self) -> BasinRecord:
-        basin = self._overlay.basin
-        if basin is None:
-            raise UnavailableError("the basin is still being created")
-        return basin
-
-    def _open_basin(self) -> BasinRecord:
-        basin = self._bootstrapped()
-        if basin.sealed_at_ms is not None:
-            raise BasinDeletionPendingError("the basin is being deleted")
-        return basin
-
-    def _open_stream(self, name: str) -> StreamState:
-        stream = self._overlay.stream_by_name(name)
-        if stream is None:
-            raise StreamNotFoundError("no stream of this name in the basin")
-        if stream.deleted_at_ms is not None:
-            raise StreamDeletionPendingError("the stream is being deleted")
-        return stream
 
     def _living(self, stream_id: StreamId) -> StreamState | None:
         """The stream, if commands on it can still have an effect."""

@@ -87,6 +87,9 @@ class LmdbStore:
     def snapshot(self) -> Any:
         raise NotImplementedError("not needed here")
 
+    def reclaim(self) -> None:
+        return
+
     def flush(self, done: Callable[[], None]) -> None:
         sets, self._sets = self._sets, []
         keys = dict(self._tail)
@@ -158,6 +161,9 @@ class SegmentsStore:
 
     def snapshot(self) -> Any:
         raise NotImplementedError("not needed here")
+
+    def reclaim(self) -> None:
+        return
 
     def flush(self, done: Callable[[], None]) -> None:
         dirty, self._dirty = self._dirty, set()

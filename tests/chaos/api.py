@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Sequence
 from typing import Any, Final
 
 import pybase64
 
-from svc_cluster.cli.http_client import ConnectionLostError, HttpClient
+from svc_cluster.cli.http_client import ConnectionLostError, HttpClient, HttpResponse
+from tests.chaos.exchange import LostError, NotConnectedError, Open, open_http1, open_http2
+from tests.chaos.session_api import append_session, follow_session
 from tests.linearizability.history import SeenRecord
 from tests.simulation.workload import (
     Acked,
@@ -18,6 +21,8 @@ from tests.simulation.workload import (
     OnBatch,
     PastTailSeenError,
     Records,
+    SessionBatch,
+    SessionEvents,
     TailMismatchError,
     TokenMismatchError,
     UnknownOutcomeError,
@@ -39,8 +44,11 @@ class UnexpectedAnswerError(Exception):
 class ChaosApi:
     """Implements `workload.SimClient`: a connection for each call in flight, kept for the next."""
 
-    def __init__(self, url: str) -> None:
+    open: Open = staticmethod(open_http1)
+
+    def __init__(self, url: str, token: str | None = None) -> None:
         self.url = url
+        self._credentials = {} if token is None else {"authorization": f"Bearer {token}"}
         self._idle: list[HttpClient] = []
         self.refusals: dict[str, int] = {}
 
@@ -75,6 +83,11 @@ class ChaosApi:
         _expect(status, body, 200)
         return Acked(*(body[key]["seq_num"] for key in ("start", "end", "tail")))
 
+    async def append_session(
+        self, basin: str, stream: str, batches: Sequence[SessionBatch], events: SessionEvents
+    ) -> None:
+        await append_session(self.open, self.url, basin, stream, batches, events)
+
     async def read(
         self, basin: str, stream: str, start: int, count: int, wait_s: int = 0
     ) -> Records:
@@ -101,6 +114,7 @@ class ChaosApi:
     ) -> None:
         """By server-sent events, on a connection of its own; ends it after `seconds`."""
         headers = {"svc-basin": basin, "svc-format": "base64", "accept": "text/event-stream"}
+        headers |= self._credentials
         path = f"/v1/streams/{stream}/records?seq_num={start}"
         http = HttpClient(self.url)
         pieces = http.stream(path, headers, idle_s=TIMEOUT_S)
@@ -141,21 +155,19 @@ class ChaosApi:
     ) -> tuple[int, dict[str, Any]]:
         """Status and JSON body. Raises NoEffectError, UnknownOutcomeError for a lost connection."""
         headers = {"svc-format": "base64", "content-type": "application/json"}
+        headers |= self._credentials
         if basin:
             headers["svc-basin"] = basin
         data = b"" if body is None else json.dumps(body).encode()
-        client = self._idle.pop() if self._idle else HttpClient(self.url)
         try:
-            answer = await client.request(method, path, headers, data, timeout_s=TIMEOUT_S)
+            answer = await self._request(method, path, headers, data)
         except ConnectionLostError as lost:
-            client.close()
             await asyncio.sleep(LOST_PAUSE_S)
             name = "lost" if lost.sent else "not connected"
             self.refusals[name] = self.refusals.get(name, 0) + 1
             if lost.sent:
                 raise UnknownOutcomeError(str(lost)) from lost
             raise NoEffectError(str(lost)) from lost
-        self._idle.append(client)
         found: dict[str, Any] = answer.json() if answer.body else {}
         if answer.status >= 400 and method != "GET" and "may_have_taken_effect" in found:
             effects = "possible" if found["may_have_taken_effect"] else "none"
@@ -163,10 +175,52 @@ class ChaosApi:
                 raise UnexpectedAnswerError(f"{answer.status} {answer.headers} {found}")
         return answer.status, found
 
+    async def _request(
+        self, method: str, path: str, headers: dict[str, str], data: bytes
+    ) -> HttpResponse:
+        """Raises ConnectionLostError."""
+        client = self._idle.pop() if self._idle else HttpClient(self.url)
+        try:
+            answer = await client.request(method, path, headers, data, timeout_s=TIMEOUT_S)
+        except ConnectionLostError:
+            client.close()
+            raise
+        self._idle.append(client)
+        return answer
+
     def close(self) -> None:
         for client in self._idle:
             client.close()
         self._idle.clear()
+
+
+class Http2Api(ChaosApi):
+    """The same over HTTP/2, a connection for each call; follows by read sessions."""
+
+    open: Open = staticmethod(open_http2)
+
+    async def follow(
+        self, basin: str, stream: str, start: int, seconds: float, on_batch: OnBatch
+    ) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await follow_session(self.open, self.url, basin, stream, start, on_batch)
+
+    async def _request(
+        self, method: str, path: str, headers: dict[str, str], data: bytes
+    ) -> HttpResponse:
+        try:
+            exchange = await self.open(self.url, method, path, headers, data)
+            try:
+                parts = []
+                while part := await exchange.receive():
+                    parts.append(part)
+                return HttpResponse(exchange.status, exchange.headers, b"".join(parts))
+            finally:
+                exchange.close()
+        except LostError as lost:
+            was_sent = not isinstance(lost, NotConnectedError)
+            raise ConnectionLostError(str(lost), sent=was_sent) from lost
 
 
 def _batch_of(event: bytes) -> tuple[SeenRecord, ...] | None:

@@ -25,10 +25,6 @@ class ChaosRecorder(Recorder):
         super().__init__(run)
         self.timed: list[Timed] = []
 
-    def moment(self) -> int:
-        """The next place in the one log of events."""
-        return next(self._moments)
-
     async def append(
         self,
         api: SimClient,

@@ -14,7 +14,7 @@ from typing import Any, Final
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.cli.api_client import ApiClient
 from svc_cluster.storage.disk import EXIT_STORAGE
-from tests.chaos.api import ChaosApi
+from tests.chaos.api import ChaosApi, Http2Api
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.faults import ROWS
 from tests.chaos.recorder import ChaosRecorder
@@ -22,7 +22,7 @@ from tests.chaos.scene import RECOVERY_S, Scene
 from tests.chaos.session_writer import SessionWriter
 from tests.chaos.writers import Retrier
 from tests.linearizability.checker import check
-from tests.linearizability.history import Outcome, SeenRecord, write_history
+from tests.linearizability.history import Append, Outcome, Read, SeenRecord, write_history
 from tests.simulation.workload import (
     Client,
     NoEffectError,
@@ -83,6 +83,7 @@ class Round:
         self.rng = random.Random(f"chaos/{seed}/{number}/{row}")
         self.recorder = ChaosRecorder(number)
         self.apis = [ChaosApi(url) for url in cluster.urls]
+        self._http2_apis = [Http2Api(url) for url in cluster.urls]
         self.history: StreamHistory
         self._operations = operations
         self._stop = asyncio.Event()
@@ -151,20 +152,23 @@ class Round:
             tail_share=0.1,
             trim_share=0.0,
             event_streams=False,
+            session_share=0.2,
         )
+        apis = [*self.apis, *self._http2_apis]
         parts: list[Any] = [self._retrier.run(), self._sessions.run()]
         for number in range(6):
             client = Client(
-                self.recorder, self.apis, options, random.Random(f"{self.result.seed}/{number}")
+                self.recorder, apis, options, random.Random(f"{self.result.seed}/{number}")
             )
             self._clients.append(client)
             parts.append(client.run())
-        parts += [self._follow(api) for api in self.apis]
+        parts += [self._follow(api) for api in apis]
         return parts
 
     async def _follow(self, api: ChaosApi) -> None:
-        """Follow by events, in sessions of some seconds, each on one or two connections."""
-        rng = random.Random(f"{self.result.seed}/{api.url}")
+        """Follow by events over HTTP/1.1 and by read sessions over HTTP/2, for some seconds each,
+        on one or two connections."""
+        rng = random.Random(f"{self.result.seed}/{api.url}/{type(api).__name__}")
         client = self.recorder.new_client()
         while not self._stop.is_set():
             start = rng.choice((0, self.history.tail_seen))
@@ -265,6 +269,14 @@ class Round:
         result.refused = counts.refused
         result.records = len(self.final)
         result.retried_batches = self._retrier.resolved_as_done
+        for kind, fact in (
+            (Append, "history_session_batches"),
+            (Read, "history_follow_batches"),
+        ):
+            result.facts[fact] = sum(
+                isinstance(each, kind) and each.session is not None
+                for each in self.history.operations
+            )
         result.facts["session_batches_acked"] = self._sessions.acked
         result.facts["session_batches_unknown"] = self._sessions.unknown
 

@@ -12,21 +12,17 @@ import contextlib
 import json
 import random
 from collections import deque
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from enum import Enum
-from urllib.parse import urlsplit
 
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
-from svc_cluster.codec.session_frame import Frame, FrameDecoder, encode_frame
+from svc_cluster.codec.session_frame import Frame, encode_frame
 from tests.chaos.api import ChaosApi
+from tests.chaos.exchange import Exchange, LostError, Open, frames_of, open_http1, open_http2
 from tests.chaos.writers import read_bodies
 
-WINDOW = 8
+WINDOW = 32
 """Batches that wait for their acknowledgement."""
-
-SILENCE_S = 6.0
-"""Longer than the gateway needs for any answer."""
 
 
 class State(Enum):
@@ -56,7 +52,7 @@ class SessionWriter:
 
     async def run(self) -> None:
         while not self.stopping:
-            with contextlib.suppress(OSError, EOFError, TimeoutError):
+            with contextlib.suppress(LostError):
                 await self._one(self.apis[len(self.sessions) % len(self.apis)].url)
             await asyncio.sleep(0.02)
 
@@ -71,36 +67,29 @@ class SessionWriter:
     # -- one session
 
     async def _one(self, url: str) -> None:
+        """Every second one is over HTTP/2."""
+        open_exchange: Open = open_http2 if len(self.sessions) % 2 else open_http1
         batches: list[Batch] = []
         self.sessions.append(batches)
-        parts = urlsplit(url)
-        async with asyncio.timeout(SILENCE_S):
-            reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        headers = {"s2-basin": self.basin, "content-type": "s2s/proto"}
+        exchange = await open_exchange(url, "POST", f"/v1/streams/{self.stream}/records", headers)
         try:
-            head = (
-                f"POST /v1/streams/{self.stream}/records HTTP/1.1\r\nhost: x\r\n"
-                f"s2-basin: {self.basin}\r\ncontent-type: s2s/proto\r\n"
-                "transfer-encoding: chunked\r\n\r\n"
-            )
-            writer.write(head.encode())
-            async with asyncio.timeout(SILENCE_S):
-                answer = await reader.readuntil(b"\r\n\r\n")
-            if answer.split(b" ")[1] != b"200":
+            if exchange.status != 200:
                 return
             waiting: deque[Batch] = deque()
             room = asyncio.Semaphore(WINDOW)
-            sending = asyncio.create_task(self._send(writer, batches, waiting, room))
+            sending = asyncio.create_task(self._send(exchange, batches, waiting, room))
             try:
-                await self._receive(reader, waiting, room)
+                await self._receive(exchange, waiting, room)
             finally:
                 sending.cancel()
                 await asyncio.gather(sending, return_exceptions=True)
         finally:
-            writer.close()
+            exchange.close()
 
     async def _send(
         self,
-        writer: asyncio.StreamWriter,
+        exchange: Exchange,
         batches: list[Batch],
         waiting: deque[Batch],
         room: asyncio.Semaphore,
@@ -117,16 +106,13 @@ class SessionWriter:
             message = pb.AppendInput()
             for body in batch.bodies:
                 message.records.add(body=body.encode())
-            frame = encode_frame(message.SerializeToString())
-            writer.write(b"%x\r\n%b\r\n" % (len(frame), frame))
-            await writer.drain()
-        writer.write(b"0\r\n\r\n")
-        await writer.drain()
+            await exchange.send(encode_frame(message.SerializeToString()))
+        await exchange.end()
 
     async def _receive(
-        self, reader: asyncio.StreamReader, waiting: deque[Batch], room: asyncio.Semaphore
+        self, exchange: Exchange, waiting: deque[Batch], room: asyncio.Semaphore
     ) -> None:
-        async for frame in _frames(reader):
+        async for frame in frames_of(exchange):
             if frame.is_terminal:
                 self._failed(frame, waiting)
                 return
@@ -140,10 +126,10 @@ class SessionWriter:
             self.violations.append(f"{self.stream}: a clean end leaves {len(waiting)} unanswered")
 
     def _failed(self, frame: Frame, waiting: deque[Batch]) -> None:
-        """Later inputs are not applied; of the first the frame says whether it may have been."""
-        body = json.loads(frame.payload[2:])
-        for place, batch in enumerate(waiting):
-            if place or not body.get("may_have_taken_effect"):
+        """The frame says whether the first may be there; if it is not, none behind it is."""
+        _, body = frame.failure()
+        if not json.loads(body).get("may_have_taken_effect"):
+            for batch in waiting:
                 batch.state = State.NEVER
 
     # -- the verdict
@@ -173,17 +159,3 @@ class SessionWriter:
                 if first < behind or (batch.state is State.ACKED and batch.start != first):
                     self.violations.append(f"{self.stream}: {batch} is at {first}, after {behind}")
                 behind = first
-
-
-async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[Frame]:
-    """The frames in a chunked body. Raises OSError, EOFError, TimeoutError when it breaks off."""
-    decoder = FrameDecoder()
-    while True:
-        async with asyncio.timeout(SILENCE_S):
-            size = int((await reader.readuntil(b"\r\n")).split(b";")[0], 16)
-            data = (await reader.readexactly(size + 2))[:-2]
-        if size == 0:
-            return
-        decoder.feed(data)
-        while (frame := decoder.next_frame()) is not None:
-            yield frame

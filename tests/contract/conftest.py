@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from svc_cluster.cli.local import free_ports
+from tests.contract.access import ROOT_SECRET, Account
 from tests.contract.client import Client
 
 HEADER_SECONDS_SHORT = 0.3
@@ -26,15 +27,22 @@ class Server:
     """A node and a gateway in a process of their own: the engine's clock is the process's, and a
     simulation in this one must not share it."""
 
-    def __init__(self, directory: Path, header_seconds: float) -> None:
+    def __init__(self, directory: Path, header_seconds: float, root_secret: str = "") -> None:
+        """With `root_secret` requests need an access token, and this is the root's."""
+        more: list[str] = []
+        if root_secret:
+            root_token = directory / "root-token"
+            root_token.write_text(root_secret)
+            more.append(str(root_token))
         self.port = free_ports(1)[0]
+        self.directory = directory
         self.log = directory / "server.log"
         self._seen = 0
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "tests.contract.server"),
-                    *(str(directory), str(self.port), str(header_seconds)),
+                    *(str(directory), str(self.port), str(header_seconds), *more),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -65,8 +73,10 @@ class Server:
         return found
 
 
-def _server(factory: pytest.TempPathFactory, header_seconds: float) -> Iterator[Server]:
-    server = Server(factory.mktemp("contract"), header_seconds)
+def _server(
+    factory: pytest.TempPathFactory, header_seconds: float, root_secret: str = ""
+) -> Iterator[Server]:
+    server = Server(factory.mktemp("contract"), header_seconds, root_secret)
     _SERVERS.append(server)
     yield server
     _SERVERS.remove(server)
@@ -85,6 +95,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def slow_header_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     yield from _server(tmp_path_factory, HEADER_SECONDS_SHORT)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    """A server that asks for access tokens."""
+    for server in _server(tmp_path_factory, 10.0, ROOT_SECRET):
+        with Account(f"http://127.0.0.1:{server.port}", server.directory) as account:
+            yield account
 
 
 @pytest.fixture(scope="module", params=["http", "h2c"])
@@ -114,18 +132,37 @@ def client(endpoint: str) -> Iterator[Client]:
         yield opened
 
 
-@pytest.fixture
-def basin(client: Client) -> str:
-    """A fresh basin without streams."""
+def new_basin(client: Client) -> str:
     name = f"contract-{next(_NUMBERS):05d}"
     answer = client.post("/v1/basins", {"basin": name})
     assert answer.status == 201, answer
     return name
 
 
+@pytest.fixture(scope="module")
+def shared_basin(endpoint: str) -> str:
+    """A basin is a Raft group of its own, and costs several times what a stream does."""
+    with Client(endpoint) as opened:
+        return new_basin(opened)
+
+
+def _shares_a_basin(request: pytest.FixtureRequest) -> bool:
+    """Whether the module says `SHARES_A_BASIN = True`: its tests look at nothing but their own
+    streams."""
+    return bool(getattr(request.module, "SHARES_A_BASIN", False))
+
+
 @pytest.fixture
-def stream(client: Client, basin: str) -> str:
-    """A fresh stream named `s` in `basin`."""
-    answer = client.post("/v1/streams", {"stream": "s"}, {"svc-basin": basin})
-    assert answer.status == 201, answer
-    return "s"
+def basin(request: pytest.FixtureRequest, client: Client) -> str:
+    """A fresh basin without streams, or the module's."""
+    if _shares_a_basin(request):
+        shared: str = request.getfixturevalue("shared_basin")
+        return shared
+    return new_basin(client)
+
+
+@pytest.fixture
+def stream(request: pytest.FixtureRequest, client: Client, basin: str) -> str:
+    """A fresh stream in `basin`, named `s` where the basin is not shared."""
+    name = f"s-{next(_NUMBERS)}" if _shares_a_basin(request) else "s"
+    return client.create_stream(basin, name)

@@ -7,6 +7,8 @@ values, so that the HTTP side can be tested on its own.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
@@ -20,8 +22,24 @@ from svc_cluster.base.errors import (
     StreamNotFoundError,
 )
 from svc_cluster.base.ids import SeqNum, TimestampMs
-from svc_cluster.gateway.backend import BasinInfo, Created, ReadResult, StreamInfo
+from svc_cluster.gateway.backend import (
+    BasinInfo,
+    ProvisionedBasin,
+    ProvisionedStream,
+    ReadResult,
+    StreamInfo,
+)
+from svc_cluster.model.cipher import StreamIdentity
+from svc_cluster.model.provision import Provision
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
+from svc_cluster.model.reconfigure import (
+    BasinPatch,
+    StreamPatch,
+    ensure_basin,
+    patch_basin,
+    patch_stream,
+    with_storage_class,
+)
 from svc_cluster.model.record import (
     AppendAck,
     CommandKind,
@@ -31,9 +49,8 @@ from svc_cluster.model.record import (
 )
 from svc_cluster.model.stream_config import (
     BasinConfig,
-    PartialStreamConfig,
+    NewStream,
     StreamConfig,
-    resolve,
 )
 from svc_cluster.stream.timestamping import place, stamp
 
@@ -45,6 +62,7 @@ WAIT_MS_MAX = 5_000
 class _Stream:
     info: StreamInfo
     config: StreamConfig
+    creation_hash: bytes = b""
     batches: list[SequencedBatch] = field(default_factory=list)
     tail: Position = field(default_factory=lambda: Position(SeqNum(0), TimestampMs(0)))
     trim_point: int = 0
@@ -56,7 +74,28 @@ class _Stream:
 class _Basin:
     info: BasinInfo
     config: BasinConfig
+    creation_hash: bytes = b""
     streams: dict[str, _Stream] = field(default_factory=dict)
+
+
+class SerialAppends:
+    """Implements `backend.Appends`: each batch when its acknowledgement is asked for."""
+
+    def __init__(
+        self,
+        append: Callable[[StoredBatch, int | None, str | None], Awaitable[AppendAck]],
+    ) -> None:
+        self._append = append
+        self._put: deque[tuple[StoredBatch, int | None, str | None]] = deque()
+
+    def put(self, batch: StoredBatch, match_seq_num: int | None, fencing_token: str | None) -> None:
+        self._put.append((batch, match_seq_num, fencing_token))
+
+    async def next_ack(self) -> AppendAck:
+        return await self._append(*self._put.popleft())
+
+    def close(self) -> None:
+        self._put.clear()
 
 
 class MemoryBackend:
@@ -66,12 +105,33 @@ class MemoryBackend:
         self._clock = clock
         self._basins: dict[str, _Basin] = {}
 
-    async def create_basin(self, name: str, config: BasinConfig) -> Created:
-        if name in self._basins:
-            raise AlreadyExistsError
-        info = BasinInfo(name, self._clock.wall_ms(), None)
-        self._basins[name] = _Basin(info, config)
-        return Created(info)
+    async def create_basin(
+        self, name: str, config: BasinConfig, creation_hash: bytes = b""
+    ) -> ProvisionedBasin:
+        existing = self._basins.get(name)
+        if existing is None:
+            info = BasinInfo(name, self._clock.wall_ms(), None)
+            self._basins[name] = _Basin(info, config, creation_hash)
+            return ProvisionedBasin(info)
+        if creation_hash and creation_hash == existing.creation_hash:
+            return ProvisionedBasin(existing.info, Provision.NOOP)
+        raise AlreadyExistsError
+
+    async def ensure_basin(
+        self, name: str, config: BasinConfig, storage_class: str | None = None
+    ) -> ProvisionedBasin:
+        existing = self._basins.get(name)
+        if existing is None:
+            return await self.create_basin(name, with_storage_class(config, storage_class))
+        before = existing.config
+        existing.config = ensure_basin(before, config, storage_class)
+        outcome = Provision.NOOP if existing.config == before else Provision.UPDATED
+        return ProvisionedBasin(existing.info, outcome)
+
+    async def reconfigure_basin(self, name: str, patch: BasinPatch) -> BasinConfig:
+        basin = self._basin(name)
+        basin.config = patch_basin(basin.config, patch)
+        return basin.config
 
     async def list_basins(
         self, prefix: str, start_after: str, limit: int
@@ -87,18 +147,51 @@ class MemoryBackend:
         del self._basins[name]
 
     async def create_stream(
-        self, basin: str, stream: str, config: PartialStreamConfig | None
-    ) -> Created:
+        self, basin: str, stream: str, new: NewStream, creation_hash: bytes = b""
+    ) -> ProvisionedStream:
         owner = self._basin(basin)
-        if stream in owner.streams:
-            raise AlreadyExistsError
-        return Created(self._create(owner, stream, config).info)
+        existing = owner.streams.get(stream)
+        if existing is None:
+            info = StreamInfo(stream, self._clock.wall_ms(), None)
+            config = new.resolved(owner.config.default_stream_config)
+            owner.streams[stream] = _Stream(info, config, creation_hash)
+            return ProvisionedStream(info)
+        if creation_hash and creation_hash == existing.creation_hash:
+            return ProvisionedStream(existing.info, Provision.NOOP)
+        raise AlreadyExistsError
 
-    def _create(self, owner: _Basin, name: str, config: PartialStreamConfig | None) -> _Stream:
-        info = StreamInfo(name, self._clock.wall_ms(), None)
-        created = _Stream(info, resolve(config, owner.config.default_stream_config))
-        owner.streams[name] = created
-        return created
+    async def ensure_stream(self, basin: str, stream: str, new: NewStream) -> ProvisionedStream:
+        owner = self._basin(basin)
+        existing = owner.streams.get(stream)
+        if existing is None:
+            return await self.create_stream(basin, stream, new)
+        before = existing.config
+        existing.config = new.resolved(owner.config.default_stream_config)
+        outcome = Provision.NOOP if existing.config == before else Provision.UPDATED
+        return ProvisionedStream(existing.info, outcome)
+
+    async def reconfigure_stream(
+        self, basin: str, stream: str, patch: StreamPatch, storage_class_default: str
+    ) -> StreamConfig:
+        target = self._stream(basin, stream)
+        target.config = patch_stream(
+            target.config,
+            self._basin(basin).config.default_stream_config,
+            patch,
+            storage_class_default=storage_class_default,
+        )
+        return target.config
+
+    async def auto_create_stream(
+        self, basin: str, stream: str, new: NewStream, *, on_read: bool
+    ) -> None:
+        owner = self._basin(basin)
+        config = owner.config
+        if stream in owner.streams:
+            return
+        if not (config.create_stream_on_read if on_read else config.create_stream_on_append):
+            raise StreamNotFoundError
+        await self.create_stream(basin, stream, new)
 
     async def list_streams(
         self, basin: str, prefix: str, start_after: str, limit: int
@@ -109,6 +202,11 @@ class MemoryBackend:
 
     async def get_stream_config(self, basin: str, stream: str) -> StreamConfig:
         return self._stream(basin, stream).config
+
+    async def describe_stream(self, basin: str, stream: str) -> StreamIdentity:
+        """All streams are plain here."""
+        self._stream(basin, stream)
+        return StreamIdentity(0, 0, None)
 
     async def delete_stream(self, basin: str, stream: str) -> None:
         self._stream(basin, stream)
@@ -122,12 +220,7 @@ class MemoryBackend:
         match_seq_num: int | None,
         fencing_token: str | None,
     ) -> AppendAck:
-        owner = self._basin(basin)
-        target = owner.streams.get(stream)
-        if target is None and owner.config.create_stream_on_append:
-            target = self._create(owner, stream, None)
-        if target is None:
-            raise StreamNotFoundError
+        target = self._stream(basin, stream)
         if fencing_token is not None and fencing_token != target.fencing_token:
             raise FencingTokenMismatchError(target.fencing_token)
         if match_seq_num is not None and match_seq_num != target.tail.seq_num:
@@ -152,6 +245,11 @@ class MemoryBackend:
         start = Position(placement.first_seq_num, _stamps(target.batches[-1])[0])
         return AppendAck(start, target.tail, target.tail)
 
+    def open_appends(self, basin: str, stream: str) -> SerialAppends:
+        return SerialAppends(
+            lambda batch, match, token: self.append(basin, stream, batch, match, token)
+        )
+
     async def read(
         self,
         basin: str,
@@ -161,6 +259,7 @@ class MemoryBackend:
         *,
         refuse_at_tail: bool,
         wait_ms: int,
+        has_key: bool = False,
     ) -> ReadResult:
         target = self._stream(basin, stream)
         seq_num = max(_resolve_start(target, start), target.trim_point)

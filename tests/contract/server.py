@@ -1,6 +1,7 @@
 """A node and a gateway in a process of their own, for tests that speak to them over a socket.
 
-`python -m tests.contract.server DIRECTORY PORT HEADER_SECONDS` runs until its standard input ends.
+`python -m tests.contract.server DIRECTORY PORT HEADER_SECONDS [ROOT_TOKEN_FILE]` runs until its
+standard input ends; with a root token, requests need a token.
 Its log goes to standard error, a JSON object a line.
 """
 
@@ -10,16 +11,23 @@ import asyncio
 import sys
 from pathlib import Path
 
+import msgspec
+
 from svc_cluster.cli.embedded import EmbeddedNode, embedded_settings
 from svc_cluster.cli.local import free_ports
 from svc_cluster.cli.process import run
 
 
-async def serve(directory: Path, port: int, header_seconds: float, stop: asyncio.Event) -> None:
+async def serve(
+    directory: Path, port: int, header_seconds: float, root_token: str, stop: asyncio.Event
+) -> None:
     secret = directory / "secret"
     secret.write_text("s" * 64)
     rpc, admin = free_ports(2)
     node, gateway = embedded_settings(directory, "contract", secret, [rpc, admin, port], {})
+    if root_token:
+        node = msgspec.structs.replace(node, root_token_file=root_token)
+        gateway = msgspec.structs.replace(gateway, authentication=True)
     embedded = EmbeddedNode(node, gateway, header_seconds=header_seconds)
     await embedded.start()
     sys.stdout.write("ready\n")
@@ -38,9 +46,9 @@ class _UntilEnd(asyncio.Protocol):
         self._stop.set()
 
 
-def main(directory: str, port: str, header_seconds: str) -> None:
+def main(directory: str, port: str, header_seconds: str, root_token: str = "") -> None:
     run(
-        lambda stop: serve(Path(directory), int(port), float(header_seconds), stop),
+        lambda stop: serve(Path(directory), int(port), float(header_seconds), root_token, stop),
         "info",
         "json",
     )

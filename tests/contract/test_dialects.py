@@ -87,7 +87,7 @@ def test_a_request_without_a_mark_is_the_seed_s(
         ("GET", "/v1/streams/%FF", 400, "bad_path"),
         ("GET", "/v1/streams?limit=x", 400, "bad_query"),
         ("GET", "/v1/streams?prefix=%FF", 400, "bad_query"),
-        ("PATCH", "/v1/streams/s", 501, "not_implemented"),
+        ("PATCH", "/v1/streams/s", 400, "bad_json"),
         ("DELETE", "/v1/streams/none", 404, "stream_not_found"),
     ],
 )

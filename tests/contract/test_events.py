@@ -9,15 +9,25 @@ import pytest
 
 from tests.contract.client import Client, EventStream, b64
 
-PATH = "/v1/streams/s/records"
+SHARES_A_BASIN = True
 
 
-@pytest.fixture
-def three(client: Client, basin: str, stream: str) -> str:
+def append_three(client: Client, basin: str, stream: str) -> str:
     """Three records of 10 metered bytes in two batches."""
     client.append(basin, stream, b"00", b"01")
     client.append(basin, stream, b"02")
     return stream
+
+
+@pytest.fixture(scope="module")
+def three(endpoint: str, shared_basin: str) -> str:
+    """A stream with these, for tests that only read."""
+    with Client(endpoint) as opened:
+        return append_three(opened, shared_basin, opened.create_stream(shared_basin, "three"))
+
+
+def records_of(stream: str) -> str:
+    return f"/v1/streams/{stream}/records"
 
 
 def numbers(events: list[Any]) -> list[int]:
@@ -28,7 +38,7 @@ def numbers(events: list[Any]) -> list[int]:
 
 def test_the_answer_is_an_unbuffered_event_stream(endpoint: str, basin: str, three: str) -> None:
     """The headers that keep proxies from holding events back."""
-    with EventStream(endpoint, basin, f"{PATH}?count=1") as events:
+    with EventStream(endpoint, basin, f"{records_of(three)}?count=1") as events:
         response = events.response
         assert response.status == 200
         assert response.headers["content-type"] == "text/event-stream"
@@ -38,21 +48,22 @@ def test_the_answer_is_an_unbuffered_event_stream(endpoint: str, basin: str, thr
 
 
 def test_stored_records_come_first_then_a_ping_then_live_ones(
-    client: Client, endpoint: str, basin: str, three: str
+    client: Client, endpoint: str, basin: str, stream: str
 ) -> None:
     """Ids are cumulative; the ping comes at once on reaching the tail and carries it."""
-    with EventStream(endpoint, basin, PATH) as events:
-        stream = iter(events)
-        caught_up = [next(stream)]
+    append_three(client, basin, stream)
+    with EventStream(endpoint, basin, records_of(stream)) as events:
+        going = iter(events)
+        caught_up = [next(going)]
         while caught_up[-1].name == "batch":
-            caught_up.append(next(stream))
+            caught_up.append(next(going))
         assert numbers(caught_up) == [0, 1, 2]
         assert caught_up[-2].id == "2,3,30"
         ping = caught_up[-1]
         assert (ping.name, ping.id) == ("ping", None)
         assert ping.json["tail"]["seq_num"] == 3
         assert ping.json["timestamp"] > 1_600_000_000_000
-        client.append(basin, three, b"03", b"04")
+        client.append(basin, stream, b"03", b"04")
         assert "tail" not in caught_up[-2].json
         live = events.next("batch")
         assert live.id == "4,5,50"
@@ -64,7 +75,7 @@ def test_a_follower_of_an_empty_stream_is_pinged_at_once(
     client: Client, endpoint: str, basin: str, stream: str
 ) -> None:
     """Before there is any record at all."""
-    with EventStream(endpoint, basin, PATH) as events:
+    with EventStream(endpoint, basin, records_of(stream)) as events:
         assert next(iter(events)).name == "ping"
         client.append(basin, stream, b"x")
         assert events.next("batch").id == "0,1,9"
@@ -89,7 +100,7 @@ def test_a_bounded_stream_ends_with_a_mark(
     endpoint: str, basin: str, three: str, query: str, found: list[int]
 ) -> None:
     """What exists within the bounds, no ping, then [DONE] without an event name."""
-    with EventStream(endpoint, basin, f"{PATH}?{query}") as events:
+    with EventStream(endpoint, basin, f"{records_of(three)}?{query}") as events:
         got = list(events)
     assert numbers(got) == found
     assert all(event.json["records"] for event in got[:-1])
@@ -98,7 +109,7 @@ def test_a_bounded_stream_ends_with_a_mark(
 
 def test_wait_ends_a_stream_that_stays_idle(endpoint: str, basin: str, three: str) -> None:
     """Records, the ping of the tail, and after `wait` seconds the end."""
-    with EventStream(endpoint, basin, f"{PATH}?wait=1") as events:
+    with EventStream(endpoint, basin, f"{records_of(three)}?wait=1") as events:
         got = list(events)
     assert numbers(got) == [0, 1, 2]
     assert [event.name for event in got[-2:]] == ["ping", None]
@@ -111,7 +122,7 @@ def test_a_stream_resumes_behind_the_last_event(
     """The id overrides the start, and what it counts is taken off the limits."""
     last = separator.join(("0", "1", "10"))
     with EventStream(
-        endpoint, basin, f"{PATH}?seq_num=0&count=2", {"last-event-id": last}
+        endpoint, basin, f"{records_of(three)}?seq_num=0&count=2", {"last-event-id": last}
     ) as events:
         got = list(events)
     assert numbers(got) == [1]
@@ -120,7 +131,7 @@ def test_a_stream_resumes_behind_the_last_event(
 
 def test_an_id_overrides_a_start_by_time_too(endpoint: str, basin: str, three: str) -> None:
     """What the start passed over by its timestamp is not passed over by the resumed stream."""
-    path = f"{PATH}?timestamp=9999999999999&wait=0"
+    path = f"{records_of(three)}?timestamp=9999999999999&wait=0"
     with EventStream(endpoint, basin, path, {"last-event-id": "0,1,10"}) as events:
         assert numbers(list(events)) == [1, 2]
 
@@ -130,7 +141,9 @@ def test_a_stream_that_had_everything_ends_at_once(
     endpoint: str, basin: str, three: str, query: str
 ) -> None:
     """A reconnect after the last event gets only the end mark."""
-    with EventStream(endpoint, basin, f"{PATH}?{query}", {"last-event-id": "2,3,30"}) as events:
+    with EventStream(
+        endpoint, basin, f"{records_of(three)}?{query}", {"last-event-id": "2,3,30"}
+    ) as events:
         assert [event.data for event in events] == ["[DONE]"]
 
 
@@ -141,7 +154,7 @@ def test_each_event_can_be_resumed_without_gap_or_repetition(
     seen: list[int] = []
     last: dict[str, str] = {}
     for _ in range(10):
-        with EventStream(endpoint, basin, f"{PATH}?wait=0", last) as events:
+        with EventStream(endpoint, basin, f"{records_of(three)}?wait=0", last) as events:
             event = next(iter(events))
         if event.name is None:
             break
@@ -171,7 +184,7 @@ def test_a_bad_last_event_id_is_a_bad_header(
 ) -> None:
     """A plain answer, before any stream begins."""
     headers = {"svc-basin": basin, "accept": "text/event-stream", "last-event-id": last}
-    answer = client.get(PATH, headers)
+    answer = client.get(records_of(three), headers)
     assert (answer.status, answer.json["code"]) == (400, "bad_header")
 
 
@@ -193,11 +206,11 @@ def test_refusals_before_the_stream_are_plain_answers(
 def test_a_resume_behind_the_tail_is_416(client: Client, basin: str, three: str) -> None:
     """An id from another life of the stream is not silently followed."""
     headers = {"svc-basin": basin, "accept": "text/event-stream", "last-event-id": "9,1,1"}
-    assert client.get(PATH, headers).status == 416
+    assert client.get(records_of(three), headers).status == 416
     with EventStream(
         f"http://{client.address[0]}:{client.address[1]}",
         basin,
-        f"{PATH}?clamp=true&wait=0",
+        f"{records_of(three)}?clamp=true&wait=0",
         {"last-event-id": "9,1,1"},
     ) as events:
         assert [event.data for event in events] == ["[DONE]"]
@@ -222,7 +235,7 @@ def test_in_the_s2_dialect_a_bounded_stream_at_the_tail_is_416(
     """Unless it may wait; without a bound it may follow, and is never refused. The default start
     is the tail."""
     headers = {"s2-basin": basin, "accept": "text/event-stream"}
-    answer = client.get(f"{PATH}?{query}", headers)
+    answer = client.get(f"{records_of(three)}?{query}", headers)
     assert answer.status == status, answer
     if status == 416:
         assert answer.json["tail"]["seq_num"] == 3
@@ -235,7 +248,7 @@ def test_whoever_resumes_at_the_tail_has_had_everything(
 ) -> None:
     """An end, not a refusal, in the S2 dialect too."""
     headers = {"s2-basin": basin, "accept": "text/event-stream", "last-event-id": "2,3,30"}
-    answer = client.get(f"{PATH}?count=9", headers)
+    answer = client.get(f"{records_of(three)}?count=9", headers)
     assert (answer.status, answer.body) == (200, b"data: [DONE]\n\n")
 
 
@@ -245,7 +258,7 @@ def test_large_batches_are_cut_into_events_of_at_most_a_thousand_records(
     """Nothing is lost or repeated at the cuts."""
     for _ in range(3):
         client.append(basin, stream, *[b"x"] * 700)
-    with EventStream(endpoint, basin, f"{PATH}?wait=0") as events:
+    with EventStream(endpoint, basin, f"{records_of(stream)}?wait=0") as events:
         got = list(events)
     assert numbers(got) == list(range(2100))
     assert max(len(event.json["records"]) for event in got[:-1]) <= 1000
@@ -254,13 +267,15 @@ def test_large_batches_are_cut_into_events_of_at_most_a_thousand_records(
 
 def test_events_carry_the_format_that_was_asked_for(endpoint: str, basin: str, three: str) -> None:
     """Text where the format header says so."""
-    with EventStream(endpoint, basin, f"{PATH}?count=1", {"svc-format": "utf8"}) as events:
+    with EventStream(
+        endpoint, basin, f"{records_of(three)}?count=1", {"svc-format": "utf8"}
+    ) as events:
         assert next(iter(events)).json["records"][0]["body"] == "00"
 
 
 def test_the_seed_path_streams_too(endpoint: str, basin: str, three: str) -> None:
     """Both path shapes reach the same handler."""
-    path = f"/v1/basins/{basin}/streams/s/read?count=3"
+    path = f"/v1/basins/{basin}/streams/{three}/read?count=3"
     with EventStream(endpoint, basin, path) as events:
         assert numbers(list(events)) == [0, 1, 2]
 
@@ -276,7 +291,7 @@ def test_a_reader_that_leaves_ends_its_session(
         return float(line.split()[1])
 
     before = sessions()
-    with EventStream(endpoint, basin, PATH) as events:
+    with EventStream(endpoint, basin, records_of(stream)) as events:
         next(iter(events))
         assert sessions() == before + 1
     for _ in range(200):
@@ -293,7 +308,7 @@ def test_a_slow_reader_never_reads_on_in_a_new_stream_of_the_same_name(
     it gets when it goes on is the rest of what was sent, then an error."""
     for _ in range(10):
         assert client.append(basin, stream, b"a" * 1_000_000).status == 200
-    head = f"GET {PATH}?seq_num=0 HTTP/1.1\r\nhost: x\r\nsvc-basin: {basin}\r\n"
+    head = f"GET {records_of(stream)}?seq_num=0 HTTP/1.1\r\nhost: x\r\nsvc-basin: {basin}\r\n"
     with socket.socket() as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         sock.connect(client.address)

@@ -40,6 +40,10 @@ DESCRIBED: Final = [(path, method) for path, item in DOCUMENT["paths"].items() f
 
 # The codes of the contract's section 9, held here once more, and the statuses of both dialects.
 CONTRACT: Final = {
+    "access_token_not_found": {404},
+    "authn": {401},
+    "permission_denied": {403},
+    "quota_exhausted": {403},
     "bad_frame": {400},
     "bad_header": {400},
     "bad_json": {400},

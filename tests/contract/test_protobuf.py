@@ -12,13 +12,17 @@ from svc_cluster._pb.s2.v1 import s2_pb2 as pb
 from tests.contract.client import Answer, Client, b64
 from tests.contract.session_client import append_input
 
-PATH = "/v1/streams/s/records"
+SHARES_A_BASIN = True
 PROTOBUF = "application/protobuf"
 
 
-def post(client: Client, basin: str, body: bytes, **headers: str) -> Answer:
+def post(client: Client, basin: str, stream: str, body: bytes, **headers: str) -> Answer:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return client.post(PATH, body, {"svc-basin": basin, "content-type": PROTOBUF, **named})
+    return client.post(
+        f"/v1/streams/{stream}/records",
+        body,
+        {"svc-basin": basin, "content-type": PROTOBUF, **named},
+    )
 
 
 def ack_of(answer: Answer) -> pb.AppendAck:
@@ -38,7 +42,7 @@ def test_both_media_types_are_understood_and_answered_with_the_one(
     client: Client, basin: str, stream: str, kind: str
 ) -> None:
     """In Content-Type and in Accept, of appends and reads."""
-    sent = post(client, basin, append_input(b"a\xff", b""), content_type=kind, accept=kind)
+    sent = post(client, basin, stream, append_input(b"a\xff", b""), content_type=kind, accept=kind)
     ack = ack_of(sent)
     assert (ack.start.seq_num, ack.end.seq_num, ack.tail.seq_num) == (0, 2, 2)
     assert ack.end.timestamp > 1_600_000_000_000
@@ -60,7 +64,7 @@ def test_the_answer_has_the_form_of_accept_whatever_the_request_has(
         ]
     ):
         body = append_input(b"x") if kind == PROTOBUF else b'{"records":[{"body":"eA=="}]}'
-        answer = post(client, basin, body, content_type=kind, accept=accept)
+        answer = post(client, basin, stream, body, content_type=kind, accept=accept)
         if accept == PROTOBUF:
             assert ack_of(answer).start.seq_num == number
         else:
@@ -74,7 +78,7 @@ def test_what_one_form_writes_the_other_reads(client: Client, basin: str, stream
     record.headers.add(name=b"n", value=b"\xff")
     record.headers.add(name=b"n")
     message.records.add()
-    assert post(client, basin, message.SerializeToString()).status == 200
+    assert post(client, basin, stream, message.SerializeToString()).status == 200
     one, two = client.read(basin, stream).json["records"]
     assert one["headers"] == [[b64("n"), b64(b"\xff")], [b64("n"), ""]]
     assert (one["timestamp"], one["body"]) == (5, b64("body"))
@@ -89,13 +93,13 @@ def test_zero_and_the_empty_token_are_conditions(client: Client, basin: str, str
     """Presence counts: both pass on a fresh stream, and fail on another."""
     fence = pb.AppendInput(match_seq_num=0, fencing_token="")
     fence.records.add(body=b"owner").headers.add(value=b"fence")
-    assert post(client, basin, fence.SerializeToString()).status == 200
-    refused = post(client, basin, append_input(b"x", match_seq_num=0))
+    assert post(client, basin, stream, fence.SerializeToString()).status == 200
+    refused = post(client, basin, stream, append_input(b"x", match_seq_num=0))
     assert (refused.status, refused.json["seq_num_mismatch"]) == (412, 1)
-    refused = post(client, basin, append_input(b"x", fencing_token=""))
+    refused = post(client, basin, stream, append_input(b"x", fencing_token=""))
     assert (refused.status, refused.json["fencing_token_mismatch"]) == (412, "owner")
-    assert post(client, basin, append_input(b"x", fencing_token="owner")).status == 200
-    assert post(client, basin, append_input(b"x")).status == 200
+    assert post(client, basin, stream, append_input(b"x", fencing_token="owner")).status == 200
+    assert post(client, basin, stream, append_input(b"x")).status == 200
 
 
 @pytest.mark.parametrize(
@@ -116,7 +120,7 @@ def test_a_refusal_is_json_whatever_is_accepted(
     client: Client, basin: str, stream: str, body: bytes, code: str
 ) -> None:
     """400 in this dialect, with the code that says what is wrong; nothing is appended."""
-    answer = post(client, basin, body, accept=PROTOBUF)
+    answer = post(client, basin, stream, body, accept=PROTOBUF)
     assert answer.status == 400
     assert answer.json["code"] == code
     assert answer.headers["svc-side-effects"] == "none"
@@ -129,23 +133,23 @@ def test_an_invalid_append_is_422_in_the_s2_dialect(
     """What does not parse is 400 in both."""
     for body, status in ((append_input(), 422), (b"\x0a", 400)):
         headers = {"s2-basin": basin, "content-type": PROTOBUF, "accept": PROTOBUF}
-        answer = client.post(PATH, body, headers)
+        answer = client.post(f"/v1/streams/{stream}/records", body, headers)
         assert answer.status == status, answer
 
 
 def test_json_needs_its_media_type(client: Client, basin: str, stream: str) -> None:
     """A body of another or no type is refused as JSON that is not said to be."""
     for kind in ("text/plain", "application/octet-stream", ""):
-        answer = post(client, basin, b'{"records":[{}]}', content_type=kind)
+        answer = post(client, basin, stream, b'{"records":[{}]}', content_type=kind)
         assert (answer.status, answer.json["code"]) == (400, "bad_json")
 
 
 def test_the_largest_record_and_the_largest_body(client: Client, basin: str, stream: str) -> None:
     """1,048,568 bytes of body are taken; a request of more than 2 MiB is not looked at."""
-    assert post(client, basin, append_input(b"x" * 1_048_568)).status == 200
+    assert post(client, basin, stream, append_input(b"x" * 1_048_568)).status == 200
     batch = batch_of(client.read(basin, stream, accept=PROTOBUF))
     assert len(batch.records[0].body) == 1_048_568
-    answer = post(client, basin, append_input(b"x") + b"\x7a" + bytes(2 * 1024 * 1024))
+    answer = post(client, basin, stream, append_input(b"x") + b"\x7a" + bytes(2 * 1024 * 1024))
     assert answer.status == 413
     assert client.tail(basin, stream) == 1
 
@@ -161,17 +165,17 @@ def test_a_compressed_body_is_decompressed_within_its_bound(
             return gzip.compress(data)
         return zstandard.ZstdCompressor().compress(data)
 
-    good = post(client, basin, packed(append_input(b"x" * 9000)), content_encoding=coding)
+    good = post(client, basin, stream, packed(append_input(b"x" * 9000)), content_encoding=coding)
     assert good.status == 200, good
-    bomb = post(client, basin, packed(bytes(2 * 1024 * 1024 + 1)), content_encoding=coding)
+    bomb = post(client, basin, stream, packed(bytes(2 * 1024 * 1024 + 1)), content_encoding=coding)
     assert (bomb.status, bomb.json["code"]) == (400, "bad_proto")
-    broken = post(client, basin, packed(b"x" * 900)[:-9], content_encoding=coding)
+    broken = post(client, basin, stream, packed(b"x" * 900)[:-9], content_encoding=coding)
     assert (broken.status, broken.json["code"]) == (400, "bad_proto")
 
 
 def test_the_format_header_is_of_json_alone(client: Client, basin: str, stream: str) -> None:
     """Ignored with a protobuf append, honoured nowhere in protobuf, but checked on every read."""
-    assert post(client, basin, append_input(b"x"), svc_format="nonsense").status == 200
+    assert post(client, basin, stream, append_input(b"x"), svc_format="nonsense").status == 200
     headers: dict[str, Any] = {"svc-format": "utf8", "accept": PROTOBUF}
     assert batch_of(client.read(basin, stream, **headers)).records[0].body == b"x"
     refused = client.read(basin, stream, **{"svc-format": "nonsense", "accept": PROTOBUF})

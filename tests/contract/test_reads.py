@@ -9,15 +9,27 @@ import pytest
 
 from tests.contract.client import Client, b64
 
+SHARES_A_BASIN = True
 
-@pytest.fixture
-def filled(client: Client, basin: str, stream: str) -> str:
+
+def fill(client: Client, basin: str, stream: str) -> str:
     """Ten records of 10 metered bytes in three batches, timestamps 1000, 1010, ... 1090."""
     for numbers in ((0, 1, 2), (3,), (4, 5, 6, 7, 8, 9)):
         records = [{"timestamp": 1000 + 10 * n, "body": b64(f"{n:02}")} for n in numbers]
-        sent = client.post("/v1/streams/s/records", {"records": records}, {"svc-basin": basin})
+        sent = client.post(records_of(stream), {"records": records}, {"svc-basin": basin})
         assert sent.status == 200, sent
     return stream
+
+
+def records_of(stream: str) -> str:
+    return f"/v1/streams/{stream}/records"
+
+
+@pytest.fixture(scope="module")
+def filled(endpoint: str, shared_basin: str) -> str:
+    """A stream with these, for tests that only read."""
+    with Client(endpoint) as opened:
+        return fill(opened, shared_basin, opened.create_stream(shared_basin, "filled"))
 
 
 @pytest.mark.parametrize(
@@ -177,9 +189,6 @@ def test_a_long_poll_beyond_the_tail_is_still_416(client: Client, basin: str, fi
     assert client.read(basin, filled, "seq_num=11&wait=1&clamp=true").status == 200
 
 
-PATH = "/v1/streams/s/records"
-
-
 @pytest.mark.parametrize(
     ("query", "status"),
     [
@@ -206,7 +215,7 @@ def test_in_the_s2_dialect_a_start_at_the_tail_is_416_unless_it_waits(
     client: Client, basin: str, filled: str, query: str, status: int
 ) -> None:
     """The default start, too, which is the tail."""
-    answer = client.get(f"{PATH}?{query}", {"s2-basin": basin})
+    answer = client.get(f"{records_of(filled)}?{query}", {"s2-basin": basin})
     assert answer.status == status, answer
     if status == 416:
         assert answer.json["tail"] == {"seq_num": 10, "timestamp": 1090}
@@ -216,21 +225,24 @@ def test_a_start_by_time_that_nothing_matches_is_never_refused_at_the_tail(
     client: Client, basin: str, stream: str
 ) -> None:
     """An empty stream from its beginning: by time 200, by number 416, in the S2 dialect."""
-    assert client.get(f"{PATH}?timestamp=0", {"s2-basin": basin}).json == {"records": []}
-    assert client.get(f"{PATH}?seq_num=0", {"s2-basin": basin}).status == 416
+    assert client.get(f"{records_of(stream)}?timestamp=0", {"s2-basin": basin}).json == {
+        "records": []
+    }
+    assert client.get(f"{records_of(stream)}?seq_num=0", {"s2-basin": basin}).status == 416
 
 
 def test_in_the_s2_dialect_only_live_records_come_with_a_tail(
-    client: Client, endpoint: str, basin: str, filled: str
+    client: Client, endpoint: str, basin: str, stream: str
 ) -> None:
     """Stored ones, and none, have no `tail`; those that a long poll waited for have it."""
+    fill(client, basin, stream)
     headers = {"s2-basin": basin}
     for query, found in (
         ("seq_num=8", [8, 9]),
         ("seq_num=8&wait=9", [8, 9]),
         ("seq_num=8&count=0", []),
     ):
-        body = client.get(f"{PATH}?{query}", headers).json
+        body = client.get(f"{records_of(stream)}?{query}", headers).json
         assert set(body) == {"records"}
         assert [r["seq_num"] for r in body["records"]] == found
 
@@ -238,15 +250,15 @@ def test_in_the_s2_dialect_only_live_records_come_with_a_tail(
         with Client(endpoint) as other:
             # The poll below is very probably waiting by now; if not, its first read finds nothing
             # or the record, and the record is then a stored one.
-            other.append(basin, filled, b"live")
+            other.append(basin, stream, b"live")
 
     timer = threading.Timer(1.0, append_soon)
     timer.start()
-    body = client.get(f"{PATH}?seq_num=10&wait=15", headers).json
+    body = client.get(f"{records_of(stream)}?seq_num=10&wait=15", headers).json
     timer.join()
     assert [r["body"] for r in body["records"]] == ["live"]
     assert body.get("tail", {"seq_num": 11})["seq_num"] == 11
-    empty = client.get(f"{PATH}?seq_num=11&wait=1", headers)
+    empty = client.get(f"{records_of(stream)}?seq_num=11&wait=1", headers)
     assert (empty.status, empty.json) == (200, {"records": []})
 
 
@@ -260,7 +272,7 @@ def test_the_data_format_is_raw_by_default_in_the_s2_dialect(
         ({"s2-format": "json-binsafe"}, b64("09")),
         ({"s2-format": "raw"}, "09"),
     ):
-        answer = client.get(f"{PATH}?seq_num=9", {"s2-basin": basin, **headers})
+        answer = client.get(f"{records_of(filled)}?seq_num=9", {"s2-basin": basin, **headers})
         assert answer.json["records"][0]["body"] == body
 
 
@@ -270,6 +282,6 @@ def test_a_read_without_sense_is_422_in_the_s2_dialect(
 ) -> None:
     """Values of a wrong type stay 400."""
     headers = {"s2-basin": basin}
-    refused = client.get(f"{PATH}?{query}", headers)
+    refused = client.get(f"{records_of(filled)}?{query}", headers)
     assert (refused.status, refused.json["code"]) == (422, "invalid")
-    assert client.get(f"{PATH}?seq_num=x", headers).status == 400
+    assert client.get(f"{records_of(filled)}?seq_num=x", headers).status == 400

@@ -13,6 +13,9 @@ from tests.contract.client import Client, b64
 BODY_BYTES_MAX = 1_048_568
 
 
+SHARES_A_BASIN = True
+
+
 def test_an_append_answers_with_the_positions_it_took(
     client: Client, basin: str, stream: str
 ) -> None:
@@ -33,7 +36,9 @@ def test_a_read_returns_what_was_appended_in_both_formats(
     """Headers keep order and duplicates; each format encodes names, values and bodies alike."""
     record = {"headers": [["kéy", ""], ["a", "1"], ["a", "2"]], "body": "grüß"}
     sent = client.post(
-        "/v1/streams/s/records", {"records": [record]}, {"svc-basin": basin, "svc-format": "utf8"}
+        f"/v1/streams/{stream}/records",
+        {"records": [record]},
+        {"svc-basin": basin, "svc-format": "utf8"},
     )
     assert sent.status == 200, sent
     (plain,) = client.read(basin, stream, **{"svc-format": "utf8"}).json["records"]
@@ -50,7 +55,7 @@ def test_every_name_of_the_text_format_is_understood(
 ) -> None:
     """Either family's header with either family's word is honoured."""
     sent = client.post(
-        "/v1/streams/s/records",
+        f"/v1/streams/{stream}/records",
         {"records": [{"body": "=="}]},
         {"s2-basin": basin, "s2-format": word},
     )
@@ -63,7 +68,7 @@ def test_the_data_format_is_raw_by_default_in_the_s2_dialect(
 ) -> None:
     """What is no base64 is text there; in the other dialect it is refused."""
     body = {"records": [{"headers": [["n", "="]], "body": "not base64!"}]}
-    path = "/v1/streams/s/records"
+    path = f"/v1/streams/{stream}/records"
     assert client.post(path, body, {"s2-basin": basin}).status == 200
     assert client.post(path, body, {"s2-basin": basin, "s2-format": "base64"}).status == 422
     assert client.post(path, body, {"svc-basin": basin}).status == 400
@@ -84,7 +89,7 @@ def test_an_empty_record_takes_a_sequence_number_and_shows_no_members(
     client: Client, basin: str, stream: str
 ) -> None:
     """A record without headers and body is legal; empty members are omitted on reads."""
-    sent = client.post("/v1/streams/s/records", {"records": [{}]}, {"svc-basin": basin})
+    sent = client.post(f"/v1/streams/{stream}/records", {"records": [{}]}, {"svc-basin": basin})
     assert sent.status == 200, sent
     (record,) = client.read(basin, stream).json["records"]
     assert set(record) == {"seq_num", "timestamp"}
@@ -109,7 +114,9 @@ def test_headers_are_metered_too(client: Client, basin: str, stream: str) -> Non
     for spare, status in ((0, 200), (1, 400)):
         body = b"x" * (BODY_BYTES_MAX - 2 - 3 - 4 + spare)
         record = {"headers": [[b64("abc"), b64("defg")]], "body": b64(body)}
-        sent = client.post("/v1/streams/s/records", {"records": [record]}, {"svc-basin": basin})
+        sent = client.post(
+            f"/v1/streams/{stream}/records", {"records": [record]}, {"svc-basin": basin}
+        )
         assert sent.status == status, sent.body[:200]
 
 
@@ -126,7 +133,7 @@ def test_a_legal_batch_may_be_six_times_larger_as_json(
     """A 1 MiB text body written wholly in escapes is under the limit of a request body."""
     escaped = b"\\u0001" * BODY_BYTES_MAX
     sent = client.post(
-        "/v1/streams/s/records",
+        f"/v1/streams/{stream}/records",
         b'{"records":[{"body":"' + escaped + b'"}]}',
         {"svc-basin": basin, "svc-format": "utf8"},
     )
@@ -147,7 +154,7 @@ def test_one_bad_record_refuses_the_whole_batch(
 ) -> None:
     """Nothing gets a sequence number when any record of a batch is refused."""
     records = [{"body": b64("fine")}, bad, {"body": b64("fine")}]
-    sent = client.post("/v1/streams/s/records", {"records": records}, {"svc-basin": basin})
+    sent = client.post(f"/v1/streams/{stream}/records", {"records": records}, {"svc-basin": basin})
     assert sent.status == 400
     assert sent.json["code"] == "invalid"
     assert sent.headers["svc-side-effects"] == "none"
@@ -156,7 +163,7 @@ def test_one_bad_record_refuses_the_whole_batch(
 
 def test_both_path_shapes_are_one_stream(client: Client, basin: str, stream: str) -> None:
     """What is appended by one shape is read by the other, in either direction."""
-    path = f"/v1/basins/{basin}/streams/s"
+    path = f"/v1/basins/{basin}/streams/{stream}"
     assert client.post(f"{path}/append", {"records": [{"body": b64("1")}]}).status == 200
     assert client.append(basin, stream, b"2").status == 200
     by_path = client.get(f"{path}/read")
@@ -178,7 +185,7 @@ def test_names_are_decoded_exactly_once(client: Client, basin: str, name: str) -
     assert client.append(basin, segment, b"x").status == 200
     assert len(client.get(f"/v1/basins/{basin}/streams/{segment}/read").json["records"]) == 1
     listed = client.get("/v1/streams", {"svc-basin": basin}).json["streams"]
-    assert [info["name"] for info in listed] == [name]
+    assert [info["name"] for info in listed].count(name) == 1
 
 
 @pytest.mark.parametrize("segment", ["%", "%2", "%zz", "%ff", "a%2", "%2e", "%2E.", "x" * 513, ""])
@@ -204,7 +211,9 @@ def test_fencing_is_tested_before_the_sequence_number(
     assert client.append(basin, stream, b"x", fencing_token="").status == 200
     fence = {"headers": [["", b64("fence")]], "body": b64("owner")}
     assert (
-        client.post("/v1/streams/s/records", {"records": [fence]}, {"svc-basin": basin}).status
+        client.post(
+            f"/v1/streams/{stream}/records", {"records": [fence]}, {"svc-basin": basin}
+        ).status
         == 200
     )
     refused = client.append(basin, stream, b"x", fencing_token="", match_seq_num=99)
@@ -220,7 +229,9 @@ def test_a_fence_is_read_back_as_an_ordinary_record(
     """An empty header name stays the empty string in both formats."""
     fence = {"headers": [["", "fence"]], "body": "owner"}
     client.post(
-        "/v1/streams/s/records", {"records": [fence]}, {"svc-basin": basin, "svc-format": "utf8"}
+        f"/v1/streams/{stream}/records",
+        {"records": [fence]},
+        {"svc-basin": basin, "svc-format": "utf8"},
     )
     (plain,) = client.read(basin, stream, **{"svc-format": "utf8"}).json["records"]
     assert (plain["headers"], plain["body"]) == ([["", "fence"]], "owner")
@@ -234,7 +245,9 @@ def test_a_fencing_token_has_at_most_36_bytes(client: Client, basin: str, stream
     assert client.append(basin, stream, b"x", fencing_token="é" * 18 + "a").status == 400
     for body, status in (("é" * 18, 200), ("é" * 19, 400)):
         record = {"headers": [["", b64("fence")]], "body": b64(body)}
-        sent = client.post("/v1/streams/s/records", {"records": [record]}, {"svc-basin": basin})
+        sent = client.post(
+            f"/v1/streams/{stream}/records", {"records": [record]}, {"svc-basin": basin}
+        )
         assert sent.status == status
 
 
@@ -244,12 +257,12 @@ def test_reads_begin_at_the_first_record_that_was_not_trimmed(
     """A trim hides records below its point, up to and including itself at most."""
     client.append(basin, stream, b"0", b"1", b"2")
     trim = {"headers": [["", b64("trim")]], "body": b64(struct.pack(">Q", 2))}
-    client.post("/v1/streams/s/records", {"records": [trim]}, {"svc-basin": basin})
+    client.post(f"/v1/streams/{stream}/records", {"records": [trim]}, {"svc-basin": basin})
     for query in ("", "seq_num=0", "seq_num=1&count=10"):
         numbers = [r["seq_num"] for r in client.read(basin, stream, query).json["records"]]
         assert numbers == [2, 3]
     everything = {"headers": [["", b64("trim")]], "body": b64(b"\xff" * 8)}
-    client.post("/v1/streams/s/records", {"records": [everything]}, {"svc-basin": basin})
+    client.post(f"/v1/streams/{stream}/records", {"records": [everything]}, {"svc-basin": basin})
     answer = client.read(basin, stream, "seq_num=0")
     assert answer.status == 200
     assert answer.json["records"] == []
@@ -261,7 +274,7 @@ def test_client_timestamps_are_kept_and_never_go_back(
 ) -> None:
     """A lower timestamp is raised to the running maximum."""
     records = [{"timestamp": 2000}, {"timestamp": 1000}, {"timestamp": 2001}]
-    sent = client.post("/v1/streams/s/records", {"records": records}, {"svc-basin": basin})
+    sent = client.post(f"/v1/streams/{stream}/records", {"records": records}, {"svc-basin": basin})
     assert sent.json["start"]["timestamp"] == 2000
     assert sent.json["end"]["timestamp"] == 2001
     read = client.read(basin, stream).json["records"]
@@ -270,5 +283,5 @@ def test_client_timestamps_are_kept_and_never_go_back(
 
 def test_check_tail_of_an_empty_stream_is_zero(client: Client, basin: str, stream: str) -> None:
     """0/0, in an object of its own."""
-    answer = client.get("/v1/streams/s/records/tail", {"svc-basin": basin})
+    answer = client.get(f"/v1/streams/{stream}/records/tail", {"svc-basin": basin})
     assert answer.json == {"tail": {"seq_num": 0, "timestamp": 0}}

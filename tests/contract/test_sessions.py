@@ -19,6 +19,7 @@ from tests.contract.session_client import (
     read_session,
 )
 
+SHARES_A_BASIN = True
 TYPES = ["svcs/proto", "s2s/proto"]
 
 

@@ -14,7 +14,7 @@ from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.http.server import Server, serve
-from svc_cluster.model.stream_config import BasinConfig
+from svc_cluster.model.stream_config import BasinConfig, NewStream
 from tests.contract.memory_backend import MemoryBackend
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [
@@ -27,7 +27,7 @@ async def start() -> tuple[GatewayApp, Server]:
     clock = SystemClock()
     backend = MemoryBackend(clock)
     await backend.create_basin("basin-0001", BasinConfig())
-    await backend.create_stream("basin-0001", "s", None)
+    await backend.create_stream("basin-0001", "s", NewStream())
     app = GatewayApp(backend, clock=clock, rng=random.Random(1), metrics=Metrics())
     return app, await serve(app, "127.0.0.1", 0)
 

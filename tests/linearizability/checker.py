@@ -29,7 +29,7 @@ _REPORTED_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """`rule` is R1..R8 or `time`; `operations` are those on the violated edge."""
+    """`rule` is R1..R9 or `time`; `operations` are those on the violated edge."""
 
     rule: str
     what: str
@@ -93,6 +93,7 @@ class _Check:
         if self._final_is_whole_batches():
             self._appends_are_where_acknowledged()
             self._conditions_held()
+            self._sessions_have_no_holes()
             self._reads_are_slices()
             if self.verdict.ok:
                 self._a_schedule_exists()
@@ -203,6 +204,29 @@ class _Check:
             self.fail("R5", f"refused for the token {token!r}, which was never current", append)
             return
         self._observe(span[0], span[1] + 1, append)
+
+    # R9
+
+    def _sessions_have_no_holes(self) -> None:
+        """Of each append session those batches took effect that come first, in their order."""
+        sessions: dict[int, list[tuple[int, Append]]] = {}
+        for append in self.appends:
+            if append.session is not None and append.ordinal is not None:
+                sessions.setdefault(append.session, []).append((append.ordinal, append))
+        place = {append.bodies: number for number, append in enumerate(self.effective)}
+        for batches in sessions.values():
+            before = -1
+            lacking: Append | None = None
+            for _, append in sorted(batches, key=lambda batch: batch[0]):
+                number = place.get(append.bodies)
+                if number is None:
+                    lacking = lacking or append
+                elif lacking is not None:
+                    self.fail("R9", "took effect without a batch before it", append, lacking)
+                elif number < before:
+                    self.fail("R9", "took effect before a batch before it", append)
+                else:
+                    before = number
 
     # R6, R7
 

@@ -46,6 +46,9 @@ class Append:
     """As reported by a refusal of `match_seq_num`."""
     actual_token: str | None = None
     """As reported by a refusal of `fencing_token`."""
+    session: int | None = None
+    ordinal: int | None = None
+    """Which batch of which append session, from 0: none takes effect without all before it."""
 
     def __post_init__(self) -> None:
         assert self.bodies, "an empty batch is never sent"

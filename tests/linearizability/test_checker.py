@@ -214,6 +214,17 @@ def _session(*ranges: tuple[int, int]) -> Generated:
     return Generated([*history.operations, *batches], history.final)
 
 
+def _pipelined(*ordinals: int | None) -> Generated:
+    """The appends of `_planted` as batches of one session, with one of unknown outcome behind them
+    that is not there; None: not of the session."""
+    history = _planted(_unknown("never"))
+    operations = [
+        operation if place is None else replace(operation, session=1, ordinal=place)  # type: ignore[arg-type]
+        for place, operation in zip(ordinals, history.operations, strict=True)
+    ]
+    return Generated(operations, history.final)
+
+
 def _fenced(refused: Append) -> Generated:
     """The token `one` is set at [10, 15], `two` at [20, 25]."""
     final = [SeenRecord(0, 0, "a"), SeenRecord(1, 0, "one"), SeenRecord(2, 0, "two")]
@@ -279,6 +290,8 @@ PLANTED: dict[str, tuple[str, Callable[[], Generated]]] = {
     "acknowledged tail from the future": ("time", lambda: _effective_with(tail=7)),
     "session with a gap": ("R6", lambda: _session((0, 2), (3, 6))),
     "session goes back": ("R6", lambda: _session((0, 3), (2, 6))),
+    "pipelined batch without the one before": ("R9", lambda: _pipelined(0, 1, None, 3, 2)),
+    "pipelined batch before the one before": ("R9", lambda: _pipelined(0, 2, 1, None, 3)),
     "refused although the match held": (
         "R5",
         lambda: _planted(_refused(50, 51, match_seq_num=7, actual_tail=7)),
@@ -350,6 +363,7 @@ def test_histories_that_bugs_are_planted_into_are_true() -> None:
         _planted(CheckTail(3, 50, 51, 7)),
         _read_of(0, 7, 50, 51, tail=7),
         _session((0, 3), (3, 6)),
+        _pipelined(0, None, 1, 2, 3),
         _read_trimmed(2, 8, 60, 61, tail=8),
         _read_trimmed(0, 7, 46, 47, tail=7),
         _read_trimmed(0, 5, 51, 52, limited=True),

@@ -25,6 +25,7 @@ COUNTED = (
     "snapshots",
     "trims",
     "event_batches",
+    "session_batches",
     "lives",
     "repaired",
     "events",

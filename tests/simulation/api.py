@@ -79,6 +79,30 @@ class Item:
         return b"fence" if self.fence else None
 
 
+@dataclass(frozen=True, slots=True)
+class SessionBatch:
+    """One input of an append session. `pause_s`: how long the client waits before it."""
+
+    items: Sequence[Item]
+    match_seq_num: int | None = None
+    fencing_token: str | None = None
+    pause_s: float = 0.0
+
+
+class SessionEvents(Protocol):
+    """What an append session has to tell, batch by batch in their order."""
+
+    def sent(self) -> None:
+        """The next batch is on its way from now on."""
+        ...
+
+    def acked(self, ack: Acked) -> None: ...
+
+
+Config = dict[str, int]
+"""The age of a retention policy (`retention`) and that of deletion for being empty (`min_age`), in
+seconds, as far as they are set."""
+
 OnBatch = Callable[[tuple[SeenRecord, ...]], None]
 
 
@@ -92,6 +116,12 @@ class SimClient(Protocol):
         """Idempotent: an existing stream is fine."""
         ...
 
+    async def reconfigure(self, basin: str, stream: str | None, change: Config) -> Config:
+        """Of the stream, or of the basin's default of one; the configuration after the change."""
+        ...
+
+    async def config(self, basin: str, stream: str | None) -> Config: ...
+
     async def append(
         self,
         basin: str,
@@ -101,6 +131,14 @@ class SimClient(Protocol):
         fencing_token: str | None = None,
     ) -> Acked:
         """Raises TailMismatchError, TokenMismatchError as well."""
+        ...
+
+    async def append_session(
+        self, basin: str, stream: str, batches: Sequence[SessionBatch], events: SessionEvents
+    ) -> None:
+        """Send all batches in one session, without waiting for each. Raises what `append` raises
+        for the first batch that has no acknowledgement; with anything but UnknownOutcomeError that
+        one had no effect, nor has any behind it."""
         ...
 
     async def read(

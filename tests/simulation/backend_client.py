@@ -25,7 +25,15 @@ from svc_cluster.codec.records import ReadBudget, build_batch, cut
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.replica_client import ReplicaClient
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
-from svc_cluster.model.stream_config import BasinConfig
+from svc_cluster.model.reconfigure import UNSET, BasinPatch, StreamPatch
+from svc_cluster.model.record import StoredBatch
+from svc_cluster.model.stream_config import (
+    BasinConfig,
+    NewStream,
+    PartialStreamConfig,
+    Retention,
+    StreamConfig,
+)
 from tests.linearizability.history import SeenRecord
 from tests.simulation.adapters import SimRpcClient
 from tests.simulation.clock import SimClock
@@ -33,12 +41,15 @@ from tests.simulation.loop import Incarnation, SimLoop
 from tests.simulation.network import SimNetwork
 from tests.simulation.workload import (
     Acked,
+    Config,
     GoneError,
     Item,
     NoEffectError,
     OnBatch,
     PastTailSeenError,
     Records,
+    SessionBatch,
+    SessionEvents,
     TailMismatchError,
     TokenMismatchError,
     UnknownOutcomeError,
@@ -186,10 +197,31 @@ class BackendClient:
 
     async def create_stream(self, basin: str, stream: str) -> None:
         try:
-            await self._ask(lambda client: client.create_stream(basin, stream, None))
+            await self._ask(lambda client: client.create_stream(basin, stream, NewStream()))
         except NoEffectError as refusal:
             if not isinstance(refusal.__cause__, AlreadyExistsError):
                 raise
+
+    async def reconfigure(self, basin: str, stream: str | None, change: Config) -> Config:
+        patch = StreamPatch(
+            retention=Retention(change["retention"]) if "retention" in change else UNSET,
+            delete_on_empty_min_age_seconds=change.get("min_age", UNSET),
+        )
+        if stream is None:
+            whole = BasinPatch(patch)
+            told = await self._ask(lambda client: client.reconfigure_basin(basin, whole))
+            return _config(told.default_stream_config)
+        return _config(
+            await self._ask(
+                lambda client: client.reconfigure_stream(basin, stream, patch, "standard")
+            )
+        )
+
+    async def config(self, basin: str, stream: str | None) -> Config:
+        if stream is None:
+            told = await self._ask(lambda client: client.get_basin_config(basin))
+            return _config(told.default_stream_config)
+        return _config(await self._ask(lambda client: client.get_stream_config(basin, stream)))
 
     async def append(
         self,
@@ -199,16 +231,30 @@ class BackendClient:
         match_seq_num: int | None = None,
         fencing_token: str | None = None,
     ) -> Acked:
-        batch = build_batch(
-            [
-                (None, () if item.command is None else ((b"", item.command),), item.data)
-                for item in items
-            ]
-        )
+        batch = _stored(items)
         ack = await self._ask(
             lambda client: client.append(basin, stream, batch, match_seq_num, fencing_token)
         )
         return Acked(ack.start.seq_num, ack.end.seq_num, ack.tail.seq_num)
+
+    async def append_session(
+        self, basin: str, stream: str, batches: Sequence[SessionBatch], events: SessionEvents
+    ) -> None:
+        """All at once, however many they are."""
+
+        async def converse(client: ReplicaClient) -> None:
+            appends = client.open_appends(basin, stream)
+            try:
+                for batch in batches:
+                    events.sent()
+                    appends.put(_stored(batch.items), batch.match_seq_num, batch.fencing_token)
+                for _ in batches:
+                    ack = await appends.next_ack()
+                    events.acked(Acked(ack.start.seq_num, ack.end.seq_num, ack.tail.seq_num))
+            finally:
+                appends.close()
+
+        await self._ask(converse)
 
     async def read(
         self, basin: str, stream: str, start: int, count: int, wait_s: int = 0
@@ -253,3 +299,22 @@ class BackendClient:
 
     async def delete_basin(self, basin: str) -> None:
         await self._ask(lambda client: client.delete_basin(basin))
+
+
+def _stored(items: Sequence[Item]) -> StoredBatch:
+    return build_batch(
+        [
+            (None, () if item.command is None else ((b"", item.command),), item.data)
+            for item in items
+        ]
+    )
+
+
+def _config(told: StreamConfig | PartialStreamConfig | None) -> Config:
+    if told is None:
+        return {}
+    values = {
+        "retention": None if told.retention is None else told.retention.age_seconds,
+        "min_age": told.delete_on_empty_min_age_seconds,
+    }
+    return {name: value for name, value in values.items() if value is not None}

@@ -21,6 +21,7 @@ from tests.simulation.checkers.raft import InvariantError, RaftChecker
 from tests.simulation.churn import Churner
 from tests.simulation.clock import DRIFT_MAX, SimClock
 from tests.simulation.configs import node_config
+from tests.simulation.configurer import Configurer, configurers
 from tests.simulation.disk import DiskProfile, SimDisk
 from tests.simulation.http_client import HttpClient
 from tests.simulation.knobs import changed
@@ -149,7 +150,9 @@ class SimCluster:
             )
             for number in range(self.options.workload.clients)
         ]
-        workers: list[Client | Churner] = [*clients, *self._churners()]
+        targets = self.options.workload.configured
+        changing = configurers(self.apis, self._stream_of("configurers"), targets)
+        workers: list[Client | Churner | Configurer] = [*clients, *self._churners(), *changing]
         working = [
             self.loop.create_task(worker.run(), name=f"client {number}")
             for number, worker in enumerate(workers)
@@ -329,6 +332,7 @@ class SimCluster:
         report.refused = counts.refused
         report.reads, report.failed_reads = counts.reads, counts.failed_reads
         report.trims, report.event_batches = counts.trims, counts.event_batches
+        report.session_batches = counts.session_batches
         report.lives = counts.lives
         report.repaired = sum(node.repaired for node in self.nodes)
         report.snapshots = sum(node.snapshots_installed for node in self.nodes)

@@ -163,6 +163,10 @@ class SimDisk:
         del self.files[name]
         self._effect("file removed")
 
+    def submit_unlink(self, name: str) -> None:
+        self._enqueue(_Submission([], lambda: self.unlink(name)))
+        self._effect("file removal begin")
+
     def free_bytes(self) -> int:
         if self.switches.full:
             return 0

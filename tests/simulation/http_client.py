@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final
 
+from svc_cluster._pb.s2.v1 import s2_pb2 as s2_pb
+from svc_cluster.codec.session_frame import Frame, FrameDecoder, encode_frame
 from svc_cluster.gateway.http.message import BytesBody, Request, Response
 from tests.linearizability.history import SeenRecord
 from tests.simulation.backend_client import GatewayProcess, SimGateway
 from tests.simulation.workload import (
     Acked,
+    Config,
     GoneError,
     Item,
     NoEffectError,
     OnBatch,
     PastTailSeenError,
     Records,
+    SessionBatch,
+    SessionEvents,
     TailMismatchError,
     TokenMismatchError,
     UnknownOutcomeError,
@@ -54,6 +59,29 @@ class HttpClient:
         status, body = await self._ask("DELETE", f"/v1/basins/{basin}")
         _expect(status, body, 202)
 
+    async def reconfigure(self, basin: str, stream: str | None, change: Config) -> Config:
+        wanted: dict[str, Any] = {}
+        if "retention" in change:
+            wanted["retention_policy"] = {"age": change["retention"]}
+        if "min_age" in change:
+            wanted["delete_on_empty"] = {"min_age_secs": change["min_age"]}
+        if stream is None:
+            body: dict[str, Any] = {"default_stream_config": wanted}
+            status, told = await self._ask("PATCH", f"/v1/basins/{basin}", body)
+        else:
+            path = f"/v1/streams/{stream}"
+            status, told = await self._ask("PATCH", path, wanted, basin=basin)
+        _expect(status, told, 200)
+        return _config(told)
+
+    async def config(self, basin: str, stream: str | None) -> Config:
+        path, named = f"/v1/streams/{stream}", basin
+        if stream is None:
+            path, named = f"/v1/basins/{basin}", None
+        status, told = await self._ask("GET", path, basin=named)
+        _expect(status, told, 200)
+        return _config(told)
+
     async def append(
         self,
         basin: str,
@@ -75,6 +103,30 @@ class HttpClient:
             raise TokenMismatchError(body["fencing_token_mismatch"])
         _expect(status, body, 200)
         return Acked(*(body[key]["seq_num"] for key in ("start", "end", "tail")))
+
+    async def append_session(
+        self, basin: str, stream: str, batches: Sequence[SessionBatch], events: SessionEvents
+    ) -> None:
+        """In one piece a batch; what a gateway answers in frames is taken as they come."""
+        headers = [("svc-basin", basin), ("content-type", "svcs/proto")]
+        request = Request(
+            "POST", f"/v1/streams/{stream}/records", "", headers, _Batches(batches, events)
+        )
+
+        async def converse(process: GatewayProcess) -> Response:
+            response = await process.app.handle(request)
+            if not isinstance(response.body, bytes):
+                frames = response.body
+                try:
+                    return await _take_acks(frames, events) or response
+                finally:
+                    await frames.aclose()  # type: ignore[attr-defined]
+            return response
+
+        response = await self._sent(converse)
+        if isinstance(response.body, bytes):
+            body = json.loads(response.body)
+            raise_refusal(response.status, body)
 
     async def read(
         self, basin: str, stream: str, start: int, count: int, wait_s: int = 0
@@ -160,6 +212,82 @@ class HttpClient:
         request = Request(method, path, query, headers, BytesBody(data))
         response = await self._sent(lambda process: process.app.handle(request))
         return response.status, _parse(response, is_write=method != "GET")
+
+
+class _Batches:
+    """The body of an append session."""
+
+    def __init__(self, batches: Sequence[SessionBatch], events: SessionEvents) -> None:
+        self._batches = batches
+        self._events = events
+
+    async def read(self, limit_bytes: int) -> bytes:
+        raise AssertionError("a session is not read as a whole")
+
+    async def chunks(self, idle_seconds: float | None = None) -> AsyncIterator[bytes]:
+        for batch in self._batches:
+            if batch.pause_s:
+                await asyncio.sleep(batch.pause_s)
+            self._events.sent()
+            yield input_frame(batch)
+
+
+def input_frame(batch: SessionBatch) -> bytes:
+    """What an append session sends of it."""
+    message = s2_pb.AppendInput()
+    for item in batch.items:
+        record = message.records.add(body=item.data)
+        if item.command is not None:
+            record.headers.add(name=b"", value=item.command)
+    if batch.match_seq_num is not None:
+        message.match_seq_num = batch.match_seq_num
+    if batch.fencing_token is not None:
+        message.fencing_token = batch.fencing_token
+    return encode_frame(message.SerializeToString())
+
+
+def acked_of(frame: Frame) -> Acked:
+    ack = s2_pb.AppendAck.FromString(frame.message())
+    return Acked(ack.start.seq_num, ack.end.seq_num, ack.tail.seq_num)
+
+
+async def _take_acks(pieces: AsyncIterator[bytes], events: SessionEvents) -> Response | None:
+    """The failure with which the session ended, as a plain answer."""
+    decoder = FrameDecoder()
+    async for piece in pieces:
+        decoder.feed(piece)
+        while (frame := decoder.next_frame()) is not None:
+            if frame.is_terminal:
+                return Response(*_failure(frame))
+            events.acked(acked_of(frame))
+    decoder.finish()
+    return None
+
+
+def _failure(frame: Frame) -> tuple[int, list[tuple[str, str]], bytes]:
+    status, body = frame.failure()
+    return status, [], body
+
+
+def raise_refusal(status: int, body: dict[str, Any]) -> None:
+    """Raises what an append of this answer means; there must be no success."""
+    if status == 412 and "seq_num_mismatch" in body:
+        raise TailMismatchError(body["seq_num_mismatch"])
+    if status == 412:
+        raise TokenMismatchError(body["fencing_token_mismatch"])
+    _expect(status, body, 200)
+    raise UnexpectedAnswerError(f"{status} {body}")
+
+
+def _config(told: dict[str, Any]) -> Config:
+    stream = told
+    if "create_stream_on_read" in told:
+        stream = told["default_stream_config"] or {}
+    values = {
+        "retention": (stream.get("retention_policy") or {}).get("age"),
+        "min_age": (stream.get("delete_on_empty") or {}).get("min_age_secs"),
+    }
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _record(item: Item) -> dict[str, Any]:

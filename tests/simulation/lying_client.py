@@ -9,10 +9,13 @@ from dataclasses import dataclass, replace
 from tests.linearizability.history import SeenRecord
 from tests.simulation.workload import (
     Acked,
+    Config,
     Item,
     NoEffectError,
     OnBatch,
     Records,
+    SessionBatch,
+    SessionEvents,
     SimClient,
     TailMismatchError,
     TokenMismatchError,
@@ -62,6 +65,12 @@ class HonestClient:
     async def delete_stream(self, basin: str, stream: str) -> None:
         await self.api.delete_stream(basin, stream)
 
+    async def reconfigure(self, basin: str, stream: str | None, change: Config) -> Config:
+        return await self.api.reconfigure(basin, stream, change)
+
+    async def config(self, basin: str, stream: str | None) -> Config:
+        return await self.api.config(basin, stream)
+
     async def append(
         self,
         basin: str,
@@ -76,6 +85,11 @@ class HonestClient:
         return await self.api.append(
             ask.basin, ask.stream, ask.items, ask.match_seq_num, ask.fencing_token
         )
+
+    async def append_session(
+        self, basin: str, stream: str, batches: Sequence[SessionBatch], events: SessionEvents
+    ) -> None:
+        await self.api.append_session(basin, stream, batches, events)
 
     async def read(
         self, basin: str, stream: str, start: int, count: int, wait_s: int = 0

@@ -112,7 +112,7 @@ class Options:
         if odd():
             constants["group.APPLY_ENTRIES_PER_TURN"] = rng.choice((1, 3))
         if odd():
-            constants["housekeeping.RETENTION_SECONDS"] = rng.choice((0.0, 1.0))
+            constants["keeper.PURGE_SECONDS"] = rng.choice((0.0, 1.0))
         if odd():
             constants["read.WAIT_SECONDS_MAX"] = rng.choice((0.02, 0.5))
         if odd():

@@ -61,6 +61,9 @@ RECYCLED = replace(
 
 FENCED = replace(BASE, workload=replace(BASE.workload, clients=6, read_share=0.1, tail_share=0.05))
 CHURN = replace(BASE, workload=replace(BASE.workload, clients=1, churned_streams=2))
+SESSIONS = replace(
+    BASE, workload=replace(BASE.workload, clients=4, session_share=0.5, read_share=0.1)
+)
 CALM = replace(BASE, faults=("reset",), fault_pause_s=5.0)
 
 
@@ -131,6 +134,9 @@ PLANTED: dict[str, Planted] = {
     ),
     "old frames of a recycled segment accepted": Planted(replace(RECYCLED, unsafe_old_frames=True)),
     "trimmed records resurrected": Planted(BASE, TestSwitches(read_below_trim=True)),
+    "batch of a session taken without the one before": Planted(
+        SESSIONS, TestSwitches(any_ordinal=True)
+    ),
     "promises leave before they are durable": _fix(
         replace(POWER, faults=("crash_all", "crash_most", "crash_leader")), persist_first=False
     ),

@@ -7,9 +7,11 @@ goes on under a new client number.
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 from tests.linearizability.bodies import make_body
 from tests.linearizability.history import (
@@ -27,12 +29,14 @@ from tests.simulation.api import (
     Item,
     NoEffectError,
     PastTailSeenError,
+    SessionBatch,
     SimClient,
     TailMismatchError,
     TokenMismatchError,
     UnknownOutcomeError,
 )
 from tests.simulation.checkers.acked import AckedChecker
+from tests.simulation.checkers.raft import InvariantError
 
 
 @dataclass(slots=True)
@@ -73,6 +77,8 @@ class Counts:
     trims: int = 0
     """Acknowledged."""
     event_batches: int = 0
+    session_batches: int = 0
+    """Acknowledged in append sessions."""
     lives: int = 0
     """Of streams that were deleted and made again, each checked."""
 
@@ -93,6 +99,10 @@ class Recorder:
         history = StreamHistory(basin, stream, AckedChecker(f"{basin}/{stream}"))
         self.streams.append(history)
         return history
+
+    def moment(self) -> int:
+        """The next place in the one log of events."""
+        return next(self._moments)
 
     def new_client(self) -> int:
         return next(self._clients)
@@ -151,13 +161,34 @@ class Recorder:
             actual_token=token,
         )
         history.operations.append(append)
-        self._count(history, append)
+        self.count(history, append)
         return append
 
-    def _count(self, history: StreamHistory, append: Append) -> None:
+    async def append_session(
+        self, api: SimClient, history: StreamHistory, batches: Sequence[SessionBatch]
+    ) -> None:
+        """Batches that were never sent are not written down."""
+        log = _SessionLog(self, history, batches)
+        try:
+            await api.append_session(history.basin, history.stream, batches, log)
+        except UnknownOutcomeError:
+            log.end(Outcome.UNKNOWN)
+        except TailMismatchError as refusal:
+            log.end(Outcome.FAILED, actual_tail=refusal.tail)
+        except TokenMismatchError as refusal:
+            log.end(Outcome.FAILED, actual_token=refusal.token)
+        except NoEffectError as refusal:
+            history.may_be_gone(refusal)
+            log.end(Outcome.FAILED)
+        else:
+            if log.sent_at:
+                raise InvariantError(f"session-answers-all: {len(log.sent_at)} are unanswered")
+
+    def count(self, history: StreamHistory, append: Append) -> None:
         if append.outcome is Outcome.OK:
             self.counts.acked += 1
             self.counts.trims += len(append.trims)
+            self.counts.session_batches += append.session is not None
             history.acked.acknowledged(append)
             history.tail_seen = max(history.tail_seen, append.end or 0)
         elif append.outcome is Outcome.UNKNOWN:
@@ -257,3 +288,48 @@ class Recorder:
         history.operations.append(seen)
         history.tail_seen = max(history.tail_seen, tail)
         return seen
+
+
+class _SessionLog:
+    """Writes down one append session as it goes on."""
+
+    def __init__(
+        self, recorder: Recorder, history: StreamHistory, batches: Sequence[SessionBatch]
+    ) -> None:
+        self._recorder = recorder
+        self._history = history
+        self._batches = batches
+        self._session = recorder.new_session()
+        self._ended = 0
+        self.sent_at: deque[int] = deque()
+        """Of those without an outcome."""
+
+    def sent(self) -> None:
+        self.sent_at.append(self._recorder.moment())
+
+    def acked(self, ack: Acked) -> None:
+        self._add(Outcome.OK, start=ack.start, end=ack.end, tail=ack.tail)
+
+    def end(self, outcome: Outcome, **refusal: Any) -> None:
+        """The first batch without an acknowledgement came to this, and all behind it with it."""
+        while self.sent_at:
+            self._add(outcome, **refusal)
+            refusal = {}
+
+    def _add(self, outcome: Outcome, **result: Any) -> None:
+        recorder, batch = self._recorder, self._batches[self._ended]
+        append = Append(
+            recorder.new_client(),
+            self.sent_at.popleft(),
+            NEVER if outcome is Outcome.UNKNOWN else recorder.moment(),
+            tuple(item.body for item in batch.items),
+            outcome,
+            batch.match_seq_num,
+            batch.fencing_token,
+            session=self._session,
+            ordinal=self._ended,
+            **result,
+        )
+        self._ended += 1
+        self._history.operations.append(append)
+        recorder.count(self._history, append)

@@ -22,6 +22,7 @@ class Report:
     failed_reads: int = 0
     trims: int = 0
     event_batches: int = 0
+    session_batches: int = 0
     lives: int = 0
     repaired: int = 0
     crashes: int = 0

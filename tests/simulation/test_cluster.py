@@ -18,7 +18,7 @@ from tests.simulation.options import Options
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "20"))
-SECONDS = float(os.environ.get("SIMULATION_SECONDS", "60"))
+SECONDS = float(os.environ.get("SIMULATION_SECONDS", "25"))
 ROT_SEEDS = int(os.environ.get("SIMULATION_ROT_SEEDS", "2"))
 REGRESSIONS = Path(__file__).parent / "seeds" / "cluster.txt"
 
@@ -60,6 +60,7 @@ def test_cluster_survives_a_seed(seed: int, record_property: Callable[[str, obje
         "snapshots": report.snapshots,
         "trims": report.trims,
         "event_batches": report.event_batches,
+        "session_batches": report.session_batches,
         "lives": report.lives,
     }
     record_property(SIMULATED, totals)

@@ -12,6 +12,7 @@ QUICK = (
     "read at the core's applied index",
     "acknowledge before fsync",
     "trimmed records resurrected",
+    "batch of a session taken without the one before",
     "append is never sent",
     "half a batch",
     "match ignored",

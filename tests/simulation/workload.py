@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from tests.linearizability.history import Append, Outcome
 from tests.simulation.api import (
     Acked,
+    Config,
     GoneError,
     Item,
     NoEffectError,
     OnBatch,
     PastTailSeenError,
     Records,
+    SessionBatch,
+    SessionEvents,
     SimClient,
     TailMismatchError,
     TokenMismatchError,
@@ -26,6 +29,7 @@ from tests.simulation.recorder import Counts, Recorder, StreamHistory
 __all__ = [
     "Acked",
     "Client",
+    "Config",
     "Counts",
     "GoneError",
     "Item",
@@ -34,6 +38,8 @@ __all__ = [
     "PastTailSeenError",
     "Recorder",
     "Records",
+    "SessionBatch",
+    "SessionEvents",
     "SimClient",
     "StreamHistory",
     "TailMismatchError",
@@ -58,10 +64,14 @@ class WorkloadOptions:
     tail_share: float = 0.15
     trim_share: float = 0.0
     """Of the appends."""
+    session_share: float = 0.0
+    """Of the appends: many batches at once in one append session."""
     event_streams: bool = False
     churned_streams: int = 0
     churned_basins: int = 0
     """Names that one client each creates, uses and deletes, again and again."""
+    configured: int = 0
+    """Configurations that two clients each change again and again, at most 2."""
 
     @staticmethod
     def draw(rng: random.Random) -> WorkloadOptions:
@@ -79,6 +89,8 @@ class WorkloadOptions:
             event_streams=rng.random() < 0.6,
             churned_streams=rng.choice((0, 0, 1)),
             churned_basins=rng.choice((0, 0, 0, 1)),
+            configured=rng.choice((0, 0, 1, 2)),
+            session_share=rng.choice((0.0, 0.1, 0.3)),
         )
 
 
@@ -120,6 +132,11 @@ class Client:
                 await self._write(api, history)
 
     async def _write(self, api: SimClient, history: StreamHistory) -> None:
+        share = self._options.session_share
+        if share and self._rng.random() < share:
+            batches = self._session(history)
+            await self._recorder.append_session(api, history, batches)
+            return
         items = self._items()
         if self._rng.random() < self._options.trim_share:
             await self._trim(api, history, items)
@@ -139,6 +156,24 @@ class Client:
         point = rng.choice((history.covered, rng.randint(0, history.covered)))
         items.append(Item.trimming(point))
         self._note(await self._recorder.append(api, history, self._client, items))
+
+    def _session(self, history: StreamHistory) -> list[SessionBatch]:
+        """Some batches have a condition that holds only as long as nobody else writes; those behind
+        one that is refused have none, so that only their place in the session can keep them out."""
+        rng = self._rng
+        batches: list[SessionBatch] = []
+        expected = history.tail_seen
+        pause_s = rng.choice((0.0, 0.0, 0.01, 0.2))
+        for _ in range(rng.choice((2, 5, 20))):
+            items = self._items()
+            match = token = None
+            if self._options.conditional and rng.random() < 0.1:
+                match = expected
+            elif self._options.fencing and rng.random() < 0.03:
+                token = self._token.get(id(history), "nobody's")
+            batches.append(SessionBatch(items, match, token, rng.choice((0.0, pause_s))))
+            expected += len(items)
+        return batches
 
     def _items(self) -> list[Item]:
         options = self._options

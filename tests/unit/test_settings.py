@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
-from svc_cluster.settings import GatewaySettings, NodeSettings, SettingsError, load, read_secret
+from svc_cluster.settings import (
+    GatewaySettings,
+    NodeSettings,
+    SettingsError,
+    load,
+    read_secret,
+    with_environment,
+)
 
 NODE = {
     "cluster_id": "c",
@@ -40,9 +48,13 @@ def test_environment_wins_over_the_file_and_the_file_over_the_default(tmp_path: 
         ({"node_id": 4}, "not among nodes"),
         ({"replication_factor": 2}, "use 1, 3 or 5"),
         ({"replication_factor": 5}, "with 3 nodes"),
-        ({"nodes": {"1": "10.0.0.1:1", "2": "x:1", "3": "x:2"}}, "TLS"),
-        ({"nodes": {"1": "0.0.0.0:1", "2": "127.0.0.1:1", "3": "127.0.0.1:2"}}, "TLS"),
-        ({"admin_address": "192.168.0.1:9090"}, "TLS"),
+        ({"nodes": {"1": "10.0.0.1:1", "2": "x:1", "3": "x:2"}}, "peer_tls_ca, or use 127"),
+        ({"nodes": {"1": "0.0.0.0:1", "2": "127.0.0.1:1", "3": "127.0.0.1:2"}}, "loopback"),
+        ({"listen_address": "0.0.0.0:7000"}, "listen_address has the address"),
+        ({"listen_address": "[::]:7000"}, "not on loopback"),
+        ({"listen_address": "7000"}, "host:port"),
+        ({"peer_tls_cert": "/a"}, "peer_tls_cert is set alone"),
+        ({"peer_tls_cert": "/a", "peer_tls_ca": "/b"}, "together"),
         ({"admin_address": "127.0.0.1"}, "host:port"),
     ],
 )
@@ -52,6 +64,75 @@ def test_a_wrong_value_is_refused_with_its_key(
     """Unknown keys, wrong types, contradictions, and listening beyond loopback without TLS."""
     with pytest.raises(SettingsError, match=says):
         load(NodeSettings, written(tmp_path, **changes), {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"port": 70_000}, "port is 70000: use 1 to 65535"),
+        ({"tls_cert": "/a"}, "tls_cert and tls_key belong together"),
+        ({"tls_key": "/a"}, "tls_cert and tls_key belong together"),
+        ({"body_mib_in_flight": 15}, "body_mib_in_flight is 15: use 16 to 1048576"),
+        ({"body_mib_in_flight": "much"}, "body_mib_in_flight"),
+        ({"cors": "perhaps"}, "cors"),
+        ({"compression": 1}, "compression"),
+        ({"basin_host_suffixes": "b.example.com"}, "basin_host_suffixes"),
+        ({"basin_host_suffixes": [""]}, "basin_host_suffixes has '': write a host name"),
+        ({"basin_host_suffixes": [".b.example.com"]}, "without scheme, port, or a dot"),
+        ({"basin_host_suffixes": ["b.example.com:80"]}, "without scheme, port, or a dot"),
+        ({"basin_host_suffixes": ["http://b.example.com"]}, "without scheme, port, or a dot"),
+        ({"basin_host_suffixes": ["b." * 126 + "bb"]}, "write a host name"),
+        ({"basin_host_suffixes": ["b.example"] * 17}, "has 17 names: list at most 16"),
+    ],
+)
+def test_a_wrong_value_of_a_gateway_is_refused_with_its_key(
+    tmp_path: Path, changes: dict[str, object], says: str
+) -> None:
+    """One sentence names the key and what it may be; the limits themselves are accepted."""
+    with pytest.raises(SettingsError, match=re.escape(says)) as refused:
+        load(GatewaySettings, gateway_file(tmp_path, **changes), {})
+    assert "\n" not in str(refused.value)
+
+
+def test_with_tls_a_node_may_be_anywhere(tmp_path: Path) -> None:
+    """Names and foreign addresses are fine once the processes show certificates; the address to
+    listen on is its own matter."""
+    tls = {f"peer_tls_{kind}": f"/{kind}" for kind in ("cert", "key", "ca")}
+    nodes = {"1": "svc-0:7000", "2": "[fd00::2]:7000", "3": "10.0.0.3:7000"}
+    path = written(tmp_path, nodes=nodes, listen_address="0.0.0.0:7000", **tls)
+    assert load(NodeSettings, path, {}).rpc_address == "0.0.0.0:7000"
+    assert load(NodeSettings, written(tmp_path, nodes=nodes, **tls), {}).rpc_address == "svc-0:7000"
+
+
+def test_a_gateway_takes_what_is_at_the_limits(tmp_path: Path) -> None:
+    """16 names of which one is as long as a host name gets, no name at all, and 16 MiB."""
+    longest = "b." * 126 + "b"
+    path = gateway_file(
+        tmp_path, basin_host_suffixes=[longest, *["b.Example"] * 15], body_mib_in_flight=16
+    )
+    settings = load(GatewaySettings, path, {"SVC_CLUSTER_CORS": "false"})
+    assert settings.basin_host_suffixes is not None
+    assert (settings.cors, settings.compression, len(longest)) == (False, True, 253)
+    assert load(GatewaySettings, gateway_file(tmp_path), {}).basin_host_suffixes is None
+    empty = gateway_file(tmp_path, basin_host_suffixes=[])
+    assert load(GatewaySettings, empty, {}).basin_host_suffixes == []
+
+
+def test_the_environment_overrides_settings_without_a_file(tmp_path: Path) -> None:
+    """A cluster in one process has no file: the same names work, with the same refusals."""
+    settings = load(GatewaySettings, gateway_file(tmp_path), {})
+    environment = {"SVC_CLUSTER_BASIN_HOST_SUFFIXES": "[streams.example]", "OTHER": "1"}
+    assert with_environment(settings, environment).basin_host_suffixes == ["streams.example"]
+    assert with_environment(settings, {}) == settings
+    with pytest.raises(SettingsError, match=r"SVC_CLUSTER_COMPRESSION: .*compression"):
+        with_environment(settings, {"SVC_CLUSTER_COMPRESSION": "well"})
+
+
+def gateway_file(tmp_path: Path, **changes: object) -> Path:
+    path = tmp_path / "gateway.yaml"
+    base = {key: NODE[key] for key in ("cluster_id", "nodes", "secret_file")}
+    path.write_text(yaml.safe_dump(base | changes))
+    return path
 
 
 def test_a_file_that_cannot_be_read_or_parsed_is_refused(tmp_path: Path) -> None:

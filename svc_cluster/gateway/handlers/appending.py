@@ -7,50 +7,65 @@ from svc_cluster.codec.json_body import DataFormat
 from svc_cluster.codec.json_body import decode_append as decode_json
 from svc_cluster.codec.proto_body import decode_append as decode_proto
 from svc_cluster.codec.records import AppendInput, build_batch
+from svc_cluster.gateway.authorization import require_append
 from svc_cluster.gateway.handlers.context import Call
-from svc_cluster.model.record import AppendAck
+from svc_cluster.gateway.handlers.record_key import record_key
+from svc_cluster.model.record import AppendAck, StoredBatch
 
 
 def from_json(call: Call, body: bytes, encoding: DataFormat) -> AppendInput:
-    """Raises MalformedError (bad_json), InvalidError."""
+    """Raises MalformedError (bad_json), InvalidError, PermissionDeniedError."""
     try:
         wanted = decode_json(body, encoding)
         batch = build_batch(wanted.records)
+        require_append(call.caller.grant, batch)
     except ServiceError as error:
-        _note_refusal(call, error)
+        note_refusal(call, error)
         raise
     return AppendInput(batch, wanted.match_seq_num, wanted.fencing_token)
 
 
 def from_proto(call: Call, body: bytes) -> AppendInput:
-    """Raises MalformedError (bad_proto), InvalidError."""
+    """Raises MalformedError (bad_proto), InvalidError, PermissionDeniedError."""
     try:
-        return decode_proto(body)
+        wanted = decode_proto(body)
+        require_append(call.caller.grant, wanted.batch)
     except ServiceError as error:
-        _note_refusal(call, error)
+        note_refusal(call, error)
         raise
+    return wanted
 
 
 async def submit(call: Call, basin: str, stream: str, wanted: AppendInput) -> AppendAck:
     """Returns only when the batch is durable. Sent once: what may have happened is not repeated."""
     services = call.services
-    metrics = services.metrics
     batch = wanted.batch
     begun = services.clock.monotonic()
-    try:
-        ack = await services.backend.append(
+    call.caller.check()  # the body may have taken a while
+
+    async def send(batch: StoredBatch) -> AppendAck:
+        return await services.backend.append(
             basin, stream, batch, wanted.match_seq_num, wanted.fencing_token
         )
+
+    try:
+        ack = await services.sealer.append(basin, stream, batch, record_key(call.request), send)
     except ServiceError as error:
-        _note_refusal(call, error)
+        note_refusal(call, error)
         raise
-    metrics.s2_append_ack_latency.observe(services.clock.monotonic() - begun)
+    note_ack(call, batch, services.clock.monotonic() - begun)
+    return ack
+
+
+def note_ack(call: Call, batch: StoredBatch, seconds: float) -> None:
+    """Count a batch that was acknowledged after so long."""
+    metrics = call.services.metrics
+    metrics.s2_append_ack_latency.observe(seconds)
     metrics.s2_append_batch_records.observe(batch.record_count)
     metrics.s2_append_batch_bytes.observe(batch.metered_bytes)
     metrics.records_appended.inc(batch.record_count)
     metrics.appended_bytes.inc(batch.metered_bytes)
-    return ack
 
 
-def _note_refusal(call: Call, error: ServiceError) -> None:
+def note_refusal(call: Call, error: ServiceError) -> None:
     call.services.metrics.append_rejected.labels(error.code.value).inc()

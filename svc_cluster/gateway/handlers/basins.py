@@ -1,4 +1,4 @@
-"""Basins: create, list, configuration, delete."""
+"""Basins: create, ensure, reconfigure, list, configuration, delete."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from svc_cluster.base.errors import (
     ErrorCode,
     InvalidError,
     MalformedError,
-    NotImplementedYetError,
 )
 from svc_cluster.codec.config_json import (
     CreateBasinJson,
@@ -16,47 +15,92 @@ from svc_cluster.codec.config_json import (
     basin_config_to_json,
     basin_info_to_json,
 )
+from svc_cluster.codec.creation_hash import basin_creation_hash
+from svc_cluster.codec.ensure_json import ensured_basin
 from svc_cluster.codec.json_body import decode_object, encode_object
-from svc_cluster.gateway.backend import BasinInfo
+from svc_cluster.codec.reconfigure_json import decode_basin_patch
+from svc_cluster.gateway.authorization import require
+from svc_cluster.gateway.backend import BasinInfo, ProvisionedBasin
 from svc_cluster.gateway.handlers.context import Call
 from svc_cluster.gateway.http.dialect import Dialect
-from svc_cluster.gateway.http.message import Response, json_response
+from svc_cluster.gateway.http.message import Request, Response, json_response
 from svc_cluster.gateway.http.negotiation import (
     BASIN_NAME_RULE,
     Query,
     basin_of,
     check_request_token,
     json_body,
+    optional_json_body,
     page_limit,
     page_range,
 )
 from svc_cluster.model import names
+from svc_cluster.model.access import visible
+from svc_cluster.model.provision import Provision
 from svc_cluster.model.stream_config import BasinConfig
 
 PROVISION_RESULT: Final = "s2-provision-result"
 
 
-def provision_header(*, existed: bool) -> tuple[str, str]:
-    return (PROVISION_RESULT, "noop" if existed else "created")
+_OUTCOMES: Final = {
+    Provision.CREATED: "created",
+    Provision.UPDATED: "updated",
+    Provision.NOOP: "noop",
+}
+
+
+def provision_header(outcome: Provision) -> tuple[str, str]:
+    return (PROVISION_RESULT, _OUTCOMES[outcome])
+
+
+def creation_token(request: Request) -> str | None:
+    """What makes a create repeatable; None where there is none or it is empty."""
+    return request.header("s2-request-token") or None
 
 
 async def create_basin(call: Call) -> Response:
+    """With a `s2-request-token` it can be repeated."""
     check_request_token(call.request, creates=True)
     wire = decode_object(await json_body(call.request), CreateBasinJson)
     if not names.is_basin_name(wire.basin):
         raise MalformedError(ErrorCode.BAD_JSON, BASIN_NAME_RULE)
+    require(call.caller.grant, basin=wire.basin)
     if wire.location is not None:
         raise InvalidError("there is no such location")
     config = BasinConfig()
     if wire.config is not None:
         config = basin_config_from_json(wire.config, alias=call.dialect is not Dialect.S2)
-    if config.stream_cipher is not None:
-        # To store the wish and then keep records in the clear would be worse than to refuse.
-        raise NotImplementedYetError("stream_cipher is not served yet")
-    created = await call.services.backend.create_basin(wire.basin, config)
-    assert isinstance(created.info, BasinInfo), "creating a basin answers with a basin"
-    body = encode_object(_info(created.info))
-    return json_response(201, body, [provision_header(existed=created.existed)])
+    made = await call.services.backend.create_basin(
+        wire.basin, config, basin_creation_hash(creation_token(call.request), config)
+    )
+    return _provisioned(201, made)
+
+
+async def ensure_basin(call: Call) -> Response:
+    """Replace the configuration as a whole; create the basin where there is none."""
+    name = basin_of(call.request, call.match.basin)
+    check_request_token(call.request)
+    wanted = ensured_basin(
+        await optional_json_body(call.request), alias=call.dialect is not Dialect.S2
+    )
+    if wanted.location is not None:
+        raise InvalidError("there is no such location")
+    made = await call.services.backend.ensure_basin(name, wanted.config, wanted.storage_class)
+    return _provisioned(201 if made.outcome is Provision.CREATED else 200, made)
+
+
+async def reconfigure_basin(call: Call) -> Response:
+    """Change what is said and leave the rest alone."""
+    name = basin_of(call.request, call.match.basin)
+    check_request_token(call.request)
+    alias = call.dialect is not Dialect.S2
+    patch = decode_basin_patch(await json_body(call.request), alias=alias)
+    config = await call.services.backend.reconfigure_basin(name, patch)
+    return json_response(200, encode_object(basin_config_to_json(config, alias=alias)))
+
+
+def _provisioned(status: int, made: ProvisionedBasin) -> Response:
+    return json_response(status, encode_object(_info(made.info)), [provision_header(made.outcome)])
 
 
 async def list_basins(call: Call) -> Response:
@@ -65,9 +109,14 @@ async def list_basins(call: Call) -> Response:
     for name, value in (("prefix", prefix), ("start_after", start_after)):
         if not names.is_basin_prefix(value):
             raise MalformedError(ErrorCode.BAD_QUERY, f"{name} is not the beginning of a name")
-    infos, has_more = await call.services.backend.list_basins(
-        prefix, start_after, page_limit(query)
-    )
+    limit = page_limit(query)
+    part = visible(call.caller.grant.basins, prefix)
+    infos: list[BasinInfo] = []
+    has_more = False
+    if part is not None:
+        infos, has_more = await call.services.backend.list_basins(part.prefix, start_after, limit)
+        if part.only is not None:
+            infos, has_more = [info for info in infos if info.name == part.only], False
     body = {"basins": [_info(info) for info in infos], "has_more": has_more}
     return json_response(200, encode_object(body))
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.metrics import Metrics
+from svc_cluster.gateway.authentication import EVERYBODY, Caller
 from svc_cluster.gateway.backend import Backend
 from svc_cluster.gateway.fanout import SharedTails
 from svc_cluster.gateway.http.budget import BodyBudget
 from svc_cluster.gateway.http.dialect import Dialect
 from svc_cluster.gateway.http.message import Request, Response
 from svc_cluster.gateway.http.router import Match
+from svc_cluster.gateway.sealer import Sealer
+from svc_cluster.gateway.token_client import TokenBackend
 
 Readiness = Callable[[], Mapping[str, bool]]
 """Named checks and whether each holds; all must for the process to be ready. Must not block."""
@@ -27,6 +31,7 @@ class Services:
     backend: Backend
     tails: SharedTails
     """What followers wait at."""
+    sealer: Sealer
     clock: Clock
     rng: random.Random
     metrics: Metrics
@@ -37,6 +42,10 @@ class Services:
     body_budget: BodyBudget
     """Of all request bodies together. Bodies that are read as a whole are counted already;
     sessions count what they hold."""
+    tokens: TokenBackend | None = None
+    """None: access tokens are not served."""
+    random_bytes: Callable[[int], bytes] = os.urandom
+    """For secrets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,7 @@ class Call:
     request: Request
     match: Match
     dialect: Dialect
+    caller: Caller = EVERYBODY
 
 
 Handler = Callable[[Call], Awaitable[Response]]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from svc_cluster.base.errors import DrainingError, ErrorCode, MalformedError, ServiceError
 from svc_cluster.codec.json_body import DataFormat, encode_read_batch
 from svc_cluster.codec.records import U64_MAX, ReadBudget, RecordOut
@@ -15,6 +13,7 @@ from svc_cluster.codec.sse import (
     parse_event_id,
     ping_event,
 )
+from svc_cluster.gateway.fanout import Part
 from svc_cluster.gateway.handlers.context import Call
 from svc_cluster.gateway.handlers.reading import Cursor, ReadRequest
 from svc_cluster.gateway.http.dialect import Dialect
@@ -71,14 +70,21 @@ class _Events:
         self._encoding = encoding
         self._sent = EventId(0, 0, 0)
 
-    def batch(self, records: list[RecordOut], tail: Position | None) -> Iterable[bytes]:
+    @property
+    def form(self) -> str:
+        return self._encoding.value
+
+    def encode(self, records: list[RecordOut], tail: Position | None) -> bytes:
+        return encode_read_batch(records, tail, self._encoding)
+
+    def batch(self, part: Part) -> bytes:
         sent = self._sent
         self._sent = EventId(
-            records[-1].seq_num,
-            sent.count + len(records),
-            sent.metered_bytes + sum(record.metered_bytes for record in records),
+            part.end_seq_num - 1,
+            sent.count + part.count,
+            sent.metered_bytes + part.metered_bytes,
         )
-        return (batch_event(self._sent, encode_read_batch(records, tail, self._encoding)),)
+        return batch_event(self._sent, part.encoded)
 
     def heartbeat(self, now_ms: int, tail: Position) -> bytes:
         return ping_event(now_ms, tail)

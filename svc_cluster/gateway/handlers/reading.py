@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from svc_cluster.base.errors import InternalError, InvalidError, StreamNotFoundError
-from svc_cluster.codec.records import ReadBudget, RecordOut, cut
+from svc_cluster.codec.records import Open, ReadBudget, RecordOut, cut_runs
 from svc_cluster.gateway.backend import ReadResult
+from svc_cluster.gateway.fanout import Part
+from svc_cluster.gateway.handlers.auto_create import new_stream, on_stream
 from svc_cluster.gateway.handlers.context import Call
+from svc_cluster.gateway.handlers.record_key import record_key
 from svc_cluster.gateway.http.dialect import Dialect
 from svc_cluster.gateway.http.negotiation import Query
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
@@ -77,7 +82,10 @@ class Cursor:
     def __init__(
         self, call: Call, basin: str, stream: str, start: ReadStart, budget: ReadBudget
     ) -> None:
+        """Raises as `new_stream`, for the first read may make the stream, and as `record_key`."""
         self._call = call
+        self._key = record_key(call.request)
+        self._new = new_stream(call)
         self._names = (basin, stream)
         self.start = start
         self.budget = budget
@@ -90,14 +98,21 @@ class Cursor:
         records are not the continuation of the first one's.
         """
         budget = self.budget
-        result = await self._call.services.backend.read(
-            *self._names,
-            self.start,
-            ReadBounds(budget.count, budget.metered_bytes, budget.until_ms),
-            refuse_at_tail=refuse_at_tail,
-            wait_ms=min(wait_ms, READ_CALL_WAIT_MS_MAX),
-        )
-        return self._of_one_stream(result)
+
+        async def ask() -> ReadResult:
+            return await self._call.services.backend.read(
+                *self._names,
+                self.start,
+                ReadBounds(budget.count, budget.metered_bytes, budget.until_ms),
+                refuse_at_tail=refuse_at_tail,
+                wait_ms=min(wait_ms, READ_CALL_WAIT_MS_MAX),
+                has_key=self._key is not None,
+            )
+
+        if self._incarnation is not None:
+            return self._of_one_stream(await ask())
+        found = await on_stream(self._call, *self._names, self._new, ask, on_read=True)
+        return self._of_one_stream(found)
 
     async def follow(self, wait_ms: int) -> ReadResult:
         """As `read`, behind a first one, on the read that all followers of the stream share: its
@@ -113,22 +128,79 @@ class Cursor:
             raise StreamNotFoundError("the stream that was read is deleted")
         return result
 
-    def take(self, result: ReadResult) -> list[RecordOut]:
-        """The records of a result that the budget allows; the next read goes on behind them."""
+    async def go_on(self) -> ReadResult:
+        """What comes next behind records that were taken: what is still at hand here, else as
+        `read`. Its tail is of now only when nothing more is said to be behind it."""
+        tails = self._call.services.tails
+        found = tails.at_hand(*self._names, self._incarnation, self.start.value)
+        return await self.read(0) if found is None else found
+
+    async def take(self, result: ReadResult) -> list[RecordOut]:
+        """The records of a result that the budget allows; the next read goes on behind them.
+
+        Raises KeyRequiredError and DecryptionFailedError where they are encrypted.
+        """
+        records: list[RecordOut] = []
+        open_record = self._opener(result)
+        for run in cut_runs(result.batches, result.start_seq_num, self.budget, open_record):
+            if records and open_record is not None:
+                await asyncio.sleep(0)  # opening records takes its time
+            records += run
+        self._went_on(result, Part.of(records), whole=True)
+        return records
+
+    def take_part(
+        self, result: ReadResult, form: str, encode: Callable[[list[RecordOut]], bytes]
+    ) -> tuple[Part, bool]:
+        """As `take`, as far as may be held at once, encoded; and whether that was all of it. What
+        is left is to be read again, with `go_on`.
+
+        `encode` is asked only for what nobody had before who reads the same with the same key:
+        `form` says what its answer depends on beside the records. Raises also what it raises.
+        """
+        services = self._call.services
         budget = self.budget
-        records = cut(result.batches, result.start_seq_num, budget)
-        if result.may_have_more and not result.batches and not budget.exhausted:
+        key = None
+        if budget.unbounded and budget.from_ms <= 0 and result.batches:
+            fingerprint = services.sealer.fingerprint(self._key if result.cipher else None)
+            end = result.batches[-1].placement.end_seq_num
+            key = (result.incarnation, result.start_seq_num, end, form, fingerprint)
+            known = services.tails.encodings.get(key)
+            if known is not None:
+                return known, self._went_on(result, known)
+        runs = cut_runs(result.batches, result.start_seq_num, budget, self._opener(result))
+        records = next(runs)
+        # Copied: encoders leave room behind what they write.
+        part = Part.of(records, bytes(memoryview(encode(records))) if records else b"")
+        if records and key is not None:
+            services.tails.encodings.put(key, part, len(part.encoded))
+        return part, self._went_on(result, part)
+
+    def leave(self, result: ReadResult) -> None:
+        """Let go of a result of which something is left, for `go_on` to find it if it comes soon:
+        nobody knows when the client will want it."""
+        self._call.services.tails.leave(*self._names, self.start.value, result)
+
+    def _opener(self, result: ReadResult) -> Open | None:
+        return self._call.services.sealer.opener(result, self._key)
+
+    def _went_on(self, result: ReadResult, part: Part, *, whole: bool = False) -> bool:
+        """Count what was taken of `result`. Returns whether that was all of it."""
+        budget = self.budget
+        batches = result.batches
+        if result.may_have_more and not batches and not budget.exhausted:
             # The node found that the first record is beyond the bounds. Asking again would not end.
             if budget.unbounded:
                 raise InternalError("an unbounded read stopped early with nothing")
             budget.stopped = True
         next_seq_num = result.start_seq_num
-        if records:
-            next_seq_num = records[-1].seq_num + 1
+        if part.count:
+            next_seq_num = part.end_seq_num
+            budget.from_ms = 0  # timestamps never decrease
             metrics = self._call.services.metrics
-            metrics.records_read.inc(len(records))
-            metrics.read_bytes.inc(sum(record.metered_bytes for record in records))
-        elif result.batches and not budget.exhausted:
-            next_seq_num = max(next_seq_num, result.batches[-1].placement.end_seq_num)
+            metrics.records_read.inc(part.count)
+            metrics.read_bytes.inc(part.metered_bytes)
+        elif batches and not budget.exhausted:
+            next_seq_num = max(next_seq_num, batches[-1].placement.end_seq_num)
         self.start = ReadStart(StartKind.SEQ_NUM, next_seq_num)
-        return records
+        return whole or not batches or next_seq_num >= batches[-1].placement.end_seq_num

@@ -10,6 +10,7 @@ from svc_cluster.codec import json_body, proto_body
 from svc_cluster.codec.json_body import DataFormat
 from svc_cluster.codec.records import METERED_BYTES_MAX, RECORDS_MAX, RecordOut
 from svc_cluster.gateway.handlers.appending import from_json, from_proto, submit
+from svc_cluster.gateway.handlers.auto_create import new_stream, on_stream
 from svc_cluster.gateway.handlers.context import Call
 from svc_cluster.gateway.handlers.follow import open_event_stream
 from svc_cluster.gateway.handlers.reading import Cursor, ReadRequest, parse_read
@@ -45,12 +46,15 @@ async def append(call: Call) -> Response:
     if kind is not None:
         return await open_append_session(call, basin, stream, kind)
     check_request_token(call.request)
+    new = new_stream(call)
     if body_format(call.request) is BodyFormat.PROTOBUF:
         wanted = from_proto(call, await protobuf_body(call.request))
     else:
         encoding = _data_format(call)
         wanted = from_json(call, await read_json(call.request), encoding)
-    ack = await submit(call, basin, stream, wanted)
+    ack = await on_stream(
+        call, basin, stream, new, lambda: submit(call, basin, stream, wanted), on_read=False
+    )
     accepted = answer_format(call.request)
     if accepted is BodyFormat.PROTOBUF:
         return answer(accepted, proto_body.encode_append_ack(ack))
@@ -59,7 +63,15 @@ async def append(call: Call) -> Response:
 
 async def check_tail(call: Call) -> Response:
     basin, stream = _names(call)
-    tail = await call.services.backend.check_tail(basin, stream)
+    backend = call.services.backend
+    tail = await on_stream(
+        call,
+        basin,
+        stream,
+        new_stream(call),
+        lambda: backend.check_tail(basin, stream),
+        on_read=True,
+    )
     return json_response(200, json_body.encode_tail(tail))
 
 
@@ -108,7 +120,7 @@ async def _read_unary(
         if not records and not budget.exhausted and not (by_s2 and is_first):
             wait_ms = max(0, math.ceil((deadline - clock.monotonic()) * 1000))
         result = await cursor.read(wait_ms, refuse_at_tail=by_s2 and is_first and wait_seconds == 0)
-        found = cursor.take(result)
+        found = await cursor.take(result)
         if not records and found:
             is_live = not is_first
         records += found

@@ -1,20 +1,22 @@
-"""Streams: create, list, configuration, delete."""
+"""Streams: create, ensure, reconfigure, list, configuration, delete."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from svc_cluster.base.errors import ErrorCode, MalformedError
 from svc_cluster.codec.config_json import (
-    S2_STORAGE_CLASS_DEFAULT,
     CreateStreamJson,
     stream_config_from_json,
     stream_config_to_json,
     stream_info_to_json,
 )
+from svc_cluster.codec.creation_hash import stream_creation_hash
+from svc_cluster.codec.ensure_json import ensured_stream
 from svc_cluster.codec.json_body import decode_object, encode_object
-from svc_cluster.gateway.backend import StreamInfo
-from svc_cluster.gateway.handlers.basins import provision_header
+from svc_cluster.codec.reconfigure_json import decode_stream_patch
+from svc_cluster.gateway.authorization import full_name, require
+from svc_cluster.gateway.backend import ProvisionedStream, StreamInfo
+from svc_cluster.gateway.handlers.auto_create import storage_class_default
+from svc_cluster.gateway.handlers.basins import creation_token, provision_header
 from svc_cluster.gateway.handlers.context import Call
 from svc_cluster.gateway.http.dialect import Dialect
 from svc_cluster.gateway.http.message import Response, json_response
@@ -24,39 +26,54 @@ from svc_cluster.gateway.http.negotiation import (
     basin_of,
     check_request_token,
     json_body,
+    optional_json_body,
     page_limit,
     page_range,
 )
 from svc_cluster.model import names
-from svc_cluster.model.stream_config import PartialStreamConfig
+from svc_cluster.model.access import visible
+from svc_cluster.model.provision import Provision
+from svc_cluster.model.stream_config import NewStream
 
 
 async def create_stream(call: Call) -> Response:
+    """With a `s2-request-token` it can be repeated."""
     basin = basin_of(call.request, call.match.basin)
     check_request_token(call.request, creates=True)
     wire = decode_object(await json_body(call.request), CreateStreamJson)
     if not names.is_stream_name(wire.stream):
         raise MalformedError(ErrorCode.BAD_JSON, STREAM_NAME_RULE)
+    stream = full_name(call.caller.grant, wire.stream, ErrorCode.BAD_JSON)
+    require(call.caller.grant, stream=stream)
     config = None if wire.config is None else stream_config_from_json(wire.config)
-    if call.dialect is Dialect.S2:
-        config = await _with_s2_storage_class(call, basin, config or PartialStreamConfig())
-    created = await call.services.backend.create_stream(basin, wire.stream, config)
-    assert isinstance(created.info, StreamInfo), "creating a stream answers with a stream"
-    body = encode_object(_info(created.info))
-    return json_response(201, body, [provision_header(existed=created.existed)])
+    made = await call.services.backend.create_stream(
+        basin,
+        stream,
+        NewStream(config, storage_class_default(call.dialect)),
+        stream_creation_hash(creation_token(call.request), config),
+    )
+    return _provisioned(call, 201, made)
 
 
-async def _with_s2_storage_class(
-    call: Call, basin: str, config: PartialStreamConfig
-) -> PartialStreamConfig:
-    """The dialect's own default, where neither the request nor the basin names a class. Behind
-    the gateway there is one default for all."""
-    if config.storage_class is not None:
-        return config
-    default = (await call.services.backend.get_basin_config(basin)).default_stream_config
-    if default is not None and default.storage_class is not None:
-        return config
-    return replace(config, storage_class=S2_STORAGE_CLASS_DEFAULT)
+async def ensure_stream(call: Call) -> Response:
+    """Replace the configuration as a whole; create the stream where there is none."""
+    basin, stream = _names(call)
+    check_request_token(call.request)
+    config = ensured_stream(await optional_json_body(call.request))
+    new = NewStream(config, storage_class_default(call.dialect))
+    made = await call.services.backend.ensure_stream(basin, stream, new)
+    return _provisioned(call, 201 if made.outcome is Provision.CREATED else 200, made)
+
+
+async def reconfigure_stream(call: Call) -> Response:
+    """Change what is said and leave the rest alone."""
+    basin, stream = _names(call)
+    check_request_token(call.request)
+    patch = decode_stream_patch(await json_body(call.request))
+    config = await call.services.backend.reconfigure_stream(
+        basin, stream, patch, storage_class_default(call.dialect)
+    )
+    return json_response(200, encode_object(stream_config_to_json(config)))
 
 
 async def list_streams(call: Call) -> Response:
@@ -66,27 +83,50 @@ async def list_streams(call: Call) -> Response:
     for name, value in (("prefix", prefix), ("start_after", start_after)):
         if not names.is_stream_prefix(value):
             raise MalformedError(ErrorCode.BAD_QUERY, f"{name} has at most 512 bytes")
-    infos, has_more = await call.services.backend.list_streams(
-        basin, prefix, start_after, page_limit(query)
-    )
-    body = {"streams": [_info(info) for info in infos], "has_more": has_more}
+    infos, has_more = await _page(call, basin, prefix, start_after, page_limit(query))
+    body = {"streams": [_info(call, info) for info in infos], "has_more": has_more}
     return json_response(200, encode_object(body))
 
 
+async def _page(
+    call: Call, basin: str, prefix: str, start_after: str, limit: int
+) -> tuple[list[StreamInfo], bool]:
+    """What the caller may see of the streams that are asked for, in its own names."""
+    grant, backend = call.caller.grant, call.services.backend
+    part = visible(grant.streams, grant.name_prefix + prefix)
+    if part is None:
+        await backend.get_basin_config(basin)  # raises where there is none
+        return [], False
+    behind = grant.name_prefix + start_after if start_after else ""
+    infos, has_more = await backend.list_streams(basin, part.prefix, behind, limit)
+    if part.only is not None:
+        return [info for info in infos if info.name == part.only], False
+    return infos, has_more
+
+
 async def get_stream_config(call: Call) -> Response:
-    basin = basin_of(call.request, call.match.basin)
-    assert call.match.stream is not None, "the route has a stream in its path"
-    config = await call.services.backend.get_stream_config(basin, call.match.stream)
+    basin, stream = _names(call)
+    config = await call.services.backend.get_stream_config(basin, stream)
     return json_response(200, encode_object(stream_config_to_json(config)))
 
 
 async def delete_stream(call: Call) -> Response:
-    basin = basin_of(call.request, call.match.basin)
-    assert call.match.stream is not None, "the route has a stream in its path"
+    basin, stream = _names(call)
     check_request_token(call.request)
-    await call.services.backend.delete_stream(basin, call.match.stream)
+    await call.services.backend.delete_stream(basin, stream)
     return Response(202)
 
 
-def _info(info: StreamInfo) -> dict[str, object]:
-    return stream_info_to_json(info.name, info.created_at_ms, info.deleted_at_ms, info.cipher)
+def _names(call: Call) -> tuple[str, str]:
+    assert call.match.stream is not None, "the route has a stream in its path"
+    return basin_of(call.request, call.match.basin), call.match.stream
+
+
+def _provisioned(call: Call, status: int, made: ProvisionedStream) -> Response:
+    body = encode_object(_info(call, made.info))
+    return json_response(status, body, [provision_header(made.outcome)])
+
+
+def _info(call: Call, info: StreamInfo) -> dict[str, object]:
+    name = call.caller.shown(info.name)
+    return stream_info_to_json(name, info.created_at_ms, info.deleted_at_ms, info.cipher)

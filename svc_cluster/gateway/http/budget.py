@@ -45,6 +45,10 @@ class BodyBudget:
     def room(self) -> int:
         return self._max - self._held
 
+    def has_plenty_for(self, size: int) -> bool:
+        """Whether a quarter is left behind it: what could wait should leave that to others."""
+        return self.room - size >= self._max // 4
+
     def take(self, size: int) -> None:
         """Raises HotServerError when there is no room; nothing is taken then."""
         if size > self.room:

@@ -20,6 +20,7 @@ from svc_cluster.gateway.http.dialect import Dialect
 from svc_cluster.gateway.http.message import Response, json_response
 
 STATUS: Final[dict[ErrorCode, int]] = {
+    ErrorCode.ACCESS_TOKEN_NOT_FOUND: 404,
     ErrorCode.AUTHN: 401,
     ErrorCode.BAD_FRAME: 400,
     ErrorCode.BAD_HEADER: 400,
@@ -29,6 +30,7 @@ STATUS: Final[dict[ErrorCode, int]] = {
     ErrorCode.BAD_QUERY: 400,
     ErrorCode.BASIN_DELETION_PENDING: 409,
     ErrorCode.BASIN_NOT_FOUND: 404,
+    ErrorCode.DECRYPTION_FAILED: 400,
     ErrorCode.HOT_SERVER: 502,
     ErrorCode.INVALID: 422,
     ErrorCode.METHOD_NOT_ALLOWED: 405,

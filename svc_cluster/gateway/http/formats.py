@@ -10,25 +10,15 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from svc_cluster.base.errors import ErrorCode, MalformedError
+from svc_cluster.base.errors import ErrorCode
 from svc_cluster.codec.proto_body import PROTO_BODY_BYTES_MAX
-from svc_cluster.gateway.http.errors import (
-    PayloadTooLargeError,
-    RequestBodyTimeoutError,
-)
-from svc_cluster.gateway.http.message import (
-    BodyBrokenError,
-    BodyTimeoutError,
-    BodyTooLargeError,
-    Request,
-    Response,
-    json_response,
-)
+from svc_cluster.gateway.http.message import Request, Response, json_response
 from svc_cluster.gateway.http.negotiation import (
     EVENT_STREAM,
     PROTOBUF_TYPES,
     SESSION_TYPES,
     media_type,
+    whole_body,
 )
 
 PROTOBUF: Final = "application/protobuf"
@@ -77,19 +67,8 @@ def answer(form: BodyFormat, body: bytes) -> Response:
 
 
 async def protobuf_body(request: Request) -> bytes:
-    """The whole body, at most 2 MiB, its Content-Encoding undone by BudgetedBody.
-
-    Raises PayloadTooLargeError, RequestBodyTimeoutError, MalformedError (bad_proto) for a body
-    that does not end as it says, and what BudgetedBody does.
-    """
-    try:
-        return await request.body.read(PROTO_BODY_BYTES_MAX)
-    except BodyTooLargeError as cause:
-        raise PayloadTooLargeError(f"a body has at most {PROTO_BODY_BYTES_MAX} bytes") from cause
-    except BodyBrokenError as cause:
-        raise MalformedError(ErrorCode.BAD_PROTO, "the body's framing is broken") from cause
-    except BodyTimeoutError as cause:
-        raise RequestBodyTimeoutError("the body did not arrive in time") from cause
+    """The whole body, at most 2 MiB. Raises what `whole_body` does, with bad_proto."""
+    return await whole_body(request, PROTO_BODY_BYTES_MAX, ErrorCode.BAD_PROTO)
 
 
 def accept_encoding(request: Request) -> str:

@@ -219,6 +219,7 @@ class Reply:
         async for piece in body:
             if piece:
                 wire.send(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+                piece = b""  # neither a slow client nor an idle stream holds it here
                 await wire.drained()
         if chunked:
             wire.send(b"0\r\n\r\n")

@@ -253,6 +253,7 @@ class Stream:
         async for piece in body:
             if piece:
                 await self._send(piece, end=False)
+                piece = b""  # an idle stream holds nothing
         await self._frames.writable()
         self._frames.send_data(self.id, b"", end=True)
 

@@ -73,19 +73,40 @@ def require_json(request: Request) -> None:
 
 
 async def json_body(request: Request) -> bytes:
-    """The whole body, at most 8 MiB, its Content-Encoding undone by BudgetedBody.
-
-    Raises MalformedError for a body that is not what its headers say, and what BudgetedBody does.
-    """
+    """The whole body, at most 8 MiB. Raises MalformedError (bad_json) for another Content-Type, and
+    what `whole_body` does."""
     require_json(request)
+    return await whole_body(request, JSON_BODY_BYTES_MAX, ErrorCode.BAD_JSON)
+
+
+async def whole_body(request: Request, bytes_max: int, malformed: ErrorCode) -> bytes:
+    """All of it, its Content-Encoding undone by BudgetedBody.
+
+    Raises PayloadTooLargeError, RequestBodyTimeoutError, MalformedError with the code `malformed`
+    for a body that does not end as it says, and what BudgetedBody does.
+    """
     try:
-        return await request.body.read(JSON_BODY_BYTES_MAX)
+        return await request.body.read(bytes_max)
     except BodyTooLargeError as cause:
-        raise PayloadTooLargeError(f"a body has at most {JSON_BODY_BYTES_MAX} bytes") from cause
+        raise PayloadTooLargeError(f"a body has at most {bytes_max} bytes") from cause
     except BodyBrokenError as cause:
-        raise MalformedError(ErrorCode.BAD_JSON, "the body's framing is broken") from cause
+        raise MalformedError(malformed, "the body's framing is broken") from cause
     except BodyTimeoutError as cause:
         raise RequestBodyTimeoutError("the body did not arrive in time") from cause
+
+
+async def optional_json_body(request: Request) -> bytes:
+    """As `json_body`, but a request without a body needs no Content-Type: b"" then.
+
+    Raises MalformedError (bad_json) for a body that does not say that it is JSON: to ignore a
+    configuration would be worse than to refuse it.
+    """
+    if request.header("content-type") is not None:
+        return await json_body(request)
+    body = await whole_body(request, JSON_BODY_BYTES_MAX, ErrorCode.BAD_JSON)
+    if body:
+        require_json(request)
+    return body
 
 
 def check_request_token(request: Request, *, creates: bool = False) -> None:

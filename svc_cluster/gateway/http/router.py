@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Final
 
 from svc_cluster.base.errors import ErrorCode, MalformedError
+from svc_cluster.codec.token_json import TOKEN_ID_RULE
 from svc_cluster.gateway.http.errors import MethodNotAllowedError, RouteNotFoundError
 from svc_cluster.gateway.http.negotiation import (
     BASIN_NAME_RULE,
@@ -23,12 +24,19 @@ from svc_cluster.model import names
 class Operation(Enum):
     LIST_BASINS = "list-basins"
     CREATE_BASIN = "create-basin"
+    ENSURE_BASIN = "ensure-basin"
     GET_BASIN_CONFIG = "get-basin-config"
+    RECONFIGURE_BASIN = "reconfigure-basin"
     DELETE_BASIN = "delete-basin"
     LIST_STREAMS = "list-streams"
     CREATE_STREAM = "create-stream"
+    ENSURE_STREAM = "ensure-stream"
     GET_STREAM_CONFIG = "get-stream-config"
+    RECONFIGURE_STREAM = "reconfigure-stream"
     DELETE_STREAM = "delete-stream"
+    LIST_TOKENS = "list-access-tokens"
+    ISSUE_TOKEN = "issue-access-token"
+    REVOKE_TOKEN = "revoke-access-token"
     APPEND = "append"
     READ = "read"
     CHECK_TAIL = "check-tail"
@@ -45,8 +53,12 @@ class Operation(Enum):
 WRITES: Final = frozenset(
     {
         Operation.CREATE_BASIN,
+        Operation.ENSURE_BASIN,
+        Operation.RECONFIGURE_BASIN,
         Operation.DELETE_BASIN,
         Operation.CREATE_STREAM,
+        Operation.ENSURE_STREAM,
+        Operation.RECONFIGURE_STREAM,
         Operation.DELETE_STREAM,
         Operation.APPEND,
     }
@@ -62,6 +74,7 @@ class Resource:
     basin_slot: int | None = None
     """Segment that holds the basin's name, counted from 0 behind the leading slash."""
     stream_slot: int | None = None
+    token_slot: int | None = None
     seed_path: bool = False
     """The path shape that only the seed dialect has."""
     allow: str = ""
@@ -79,6 +92,7 @@ class Match:
     basin: str | None
     """From the path or, where that has none, from the host name; valid."""
     stream: str | None
+    token_id: str | None = None
 
 
 _LATER = Operation.LATER
@@ -88,8 +102,8 @@ _BASIN = Resource(
     {
         "GET": Operation.GET_BASIN_CONFIG,
         "DELETE": Operation.DELETE_BASIN,
-        "PUT": _LATER,
-        "PATCH": _LATER,
+        "PUT": Operation.ENSURE_BASIN,
+        "PATCH": Operation.RECONFIGURE_BASIN,
     },
     basin_slot=2,
 )
@@ -99,8 +113,8 @@ _STREAM = Resource(
     {
         "GET": Operation.GET_STREAM_CONFIG,
         "DELETE": Operation.DELETE_STREAM,
-        "PUT": _LATER,
-        "PATCH": _LATER,
+        "PUT": Operation.ENSURE_STREAM,
+        "PATCH": Operation.RECONFIGURE_STREAM,
     },
     stream_slot=2,
 )
@@ -124,8 +138,10 @@ _SEED_READ = Resource(
     stream_slot=4,
     seed_path=True,
 )
-_TOKENS = Resource("/v1/access-tokens", {"GET": _LATER, "POST": _LATER})
-_TOKEN = Resource("/v1/access-tokens/{id}", {"DELETE": _LATER})
+_TOKENS = Resource(
+    "/v1/access-tokens", {"GET": Operation.LIST_TOKENS, "POST": Operation.ISSUE_TOKEN}
+)
+_TOKEN = Resource("/v1/access-tokens/{id}", {"DELETE": Operation.REVOKE_TOKEN}, token_slot=2)
 _LOCATIONS = Resource("/v1/locations", {"GET": _LATER})
 _LOCATION = Resource("/v1/locations/default", {"GET": _LATER, "PUT": _LATER})
 _USAGE = Resource("/v1/metrics", {"GET": _LATER})
@@ -233,4 +249,9 @@ def route(
         stream = decode_percent(segments[resource.stream_slot], ErrorCode.BAD_PATH)
         if not names.is_stream_name(stream):
             raise MalformedError(ErrorCode.BAD_PATH, STREAM_NAME_RULE)
-    return Match(operation, resource.template, resource.seed_path, basin, stream)
+    token_id = None
+    if resource.token_slot is not None:
+        token_id = decode_percent(segments[resource.token_slot], ErrorCode.BAD_PATH)
+        if not names.is_token_id(token_id):
+            raise MalformedError(ErrorCode.BAD_PATH, TOKEN_ID_RULE)
+    return Match(operation, resource.template, resource.seed_path, basin, stream, token_id)

@@ -33,7 +33,13 @@ class Server:
         if tls is not None:
             tls.set_alpn_protocols(["h2", "http/1.1"])
         self._server = await loop.create_server(
-            accept, host, port, reuse_port=reuse_port or None, ssl=tls, backlog=1024
+            accept,
+            host,
+            port,
+            reuse_port=reuse_port or None,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else header_seconds,
+            backlog=1024,
         )
 
     @property

@@ -7,10 +7,13 @@ closed after it. The chosen protocol is handed the running deadline and ends it.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Final, cast
 
 H2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+UNSENT_BYTES_MAX: Final = 128 * 1024
 
 
 class HeaderDeadline:
@@ -66,6 +69,7 @@ class Sniffer(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        _bound_unsent(self._transport)
         self._waiting.add(self)
         self._deadline.start()
 
@@ -96,3 +100,12 @@ class Sniffer(asyncio.Protocol):
     def _expired(self) -> None:
         if self._transport is not None:
             self._transport.close()
+
+
+def _bound_unsent(transport: asyncio.Transport) -> None:
+    """Let the kernel take no more than it can send soon: what waits for a slow client would be
+    this machine's memory too, up to several MiB a connection."""
+    sock = transport.get_extra_info("socket")
+    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    if sock is not None and option is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.IPPROTO_TCP, option, UNSENT_BYTES_MAX)

@@ -28,12 +28,13 @@ from svc_cluster.gateway.openapi.schemas import (
     RANGE_NOT_SATISFIABLE,
     STREAM_NAME,
     TEXT,
+    TOKEN_ID,
     error_schema,
     ref,
     words,
 )
 
-_PATH_SCHEMAS: Final = {"basin": BASIN_NAME, "stream": STREAM_NAME}
+_PATH_SCHEMAS: Final = {"basin": BASIN_NAME, "stream": STREAM_NAME, "id": TOKEN_ID}
 _BASIN_HEADERS: Final = tuple(
     Parameter(name=name, where="header", schema=BASIN_NAME, text=text)
     for name, text in (
@@ -85,7 +86,12 @@ def build_document(version: str) -> dict[str, Any]:
             ),
         },
         "paths": paths,
-        "components": {"schemas": COMPONENTS},
+        "components": {
+            "schemas": COMPONENTS,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        # a server may ask nobody for a token
+        "security": [{}, {"token": []}],
         "x-not-served": not_served(),
     }
 
@@ -99,7 +105,10 @@ def _operation(resource: Resource, method: str, doc: OperationDoc) -> dict[str, 
     if parameters:
         item["parameters"] = parameters
     if doc.body is not None:
-        item["requestBody"] = {"required": True, "content": _content(doc.body)}
+        item["requestBody"] = {
+            "required": not doc.body_is_optional,
+            "content": _content(doc.body),
+        }
     is_write = method not in ("GET", "HEAD")
     item["responses"] = _responses(doc, is_write=is_write)
     return item
@@ -114,6 +123,8 @@ def _responses(doc: OperationDoc, *, is_write: bool) -> dict[str, Any]:
             name: {"schema": words("created", "updated", "noop")} for name in doc.answer_headers
         }
     responses = {str(doc.status): success}
+    if doc.further_status is not None:
+        responses[str(doc.further_status)] = success
     codes = (*doc.errors, *(() if doc.is_public else ANYWHERE))
     for status, of_status in sorted(_by_status(codes).items()):
         responses[str(status)] = _refusal(status, of_status, is_write=is_write)

@@ -7,6 +7,7 @@ from typing import Final
 
 from svc_cluster.base.errors import ErrorCode
 from svc_cluster.codec.records import U64_MAX
+from svc_cluster.gateway.handlers.record_key import KEY_HEADERS, KEY_TEXT_BYTES_MAX
 from svc_cluster.gateway.http.message import JSON
 from svc_cluster.gateway.http.negotiation import EVENT_STREAM, PROTOBUF_TYPES, SESSION_TYPES
 from svc_cluster.gateway.http.router import Operation
@@ -17,8 +18,10 @@ from svc_cluster.gateway.openapi.schemas import (
     REQUEST_TOKEN,
     STREAM_PREFIX,
     TEXT,
+    TOKEN_ID_PREFIX,
     U64,
     Schema,
+    nullable,
     ref,
     words,
 )
@@ -27,8 +30,10 @@ TEXT_PLAIN: Final = "text/plain"
 _C = ErrorCode
 
 ANYWHERE: Final = (
+    _C.AUTHN,
     _C.BAD_HEADER,
     _C.OTHER,
+    _C.PERMISSION_DENIED,
     _C.REQUEST_TIMEOUT,
     _C.HOT_SERVER,
     _C.SERVER_DRAINING,
@@ -67,6 +72,9 @@ class OperationDoc:
     parameters: tuple[Parameter, ...] = ()
     errors: tuple[ErrorCode, ...] = ()
     answer_headers: tuple[str, ...] = ()
+    further_status: int | None = None
+    """Another success, with the same answer."""
+    body_is_optional: bool = False
     plain_statuses: tuple[int, ...] = ()
     """Further statuses with a plain text body."""
     is_public: bool = False
@@ -92,12 +100,30 @@ def _page(prefix: Schema) -> tuple[Parameter, ...]:
 _TOKEN: Final = _header(
     "svc-request-token", REQUEST_TOKEN, "Its form is checked; replays are not recognized as yet."
 )
+_CREATE_TOKEN: Final = _header(
+    "s2-request-token",
+    {"type": "string", "maxLength": REQUEST_TOKEN["maxLength"]},
+    "A repetition with the same token and configuration finds what the first one made.",
+)
+_STREAM_CONFIG: Final = _header(
+    "s2-stream-config",
+    TEXT,
+    "JSON of a stream configuration, over the basin's default, for a stream that this makes.",
+)
 _FORMAT: Final = tuple(
     _header(name, words("base64", "utf8", "raw", "json", "json-binsafe"), text)
     for name, text in (
         ("svc-format", "How records stand in JSON: base64 unless it says otherwise."),
         ("s2-format", "The same for the S2 dialect: text unless it says otherwise."),
     )
+)
+_KEY: Final = tuple(
+    _header(
+        name,
+        {"type": "string", "minLength": 1, "maxLength": KEY_TEXT_BYTES_MAX},
+        "Base64 of the 32 bytes that open an encrypted stream's records; kept nowhere.",
+    )
+    for name in KEY_HEADERS
 )
 _SESSIONS: Final[dict[str, Schema]] = dict.fromkeys(SESSION_TYPES, BINARY)
 _PROTOBUF: Final[dict[str, Schema]] = dict.fromkeys(PROTOBUF_TYPES, BINARY)
@@ -116,14 +142,38 @@ OPERATIONS: Final[dict[Operation, OperationDoc]] = {
         status=201,
         answer={JSON: ref("BasinInfo")},
         body={JSON: ref("CreateBasin")},
-        parameters=(_TOKEN,),
+        parameters=(_TOKEN, _CREATE_TOKEN),
         errors=(
             *_BODY,
             _C.RESOURCE_ALREADY_EXISTS,
             _C.BASIN_DELETION_PENDING,
-            _C.NOT_IMPLEMENTED,
+            _C.TRANSACTION_CONFLICT,
         ),
         answer_headers=("s2-provision-result",),
+    ),
+    Operation.ENSURE_BASIN: OperationDoc(
+        summary="Create a basin, or replace its configuration as a whole",
+        status=200,
+        further_status=201,
+        answer={JSON: ref("BasinInfo")},
+        body={JSON: nullable(ref("EnsureBasin"))},
+        body_is_optional=True,
+        parameters=(_TOKEN,),
+        errors=(
+            *_BODY,
+            _C.BAD_PATH,
+            _C.BASIN_DELETION_PENDING,
+            _C.TRANSACTION_CONFLICT,
+        ),
+        answer_headers=("s2-provision-result",),
+    ),
+    Operation.RECONFIGURE_BASIN: OperationDoc(
+        summary="Change parts of a basin's configuration",
+        status=200,
+        answer={JSON: ref("BasinConfig")},
+        body={JSON: ref("BasinReconfiguration")},
+        parameters=(_TOKEN,),
+        errors=(*_BODY, _C.BAD_PATH, *_BASIN, _C.TRANSACTION_CONFLICT),
     ),
     Operation.GET_BASIN_CONFIG: OperationDoc(
         summary="The configuration of a basin",
@@ -150,9 +200,28 @@ OPERATIONS: Final[dict[Operation, OperationDoc]] = {
         status=201,
         answer={JSON: ref("StreamInfo")},
         body={JSON: ref("CreateStream")},
-        parameters=(_TOKEN,),
+        parameters=(_TOKEN, _CREATE_TOKEN),
         errors=(*_BODY, *_BASIN, _C.STREAM_DELETION_PENDING, _C.RESOURCE_ALREADY_EXISTS),
         answer_headers=("s2-provision-result",),
+    ),
+    Operation.ENSURE_STREAM: OperationDoc(
+        summary="Create a stream, or replace its configuration as a whole",
+        status=200,
+        further_status=201,
+        answer={JSON: ref("StreamInfo")},
+        body={JSON: nullable(ref("EnsureStream"))},
+        body_is_optional=True,
+        parameters=(_TOKEN,),
+        errors=(*_BODY, _C.BAD_PATH, *_BASIN, _C.STREAM_DELETION_PENDING),
+        answer_headers=("s2-provision-result",),
+    ),
+    Operation.RECONFIGURE_STREAM: OperationDoc(
+        summary="Change parts of a stream's configuration",
+        status=200,
+        answer={JSON: ref("StreamConfig")},
+        body={JSON: ref("PartialStreamConfig")},
+        parameters=(_TOKEN,),
+        errors=(*_BODY, _C.BAD_PATH, *_STREAM),
     ),
     Operation.GET_STREAM_CONFIG: OperationDoc(
         summary="The configuration of a stream",
@@ -167,13 +236,47 @@ OPERATIONS: Final[dict[Operation, OperationDoc]] = {
         parameters=(_TOKEN,),
         errors=(_C.BAD_PATH, *_STREAM),
     ),
+    Operation.LIST_TOKENS: OperationDoc(
+        summary="List access tokens in the order of their ids",
+        status=200,
+        answer={JSON: ref("AccessTokenList")},
+        parameters=_page(TOKEN_ID_PREFIX),
+        errors=(_C.BAD_QUERY, _C.INVALID),
+    ),
+    Operation.ISSUE_TOKEN: OperationDoc(
+        summary="Issue an access token; its secret is shown this once",
+        status=201,
+        answer={JSON: ref("IssuedAccessToken")},
+        body={JSON: ref("IssueAccessToken")},
+        parameters=(_TOKEN,),
+        errors=(
+            *_BODY,
+            _C.RESOURCE_ALREADY_EXISTS,
+            _C.QUOTA_EXHAUSTED,
+            _C.TRANSACTION_CONFLICT,
+        ),
+    ),
+    Operation.REVOKE_TOKEN: OperationDoc(
+        summary="Revoke an access token and all that come from it",
+        status=204,
+        answer={},
+        parameters=(_TOKEN,),
+        errors=(_C.BAD_PATH, _C.ACCESS_TOKEN_NOT_FOUND, _C.TRANSACTION_CONFLICT),
+    ),
     Operation.APPEND: OperationDoc(
         summary="Append a batch of records, all or none, or a session of batches",
         status=200,
         answer={JSON: ref("AppendAck"), **_ANSWER_PROTOBUF, **_SESSIONS},
         body={JSON: ref("AppendInput"), **_PROTOBUF, **_SESSIONS},
-        parameters=(_TOKEN, *_FORMAT),
-        errors=(*_BODY, _C.BAD_PROTO, _C.BAD_PATH, *_STREAM, _C.APPEND_CONDITION_FAILED),
+        parameters=(_TOKEN, _STREAM_CONFIG, *_KEY, *_FORMAT),
+        errors=(
+            *_BODY,
+            _C.BAD_PROTO,
+            _C.BAD_PATH,
+            *_STREAM,
+            _C.TRANSACTION_CONFLICT,
+            _C.APPEND_CONDITION_FAILED,
+        ),
     ),
     Operation.READ: OperationDoc(
         summary="Read records once, as server-sent events, or as a session",
@@ -196,6 +299,8 @@ OPERATIONS: Final[dict[Operation, OperationDoc]] = {
                 "wait", {**U64, "maximum": min(U64_MAX, 2**32 - 1)}, "Seconds to wait at the tail."
             ),
             _header("last-event-id", TEXT, "Of the last event seen, to go on behind it."),
+            _STREAM_CONFIG,
+            *_KEY,
             *_FORMAT,
         ),
         errors=(
@@ -203,6 +308,8 @@ OPERATIONS: Final[dict[Operation, OperationDoc]] = {
             _C.BAD_QUERY,
             _C.INVALID,
             *_STREAM,
+            _C.DECRYPTION_FAILED,
+            _C.TRANSACTION_CONFLICT,
             _C.RANGE_NOT_SATISFIABLE,
         ),
     ),
@@ -210,7 +317,8 @@ OPERATIONS: Final[dict[Operation, OperationDoc]] = {
         summary="Where the next record will go",
         status=200,
         answer={JSON: ref("Tail")},
-        errors=(_C.BAD_PATH, *_STREAM),
+        parameters=(_STREAM_CONFIG,),
+        errors=(_C.BAD_PATH, _C.INVALID, *_STREAM, _C.TRANSACTION_CONFLICT),
     ),
     Operation.HEALTH: OperationDoc(
         summary="Whether requests are served, for probes",

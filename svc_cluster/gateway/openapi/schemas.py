@@ -8,6 +8,7 @@ from typing import Any, Final
 from svc_cluster.base.errors import ErrorCode
 from svc_cluster.codec.records import RECORDS_MAX, U64_MAX
 from svc_cluster.model import names
+from svc_cluster.model.access import Op
 
 Schema = dict[str, Any]
 
@@ -61,6 +62,13 @@ STREAM_NAME: Final[Schema] = {
     "description": "Lengths are in bytes of UTF-8.",
 }
 STREAM_PREFIX: Final[Schema] = {"type": "string", "maxLength": names.STREAM_NAME_BYTES_MAX}
+TOKEN_ID: Final[Schema] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": names.TOKEN_ID_BYTES_MAX,
+    "not": {"enum": [".", ".."]},
+}
+TOKEN_ID_PREFIX: Final[Schema] = {"type": "string", "maxLength": names.TOKEN_ID_BYTES_MAX}
 REQUEST_TOKEN: Final[Schema] = {
     "type": "string",
     "minLength": 1,
@@ -69,6 +77,9 @@ REQUEST_TOKEN: Final[Schema] = {
 
 _STORAGE_CLASS: Final = words("standard", "express")
 _MODE: Final = words("client-prefer", "client-require", "arrival")
+_LOCATION: Final = nullable(
+    {**TEXT, "description": "There are no locations to choose from: 400 or 422."}
+)
 _CIPHER: Final = words("aegis-256", "aes-256-gcm")
 _HEADERS: Final[Schema] = {
     "type": "array",
@@ -143,27 +154,36 @@ COMPONENTS: Final[dict[str, Schema]] = {
     "StreamList": obj(
         {"streams": {"type": "array", "items": ref("StreamInfo")}, "has_more": BOOLEAN}
     ),
+    "WantedBasinConfig": obj(
+        {},
+        {
+            "default_stream_config": nullable(ref("PartialStreamConfig")),
+            "stream_cipher": nullable(_CIPHER),
+            "create_stream_on_append": nullable(BOOLEAN),
+            "create_stream_on_read": nullable(BOOLEAN),
+            "storage_class": nullable(_STORAGE_CLASS),
+        },
+    ),
+    "EnsureBasin": obj({}, {"config": nullable(ref("WantedBasinConfig")), "location": _LOCATION}),
+    "BasinReconfiguration": {
+        "allOf": [ref("WantedBasinConfig")],
+        "description": (
+            "A member that is absent is left alone, and so are the booleans that are null; all "
+            "others are cleared by null."
+        ),
+    },
+    "EnsureStream": {
+        "oneOf": [
+            {**ref("PartialStreamConfig"), "not": {"required": ["config"]}},
+            obj({"config": nullable(ref("PartialStreamConfig"))}),
+        ],
+        "description": "The configuration itself, or an object that has nothing but it.",
+    },
     "CreateBasin": obj(
         {"basin": BASIN_NAME},
         {
-            "config": nullable(
-                obj(
-                    {},
-                    {
-                        "default_stream_config": nullable(ref("PartialStreamConfig")),
-                        "stream_cipher": {
-                            "type": "null",
-                            "description": "A cipher is refused with 501 as yet.",
-                        },
-                        "create_stream_on_append": nullable(BOOLEAN),
-                        "create_stream_on_read": nullable(BOOLEAN),
-                        "storage_class": nullable(_STORAGE_CLASS),
-                    },
-                )
-            ),
-            "location": nullable(
-                {**TEXT, "description": "There are no locations to choose from: 400 or 422."}
-            ),
+            "config": nullable(ref("WantedBasinConfig")),
+            "location": _LOCATION,
         },
     ),
     "CreateStream": obj({"stream": STREAM_NAME}, {"config": nullable(ref("PartialStreamConfig"))}),
@@ -205,6 +225,41 @@ COMPONENTS: Final[dict[str, Schema]] = {
         {"tail": ref("Position")},
     ),
     "Version": obj({"name": TEXT, "version": TEXT}),
+    "NameSet": {
+        "description": "One name, or all that begin so. An empty `exact` is no name.",
+        "oneOf": [obj({"exact": TEXT}), obj({"prefix": TEXT})],
+    },
+    "Halves": obj({}, {"read": nullable(BOOLEAN), "write": nullable(BOOLEAN)}),
+    "AccessTokenScope": obj(
+        {},
+        {
+            **dict.fromkeys(("basins", "streams", "access_tokens"), nullable(ref("NameSet"))),
+            "op_groups": nullable(
+                obj({}, dict.fromkeys(("account", "basin", "stream"), nullable(ref("Halves"))))
+            ),
+            "ops": nullable({"type": "array", "items": words(*(op.value for op in Op))}),
+        },
+        "A set that is left out holds nothing.",
+    ),
+    "IssueAccessToken": obj(
+        {"id": TOKEN_ID, "scope": ref("AccessTokenScope")},
+        {"auto_prefix_streams": nullable(BOOLEAN), "expires_at": nullable(DATE_TIME)},
+    ),
+    "IssuedAccessToken": obj({"access_token": TEXT}),
+    "AccessTokenInfo": obj(
+        {
+            "id": TEXT,
+            "expires_at": nullable(DATE_TIME),
+            "auto_prefix_streams": BOOLEAN,
+            "scope": ref("AccessTokenScope"),
+        }
+    ),
+    "AccessTokenList": obj(
+        {
+            "access_tokens": {"type": "array", "items": ref("AccessTokenInfo")},
+            "has_more": BOOLEAN,
+        }
+    ),
     "AppendConditionFailed": {
         "oneOf": [
             obj({"seq_num_mismatch": {**U64, "description": "The next sequence number."}}),

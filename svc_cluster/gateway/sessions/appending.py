@@ -1,13 +1,11 @@
 """Append sessions: one connection, many batches, acknowledged in the order they came.
 
-Order across a change of leader: batch k+1 is given to the cluster only when batch k has been
-acknowledged, and a batch of which it is not known whether it was appended is never sent again: the
-session ends there. So no batch can get in without the one before it. The price is one round trip
-to the leader and one sync a batch, whatever the client pipelines; to lift it, batches would have to
-be numbered up to the sequencer. What can go on meanwhile does: while one batch is being appended,
-the next frames are received, decoded, checked and built, within a bound.
+All that a client pipelines is on its way to the leader at once, within a bound. Batch k+1 is never
+appended without batch k, whatever becomes of leaders meanwhile: `Backend.open_appends` sees to it.
+The session ends at the first batch that is refused for good or of which it is not known whether it
+was appended; what was received behind it is dropped.
 
-A stream that is deleted and made anew between two batches of a session is not noticed here: the
+A stream that is deleted and made anew between two batches of a session is not always noticed: the
 acknowledgements then begin again at its first sequence numbers.
 """
 
@@ -15,15 +13,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final
 
 from svc_cluster.base.errors import (
     ErrorCode,
     InternalError,
+    KeyRequiredError,
     MalformedError,
     ServiceError,
-    StreamNotFoundError,
 )
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks
@@ -35,8 +34,11 @@ from svc_cluster.codec.session_frame import (
     bad_frame,
     encode_frame,
 )
-from svc_cluster.gateway.handlers.appending import from_proto, submit
+from svc_cluster.gateway.backend import Appends
+from svc_cluster.gateway.handlers.appending import from_proto, note_ack, note_refusal
+from svc_cluster.gateway.handlers.auto_create import new_stream, on_stream
 from svc_cluster.gateway.handlers.context import Call
+from svc_cluster.gateway.handlers.record_key import record_key
 from svc_cluster.gateway.http.budget import content_codings
 from svc_cluster.gateway.http.errors import RequestBodyTimeoutError, UnsupportedMediaTypeError
 from svc_cluster.gateway.http.formats import STREAM_HEADERS
@@ -47,11 +49,15 @@ from svc_cluster.gateway.http.message import (
     Response,
 )
 from svc_cluster.gateway.sessions.terminal import terminal_frame
+from svc_cluster.model.record import AppendAck, StoredBatch
 
-READ_AHEAD_BYTES_MAX: Final = 2 * 1024 * 1024
-"""Of batches that are built and wait; beside them there may be one frame that is coming in. Both
-count against the budget of all request bodies."""
-READ_AHEAD_BATCHES_MAX: Final = 128
+UNDER_WAY_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of the batches of one session that have no acknowledgement yet; beside them there may be one
+frame that is coming in. Both count against the budget of all request bodies."""
+UNDER_WAY_BATCHES_MAX: Final = 128
+GRACE_SECONDS: Final = 0.5
+"""Once the access token is no good any more: for what is under way, whose outcome would otherwise
+not be known."""
 
 log = get_logger("gateway.append_session")
 
@@ -61,44 +67,64 @@ async def open_append_session(call: Call, basin: str, stream: str, kind: str) ->
     frame is read. `kind`: the session media type, which is the answer's too.
 
     Raises MalformedError for a request token, UnsupportedMediaTypeError for a Content-Encoding,
-    and what says that nothing can be appended to the stream.
+    MalformedError and KeyRequiredError for the key of an encrypted stream, and what says that
+    nothing can be appended to the stream.
     """
     request = call.request
     if request.header("svc-request-token") is not None:
         raise MalformedError(ErrorCode.BAD_HEADER, "a session takes no request token")
     if content_codings(request):
         raise UnsupportedMediaTypeError("in a session each frame is compressed by itself")
-    await _require_stream(call, basin, stream)
-    session = _AppendSession(call, basin, stream)
+    key = record_key(request)
+    backend, sealer = call.services.backend, call.services.sealer
+    # nobody could be told of a refusal as plainly as now
+    identity = await on_stream(
+        call,
+        basin,
+        stream,
+        new_stream(call),
+        lambda: sealer.identity(basin, stream),
+        on_read=False,
+    )
+    if identity.cipher is not None and key is None:
+        raise KeyRequiredError.of(identity.cipher)
+
+    async def seal(batch: StoredBatch) -> StoredBatch:
+        return await sealer.seal(batch, identity, key)
+
+    session = _AppendSession(call, backend.open_appends(basin, stream), seal)
     return Response(200, [("content-type", kind), *STREAM_HEADERS], session.frames())
 
 
-async def _require_stream(call: Call, basin: str, stream: str) -> None:
-    """Raises unless appending to the stream can begin, be it by making it."""
-    backend = call.services.backend
-    try:
-        await backend.get_stream_config(basin, stream)
-    except StreamNotFoundError:
-        config = await backend.get_basin_config(basin)
-        if not config.create_stream_on_append:
-            raise
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    """A batch that was put and has no acknowledgement yet."""
+
+    batch: StoredBatch
+    begun: float
 
 
 class _AppendSession:
-    """One open session: a task reads ahead, whoever iterates `frames` appends."""
+    """One open session: a task receives and puts, whoever iterates `frames` waits for the acks."""
 
-    def __init__(self, call: Call, basin: str, stream: str) -> None:
+    def __init__(
+        self, call: Call, appends: Appends, seal: Callable[[StoredBatch], Awaitable[StoredBatch]]
+    ) -> None:
         self._call = call
-        self._names = (basin, stream)
-        self._ready: deque[AppendInput] = deque()
+        self._appends = appends
+        self._seal = seal
+        self._under_way: deque[_UnderWay] = deque()
         self._held_bytes = 0
-        """Of what is ready and of what is being appended."""
+        """Of all that is under way."""
         self._partial_bytes = 0
         """Of a frame that is coming in."""
         self._failure: ServiceError | None = None
-        """What ended the input, behind all that is ready."""
+        """What ended the input, behind all that is under way."""
         self._ended = False
-        """Nothing more comes behind what is ready."""
+        """Nothing more comes behind what is under way."""
+        self._client_is_gone = False
+        self._is_over = False
+        """A batch has failed: nothing more is taken."""
         self._changed = asyncio.Event()
         self._has_room = asyncio.Event()
         self._tasks = Tasks(on_failure=self._fail)
@@ -111,50 +137,69 @@ class _AppendSession:
         gauge = call.services.metrics.append_sessions
         gauge.inc()
         try:
-            self._tasks.spawn(self._read_ahead(), "append session: read ahead")
+            self._tasks.spawn(self._receive_all(), "append session: receive")
             self._tasks.spawn(self._end_when_draining(), "append session: draining")
-            while (wanted := await self._next()) is not None:
-                ack = await submit(call, *self._names, wanted)
-                self._release(wanted)
+            while (first := await self._first_while_valid()) is not None:
+                async with call.caller.while_valid(GRACE_SECONDS, is_write=True):
+                    ack = await self._next_ack(first)
+                self._release(first)
                 yield encode_frame(encode_append_ack(ack), reconnect_advised=draining.is_set())
         except ServiceError as error:
+            self._take_no_more()
             yield terminal_frame(error, call.dialect, is_write=True)
         except Exception as failure:  # the answer has begun: this is its only way to say so
             log.error("append_session_failed", exc_info=failure)
+            self._take_no_more()
             yield terminal_frame(InternalError("internal"), call.dialect, is_write=True)
         finally:
             gauge.dec()
+            self._appends.close()
             await self._tasks.cancel_all()
             call.services.body_budget.give_back(self._held_bytes + self._partial_bytes)
 
-    async def _next(self) -> AppendInput | None:
-        """The next input; None at the end of the session. Raises what ended the input early."""
+    async def _first_while_valid(self) -> _UnderWay | None:
+        async with self._call.caller.while_valid():
+            return await self._first()
+
+    async def _first(self) -> _UnderWay | None:
+        """The first batch without an acknowledgement; None at the end of the session. Raises what
+        ended the input early."""
         draining = self._call.services.draining
-        while not draining.is_set():
-            if self._ready:
-                return self._ready.popleft()
+        while not self._client_is_gone:
+            if self._under_way:
+                return self._under_way[0]
             if self._failure is not None:
                 raise self._failure
-            if self._ended:
+            if self._ended or draining.is_set():
                 break
             self._changed.clear()
             await self._changed.wait()
         return None
 
+    async def _next_ack(self, first: _UnderWay) -> AppendAck:
+        try:
+            ack = await self._appends.next_ack()
+        except ServiceError as error:
+            note_refusal(self._call, error)
+            raise
+        note_ack(self._call, first.batch, self._call.services.clock.monotonic() - first.begun)
+        return ack
+
     async def _end_when_draining(self) -> None:
         await self._call.services.draining.wait()
         self._changed.set()
+        self._has_room.set()
 
     # -- the input
 
-    async def _read_ahead(self) -> None:
+    async def _receive_all(self) -> None:
         try:
             await self._receive()
         except ServiceError as error:
             self._failure = error
         except ClientGoneError:
             # Nobody is left to be told what becomes of the rest.
-            self._ready.clear()
+            self._client_is_gone = True
         except BodyBrokenError:
             self._failure = bad_frame("the body's framing is broken")
         except BodyTimeoutError:
@@ -171,7 +216,8 @@ class _AppendSession:
                 while (frame := decoder.next_frame()) is not None:
                     if frame.is_terminal:
                         raise bad_frame("a terminal frame is the server's to send")
-                    await self._put(from_proto(self._call, await _message(frame)))
+                    if not await self._put(from_proto(self._call, await _message(frame))):
+                        return
                 self._hold_partial(decoder.held_bytes)
         finally:
             # Also in the middle, so that the piece it has given out is no longer counted.
@@ -179,23 +225,45 @@ class _AppendSession:
                 await pieces.aclose()
         decoder.finish()
 
-    async def _put(self, wanted: AppendInput) -> None:
-        """Hand an input over as soon as there is room for it. Raises HotServerError when there is
-        none among all the bodies of the process."""
+    async def _put(self, wanted: AppendInput) -> bool:
+        """Give an input to the cluster as soon as there is room for it. False: the session is over,
+        or the server stops; nothing more is taken. Raises HotServerError when there is no room
+        among all the bodies of the process, and nothing of this session would make any."""
         size = len(wanted.batch.records)
-        while self._ready and (
-            self._held_bytes + size > READ_AHEAD_BYTES_MAX
-            or len(self._ready) >= READ_AHEAD_BATCHES_MAX
-        ):
+        services = self._call.services
+        while self._under_way and not self._takes_no_more() and not self._fits(size):
             self._has_room.clear()
             await self._has_room.wait()
-        self._call.services.body_budget.take(size)
+        if self._takes_no_more():
+            return False
+        services.body_budget.take(size)
         self._held_bytes += size
-        self._ready.append(wanted)
+        batch = await self._seal(wanted.batch)
+        self._call.caller.check()
+        self._under_way.append(_UnderWay(wanted.batch, services.clock.monotonic()))
+        self._appends.put(batch, wanted.match_seq_num, wanted.fencing_token)
         self._changed.set()
+        return True
 
-    def _release(self, wanted: AppendInput) -> None:
-        size = len(wanted.batch.records)
+    def _take_no_more(self) -> None:
+        """Nothing is given to the cluster behind what failed, though its client may go on."""
+        self._is_over = True
+        self._appends.close()
+        self._has_room.set()
+
+    def _takes_no_more(self) -> bool:
+        return self._is_over or self._call.services.draining.is_set()
+
+    def _fits(self, size: int) -> bool:
+        return (
+            self._held_bytes + size <= UNDER_WAY_BYTES_MAX
+            and len(self._under_way) < UNDER_WAY_BATCHES_MAX
+            and self._call.services.body_budget.has_plenty_for(size)
+        )
+
+    def _release(self, first: _UnderWay) -> None:
+        self._under_way.popleft()
+        size = len(first.batch.records)
         self._call.services.body_budget.give_back(size)
         self._held_bytes -= size
         self._has_room.set()

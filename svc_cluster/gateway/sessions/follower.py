@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator
 from dataclasses import replace
+from itertools import islice
 from typing import Final, Protocol
 
 from svc_cluster.base.errors import (
@@ -21,11 +22,13 @@ from svc_cluster.base.errors import (
     UnavailableError,
 )
 from svc_cluster.base.log import get_logger
-from svc_cluster.codec.records import METERED_BYTES_MAX, RECORDS_MAX, RecordOut
+from svc_cluster.codec.records import RecordOut
 from svc_cluster.gateway.backend import ReadResult
+from svc_cluster.gateway.fanout import Part
 from svc_cluster.gateway.handlers.context import Call
 from svc_cluster.gateway.handlers.reading import Cursor, ReadRequest
 from svc_cluster.gateway.http.dialect import Dialect
+from svc_cluster.gateway.sessions.pieces import Waiting
 from svc_cluster.model.record import Position
 
 HEARTBEAT_GAP_SECONDS: Final = (5.0, 15.0)
@@ -42,9 +45,17 @@ log = get_logger("gateway.follow")
 class Wire(Protocol):
     """How one kind of stream says things."""
 
-    def batch(self, records: list[RecordOut], tail: Position | None) -> Iterable[bytes]:
-        """1 to 1000 records of at most 1 MiB metered. `tail`: they came live, and this is the tail
-        behind them."""
+    @property
+    def form(self) -> str:
+        """Two wires of one form encode the same records to the same bytes."""
+        ...
+
+    def encode(self, records: list[RecordOut], tail: Position | None) -> bytes:
+        """1 to 1000 records. `tail`: they came live, and this is the tail behind them."""
+        ...
+
+    def batch(self, part: Part) -> bytes:
+        """What was encoded, with what belongs to this connection."""
         ...
 
     def heartbeat(self, now_ms: int, tail: Position) -> bytes: ...
@@ -86,8 +97,9 @@ class Follower:
                 first = None
                 try:
                     async for piece in follow:
-                        yield piece
-                        piece = b""  # an idle stream holds nothing
+                        leaving = [piece]
+                        del piece
+                        yield leaving.pop()  # while it waits to be sent nobody holds it here
                 finally:
                     await follow.aclose()
             elif (end := wire.end()) is not None:
@@ -106,21 +118,25 @@ class Follower:
         heartbeat_at: float | None = None  # None: catching up
         end_at: float | None = None
         while True:
-            has_records = False
-            pieces = self._say(result, is_live=heartbeat_at is not None)
-            result = replace(result, batches=())  # those belong to the pieces now
-            for piece in pieces:
-                has_records = True
-                yield piece
-                piece = b""
+            is_live = heartbeat_at is not None
+            part, is_all = self._take(result, is_live=is_live)
+            if not is_all:
+                cursor.leave(result)
+            has_records = part.count > 0
+            result = replace(result, batches=())  # nothing is held for a client that does not read
+            if has_records:
+                waiting = iter(Waiting(wire.batch(part)))
+                del part
+                while leaving := list(islice(waiting, 1)):
+                    yield leaving.pop()
             if cursor.budget.exhausted:
                 break
             if draining.is_set() and wire.may_leave():
                 return
-            if result.may_have_more:
+            if result.may_have_more or not is_all:
                 # Also a follower that fell behind: it catches up again.
                 heartbeat_at = None
-                result = await self._read_through_outage(0)
+                result = await self._next(0)
                 continue
             now = clock.monotonic()
             if self._wait_seconds is not None:
@@ -136,17 +152,27 @@ class Follower:
             elif has_records:
                 heartbeat_at = now + rng.uniform(*HEARTBEAT_GAP_SECONDS)
             idle_until = heartbeat_at if end_at is None else min(heartbeat_at, end_at)
-            result = await self._read_through_outage(math.ceil((idle_until - now) * 1000))
+            result = await self._next(math.ceil((idle_until - now) * 1000))
         if (end := wire.end()) is not None:
             yield end
 
-    def _say(self, result: ReadResult, *, is_live: bool) -> Iterator[bytes]:
-        records = self._cursor.take(result)
+    def _take(self, result: ReadResult, *, is_live: bool) -> tuple[Part, bool]:
+        """The next part of `result`, and whether that was all of it."""
         tail = result.tail
-        del result
-        for run in _runs(records):
-            reaches_tail = run[-1].seq_num + 1 == tail.seq_num
-            yield from self._wire.batch(run, tail if is_live and reaches_tail else None)
+        wire = self._wire
+
+        def encode(records: list[RecordOut]) -> bytes:
+            reaches_tail = records[-1].seq_num + 1 == tail.seq_num
+            return wire.encode(records, tail if is_live and reaches_tail else None)
+
+        # Records that reach the tail are encoded with it when they come live.
+        form = f"{wire.form} {tail.seq_num if is_live else None}"
+        return self._cursor.take_part(result, form, encode)
+
+    async def _next(self, wait_ms: int) -> ReadResult:
+        """As `_read_through_outage`, for as long as the caller's access token is good."""
+        async with self._call.caller.while_valid():
+            return await self._read_through_outage(wait_ms)
 
     async def _read_through_outage(self, wait_ms: int) -> ReadResult:
         """Read, trying again while there is no leader; raises the last refusal after 20 s."""
@@ -157,7 +183,7 @@ class Follower:
             try:
                 if wait_ms:
                     return await self._cursor.follow(wait_ms)
-                return await self._cursor.read(0)
+                return await self._cursor.go_on()
             except _PASSING:
                 now = services.clock.monotonic()
                 if give_up_at is None:
@@ -173,18 +199,3 @@ def refuses_at_tail(call: Call, wanted: ReadRequest) -> bool:
     bounded and may not wait, so that it could return nothing (wire contract section 5.2)."""
     may_follow = wanted.budget().unbounded or bool(wanted.wait_seconds)
     return call.dialect is Dialect.S2 and not may_follow
-
-
-def _runs(records: list[RecordOut]) -> Iterator[list[RecordOut]]:
-    """Runs of at most 1000 records and 1 MiB metered; one record never exceeds 1 MiB."""
-    run: list[RecordOut] = []
-    metered_bytes = 0
-    for record in records:
-        metered_bytes += record.metered_bytes
-        if run and (len(run) == RECORDS_MAX or metered_bytes > METERED_BYTES_MAX):
-            yield run
-            run = []
-            metered_bytes = record.metered_bytes
-        run.append(record)
-    if run:
-        yield run

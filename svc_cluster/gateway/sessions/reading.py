@@ -6,7 +6,6 @@ A frame without records is a heartbeat and carries the tail. Source: wire contra
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 from svc_cluster.base.errors import InvalidError, ServiceError
 from svc_cluster.codec.proto_body import encode_read_batch
@@ -16,7 +15,9 @@ from svc_cluster.codec.session_frame import (
     Compression,
     accepted_compression,
     encode_frame,
+    with_reconnect_advice,
 )
+from svc_cluster.gateway.fanout import Part
 from svc_cluster.gateway.handlers.context import Call
 from svc_cluster.gateway.handlers.reading import Cursor, ReadRequest
 from svc_cluster.gateway.http.dialect import Dialect
@@ -50,19 +51,23 @@ class _Frames:
         self._draining = draining
         self._has_advised = False
 
-    def batch(self, records: list[RecordOut], tail: Position | None) -> Iterator[bytes]:
+    @property
+    def form(self) -> str:
+        return f"frame {self._compression.name}"
+
+    def encode(self, records: list[RecordOut], tail: Position | None) -> bytes:
         message = encode_read_batch(records, tail)
-        if len(message) <= MESSAGE_BYTES_MAX:
-            yield self._frame(message)
-        elif len(records) > 1:
+        if len(message) > MESSAGE_BYTES_MAX:
             # Very many tiny headers take twice their metered size on the wire.
-            half = len(records) // 2
-            yield from self.batch(records[:half], None)
-            yield from self.batch(records[half:], tail)
-        else:
             raise InvalidError(
                 "the next record has too many headers for a session; read it as JSON"
             )
+        return encode_frame(message, self._compression)
+
+    def batch(self, part: Part) -> bytes:
+        if not self._advises():
+            return part.encoded
+        return with_reconnect_advice(part.encoded)
 
     def heartbeat(self, now_ms: int, tail: Position) -> bytes:
         return self._frame(encode_read_batch((), tail))
@@ -77,6 +82,9 @@ class _Frames:
         return self._has_advised
 
     def _frame(self, message: bytes) -> bytes:
-        advise = self._draining.is_set()
-        self._has_advised |= advise
-        return encode_frame(message, self._compression, reconnect_advised=advise)
+        return encode_frame(message, self._compression, reconnect_advised=self._advises())
+
+    def _advises(self) -> bool:
+        advises = self._draining.is_set()
+        self._has_advised |= advises
+        return advises

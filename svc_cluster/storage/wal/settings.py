@@ -15,14 +15,16 @@ class WalFormatError(Exception):
 class WalSettings:
     """Sizes in bytes. `segment_bytes` must exceed the largest entry by at least 8 KiB + 1 KiB."""
 
-    segment_bytes: int = 64 * 1024 * 1024
-    """Length of a new segment file; files of another length are used up and then replaced."""
+    segment_bytes: int = 16 * 1024 * 1024
+    """Length of a new segment file; files of another length are used up and then replaced. Two of
+    them are what a quiet log keeps; a longer one only saves a few syncs."""
     batch_bytes_max: int = 16 * 1024 * 1024
     """What one sync may carry; more waits for the next one."""
     retain_bytes: int = 256 * 1024 * 1024
     """Used segments beyond this make `needs_release()` true."""
-    free_segments_max: int = 4
-    """Free segments kept for recycling; a surplus is removed when the WAL is opened."""
+    free_segments_max: int = 0
+    """Free segments kept beside the one that is ready next while a quiet log has no use for them;
+    a busy one keeps as many as it uses."""
     reserve_bytes: int = 512 * 1024 * 1024
     """Free disk space below which `has_space()` is false and the WAL grows only if it must."""
     unsafe_accept_old_generation_frames: bool = False

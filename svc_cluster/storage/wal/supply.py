@@ -6,6 +6,7 @@ A header change reaches the disk one copy after the other, each riding on a sync
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from svc_cluster.storage.disk import Disk, DiskFile
 from svc_cluster.storage.wal.segment import (
@@ -18,6 +19,9 @@ from svc_cluster.storage.wal.segment import (
     segment_name,
 )
 from svc_cluster.storage.wal.settings import WalSettings
+
+_NEEDED_AT_START: Final = 2
+"""Free segments that a log which begins may take at once."""
 
 Writes = list[tuple[DiskFile, int, bytes]]
 Control = Callable[[Writes, Callable[[], None]], None]
@@ -33,6 +37,8 @@ class SegmentSupply:
         self._settings = settings
         self._next_number = next_number
         self._free: list[Segment] = []
+        self._unused = 0
+        """The fewest free segments there were since the last `shrink`: nobody needed those."""
         self._prepared: Segment | None = None
         self._preparing = False
         self._stopped = False
@@ -87,6 +93,7 @@ class SegmentSupply:
         if self._free:
             self._preparing = True
             self._activate(self._free.pop(0))
+            self._unused = min(self._unused, len(self._free))
             return
         size = self._settings.segment_bytes
         if self._disk.free_bytes() - size < (0 if must else self._settings.reserve_bytes):
@@ -102,6 +109,17 @@ class SegmentSupply:
             done()
 
         self._change(segment, SegmentHeader(FREE, segment.generation + 1, 0), marked)
+
+    def shrink(self) -> None:
+        """Remove the free segments that were not needed since the last call, but for those that
+        are always kept. What a removed file held is long in no log: a crash leaves it or not."""
+        surplus = min(self._unused, len(self._free) - self._settings.free_segments_max)
+        if not self._stopped:
+            for _ in range(surplus):
+                segment = self._free.pop()
+                segment.file.close()
+                self._disk.submit_unlink(segment.file.name)
+        self._unused = len(self._free)
 
     def take_now(self, following: Segment | None) -> Segment:
         """For start-up, blocking: the log's next segment, out of `following` if that is given."""
@@ -122,7 +140,7 @@ class SegmentSupply:
         if segment.header.state != FREE:
             self._change_now(segment, SegmentHeader(FREE, segment.generation + 1, 0))
         if segment.size != self._settings.segment_bytes or (
-            len(self._free) >= self._settings.free_segments_max
+            len(self._free) >= self._settings.free_segments_max + _NEEDED_AT_START
         ):
             segment.file.close()
             self._disk.unlink(segment.file.name)

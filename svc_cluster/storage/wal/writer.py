@@ -114,6 +114,12 @@ class Wal:
         """Start to free the oldest segments that nothing needs any more."""
         self._purge.release()
 
+    def shrink(self) -> None:
+        """To be called now and then: give the disk back the free segments that were of no use
+        since the last call."""
+        if not self._closed:
+            self._supply.shrink()
+
     def needs_release(self) -> bool:
         """The log holds more than it should: flush the groups of `pinned_by`, then release."""
         used = sum(segment.size for segment in self._active[:-1])

@@ -8,6 +8,7 @@ that is not as the client has it of S2.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -16,10 +17,13 @@ from typing import Any
 from s2_sdk import (
     S2,
     AppendInput,
+    BasinConfig,
     Batching,
     CommandRecord,
     Compression,
+    Encryption,
     Endpoints,
+    EnsureStatus,
     FencingTokenMismatchError,
     ReadLimit,
     ReadUnwrittenError,
@@ -81,6 +85,46 @@ async def basins_and_streams(s2: S2) -> None:
         await basin.stream(made.name).check_tail()
     assert deleted[0].code in ("stream_deletion_pending", "stream_not_found")
     await s2.delete_basin("s2-other-basin")
+
+
+async def ensured_and_reconfigured(s2: S2) -> None:
+    """Ensure and reconfigure, and streams that are made by being used."""
+    name = "s2-ensured-basin"
+    wanted = BasinConfig(
+        default_stream_config=StreamConfig(retention_policy=60), create_stream_on_append=True
+    )
+    statuses = [
+        (await s2.ensure_basin(name, config=config)).status for config in (None, wanted, wanted)
+    ]
+    assert statuses == [
+        EnsureStatus.CREATED,
+        EnsureStatus.CONFIG_UPDATED,
+        EnsureStatus.CONFIG_UNCHANGED,
+    ]
+    told = await s2.get_basin_config(name)
+    assert (await s2.ensure_basin(name, config=told)).status is EnsureStatus.CONFIG_UNCHANGED
+    changed = await s2.reconfigure_basin(name, config=BasinConfig(create_stream_on_read=True))
+    assert changed.default_stream_config == told.default_stream_config
+    assert (changed.create_stream_on_append, changed.create_stream_on_read) == (True, True)
+    basin = s2.basin(name)
+    ensured = await basin.ensure_stream("ensured", config=StreamConfig(delete_on_empty_min_age=900))
+    again = await basin.ensure_stream("ensured", config=StreamConfig(delete_on_empty_min_age=900))
+    assert (ensured.status, again.status) == (EnsureStatus.CREATED, EnsureStatus.CONFIG_UNCHANGED)
+    assert ensured.stream == again.stream
+    config = await basin.reconfigure_stream(
+        "ensured", config=StreamConfig(retention_policy="infinite")
+    )
+    assert config == await basin.get_stream_config("ensured")
+    assert (config.storage_class, config.retention_policy) == ("express", "infinite")
+    assert config.delete_on_empty_min_age == 900
+    own = StreamConfig(timestamping=Timestamping(mode=TimestampingMode.ARRIVAL, uncapped=True))
+    made = basin.stream("made by an append")
+    ack = await made.append(AppendInput([Record(b"first")], stream_config=own))
+    assert ack.start.seq_num == 0
+    config = await basin.get_stream_config("made by an append")
+    assert (config.storage_class, config.retention_policy) == ("express", 60)
+    assert config.timestamping == own.timestamping
+    assert (await basin.stream("made by its tail").check_tail()).seq_num == 0
 
 
 async def appends_and_reads(stream: S2Stream) -> None:
@@ -157,10 +201,48 @@ async def refused_sessions(basin: S2Basin, stream: S2Stream) -> None:
     assert missing[0].code == "stream_not_found"
 
 
+async def encrypted(s2: S2, cipher: Encryption) -> None:
+    """A basin with a cipher: appends, sessions and reads with the key, none without."""
+    key, other = os.urandom(32), os.urandom(32)
+    name = f"s2-encrypted-{cipher.value}"
+    await s2.create_basin(name, config=BasinConfig(stream_cipher=cipher))
+    basin = s2.basin(name)
+    info = await basin.create_stream("s")
+    assert info.cipher == cipher
+    stream = basin.stream("s", encryption_key=key)
+    ack = await stream.append(AppendInput([Record(BODY, [(b"name", b"value")]), Record(b"")]))
+    assert ack.tail.seq_num == 2
+    async with stream.append_session() as session:
+        await (await session.submit(AppendInput([CommandRecord.fence("mine"), Record(b"last")])))
+    batch = await stream.read(start=SeqNum(0))
+    assert [one.body for one in batch.records] == [BODY, b"", b"mine", b"last"]
+    assert batch.records[0].headers == [(b"name", b"value")]
+    seen: list[bytes] = []
+    async for batch in stream.read_session(start=SeqNum(0), limit=ReadLimit(count=4)):
+        seen.extend(record.body for record in batch.records)
+    assert seen == [BODY, b"", b"mine", b"last"]
+    assert (await basin.stream("s").check_tail()).seq_num == 4
+    keyless = basin.stream("s")
+    for attempt in (
+        lambda: keyless.read(start=SeqNum(0)),
+        lambda: keyless.append(AppendInput([Record(b"x")])),
+    ):
+        with refused(S2ServerError) as without:
+            await attempt()
+        assert (without[0].code, cipher.value in str(without[0])) == ("bad_header", True)
+    with refused(S2ServerError) as wrong:
+        await basin.stream("s", encryption_key=other).read(start=SeqNum(0))
+    assert wrong[0].code == "decryption_failed"
+    print(f"encryption with {cipher.value}: ok", flush=True)
+
+
 async def everything(s2: S2, kind: str) -> None:
     if kind == Compression.NONE.value:
         await s2.create_basin(BASIN)
         await basins_and_streams(s2)
+        for cipher in Encryption:
+            await encrypted(s2, cipher)
+        await ensured_and_reconfigured(s2)
     basin = s2.basin(BASIN)
     steps: dict[str, Callable[[S2Stream], Awaitable[None]]] = {
         "unary": appends_and_reads,

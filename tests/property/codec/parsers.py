@@ -10,10 +10,24 @@ from dataclasses import dataclass
 from typing import Final
 
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
-from svc_cluster.base.errors import ErrorCode, InvalidError, MalformedError
+from svc_cluster.base.errors import (
+    DecryptionFailedError,
+    ErrorCode,
+    InternalError,
+    InvalidError,
+    MalformedError,
+)
+from svc_cluster.base.ids import SeqNum, TimestampMs
 from svc_cluster.codec import json_body, proto_body
 from svc_cluster.codec.json_body import DataFormat
-from svc_cluster.codec.records import METERED_BYTES_MAX, AppendInput, build_batch
+from svc_cluster.codec.records import (
+    METERED_BYTES_MAX,
+    AppendInput,
+    ReadBudget,
+    build_batch,
+    cut,
+)
+from svc_cluster.codec.sealed_batch import seal_batch
 from svc_cluster.codec.session_frame import (
     FRAME_BYTES_MAX,
     MESSAGE_BYTES_MAX,
@@ -23,6 +37,9 @@ from svc_cluster.codec.session_frame import (
     encode_terminal,
 )
 from svc_cluster.codec.sse import parse_event_id
+from svc_cluster.gateway.record_cipher import RecordCipher, RecordKey
+from svc_cluster.model.cipher import AEGIS_256, AES_256_GCM, KEY_BYTES, StreamIdentity
+from svc_cluster.model.record import BatchPlacement, SequencedBatch, TimestampingMode
 from tests.property.codec import inputs
 
 REFUSED: Final = "refused"
@@ -156,6 +173,48 @@ def check_event_id(rng: random.Random, data: bytes) -> str:
     return TAKEN
 
 
+def check_sealed(rng: random.Random, data: bytes) -> str:
+    """Taken: sealed and opened, every record is what it was without; nothing of a batch that was
+    changed on its way opens to anything else."""
+    try:
+        batch = proto_body.decode_append(data).batch
+    except (MalformedError, InvalidError):
+        return REFUSED
+    identity = StreamIdentity(rng.getrandbits(64), 1, rng.choice((AEGIS_256, AES_256_GCM)))
+    cipher = RecordCipher(identity, RecordKey(rng.randbytes(KEY_BYTES)), rng.randbytes)
+    sealed = seal_batch(batch, identity, cipher.seal)
+    count = batch.record_count
+    place = BatchPlacement(
+        first_seq_num=SeqNum(rng.getrandbits(32)),
+        record_count=count,
+        metered_bytes=batch.metered_bytes,
+        base_timestamp_ms=TimestampMs(0),
+        arrival_ms=TimestampMs(rng.getrandbits(40)),
+        last_timestamp_ms=TimestampMs(2**64),
+        mode=rng.choice(tuple(TimestampingMode)),
+        uncapped=rng.random() < 0.5,
+        expires_at_ms=None,
+    )
+    plain = cut([SequencedBatch(place, batch.records)], 0, ReadBudget())
+    assert cut([SequencedBatch(place, sealed.records)], 0, ReadBudget(), cipher.open) == plain
+    spoilt = bytearray(sealed.records)
+    spoilt[rng.randrange(len(spoilt))] ^= 1 << rng.randrange(8)
+    try:
+        found = cut([SequencedBatch(place, bytes(spoilt))], 0, ReadBudget(), cipher.open)
+    except (DecryptionFailedError, InternalError):
+        return TAKEN
+    # It hit what stands in the clear: a timestamp or a command record.
+    commands = {place.first_seq_num + command.offset for command in batch.commands}
+    for one, other in zip(plain, found, strict=True):
+        if one.seq_num not in commands:
+            assert (one.seq_num, one.headers, one.body) == (
+                other.seq_num,
+                other.headers,
+                other.body,
+            )
+    return TAKEN
+
+
 @dataclass(frozen=True, slots=True)
 class Parser:
     """`make`: a well-formed input. `check`: raises unless the parser does what it must."""
@@ -170,6 +229,7 @@ PARSERS: Final = (
     Parser("session frames", inputs.frames, check_frames),
     Parser("JSON append", inputs.json_append, check_json),
     Parser("last-event-id", inputs.event_id, check_event_id),
+    Parser("sealed batch", inputs.append_input, check_sealed),
 )
 
 

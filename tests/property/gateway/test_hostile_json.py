@@ -22,9 +22,10 @@ from svc_cluster.codec.json_body import decode_object, encode_object
 from svc_cluster.codec.reconfigure_json import (
     BasinPatchJson,
     StreamPatchJson,
-    patch_basin,
-    patch_stream,
+    basin_patch,
+    stream_patch,
 )
+from svc_cluster.model.reconfigure import patch_basin, patch_stream
 from svc_cluster.model.stream_config import BasinConfig, StreamConfig, resolve
 from tests.property.gateway.hostile import damaged, hostile
 
@@ -69,9 +70,9 @@ def use(shape: Any, body: bytes) -> Any:
         case CreateStreamJson(config=StreamConfigJson() as config) | (StreamConfigJson() as config):
             return stream_config_to_json(resolve(stream_config_from_json(config), None))
         case StreamPatchJson():
-            return stream_config_to_json(patch_stream(StreamConfig(), None, wire))
+            return stream_config_to_json(patch_stream(StreamConfig(), None, stream_patch(wire)))
         case BasinPatchJson():
-            return basin_config_to_json(patch_basin(BasinConfig(), wire))
+            return basin_config_to_json(patch_basin(BasinConfig(), basin_patch(wire)))
         case _:
             return None
 

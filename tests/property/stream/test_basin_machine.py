@@ -20,13 +20,20 @@ from svc_cluster.base.errors import ServiceError
 from svc_cluster.base.ids import LogIndex, StreamId, Term, TimestampMs
 from svc_cluster.codec.log_entry import decode_entry, encode_entry
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
+from svc_cluster.model.reconfigure import BasinPatch, StreamPatch
 from svc_cluster.model.record import CommandKind, CommandRecord, StoredBatch, TimestampingMode
-from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig, Retention
-from svc_cluster.stream import scan, timestamping
+from svc_cluster.model.stream_config import (
+    BasinConfig,
+    NewStream,
+    PartialStreamConfig,
+    Retention,
+)
+from svc_cluster.stream import provision, scan, timestamping
 from svc_cluster.stream.apply import Applied
 from svc_cluster.stream.commands import BasinCommand
+from svc_cluster.stream.effects import View
 from svc_cluster.stream.sequencer import Sequencer
-from tests.property.stream.model import Command, ModelBasin
+from tests.property.stream.model import Command, Config, ModelBasin
 from tests.unit.stream.support import BASIN, MemoryStore, Replica
 
 NAMES = st.sampled_from(["a", "a/b", "z"])
@@ -38,6 +45,19 @@ COMMANDS = st.lists(
     ),
     max_size=3,
 )
+
+KEPT: Config = {"retention": Retention(None)}
+CONFIGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "storage_class": st.sampled_from([None, "express", "standard"]),
+        "retention": st.sampled_from([None, Retention(None), Retention(1)]),
+        "timestamping_mode": st.none() | st.sampled_from(TimestampingMode),
+        "timestamping_uncapped": st.sampled_from([None, True, False]),
+        "delete_on_empty_min_age_seconds": st.sampled_from([None, 0, 1, 5]),
+    },
+)
+"""Given in part, or what is to change: None is not given, or cleared."""
 
 Change = Callable[[ModelBasin], object]
 
@@ -90,7 +110,7 @@ class BasinMachine(RuleBasedStateMachine):
         assert command is not None
         self.open.append((command, lambda model: None, None))
         for name in ("a", "z"):
-            self.create(name, TimestampingMode.CLIENT_PREFER, False)
+            self.create(name, KEPT)
         self.propose()
         self.apply_next()
 
@@ -151,14 +171,67 @@ class BasinMachine(RuleBasedStateMachine):
             lambda model: model.append(name, timestamps, commands, match, token, now),
         )
 
-    @rule(name=NAMES, mode=st.sampled_from(list(TimestampingMode)), uncapped=st.booleans())
-    def create(self, name: str, mode: TimestampingMode, uncapped: bool) -> None:
-        config = PartialStreamConfig(
-            retention=Retention(None), timestamping_mode=mode, timestamping_uncapped=uncapped
-        )
+    @rule(name=NAMES, config=CONFIGS)
+    def create(self, name: str, config: Config) -> None:
+        now = TimestampMs(self.now)
+        own = PartialStreamConfig(**config)
         self._ask(
-            lambda: self.sequencer.create_stream(name, config, TimestampMs(self.now)),
-            lambda model: model.create(name, mode, uncapped),
+            lambda: self.sequencer.create_stream(name, own, now),
+            lambda model: model.create(name, config, now),
+        )
+
+    def _decide(self, decision: Callable[[View], Any], change: Change) -> None:
+        self._ask(lambda: self.sequencer.decide(decision), change)
+
+    @rule(name=NAMES, config=CONFIGS)
+    def ensure(self, name: str, config: Config) -> None:
+        now = TimestampMs(self.now)
+        new = NewStream(PartialStreamConfig(**config))
+        self._decide(
+            lambda view: provision.ensure_stream(view, name, new, now),
+            lambda model: model.ensure(name, config, now),
+        )
+
+    @rule(name=NAMES, kind=st.sampled_from(["append", "read"]))
+    def auto_create(self, name: str, kind: str) -> None:
+        now = TimestampMs(self.now)
+        self._decide(
+            lambda view: provision.auto_create_stream(
+                view, name, NewStream(), now, on_read=kind == "read"
+            ),
+            lambda model: model.auto_create(name, kind, now),
+        )
+
+    @rule(name=NAMES, change=CONFIGS)
+    def patch(self, name: str, change: Config) -> None:
+        patch = StreamPatch(**change)
+        self._decide(
+            lambda view: provision.reconfigure_stream(view, name, patch, "standard"),
+            lambda model: model.patch(name, change),
+        )
+
+    @rule(
+        change=st.none() | CONFIGS,
+        made_on=st.dictionaries(st.sampled_from(["append", "read"]), st.booleans()),
+    )
+    def patch_basin(self, change: Config | None, made_on: dict[str, bool]) -> None:
+        patch = BasinPatch(
+            None if change is None else StreamPatch(**change),
+            create_stream_on_append=made_on.get("append"),
+            create_stream_on_read=made_on.get("read"),
+        )
+        self._decide(
+            lambda view: provision.reconfigure_basin(view, patch),
+            lambda model: model.patch_basin(change, made_on),
+        )
+
+    @rule(name=NAMES, later=st.sampled_from([0, 1_000, 5_000]))
+    def delete_empty(self, name: str, later: int) -> None:
+        stream_id = self._incarnation(name)
+        now = TimestampMs(self.now + later)
+        self._ask(
+            lambda: self.sequencer.delete_empty(stream_id, now),
+            lambda model: model.delete_empty(name, now),
         )
 
     @rule(name=NAMES, commands=COMMANDS, count=st.integers(1, 6))
@@ -187,7 +260,7 @@ class BasinMachine(RuleBasedStateMachine):
         """Delete, purge and create in one go: the next incarnation of a name."""
         self.delete(name, 0)
         self.purge(name)
-        self.create(name, TimestampingMode.CLIENT_PREFER, False)
+        self.create(name, KEPT)
 
     @rule(name=NAMES)
     def purge(self, name: str) -> None:
@@ -300,6 +373,10 @@ class BasinMachine(RuleBasedStateMachine):
             )  # fmt: skip
             assert stream.tail_seq_num == len(model.timestamps)
             assert (stream.deleted_at_ms is not None) is model.deleted
+            assert dataclasses.asdict(stream.config) == {
+                **model.config,
+                "retention": dataclasses.asdict(model.config["retention"]),
+            }
             expected = list(enumerate(model.timestamps))[model.trim_point :]
             assert _read_all(self.follower.store, self.follower, name) == expected
             self._check_time_starts(name, model.timestamps, model.trim_point)

@@ -7,6 +7,7 @@ import hashlib
 from svc_cluster.base.ids import LogIndex, NodeId, Term
 from svc_cluster.base.log_ops import AppendEntries, LogEntry, LogOp
 from svc_cluster.raft.engine import EngineGroup
+from svc_cluster.raft.group import LogPosition
 from svc_cluster.raft.messages import AppendResponse, PeerMessage, VoteGranted
 
 
@@ -28,6 +29,8 @@ class Checkers:
         self.predecessors: dict[tuple[int, Term], Term] = {}
         self.chosen: dict[int, LogEntry] = {}
         self.digests: dict[int, bytes] = {0: b""}
+        self.proposed: dict[Term, list[LogIndex]] = {}
+        self.proposals_chosen: dict[Term, int] = {}
         self.granted: dict[tuple[NodeId, Term], NodeId] = {}
         self.terms_sent: dict[NodeId, Term] = {}
         self.acked_index = 0
@@ -64,10 +67,25 @@ class Checkers:
                 raise ViolationError(f"LOG_MATCHING before ({log_index}, {term})")
             previous = term
 
+    def on_proposed(self, position: LogPosition) -> None:
+        self.proposed.setdefault(position.term, []).append(position.log_index)
+
+    def _no_hole(self, entry: LogEntry) -> None:
+        """What a leader proposed in one term is chosen from the first on, none without all before:
+        what append sessions stand on."""
+        proposed = self.proposed.get(entry.term, [])
+        place = self.proposals_chosen.get(entry.term, 0)
+        if place < len(proposed) and proposed[place] == entry.log_index:
+            self.proposals_chosen[entry.term] = place + 1
+        elif entry.log_index in proposed:
+            raise ViolationError(f"HOLE before {entry.log_index} in term {entry.term}")
+
     def on_applied(self, log_index: int, entry: LogEntry, digest: bytes) -> None:
         """State machine safety: every node applies the same entry at an index."""
         if entry.log_index != log_index:
             raise ViolationError(f"APPLY_GAP {entry.log_index} instead of {log_index}")
+        if log_index not in self.chosen:
+            self._no_hole(entry)
         chosen = self.chosen.setdefault(log_index, entry)
         if chosen != entry:
             raise ViolationError(f"SM_DIVERGENCE at {log_index}: {chosen} and {entry}")

@@ -168,6 +168,7 @@ class SimNode:
         if group.can_propose and group.last_index - group.commit_index < UNDECIDED_MAX:
             position = group.propose(payload)
             self.life.proposals[position.log_index] = position.term
+            self.checkers.on_proposed(position)
             self.drain()
 
     def read(self) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
 from svc_cluster.catalog.commands import CreateBasin, DeleteBasin, RegisterNode, RemoveBasin
 from svc_cluster.catalog.placement import place_basin
 from svc_cluster.catalog.state import Applied, Rejected
+from svc_cluster.codec.catalog_entry import decode_catalog_entry, encode_catalog_entry
 from svc_cluster.model.record import TimestampingMode
 from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig, Retention
 from tests.unit.catalog.support import Catalog
@@ -147,3 +150,15 @@ def test_replicas_go_to_the_least_loaded_nodes() -> None:
             )
         )
     assert used == set(nodes)
+
+
+def test_what_created_a_basin_is_kept_until_it_is_removed() -> None:
+    """Through its deletion, a restart, and the bytes of the log."""
+    catalog = Catalog()
+    command = replace(create("basin-one", 2), creation_hash=b"h" * 32)
+    assert decode_catalog_entry(encode_catalog_entry([command])) == [command]
+    catalog.apply(command, create("basin-two", 3))
+    catalog.apply(DeleteBasin("basin-one", TimestampMs(2000)))
+    for state in (catalog.state, catalog.reopened()):
+        assert state.basins["basin-one"].creation_hash == b"h" * 32
+        assert state.basins["basin-two"].creation_hash == b""

@@ -24,7 +24,7 @@ def test_other_methods_and_pages_are_refused(
     method: str, path: str, status: int, code: str
 ) -> None:
     """Reading is all that the pages allow; the refusal is JSON like everywhere else."""
-    app = AdminApp(cast(Any, None), cast(Any, None))
+    app = AdminApp(cast(Any, None), cast(Any, None), debug=True)
     answer = asyncio.run(app.handle(Request(method, path, "", [])))
     assert answer.status == status
     assert isinstance(answer.body, bytes)

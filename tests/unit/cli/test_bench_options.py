@@ -11,7 +11,7 @@ from svc_cluster.cli.main import app
 NOBODY = ["--url", "http://127.0.0.1:1", "--duration", "0.1"]
 
 
-@pytest.mark.parametrize("operation", ["append", "read"])
+@pytest.mark.parametrize("operation", ["append", "read", "session"])
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -20,14 +20,17 @@ from svc_cluster.codec.config_json import (
     stream_config_from_json,
     stream_config_to_json,
 )
-from svc_cluster.codec.ensure_json import ensured_basin, ensured_stream
+from svc_cluster.codec.ensure_json import EnsuredBasin, ensured_basin, ensured_stream
 from svc_cluster.codec.json_body import decode_object
-from svc_cluster.codec.reconfigure_json import (
-    BasinPatchJson,
-    StreamPatchJson,
+from svc_cluster.codec.reconfigure_json import decode_basin_patch, decode_stream_patch
+from svc_cluster.model.reconfigure import (
+    BasinPatch,
+    StreamPatch,
+    ensure_basin,
     patch_basin,
     patch_partial,
     patch_stream,
+    with_storage_class,
 )
 from svc_cluster.model.record import TimestampingMode
 from svc_cluster.model.stream_config import (
@@ -58,6 +61,14 @@ BASINS = st.builds(
 
 def parsed(shape: Any, value: Any) -> Any:
     return decode_object(json.dumps(value).encode(), shape)
+
+
+def stream_patch(value: Any) -> StreamPatch:
+    return decode_stream_patch(json.dumps(value).encode())
+
+
+def basin_patch(value: Any) -> BasinPatch:
+    return decode_basin_patch(json.dumps(value).encode())
 
 
 @given(BASINS)
@@ -133,7 +144,7 @@ def test_types_and_meanings_are_told_apart(value: Any, expected: ErrorCode) -> N
         stream_config_from_json(parsed(StreamConfigJson, value))
     assert caught.value.code is expected
     with pytest.raises(ServiceError) as caught:
-        patch_partial(PartialStreamConfig(), parsed(StreamPatchJson, value))
+        patch_partial(PartialStreamConfig(), stream_patch(value))
     assert caught.value.code is expected
 
 
@@ -153,7 +164,7 @@ def test_a_change_to_every_member_is_the_new_value(
 ) -> None:
     """A configuration told in full, nulls included, replaces another in full."""
     told = basin_config_to_json(BasinConfig(default_stream_config=wanted), alias=False)
-    patch = parsed(StreamPatchJson, told["default_stream_config"])
+    patch = stream_patch(told["default_stream_config"])
     assert patch_partial(stored, patch) == wanted
 
 
@@ -161,12 +172,12 @@ def test_a_change_to_every_member_is_the_new_value(
 def test_an_empty_change_changes_nothing(stored: PartialStreamConfig, basin: BasinConfig) -> None:
     """On every level."""
     for empty in ({}, {"timestamping": {}, "delete_on_empty": {}}):
-        assert patch_partial(stored, parsed(StreamPatchJson, empty)) == stored
+        assert patch_partial(stored, stream_patch(empty)) == stored
         complete = resolve(stored, None)
-        changed = patch_stream(complete, stored, parsed(StreamPatchJson, empty))
+        changed = patch_stream(complete, stored, stream_patch(empty))
         assert changed == complete
     for empty in ({}, {"default_stream_config": {}}):
-        assert patch_basin(basin, parsed(BasinPatchJson, empty)) == basin
+        assert patch_basin(basin, basin_patch(empty)) == basin
 
 
 def test_null_clears_each_member_by_itself() -> None:
@@ -190,7 +201,7 @@ def test_null_clears_each_member_by_itself() -> None:
             ("express", Retention(5), TimestampingMode.ARRIVAL, True, None),
         ),
     ):
-        changed = patch_partial(stored, parsed(StreamPatchJson, change))
+        changed = patch_partial(stored, stream_patch(change))
         assert changed == PartialStreamConfig(*expected), change
 
 
@@ -204,7 +215,7 @@ def test_what_is_cleared_on_a_stream_falls_back() -> None:
         "timestamping": None,
         "delete_on_empty": {"min_age_secs": 3},
     }
-    changed = patch_stream(stored, basin, parsed(StreamPatchJson, change))
+    changed = patch_stream(stored, basin, stream_patch(change))
     assert changed == StreamConfig(
         "standard", Retention(None), TimestampingMode.CLIENT_PREFER, True, 3
     )
@@ -215,7 +226,7 @@ def test_a_basin_is_changed_member_by_member() -> None:
     stored = BasinConfig(PartialStreamConfig("express"), "aegis-256", True, True)
 
     def change(value: Any) -> BasinConfig:
-        return patch_basin(stored, parsed(BasinPatchJson, value))
+        return patch_basin(stored, basin_patch(value))
 
     assert change({"default_stream_config": None}).default_stream_config is None
     only = change({"default_stream_config": {"storage_class": None}})
@@ -229,13 +240,33 @@ def test_a_basin_is_changed_member_by_member() -> None:
     )
 
 
+def test_the_alias_changes_the_default_of_streams() -> None:
+    """Unless that says something itself; where it is not known it is ignored."""
+    stored = BasinConfig(PartialStreamConfig("standard", Retention(7)))
+    for change, expected in (
+        ({"storage_class": "express"}, PartialStreamConfig("express", Retention(7))),
+        ({"storage_class": None}, PartialStreamConfig(None, Retention(7))),
+        (
+            {"storage_class": "express", "default_stream_config": None},
+            PartialStreamConfig("express"),
+        ),
+        (
+            {"storage_class": "express", "default_stream_config": {"storage_class": "standard"}},
+            PartialStreamConfig("standard", Retention(7)),
+        ),
+    ):
+        assert patch_basin(stored, basin_patch(change)).default_stream_config == expected, change
+    ignored = decode_basin_patch(b'{"storage_class":"express"}', alias=False)
+    assert patch_basin(stored, ignored) == stored
+
+
 # -- ensure
 
 
 @pytest.mark.parametrize("body", [b"", b" \r\n", b"null", b"{}", b'{"config":null}'])
 def test_an_ensure_without_a_configuration_means_the_default(body: bytes) -> None:
     """Nothing, null, or nothing in it."""
-    assert ensured_basin(body) == (BasinConfig(), None)
+    assert ensured_basin(body) == EnsuredBasin()
     assert ensured_stream(body) == PartialStreamConfig()
 
 
@@ -251,11 +282,31 @@ def test_a_stream_is_ensured_by_its_configuration_bare_or_wrapped(
 
 
 def test_a_basin_is_ensured_by_a_wrapped_configuration() -> None:
-    """With its location; the alias as when it is created."""
+    """With its location, and the alias where it is known."""
     body = b'{"config":{"storage_class":"express","create_stream_on_read":true},"location":"x"}'
-    default = PartialStreamConfig("express")
-    assert ensured_basin(body) == (BasinConfig(default, create_stream_on_read=True), "x")
-    assert ensured_basin(body, alias=False) == (BasinConfig(create_stream_on_read=True), "x")
+    config = BasinConfig(create_stream_on_read=True)
+    assert ensured_basin(body) == EnsuredBasin(config, "x", "express")
+    assert ensured_basin(body, alias=False) == EnsuredBasin(config, "x")
+
+
+@given(BASINS, st.booleans())
+def test_what_is_told_of_a_basin_ensures_nothing_new(config: BasinConfig, alias: bool) -> None:
+    """In either dialect, with the storage class told beside a default that has none."""
+    told = {"config": basin_config_to_json(config, alias=alias)}
+    wanted = ensured_basin(json.dumps(told).encode(), alias=alias)
+    assert ensure_basin(config, wanted.config, wanted.storage_class) == config
+
+
+@given(BASINS, st.sampled_from(["standard", "express"]))
+def test_the_alias_ensures_what_it_would_have_created(
+    stored: BasinConfig, storage_class: str
+) -> None:
+    """Whatever the basin was before, streams get that class by default where it was asked for."""
+    made = with_storage_class(BasinConfig(), storage_class)
+    ensured = ensure_basin(stored, BasinConfig(), storage_class)
+    for basin in (made, ensured):
+        assert resolve(None, basin.default_stream_config).storage_class == storage_class
+    assert ensure_basin(made, BasinConfig(), storage_class) == made
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ commit that only if you understand the difference.
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Final
 
@@ -16,13 +17,17 @@ from svc_cluster.base.ids import SeqNum, TimestampMs
 from svc_cluster.codec.json_body import DataFormat, encode_read_batch
 from svc_cluster.codec.proto_body import decode_append, encode_append_ack
 from svc_cluster.codec.proto_body import encode_read_batch as encode_read_batch_proto
-from svc_cluster.codec.records import RecordOut, build_batch
+from svc_cluster.codec.records import ReadBudget, RecordOut, build_batch, cut
+from svc_cluster.codec.sealed_batch import seal_batch
 from svc_cluster.codec.session_frame import Compression, Frame, encode_frame, encode_terminal
 from svc_cluster.codec.sse import DONE, EventId, batch_event, error_event, ping_event
+from svc_cluster.gateway.record_cipher import RecordCipher, RecordKey
+from svc_cluster.model.cipher import AEGIS_256, AES_256_GCM, KEY_BYTES, StreamIdentity
 from svc_cluster.model.record import (
     AppendAck,
     BatchPlacement,
     Position,
+    SequencedBatch,
     StoredBatch,
     TimestampingMode,
 )
@@ -34,6 +39,17 @@ RECORDS: Final = [
     RecordOut(7, 1_700_000_000_007, ((b"name", b"value"), (b"name", b"")), b"b\xffdy", 40),
     RecordOut(8, 1_700_000_000_009, (), b"", 8),
 ]
+GOLDEN_PLACEMENT: Final = BatchPlacement(
+    first_seq_num=SeqNum(5),
+    record_count=4,
+    metered_bytes=79,
+    base_timestamp_ms=TimestampMs(1_700_000_000_000),
+    arrival_ms=TimestampMs(1_700_000_000_005),
+    last_timestamp_ms=TimestampMs(1_700_000_000_005),
+    mode=TimestampingMode.CLIENT_PREFER,
+    uncapped=False,
+    expires_at_ms=TimestampMs(1_700_604_800_005),
+)
 REFUSAL: Final = b'{"seq_num_mismatch":9}'
 
 
@@ -83,20 +99,29 @@ def events() -> dict[str, bytes]:
 
 def batches() -> dict[str, bytes]:
     batch = stored()
-    placement = BatchPlacement(
-        first_seq_num=SeqNum(5),
-        record_count=batch.record_count,
-        metered_bytes=batch.metered_bytes,
-        base_timestamp_ms=TimestampMs(1_700_000_000_000),
-        arrival_ms=TimestampMs(1_700_000_000_005),
-        last_timestamp_ms=TimestampMs(1_700_000_000_005),
-        mode=TimestampingMode.CLIENT_PREFER,
-        uncapped=False,
-        expires_at_ms=TimestampMs(1_700_604_800_005),
-    )
+    placement = GOLDEN_PLACEMENT
     row = encode_batch(placement, 1000, batch.records)
     assert decode_batch(row).placement == placement
-    return {"records": batch.records, "row": row}
+    return {"records": batch.records, "row": row, **sealed_batches(batch)}
+
+
+def sealed_batches(batch: StoredBatch) -> dict[str, bytes]:
+    """The same records sealed with each cipher, under a key and nonces that count up."""
+    found = {}
+    for cipher in (AEGIS_256, AES_256_GCM):
+        identity = StreamIdentity(0x0102, 0x0304, cipher)
+        numbers = itertools.count(1)
+        key = RecordKey(bytes(range(KEY_BYTES)))
+        sealing = RecordCipher(
+            identity, key, lambda size, numbers=numbers: next(numbers).to_bytes(size, "big")
+        )
+        sealed = seal_batch(batch, identity, sealing.seal)
+        opened = cut(
+            [SequencedBatch(GOLDEN_PLACEMENT, sealed.records)], 0, ReadBudget(), sealing.open
+        )
+        assert opened == cut([SequencedBatch(GOLDEN_PLACEMENT, batch.records)], 0, ReadBudget())
+        found[f"records sealed with {cipher}"] = sealed.records
+    return found
 
 
 FILES: Final = {"frames.hex": frames, "events.txt": events, "batches.hex": batches}

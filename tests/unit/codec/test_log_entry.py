@@ -19,7 +19,10 @@ from svc_cluster.stream.commands import (
     AppendCommand,
     BasinCommand,
     Bootstrap,
+    ConfigureBasin,
+    ConfigureStream,
     CreateStream,
+    DeleteEmptyStream,
     DeleteStream,
     ExpirePrefix,
     PurgeStream,
@@ -97,6 +100,26 @@ GOLDEN: list[tuple[BasinCommand, str]] = [
     (DeleteStream(ID, MS(5)), "09010a062a0408031005"),
     (PurgeStream(ID), "09010a0432020803"),
     (Seal(MS(5)), "09010a043a020805"),
+    (
+        CreateStream(ID, "s", StreamConfig(), MS(5), creation_hash=b"hash"),
+        "09010a1d1a1b080312017318052a087374616e646172643080f524520468617368",
+    ),
+    (
+        ConfigureStream(
+            ID, StreamConfig("express", Retention(None), TimestampingMode.ARRIVAL, True, 9)
+        ),
+        "09010a174a15080312110a07657870726573731200180220012809",
+    ),
+    (
+        ConfigureStream(ID, StreamConfig()),
+        "09010a1c4a1a080312160a087374616e6461726412040880f524180020002800",
+    ),
+    (
+        ConfigureBasin(FULL_CONFIG),
+        "09010a2842260a240a130a07657870726573731202083c180120012807120961656769732d32353618012001",
+    ),
+    (ConfigureBasin(BasinConfig()), "09010a0442020a00"),
+    (DeleteEmptyStream(ID, MS(5)), "09010a06520408031005"),
 ]
 
 

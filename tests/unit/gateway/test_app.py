@@ -44,6 +44,7 @@ def answer_to(request: Request, backend: Any, **options: Any) -> Response:
 
 # The table of the wire contract, held here once more: a changed status must be changed twice.
 CONTRACT_STATUS = {
+    "access_token_not_found": 404,
     "authn": 401,
     "bad_frame": 400,
     "bad_header": 400,
@@ -53,6 +54,7 @@ CONTRACT_STATUS = {
     "bad_query": 400,
     "basin_deletion_pending": 409,
     "basin_not_found": 404,
+    "decryption_failed": 400,
     "hot_server": 502,
     "invalid": 422,
     "method_not_allowed": 405,

@@ -27,9 +27,9 @@ from svc_cluster.gateway.http.message import (
     ClientGoneError,
     Response,
 )
-from svc_cluster.gateway.sessions.appending import READ_AHEAD_BATCHES_MAX, READ_AHEAD_BYTES_MAX
+from svc_cluster.gateway.sessions.appending import UNDER_WAY_BATCHES_MAX, UNDER_WAY_BYTES_MAX
 from svc_cluster.model.record import AppendAck, StoredBatch
-from svc_cluster.model.stream_config import BasinConfig
+from svc_cluster.model.stream_config import BasinConfig, NewStream
 from tests.contract.memory_backend import MemoryBackend
 from tests.simulation.clock import SimClock
 from tests.simulation.loop import run
@@ -89,7 +89,7 @@ class Scene:
         self.backend = SlowBackend()
         self.app, self.metrics = make_app(self.backend, **options)
         await self.backend.create_basin(BASIN[1], BasinConfig())
-        await self.backend.create_stream(BASIN[1], "s", None)
+        await self.backend.create_stream(BASIN[1], "s", NewStream())
         self.body = PipeBody()
         return await self.app.handle(append_session(self.body, *headers))
 
@@ -402,7 +402,7 @@ def test_an_answer_that_is_closed_frees_everything() -> None:
     gc.collect()
 
 
-def test_reading_ahead_is_bounded() -> None:
+def test_what_is_under_way_is_bounded() -> None:
     """By bytes and by batches: a client that sends faster than it is served is slowed down."""
 
     async def main(scene: Scene) -> None:
@@ -413,52 +413,57 @@ def test_reading_ahead_is_bounded() -> None:
             await frames.next()
             await asyncio.sleep(0.5)
             held = scene.metrics.http_body_bytes_in_flight._value.get()
-            assert half <= held <= READ_AHEAD_BYTES_MAX + 3 * half
-            assert scene.body.taken < 12
+            assert half <= held <= UNDER_WAY_BYTES_MAX + 3 * half
+            assert scene.body.taken < 16
         await frames.close()
 
         frames = await scene.frames()
         scene.body.put(*[input_frame(b"x")] * 1000, None)
         await frames.next()
         await asyncio.sleep(0.5)
-        assert scene.body.taken <= READ_AHEAD_BATCHES_MAX + 3
+        assert scene.body.taken <= UNDER_WAY_BATCHES_MAX + 3
         assert len(await frames.rest()) == 999
 
     simulate(main)
 
 
-def test_a_session_that_finds_no_room_among_all_bodies_ends_without_effect() -> None:
-    """502 in a terminal frame behind the acks of what was held."""
+def test_a_session_waits_for_room_that_it_will_make_itself() -> None:
+    """Where all bodies together may hold little, a session is slowed down and not refused; what
+    finds no room though nothing of the session is under way ends it with 502, without effect."""
 
     async def main(scene: Scene) -> None:
         frames = await scene.frames(body_bytes_in_flight_max=3000)
-        scene.body.put(*[input_frame(b"x" * 1000)] * 4)
-        found = await frames.rest()
-        status, body = body_of_terminal(found[-1])
+        scene.body.put(*[input_frame(b"x" * 1000)] * 6)
+        assert [ack_of(await frames.next()) for _ in range(6)] == [(n, n + 1) for n in range(6)]
+        scene.body.put(input_frame(b"x" * 3001))
+        (last,) = await frames.rest()
+        status, body = body_of_terminal(last)
         assert (status, body["code"]) == (502, "hot_server")
         assert body["may_have_taken_effect"] is False
-        assert len(found) == 1 + len(await scene.stored())
+        assert len(await scene.stored()) == 6
         assert scene.metrics.http_body_bytes_in_flight._value.get() == 0
 
     simulate(main)
 
 
-def test_draining_ends_the_session_behind_the_ack_under_way() -> None:
-    """The ack advises to connect again; what waits is not applied; there is no terminal frame."""
+def test_draining_ends_the_session_behind_what_was_taken_in() -> None:
+    """Those acks advise to connect again; what comes later is not applied; there is no terminal
+    frame."""
 
     async def main(scene: Scene) -> None:
         frames = await scene.frames()
-        scene.body.put(*[input_frame(b"x")] * 5)
+        scene.body.put(*[input_frame(b"x")] * 3)
         first = await frames.next()
         assert first is not None
         assert not first.reconnect_advised
         task = asyncio.ensure_future(frames.rest())
         await asyncio.sleep(0.5)
         scene.app.drain()
-        (last,) = await task
-        assert last.reconnect_advised
-        assert ack_of(last) == (1, 2)
-        assert len(scene.backend.begun) == 2
+        scene.body.put(*[input_frame(b"late")] * 3)
+        found = await task
+        assert [ack_of(frame) for frame in found] == [(1, 2), (2, 3)]
+        assert all(frame.reconnect_advised for frame in found)
+        assert len(scene.backend.begun) == 3
 
     simulate(main)
 
@@ -501,20 +506,20 @@ def test_what_is_known_up_front_is_a_plain_answer() -> None:
     simulate(main)
 
 
-def test_a_stream_that_is_made_on_append_is_made_by_the_first_batch() -> None:
-    """The session opens without it; one that sends nothing leaves nothing behind."""
+def test_a_stream_that_is_made_on_append_is_made_when_the_session_opens() -> None:
+    """Also by one that sends nothing: what an answer says of the stream holds from then on."""
 
     async def main(scene: Scene) -> None:
         await (await scene.frames()).close()
         await scene.backend.create_basin("basin-0002", BasinConfig(create_stream_on_append=True))
-        for sent, streams in ((0, 0), (1, 1)):
+        for sent in (0, 1):
             request = append_session(scene.body)
             request.headers = [("svc-basin", "basin-0002"), *list(request.headers)[1:]]
             frames = Frames(await scene.app.handle(request))
             scene.body.put(*[input_frame(b"x")] * sent, None)
             assert len(await frames.rest()) == sent
             infos, _ = await scene.backend.list_streams("basin-0002", "", "", 9)
-            assert len(infos) == streams
+            assert len(infos) == 1
 
     simulate(main)
 

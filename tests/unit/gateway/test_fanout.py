@@ -13,7 +13,7 @@ from svc_cluster.codec.records import build_batch
 from svc_cluster.gateway import fanout
 from svc_cluster.gateway.backend import ReadResult
 from svc_cluster.gateway.fanout import SharedTails
-from svc_cluster.model.stream_config import BasinConfig
+from svc_cluster.model.stream_config import BasinConfig, NewStream
 from tests.contract.memory_backend import MemoryBackend
 from tests.simulation.clock import SimClock
 from tests.simulation.loop import SimLoop, run
@@ -53,7 +53,7 @@ def scene(main: Callable[[Counting, SharedTails], Awaitable[None]]) -> None:
         clock = SimClock(loop, drift=0.0, offset_s=0.0, wall_offset_ms=0)
         backend = Counting(clock)
         await backend.create_basin(NAMES[0], BasinConfig())
-        await backend.create_stream(*NAMES, None)
+        await backend.create_stream(*NAMES, NewStream())
         tails = SharedTails(backend, clock)
         await main(backend, tails)
         await tails.close()

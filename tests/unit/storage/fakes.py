@@ -62,6 +62,9 @@ class FakeDisk:
     def unlink(self, name: str) -> None:
         self.free += self.files.pop(name).size()
 
+    def submit_unlink(self, name: str) -> None:
+        self.queue.append(([], lambda: self.unlink(name)))
+
     def free_bytes(self) -> int:
         return self.free
 

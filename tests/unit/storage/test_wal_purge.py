@@ -249,3 +249,68 @@ def test_space_is_announced_after_each_freed_segment() -> None:
     used = wal.used_segments
     flushed(wal, disk, 1, 60)
     assert len(calls) == used - 1
+
+
+def test_a_quiet_log_gives_back_the_segments_that_it_does_not_use() -> None:
+    """After a burst the free segments go, but for the one that is ready next; a log that is busy
+    keeps those that it takes and frees all the time."""
+    disk = FakeDisk()
+    wal = open_wal(disk)
+    put(wal, disk, 1, create())
+    fill(wal, disk, 1, 1, 120)
+    flushed(wal, disk, 1, 120)
+    assert wal.free_segments > 4
+    for first in range(121, 601, 48):
+        fill(wal, disk, 1, first, 48)
+        flushed(wal, disk, 1, first + 47)
+        wal.shrink()
+        disk.run()
+    kept = wal.free_segments
+    created = max(disk.files)
+    assert kept > 1
+    fill(wal, disk, 1, 601, 48)
+    flushed(wal, disk, 1, 648)
+    assert max(disk.files) == created, "no file had to be made for what the log always needs"
+    for _ in range(2):
+        wal.shrink()
+        disk.run()
+    assert (wal.used_segments, wal.free_segments) == (1, 1)
+    assert wal.size_bytes == sum(file.size() for file in disk.files.values())
+    assert len(disk.files) == 2
+    assert log_of(open_wal(disk.crash()), 1).last_index == 648
+
+
+def test_a_crash_while_the_pool_shrinks_leaves_a_whole_log() -> None:
+    """Whichever of the removals had happened."""
+    disk = FakeDisk()
+    wal = open_wal(disk)
+    put(wal, disk, 1, create())
+    fill(wal, disk, 1, 1, 100)
+    flushed(wal, disk, 1, 100)
+    wal.shrink()
+    disk.run()
+    wal.shrink()
+    steps = 0
+    while disk.queue:
+        disk.step()
+        steps += 1
+        log = log_of(open_wal(disk.crash()), 1)
+        assert (log.last_index, log.damaged) == (100, False)
+    assert steps > 3
+    fill(wal, disk, 1, 101, 60)
+    assert log_of(open_wal(disk.crash()), 1).last_index == 160
+
+
+def test_a_restart_keeps_no_more_free_segments_than_a_log_needs_to_begin() -> None:
+    """The others are removed at once."""
+    disk = FakeDisk()
+    wal = open_wal(disk)
+    put(wal, disk, 1, create())
+    fill(wal, disk, 1, 1, 120)
+    flushed(wal, disk, 1, 120)
+    files = len(disk.files)
+    again_on = disk.crash()
+    again = open_wal(again_on)
+    assert files > 5
+    assert again.free_segments <= 3
+    assert len(again_on.files) == again.free_segments + again.used_segments

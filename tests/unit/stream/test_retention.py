@@ -6,7 +6,7 @@ import pytest
 
 from svc_cluster.base.ids import StreamId, TimestampMs
 from svc_cluster.model.stream_config import PartialStreamConfig, Retention
-from svc_cluster.stream import retention
+from svc_cluster.stream import emptiness, keys, retention
 from svc_cluster.stream.commands import ExpirePrefix
 from svc_cluster.stream.retention import Expiry
 from tests.unit.stream.support import Leader, batch, trim
@@ -86,11 +86,49 @@ def test_empty_stream_is_due_for_deletion_after_its_minimum_age() -> None:
     leader = Leader()
     leader.create("s", PartialStreamConfig(delete_on_empty_min_age_seconds=60))
     stream = leader.stream("s")
-    assert retention.empty_since_due(stream) == stream.created_at_ms + 60_000
+    assert emptiness.empty_since_due(stream) == stream.created_at_ms + 60_000
     leader.append("s", now_ms=5_000_000)
-    assert retention.empty_since_due(leader.stream("s")) is None
+    assert emptiness.empty_since_due(leader.stream("s")) is None
     leader.append("s", batch(1, commands=(trim(99),)), now_ms=6_000_000)
-    assert retention.empty_since_due(leader.stream("s")) == 6_060_000
+    assert emptiness.empty_since_due(leader.stream("s")) == 6_060_000
     leader.run(leader.sequencer.delete_stream("s", MS(5)))
-    assert retention.empty_since_due(leader.stream("s")) is None
-    assert retention.empty_since_due(leader.create("t")) is None
+    assert emptiness.empty_since_due(leader.stream("s")) is None
+    assert emptiness.empty_since_due(leader.create("t")) is None
+
+
+@pytest.mark.parametrize(("records", "size"), [(1, 30), (10, 1_000), (100, 100_000)])
+def test_freed_bytes_are_about_what_a_removal_takes_off_the_store(records: int, size: int) -> None:
+    """For a trim, an expiry and a purge, of one-record batches as of large ones: within a half."""
+    leader = filled()
+    for _ in range(40):
+        given = batch(records, metered_bytes=size + 8 * records, records=b"x" * size)
+        leader.append("s", given, now_ms=1_000)
+
+    def stored() -> int:
+        pairs = leader.store.scan(*keys.batches_range(StreamId(1)))
+        return sum(len(key) + len(value) for key, value in pairs)
+
+    freed = 0
+    sequencer = leader.sequencer
+    for sequence in (
+        lambda: sequencer.expire(StreamId(1), 10 * records),
+        lambda: sequencer.expire(StreamId(1), 30 * records),
+        lambda: sequencer.delete_stream("s", MS(5)),
+        lambda: sequencer.purge(StreamId(1)),
+    ):
+        before = stored()
+        planned = leader.run(sequence())
+        after = stored()
+        told = sum(frees or 0 for _, _, frees in planned.write_set.freed)
+        assert (before - after) / 1.5 <= told <= 1.5 * (before - after)
+        freed += told
+    assert freed > 40 * size
+
+
+def test_freed_bytes_of_nothing_is_nothing() -> None:
+    """An empty stream, and one whose records are gone already."""
+    leader = filled()
+    assert retention.freed_bytes(leader.store, leader.stream("s"), 0) == 0
+    leader.append("s", 5, now_ms=1_000)
+    leader.run(leader.sequencer.expire(StreamId(1), 5))
+    assert retention.freed_bytes(leader.store, leader.stream("s"), 5) == 0

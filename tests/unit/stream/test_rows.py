@@ -28,6 +28,7 @@ FULL_STREAM = rows.StreamState(
     fencing_token="t",
     metered_bytes_appended=77,
     last_arrival_ms=TimestampMs(5),
+    creation_hash=b"hash",
 )
 
 
@@ -43,7 +44,8 @@ def test_stream_state_comes_back(stream: rows.StreamState) -> None:
 def test_stream_state_bytes_are_fixed() -> None:
     """A golden value: an older directory is read by a newer program."""
     assert rows.encode_stream(FULL_STREAM).hex() == (
-        "9fa173a765787072657373c002c33c01ab6165732d3235362d67636d0203cfffffffffffffffff01a1744d05"
+        "dc0010a173a765787072657373c002c33c01ab6165732d3235362d67636d0203cfffffffffffffffff01a1744d05"
+        "c40468617368"
     )
 
 

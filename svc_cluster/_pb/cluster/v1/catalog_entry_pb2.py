@@ -22,26 +22,33 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from svc_cluster._pb.cluster.v1 import access_pb2 as cluster_dot_v1_dot_access__pb2
 from svc_cluster._pb.cluster.v1 import config_pb2 as cluster_dot_v1_dot_config__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x63luster/v1/catalog_entry.proto\x12\x16svc.cluster.v1.catalog\x1a\x17\x63luster/v1/config.proto\"H\n\x0c\x43\x61talogEntry\x12\x38\n\x08\x63ommands\x18\x01 \x03(\x0b\x32&.svc.cluster.v1.catalog.CatalogCommand\"\x91\x02\n\x0e\x43\x61talogCommand\x12=\n\rregister_node\x18\x01 \x01(\x0b\x32$.svc.cluster.v1.catalog.RegisterNodeH\x00\x12;\n\x0c\x63reate_basin\x18\x02 \x01(\x0b\x32#.svc.cluster.v1.catalog.CreateBasinH\x00\x12;\n\x0c\x64\x65lete_basin\x18\x03 \x01(\x0b\x32#.svc.cluster.v1.catalog.DeleteBasinH\x00\x12;\n\x0cremove_basin\x18\x04 \x01(\x0b\x32#.svc.cluster.v1.catalog.RemoveBasinH\x00\x42\t\n\x07\x63ommand\"E\n\x0cRegisterNode\x12\x0f\n\x07node_id\x18\x01 \x01(\x04\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"\x8a\x01\n\x0b\x43reateBasin\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08group_id\x18\x02 \x01(\x04\x12\x10\n\x08replicas\x18\x03 \x03(\x04\x12\x15\n\rcreated_at_ms\x18\x04 \x01(\x04\x12\x32\n\x06\x63onfig\x18\x05 \x01(\x0b\x32\".svc.cluster.v1.config.BasinConfig\"2\n\x0b\x44\x65leteBasin\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\rdeleted_at_ms\x18\x02 \x01(\x04\"\x1f\n\x0bRemoveBasin\x12\x10\n\x08group_id\x18\x01 \x01(\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x63luster/v1/catalog_entry.proto\x12\x16svc.cluster.v1.catalog\x1a\x17\x63luster/v1/access.proto\x1a\x17\x63luster/v1/config.proto\"H\n\x0c\x43\x61talogEntry\x12\x38\n\x08\x63ommands\x18\x01 \x03(\x0b\x32&.svc.cluster.v1.catalog.CatalogCommand\"\xc9\x03\n\x0e\x43\x61talogCommand\x12=\n\rregister_node\x18\x01 \x01(\x0b\x32$.svc.cluster.v1.catalog.RegisterNodeH\x00\x12;\n\x0c\x63reate_basin\x18\x02 \x01(\x0b\x32#.svc.cluster.v1.catalog.CreateBasinH\x00\x12;\n\x0c\x64\x65lete_basin\x18\x03 \x01(\x0b\x32#.svc.cluster.v1.catalog.DeleteBasinH\x00\x12;\n\x0cremove_basin\x18\x04 \x01(\x0b\x32#.svc.cluster.v1.catalog.RemoveBasinH\x00\x12\x39\n\x0bissue_token\x18\x14 \x01(\x0b\x32\".svc.cluster.v1.catalog.IssueTokenH\x00\x12;\n\x0crevoke_token\x18\x15 \x01(\x0b\x32#.svc.cluster.v1.catalog.RevokeTokenH\x00\x12>\n\x0eset_root_token\x18\x16 \x01(\x0b\x32$.svc.cluster.v1.catalog.SetRootTokenH\x00\x42\t\n\x07\x63ommand\"E\n\x0cRegisterNode\x12\x0f\n\x07node_id\x18\x01 \x01(\x04\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"\xa1\x01\n\x0b\x43reateBasin\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08group_id\x18\x02 \x01(\x04\x12\x10\n\x08replicas\x18\x03 \x03(\x04\x12\x15\n\rcreated_at_ms\x18\x04 \x01(\x04\x12\x32\n\x06\x63onfig\x18\x05 \x01(\x0b\x32\".svc.cluster.v1.config.BasinConfig\x12\x15\n\rcreation_hash\x18\x06 \x01(\x0c\"2\n\x0b\x44\x65leteBasin\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\rdeleted_at_ms\x18\x02 \x01(\x04\"\x1f\n\x0bRemoveBasin\x12\x10\n\x08group_id\x18\x01 \x01(\x04\"U\n\nIssueToken\x12\x31\n\x05token\x18\x01 \x01(\x0b\x32\".svc.cluster.v1.access.AccessToken\x12\x14\n\x0cissued_at_ms\x18\x02 \x01(\x04\"\x1d\n\x0bRevokeToken\x12\x0e\n\x06serial\x18\x01 \x01(\x04\"N\n\x0cSetRootToken\x12\x13\n\x0bsecret_hash\x18\x01 \x01(\x0c\x12\x11\n\tchange_id\x18\x02 \x01(\x0c\x12\x16\n\x0eonly_if_absent\x18\x03 \x01(\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cluster.v1.catalog_entry_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CATALOGENTRY']._serialized_start=83
-  _globals['_CATALOGENTRY']._serialized_end=155
-  _globals['_CATALOGCOMMAND']._serialized_start=158
-  _globals['_CATALOGCOMMAND']._serialized_end=431
-  _globals['_REGISTERNODE']._serialized_start=433
-  _globals['_REGISTERNODE']._serialized_end=502
-  _globals['_CREATEBASIN']._serialized_start=505
-  _globals['_CREATEBASIN']._serialized_end=643
-  _globals['_DELETEBASIN']._serialized_start=645
-  _globals['_DELETEBASIN']._serialized_end=695
-  _globals['_REMOVEBASIN']._serialized_start=697
-  _globals['_REMOVEBASIN']._serialized_end=728
+  _globals['_CATALOGENTRY']._serialized_start=108
+  _globals['_CATALOGENTRY']._serialized_end=180
+  _globals['_CATALOGCOMMAND']._serialized_start=183
+  _globals['_CATALOGCOMMAND']._serialized_end=640
+  _globals['_REGISTERNODE']._serialized_start=642
+  _globals['_REGISTERNODE']._serialized_end=711
+  _globals['_CREATEBASIN']._serialized_start=714
+  _globals['_CREATEBASIN']._serialized_end=875
+  _globals['_DELETEBASIN']._serialized_start=877
+  _globals['_DELETEBASIN']._serialized_end=927
+  _globals['_REMOVEBASIN']._serialized_start=929
+  _globals['_REMOVEBASIN']._serialized_end=960
+  _globals['_ISSUETOKEN']._serialized_start=962
+  _globals['_ISSUETOKEN']._serialized_end=1047
+  _globals['_REVOKETOKEN']._serialized_start=1049
+  _globals['_REVOKETOKEN']._serialized_end=1078
+  _globals['_SETROOTTOKEN']._serialized_start=1080
+  _globals['_SETROOTTOKEN']._serialized_end=1158
 # @@protoc_insertion_point(module_scope)

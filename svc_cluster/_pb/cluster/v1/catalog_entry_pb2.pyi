@@ -1,3 +1,4 @@
+from svc_cluster._pb.cluster.v1 import access_pb2 as _access_pb2
 from svc_cluster._pb.cluster.v1 import config_pb2 as _config_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -14,16 +15,22 @@ class CatalogEntry(_message.Message):
     def __init__(self, commands: _Optional[_Iterable[_Union[CatalogCommand, _Mapping]]] = ...) -> None: ...
 
 class CatalogCommand(_message.Message):
-    __slots__ = ("register_node", "create_basin", "delete_basin", "remove_basin")
+    __slots__ = ("register_node", "create_basin", "delete_basin", "remove_basin", "issue_token", "revoke_token", "set_root_token")
     REGISTER_NODE_FIELD_NUMBER: _ClassVar[int]
     CREATE_BASIN_FIELD_NUMBER: _ClassVar[int]
     DELETE_BASIN_FIELD_NUMBER: _ClassVar[int]
     REMOVE_BASIN_FIELD_NUMBER: _ClassVar[int]
+    ISSUE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    REVOKE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SET_ROOT_TOKEN_FIELD_NUMBER: _ClassVar[int]
     register_node: RegisterNode
     create_basin: CreateBasin
     delete_basin: DeleteBasin
     remove_basin: RemoveBasin
-    def __init__(self, register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasin, _Mapping]] = ..., delete_basin: _Optional[_Union[DeleteBasin, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasin, _Mapping]] = ...) -> None: ...
+    issue_token: IssueToken
+    revoke_token: RevokeToken
+    set_root_token: SetRootToken
+    def __init__(self, register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasin, _Mapping]] = ..., delete_basin: _Optional[_Union[DeleteBasin, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasin, _Mapping]] = ..., issue_token: _Optional[_Union[IssueToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., set_root_token: _Optional[_Union[SetRootToken, _Mapping]] = ...) -> None: ...
 
 class RegisterNode(_message.Message):
     __slots__ = ("node_id", "incarnation", "address")
@@ -36,18 +43,20 @@ class RegisterNode(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class CreateBasin(_message.Message):
-    __slots__ = ("name", "group_id", "replicas", "created_at_ms", "config")
+    __slots__ = ("name", "group_id", "replicas", "created_at_ms", "config", "creation_hash")
     NAME_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
+    CREATION_HASH_FIELD_NUMBER: _ClassVar[int]
     name: str
     group_id: int
     replicas: _containers.RepeatedScalarFieldContainer[int]
     created_at_ms: int
     config: _config_pb2.BasinConfig
-    def __init__(self, name: _Optional[str] = ..., group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., created_at_ms: _Optional[int] = ..., config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ...) -> None: ...
+    creation_hash: bytes
+    def __init__(self, name: _Optional[str] = ..., group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., created_at_ms: _Optional[int] = ..., config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., creation_hash: _Optional[bytes] = ...) -> None: ...
 
 class DeleteBasin(_message.Message):
     __slots__ = ("name", "deleted_at_ms")
@@ -62,3 +71,27 @@ class RemoveBasin(_message.Message):
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     group_id: int
     def __init__(self, group_id: _Optional[int] = ...) -> None: ...
+
+class IssueToken(_message.Message):
+    __slots__ = ("token", "issued_at_ms")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ISSUED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    token: _access_pb2.AccessToken
+    issued_at_ms: int
+    def __init__(self, token: _Optional[_Union[_access_pb2.AccessToken, _Mapping]] = ..., issued_at_ms: _Optional[int] = ...) -> None: ...
+
+class RevokeToken(_message.Message):
+    __slots__ = ("serial",)
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    serial: int
+    def __init__(self, serial: _Optional[int] = ...) -> None: ...
+
+class SetRootToken(_message.Message):
+    __slots__ = ("secret_hash", "change_id", "only_if_absent")
+    SECRET_HASH_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_ID_FIELD_NUMBER: _ClassVar[int]
+    ONLY_IF_ABSENT_FIELD_NUMBER: _ClassVar[int]
+    secret_hash: bytes
+    change_id: bytes
+    only_if_absent: bool
+    def __init__(self, secret_hash: _Optional[bytes] = ..., change_id: _Optional[bytes] = ..., only_if_absent: _Optional[bool] = ...) -> None: ...

@@ -1,6 +1,7 @@
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -36,3 +37,27 @@ class BasinConfig(_message.Message):
     create_stream_on_append: bool
     create_stream_on_read: bool
     def __init__(self, default_stream_config: _Optional[_Union[PartialStreamConfig, _Mapping]] = ..., stream_cipher: _Optional[str] = ..., create_stream_on_append: _Optional[bool] = ..., create_stream_on_read: _Optional[bool] = ...) -> None: ...
+
+class StreamPatch(_message.Message):
+    __slots__ = ("set", "cleared")
+    SET_FIELD_NUMBER: _ClassVar[int]
+    CLEARED_FIELD_NUMBER: _ClassVar[int]
+    set: PartialStreamConfig
+    cleared: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, set: _Optional[_Union[PartialStreamConfig, _Mapping]] = ..., cleared: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class BasinPatch(_message.Message):
+    __slots__ = ("default_stream_config", "clear_default_stream_config", "stream_cipher", "clear_stream_cipher", "create_stream_on_append", "create_stream_on_read")
+    DEFAULT_STREAM_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    CLEAR_DEFAULT_STREAM_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    STREAM_CIPHER_FIELD_NUMBER: _ClassVar[int]
+    CLEAR_STREAM_CIPHER_FIELD_NUMBER: _ClassVar[int]
+    CREATE_STREAM_ON_APPEND_FIELD_NUMBER: _ClassVar[int]
+    CREATE_STREAM_ON_READ_FIELD_NUMBER: _ClassVar[int]
+    default_stream_config: StreamPatch
+    clear_default_stream_config: bool
+    stream_cipher: str
+    clear_stream_cipher: bool
+    create_stream_on_append: bool
+    create_stream_on_read: bool
+    def __init__(self, default_stream_config: _Optional[_Union[StreamPatch, _Mapping]] = ..., clear_default_stream_config: _Optional[bool] = ..., stream_cipher: _Optional[str] = ..., clear_stream_cipher: _Optional[bool] = ..., create_stream_on_append: _Optional[bool] = ..., create_stream_on_read: _Optional[bool] = ...) -> None: ...

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from svc_cluster._pb.cluster.v1 import config_pb2 as cluster_dot_v1_dot_config__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x63luster/v1/log_entry.proto\x12\x12svc.cluster.v1.log\x1a\x17\x63luster/v1/config.proto\"9\n\x08LogEntry\x12-\n\x08\x63ommands\x18\x01 \x03(\x0b\x32\x1b.svc.cluster.v1.log.Command\"\x8a\x03\n\x07\x43ommand\x12,\n\x06\x61ppend\x18\x01 \x01(\x0b\x32\x1a.svc.cluster.v1.log.AppendH\x00\x12\x32\n\tbootstrap\x18\x02 \x01(\x0b\x32\x1d.svc.cluster.v1.log.BootstrapH\x00\x12\x39\n\rcreate_stream\x18\x03 \x01(\x0b\x32 .svc.cluster.v1.log.CreateStreamH\x00\x12\x39\n\rexpire_prefix\x18\x04 \x01(\x0b\x32 .svc.cluster.v1.log.ExpirePrefixH\x00\x12\x39\n\rdelete_stream\x18\x05 \x01(\x0b\x32 .svc.cluster.v1.log.DeleteStreamH\x00\x12\x37\n\x0cpurge_stream\x18\x06 \x01(\x0b\x32\x1f.svc.cluster.v1.log.PurgeStreamH\x00\x12(\n\x04seal\x18\x07 \x01(\x0b\x32\x18.svc.cluster.v1.log.SealH\x00\x42\t\n\x07\x63ommand\"\xc9\x03\n\x06\x41ppend\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x15\n\rfirst_seq_num\x18\x02 \x01(\x04\x12\x14\n\x0crecord_count\x18\x03 \x01(\r\x12\x15\n\rmetered_bytes\x18\x04 \x01(\r\x12\x19\n\x11\x62\x61se_timestamp_ms\x18\x05 \x01(\x04\x12\x12\n\narrival_ms\x18\x06 \x01(\x04\x12\x1a\n\x12start_timestamp_ms\x18\x07 \x01(\x04\x12\x19\n\x11last_timestamp_ms\x18\x08 \x01(\x04\x12\x19\n\x11timestamping_mode\x18\t \x01(\r\x12\x10\n\x08uncapped\x18\n \x01(\x08\x12\x1a\n\rexpires_at_ms\x18\x0b \x01(\x04H\x00\x88\x01\x01\x12\x1a\n\rmatch_seq_num\x18\x0c \x01(\x04H\x01\x88\x01\x01\x12\x1a\n\rfencing_token\x18\r \x01(\tH\x02\x88\x01\x01\x12:\n\x0f\x63ommand_records\x18\x0e \x03(\x0b\x32!.svc.cluster.v1.log.CommandRecord\x12\x0f\n\x07records\x18\x0f \x01(\x0c\x42\x10\n\x0e_expires_at_msB\x10\n\x0e_match_seq_numB\x10\n\x0e_fencing_token\"P\n\rCommandRecord\x12\x0e\n\x06offset\x18\x01 \x01(\r\x12\x0c\n\x04kind\x18\x02 \x01(\r\x12\r\n\x05token\x18\x03 \x01(\t\x12\x12\n\ntrim_point\x18\x04 \x01(\x04\"e\n\tBootstrap\x12\r\n\x05\x62\x61sin\x18\x01 \x01(\t\x12\x15\n\rcreated_at_ms\x18\x02 \x01(\x04\x12\x32\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\".svc.cluster.v1.config.BasinConfig\"\x9e\x02\n\x0c\x43reateStream\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x15\n\rcreated_at_ms\x18\x03 \x01(\x04\x12\x13\n\x06\x63ipher\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x15\n\rstorage_class\x18\x05 \x01(\t\x12\"\n\x15retention_age_seconds\x18\x06 \x01(\x04H\x01\x88\x01\x01\x12\x19\n\x11timestamping_mode\x18\x07 \x01(\r\x12\x1d\n\x15timestamping_uncapped\x18\x08 \x01(\x08\x12\'\n\x1f\x64\x65lete_on_empty_min_age_seconds\x18\t \x01(\x04\x42\t\n\x07_cipherB\x18\n\x16_retention_age_seconds\"5\n\x0c\x45xpirePrefix\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x12\n\ntrim_point\x18\x02 \x01(\x04\"8\n\x0c\x44\x65leteStream\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x15\n\rdeleted_at_ms\x18\x02 \x01(\x04\" \n\x0bPurgeStream\x12\x11\n\tstream_id\x18\x01 \x01(\x04\"\x1c\n\x04Seal\x12\x14\n\x0csealed_at_ms\x18\x01 \x01(\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x63luster/v1/log_entry.proto\x12\x12svc.cluster.v1.log\x1a\x17\x63luster/v1/config.proto\"9\n\x08LogEntry\x12-\n\x08\x63ommands\x18\x01 \x03(\x0b\x32\x1b.svc.cluster.v1.log.Command\"\xd0\x04\n\x07\x43ommand\x12,\n\x06\x61ppend\x18\x01 \x01(\x0b\x32\x1a.svc.cluster.v1.log.AppendH\x00\x12\x32\n\tbootstrap\x18\x02 \x01(\x0b\x32\x1d.svc.cluster.v1.log.BootstrapH\x00\x12\x39\n\rcreate_stream\x18\x03 \x01(\x0b\x32 .svc.cluster.v1.log.CreateStreamH\x00\x12\x39\n\rexpire_prefix\x18\x04 \x01(\x0b\x32 .svc.cluster.v1.log.ExpirePrefixH\x00\x12\x39\n\rdelete_stream\x18\x05 \x01(\x0b\x32 .svc.cluster.v1.log.DeleteStreamH\x00\x12\x37\n\x0cpurge_stream\x18\x06 \x01(\x0b\x32\x1f.svc.cluster.v1.log.PurgeStreamH\x00\x12(\n\x04seal\x18\x07 \x01(\x0b\x32\x18.svc.cluster.v1.log.SealH\x00\x12=\n\x0f\x63onfigure_basin\x18\x08 \x01(\x0b\x32\".svc.cluster.v1.log.ConfigureBasinH\x00\x12?\n\x10\x63onfigure_stream\x18\t \x01(\x0b\x32#.svc.cluster.v1.log.ConfigureStreamH\x00\x12\x44\n\x13\x64\x65lete_empty_stream\x18\n \x01(\x0b\x32%.svc.cluster.v1.log.DeleteEmptyStreamH\x00\x42\t\n\x07\x63ommand\"\xc9\x03\n\x06\x41ppend\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x15\n\rfirst_seq_num\x18\x02 \x01(\x04\x12\x14\n\x0crecord_count\x18\x03 \x01(\r\x12\x15\n\rmetered_bytes\x18\x04 \x01(\r\x12\x19\n\x11\x62\x61se_timestamp_ms\x18\x05 \x01(\x04\x12\x12\n\narrival_ms\x18\x06 \x01(\x04\x12\x1a\n\x12start_timestamp_ms\x18\x07 \x01(\x04\x12\x19\n\x11last_timestamp_ms\x18\x08 \x01(\x04\x12\x19\n\x11timestamping_mode\x18\t \x01(\r\x12\x10\n\x08uncapped\x18\n \x01(\x08\x12\x1a\n\rexpires_at_ms\x18\x0b \x01(\x04H\x00\x88\x01\x01\x12\x1a\n\rmatch_seq_num\x18\x0c \x01(\x04H\x01\x88\x01\x01\x12\x1a\n\rfencing_token\x18\r \x01(\tH\x02\x88\x01\x01\x12:\n\x0f\x63ommand_records\x18\x0e \x03(\x0b\x32!.svc.cluster.v1.log.CommandRecord\x12\x0f\n\x07records\x18\x0f \x01(\x0c\x42\x10\n\x0e_expires_at_msB\x10\n\x0e_match_seq_numB\x10\n\x0e_fencing_token\"P\n\rCommandRecord\x12\x0e\n\x06offset\x18\x01 \x01(\r\x12\x0c\n\x04kind\x18\x02 \x01(\r\x12\r\n\x05token\x18\x03 \x01(\t\x12\x12\n\ntrim_point\x18\x04 \x01(\x04\"e\n\tBootstrap\x12\r\n\x05\x62\x61sin\x18\x01 \x01(\t\x12\x15\n\rcreated_at_ms\x18\x02 \x01(\x04\x12\x32\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\".svc.cluster.v1.config.BasinConfig\"\xb5\x02\n\x0c\x43reateStream\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x15\n\rcreated_at_ms\x18\x03 \x01(\x04\x12\x13\n\x06\x63ipher\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x15\n\rstorage_class\x18\x05 \x01(\t\x12\"\n\x15retention_age_seconds\x18\x06 \x01(\x04H\x01\x88\x01\x01\x12\x19\n\x11timestamping_mode\x18\x07 \x01(\r\x12\x1d\n\x15timestamping_uncapped\x18\x08 \x01(\x08\x12\'\n\x1f\x64\x65lete_on_empty_min_age_seconds\x18\t \x01(\x04\x12\x15\n\rcreation_hash\x18\n \x01(\x0c\x42\t\n\x07_cipherB\x18\n\x16_retention_age_seconds\"5\n\x0c\x45xpirePrefix\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x12\n\ntrim_point\x18\x02 \x01(\x04\"8\n\x0c\x44\x65leteStream\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x15\n\rdeleted_at_ms\x18\x02 \x01(\x04\" \n\x0bPurgeStream\x12\x11\n\tstream_id\x18\x01 \x01(\x04\"\x1c\n\x04Seal\x12\x14\n\x0csealed_at_ms\x18\x01 \x01(\x04\"D\n\x0e\x43onfigureBasin\x12\x32\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\".svc.cluster.v1.config.BasinConfig\"`\n\x0f\x43onfigureStream\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12:\n\x06\x63onfig\x18\x02 \x01(\x0b\x32*.svc.cluster.v1.config.PartialStreamConfig\"=\n\x11\x44\x65leteEmptyStream\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x15\n\rdeleted_at_ms\x18\x02 \x01(\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,21 +35,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LOGENTRY']._serialized_start=75
   _globals['_LOGENTRY']._serialized_end=132
   _globals['_COMMAND']._serialized_start=135
-  _globals['_COMMAND']._serialized_end=529
-  _globals['_APPEND']._serialized_start=532
-  _globals['_APPEND']._serialized_end=989
-  _globals['_COMMANDRECORD']._serialized_start=991
-  _globals['_COMMANDRECORD']._serialized_end=1071
-  _globals['_BOOTSTRAP']._serialized_start=1073
-  _globals['_BOOTSTRAP']._serialized_end=1174
-  _globals['_CREATESTREAM']._serialized_start=1177
-  _globals['_CREATESTREAM']._serialized_end=1463
-  _globals['_EXPIREPREFIX']._serialized_start=1465
-  _globals['_EXPIREPREFIX']._serialized_end=1518
-  _globals['_DELETESTREAM']._serialized_start=1520
-  _globals['_DELETESTREAM']._serialized_end=1576
-  _globals['_PURGESTREAM']._serialized_start=1578
-  _globals['_PURGESTREAM']._serialized_end=1610
-  _globals['_SEAL']._serialized_start=1612
-  _globals['_SEAL']._serialized_end=1640
+  _globals['_COMMAND']._serialized_end=727
+  _globals['_APPEND']._serialized_start=730
+  _globals['_APPEND']._serialized_end=1187
+  _globals['_COMMANDRECORD']._serialized_start=1189
+  _globals['_COMMANDRECORD']._serialized_end=1269
+  _globals['_BOOTSTRAP']._serialized_start=1271
+  _globals['_BOOTSTRAP']._serialized_end=1372
+  _globals['_CREATESTREAM']._serialized_start=1375
+  _globals['_CREATESTREAM']._serialized_end=1684
+  _globals['_EXPIREPREFIX']._serialized_start=1686
+  _globals['_EXPIREPREFIX']._serialized_end=1739
+  _globals['_DELETESTREAM']._serialized_start=1741
+  _globals['_DELETESTREAM']._serialized_end=1797
+  _globals['_PURGESTREAM']._serialized_start=1799
+  _globals['_PURGESTREAM']._serialized_end=1831
+  _globals['_SEAL']._serialized_start=1833
+  _globals['_SEAL']._serialized_end=1861
+  _globals['_CONFIGUREBASIN']._serialized_start=1863
+  _globals['_CONFIGUREBASIN']._serialized_end=1931
+  _globals['_CONFIGURESTREAM']._serialized_start=1933
+  _globals['_CONFIGURESTREAM']._serialized_end=2029
+  _globals['_DELETEEMPTYSTREAM']._serialized_start=2031
+  _globals['_DELETEEMPTYSTREAM']._serialized_end=2092
 # @@protoc_insertion_point(module_scope)

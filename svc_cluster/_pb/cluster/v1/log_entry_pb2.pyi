@@ -14,7 +14,7 @@ class LogEntry(_message.Message):
     def __init__(self, commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("append", "bootstrap", "create_stream", "expire_prefix", "delete_stream", "purge_stream", "seal")
+    __slots__ = ("append", "bootstrap", "create_stream", "expire_prefix", "delete_stream", "purge_stream", "seal", "configure_basin", "configure_stream", "delete_empty_stream")
     APPEND_FIELD_NUMBER: _ClassVar[int]
     BOOTSTRAP_FIELD_NUMBER: _ClassVar[int]
     CREATE_STREAM_FIELD_NUMBER: _ClassVar[int]
@@ -22,6 +22,9 @@ class Command(_message.Message):
     DELETE_STREAM_FIELD_NUMBER: _ClassVar[int]
     PURGE_STREAM_FIELD_NUMBER: _ClassVar[int]
     SEAL_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURE_BASIN_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURE_STREAM_FIELD_NUMBER: _ClassVar[int]
+    DELETE_EMPTY_STREAM_FIELD_NUMBER: _ClassVar[int]
     append: Append
     bootstrap: Bootstrap
     create_stream: CreateStream
@@ -29,7 +32,10 @@ class Command(_message.Message):
     delete_stream: DeleteStream
     purge_stream: PurgeStream
     seal: Seal
-    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., bootstrap: _Optional[_Union[Bootstrap, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStream, _Mapping]] = ..., expire_prefix: _Optional[_Union[ExpirePrefix, _Mapping]] = ..., delete_stream: _Optional[_Union[DeleteStream, _Mapping]] = ..., purge_stream: _Optional[_Union[PurgeStream, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ...) -> None: ...
+    configure_basin: ConfigureBasin
+    configure_stream: ConfigureStream
+    delete_empty_stream: DeleteEmptyStream
+    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., bootstrap: _Optional[_Union[Bootstrap, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStream, _Mapping]] = ..., expire_prefix: _Optional[_Union[ExpirePrefix, _Mapping]] = ..., delete_stream: _Optional[_Union[DeleteStream, _Mapping]] = ..., purge_stream: _Optional[_Union[PurgeStream, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., configure_basin: _Optional[_Union[ConfigureBasin, _Mapping]] = ..., configure_stream: _Optional[_Union[ConfigureStream, _Mapping]] = ..., delete_empty_stream: _Optional[_Union[DeleteEmptyStream, _Mapping]] = ...) -> None: ...
 
 class Append(_message.Message):
     __slots__ = ("stream_id", "first_seq_num", "record_count", "metered_bytes", "base_timestamp_ms", "arrival_ms", "start_timestamp_ms", "last_timestamp_ms", "timestamping_mode", "uncapped", "expires_at_ms", "match_seq_num", "fencing_token", "command_records", "records")
@@ -88,7 +94,7 @@ class Bootstrap(_message.Message):
     def __init__(self, basin: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ...) -> None: ...
 
 class CreateStream(_message.Message):
-    __slots__ = ("stream_id", "name", "created_at_ms", "cipher", "storage_class", "retention_age_seconds", "timestamping_mode", "timestamping_uncapped", "delete_on_empty_min_age_seconds")
+    __slots__ = ("stream_id", "name", "created_at_ms", "cipher", "storage_class", "retention_age_seconds", "timestamping_mode", "timestamping_uncapped", "delete_on_empty_min_age_seconds", "creation_hash")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -98,6 +104,7 @@ class CreateStream(_message.Message):
     TIMESTAMPING_MODE_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMPING_UNCAPPED_FIELD_NUMBER: _ClassVar[int]
     DELETE_ON_EMPTY_MIN_AGE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    CREATION_HASH_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     name: str
     created_at_ms: int
@@ -107,7 +114,8 @@ class CreateStream(_message.Message):
     timestamping_mode: int
     timestamping_uncapped: bool
     delete_on_empty_min_age_seconds: int
-    def __init__(self, stream_id: _Optional[int] = ..., name: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., cipher: _Optional[str] = ..., storage_class: _Optional[str] = ..., retention_age_seconds: _Optional[int] = ..., timestamping_mode: _Optional[int] = ..., timestamping_uncapped: _Optional[bool] = ..., delete_on_empty_min_age_seconds: _Optional[int] = ...) -> None: ...
+    creation_hash: bytes
+    def __init__(self, stream_id: _Optional[int] = ..., name: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., cipher: _Optional[str] = ..., storage_class: _Optional[str] = ..., retention_age_seconds: _Optional[int] = ..., timestamping_mode: _Optional[int] = ..., timestamping_uncapped: _Optional[bool] = ..., delete_on_empty_min_age_seconds: _Optional[int] = ..., creation_hash: _Optional[bytes] = ...) -> None: ...
 
 class ExpirePrefix(_message.Message):
     __slots__ = ("stream_id", "trim_point")
@@ -136,3 +144,25 @@ class Seal(_message.Message):
     SEALED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     sealed_at_ms: int
     def __init__(self, sealed_at_ms: _Optional[int] = ...) -> None: ...
+
+class ConfigureBasin(_message.Message):
+    __slots__ = ("config",)
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    config: _config_pb2.BasinConfig
+    def __init__(self, config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ...) -> None: ...
+
+class ConfigureStream(_message.Message):
+    __slots__ = ("stream_id", "config")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    stream_id: int
+    config: _config_pb2.PartialStreamConfig
+    def __init__(self, stream_id: _Optional[int] = ..., config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ...) -> None: ...
+
+class DeleteEmptyStream(_message.Message):
+    __slots__ = ("stream_id", "deleted_at_ms")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    DELETED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    stream_id: int
+    deleted_at_ms: int
+    def __init__(self, stream_id: _Optional[int] = ..., deleted_at_ms: _Optional[int] = ...) -> None: ...

@@ -1,3 +1,4 @@
+from svc_cluster._pb.cluster.v1 import access_pb2 as _access_pb2
 from svc_cluster._pb.cluster.v1 import config_pb2 as _config_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -20,7 +21,7 @@ class RequestBatch(_message.Message):
     def __init__(self, requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("id", "group_id", "deadline_ms", "ping", "append", "read", "check_tail", "create_stream", "list_streams", "get_stream_config", "delete_stream", "get_basin_config", "await_basin", "seal_basin", "create_basin", "list_basins", "resolve_basin", "delete_basin", "register_node", "remove_basin")
+    __slots__ = ("id", "group_id", "deadline_ms", "ping", "append", "read", "check_tail", "create_stream", "list_streams", "get_stream_config", "delete_stream", "get_basin_config", "await_basin", "seal_basin", "ensure_stream", "reconfigure_stream", "auto_create_stream", "ensure_basin_config", "reconfigure_basin", "describe_stream", "create_basin", "list_basins", "resolve_basin", "delete_basin", "register_node", "remove_basin", "renew_lease", "issue_token", "revoke_token", "list_tokens", "set_root_token")
     ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
@@ -35,12 +36,23 @@ class Request(_message.Message):
     GET_BASIN_CONFIG_FIELD_NUMBER: _ClassVar[int]
     AWAIT_BASIN_FIELD_NUMBER: _ClassVar[int]
     SEAL_BASIN_FIELD_NUMBER: _ClassVar[int]
+    ENSURE_STREAM_FIELD_NUMBER: _ClassVar[int]
+    RECONFIGURE_STREAM_FIELD_NUMBER: _ClassVar[int]
+    AUTO_CREATE_STREAM_FIELD_NUMBER: _ClassVar[int]
+    ENSURE_BASIN_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    RECONFIGURE_BASIN_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_STREAM_FIELD_NUMBER: _ClassVar[int]
     CREATE_BASIN_FIELD_NUMBER: _ClassVar[int]
     LIST_BASINS_FIELD_NUMBER: _ClassVar[int]
     RESOLVE_BASIN_FIELD_NUMBER: _ClassVar[int]
     DELETE_BASIN_FIELD_NUMBER: _ClassVar[int]
     REGISTER_NODE_FIELD_NUMBER: _ClassVar[int]
     REMOVE_BASIN_FIELD_NUMBER: _ClassVar[int]
+    RENEW_LEASE_FIELD_NUMBER: _ClassVar[int]
+    ISSUE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    REVOKE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LIST_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SET_ROOT_TOKEN_FIELD_NUMBER: _ClassVar[int]
     id: int
     group_id: int
     deadline_ms: int
@@ -55,13 +67,24 @@ class Request(_message.Message):
     get_basin_config: BasinRequest
     await_basin: BasinRequest
     seal_basin: BasinRequest
+    ensure_stream: EnsureStreamRequest
+    reconfigure_stream: ReconfigureStreamRequest
+    auto_create_stream: AutoCreateRequest
+    ensure_basin_config: EnsureBasinRequest
+    reconfigure_basin: ReconfigureBasinRequest
+    describe_stream: StreamRequest
     create_basin: CreateBasinRequest
     list_basins: ListRequest
     resolve_basin: BasinRequest
     delete_basin: BasinRequest
     register_node: RegisterNodeRequest
     remove_basin: RemoveBasinRequest
-    def __init__(self, id: _Optional[int] = ..., group_id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., ping: _Optional[_Union[Done, _Mapping]] = ..., append: _Optional[_Union[AppendRequest, _Mapping]] = ..., read: _Optional[_Union[ReadRequest, _Mapping]] = ..., check_tail: _Optional[_Union[CheckTailRequest, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStreamRequest, _Mapping]] = ..., list_streams: _Optional[_Union[ListRequest, _Mapping]] = ..., get_stream_config: _Optional[_Union[StreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., get_basin_config: _Optional[_Union[BasinRequest, _Mapping]] = ..., await_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., seal_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasinRequest, _Mapping]] = ..., list_basins: _Optional[_Union[ListRequest, _Mapping]] = ..., resolve_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., delete_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasinRequest, _Mapping]] = ...) -> None: ...
+    renew_lease: RenewLeaseRequest
+    issue_token: IssueTokenRequest
+    revoke_token: RevokeTokenRequest
+    list_tokens: ListRequest
+    set_root_token: SetRootTokenRequest
+    def __init__(self, id: _Optional[int] = ..., group_id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., ping: _Optional[_Union[Done, _Mapping]] = ..., append: _Optional[_Union[AppendRequest, _Mapping]] = ..., read: _Optional[_Union[ReadRequest, _Mapping]] = ..., check_tail: _Optional[_Union[CheckTailRequest, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStreamRequest, _Mapping]] = ..., list_streams: _Optional[_Union[ListRequest, _Mapping]] = ..., get_stream_config: _Optional[_Union[StreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., get_basin_config: _Optional[_Union[BasinRequest, _Mapping]] = ..., await_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., seal_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., ensure_stream: _Optional[_Union[EnsureStreamRequest, _Mapping]] = ..., reconfigure_stream: _Optional[_Union[ReconfigureStreamRequest, _Mapping]] = ..., auto_create_stream: _Optional[_Union[AutoCreateRequest, _Mapping]] = ..., ensure_basin_config: _Optional[_Union[EnsureBasinRequest, _Mapping]] = ..., reconfigure_basin: _Optional[_Union[ReconfigureBasinRequest, _Mapping]] = ..., describe_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasinRequest, _Mapping]] = ..., list_basins: _Optional[_Union[ListRequest, _Mapping]] = ..., resolve_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., delete_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasinRequest, _Mapping]] = ..., renew_lease: _Optional[_Union[RenewLeaseRequest, _Mapping]] = ..., issue_token: _Optional[_Union[IssueTokenRequest, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeTokenRequest, _Mapping]] = ..., list_tokens: _Optional[_Union[ListRequest, _Mapping]] = ..., set_root_token: _Optional[_Union[SetRootTokenRequest, _Mapping]] = ...) -> None: ...
 
 class CommandRecord(_message.Message):
     __slots__ = ("offset", "kind", "token", "trim_point")
@@ -76,7 +99,7 @@ class CommandRecord(_message.Message):
     def __init__(self, offset: _Optional[int] = ..., kind: _Optional[int] = ..., token: _Optional[str] = ..., trim_point: _Optional[int] = ...) -> None: ...
 
 class AppendRequest(_message.Message):
-    __slots__ = ("stream", "records", "record_count", "metered_bytes", "timestamp_max_ms", "timestamps_given", "commands", "match_seq_num", "fencing_token", "timestamp_first_ms")
+    __slots__ = ("stream", "records", "record_count", "metered_bytes", "timestamp_max_ms", "timestamps_given", "commands", "match_seq_num", "fencing_token", "timestamp_first_ms", "session", "sealed_for")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +110,8 @@ class AppendRequest(_message.Message):
     MATCH_SEQ_NUM_FIELD_NUMBER: _ClassVar[int]
     FENCING_TOKEN_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIRST_MS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FOR_FIELD_NUMBER: _ClassVar[int]
     stream: str
     records: bytes
     record_count: int
@@ -97,10 +122,30 @@ class AppendRequest(_message.Message):
     match_seq_num: int
     fencing_token: str
     timestamp_first_ms: int
-    def __init__(self, stream: _Optional[str] = ..., records: _Optional[bytes] = ..., record_count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., timestamp_max_ms: _Optional[int] = ..., timestamps_given: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[CommandRecord, _Mapping]]] = ..., match_seq_num: _Optional[int] = ..., fencing_token: _Optional[str] = ..., timestamp_first_ms: _Optional[int] = ...) -> None: ...
+    session: SessionPlace
+    sealed_for: StreamIdentity
+    def __init__(self, stream: _Optional[str] = ..., records: _Optional[bytes] = ..., record_count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., timestamp_max_ms: _Optional[int] = ..., timestamps_given: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[CommandRecord, _Mapping]]] = ..., match_seq_num: _Optional[int] = ..., fencing_token: _Optional[str] = ..., timestamp_first_ms: _Optional[int] = ..., session: _Optional[_Union[SessionPlace, _Mapping]] = ..., sealed_for: _Optional[_Union[StreamIdentity, _Mapping]] = ...) -> None: ...
+
+class StreamIdentity(_message.Message):
+    __slots__ = ("group_id", "stream_id", "cipher")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    CIPHER_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    stream_id: int
+    cipher: str
+    def __init__(self, group_id: _Optional[int] = ..., stream_id: _Optional[int] = ..., cipher: _Optional[str] = ...) -> None: ...
+
+class SessionPlace(_message.Message):
+    __slots__ = ("session_id", "ordinal")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    ORDINAL_FIELD_NUMBER: _ClassVar[int]
+    session_id: bytes
+    ordinal: int
+    def __init__(self, session_id: _Optional[bytes] = ..., ordinal: _Optional[int] = ...) -> None: ...
 
 class ReadRequest(_message.Message):
-    __slots__ = ("stream", "start_kind", "start_value", "clamp", "count", "metered_bytes", "until_ms", "refuse_at_tail", "wait_ms")
+    __slots__ = ("stream", "start_kind", "start_value", "clamp", "count", "metered_bytes", "until_ms", "refuse_at_tail", "wait_ms", "has_key")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     START_KIND_FIELD_NUMBER: _ClassVar[int]
     START_VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -110,6 +155,7 @@ class ReadRequest(_message.Message):
     UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     REFUSE_AT_TAIL_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    HAS_KEY_FIELD_NUMBER: _ClassVar[int]
     stream: str
     start_kind: int
     start_value: int
@@ -119,7 +165,8 @@ class ReadRequest(_message.Message):
     until_ms: int
     refuse_at_tail: bool
     wait_ms: int
-    def __init__(self, stream: _Optional[str] = ..., start_kind: _Optional[int] = ..., start_value: _Optional[int] = ..., clamp: _Optional[bool] = ..., count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., until_ms: _Optional[int] = ..., refuse_at_tail: _Optional[bool] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+    has_key: bool
+    def __init__(self, stream: _Optional[str] = ..., start_kind: _Optional[int] = ..., start_value: _Optional[int] = ..., clamp: _Optional[bool] = ..., count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., until_ms: _Optional[int] = ..., refuse_at_tail: _Optional[bool] = ..., wait_ms: _Optional[int] = ..., has_key: _Optional[bool] = ...) -> None: ...
 
 class CheckTailRequest(_message.Message):
     __slots__ = ("stream",)
@@ -150,20 +197,74 @@ class ListRequest(_message.Message):
     def __init__(self, prefix: _Optional[str] = ..., start_after: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class CreateStreamRequest(_message.Message):
-    __slots__ = ("stream", "config")
+    __slots__ = ("stream", "config", "storage_class_default", "creation_hash")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_CLASS_DEFAULT_FIELD_NUMBER: _ClassVar[int]
+    CREATION_HASH_FIELD_NUMBER: _ClassVar[int]
     stream: str
     config: _config_pb2.PartialStreamConfig
-    def __init__(self, stream: _Optional[str] = ..., config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ...) -> None: ...
+    storage_class_default: str
+    creation_hash: bytes
+    def __init__(self, stream: _Optional[str] = ..., config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ..., storage_class_default: _Optional[str] = ..., creation_hash: _Optional[bytes] = ...) -> None: ...
+
+class EnsureStreamRequest(_message.Message):
+    __slots__ = ("stream", "config", "storage_class_default")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_CLASS_DEFAULT_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    config: _config_pb2.PartialStreamConfig
+    storage_class_default: str
+    def __init__(self, stream: _Optional[str] = ..., config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ..., storage_class_default: _Optional[str] = ...) -> None: ...
+
+class ReconfigureStreamRequest(_message.Message):
+    __slots__ = ("stream", "patch", "storage_class_default")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    PATCH_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_CLASS_DEFAULT_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    patch: _config_pb2.StreamPatch
+    storage_class_default: str
+    def __init__(self, stream: _Optional[str] = ..., patch: _Optional[_Union[_config_pb2.StreamPatch, _Mapping]] = ..., storage_class_default: _Optional[str] = ...) -> None: ...
+
+class AutoCreateRequest(_message.Message):
+    __slots__ = ("stream", "on_read", "config", "storage_class_default")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    ON_READ_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_CLASS_DEFAULT_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    on_read: bool
+    config: _config_pb2.PartialStreamConfig
+    storage_class_default: str
+    def __init__(self, stream: _Optional[str] = ..., on_read: _Optional[bool] = ..., config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ..., storage_class_default: _Optional[str] = ...) -> None: ...
 
 class CreateBasinRequest(_message.Message):
-    __slots__ = ("basin", "config")
+    __slots__ = ("basin", "config", "creation_hash", "or_existing")
     BASIN_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
+    CREATION_HASH_FIELD_NUMBER: _ClassVar[int]
+    OR_EXISTING_FIELD_NUMBER: _ClassVar[int]
     basin: str
     config: _config_pb2.BasinConfig
-    def __init__(self, basin: _Optional[str] = ..., config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ...) -> None: ...
+    creation_hash: bytes
+    or_existing: bool
+    def __init__(self, basin: _Optional[str] = ..., config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., creation_hash: _Optional[bytes] = ..., or_existing: _Optional[bool] = ...) -> None: ...
+
+class EnsureBasinRequest(_message.Message):
+    __slots__ = ("config", "storage_class")
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_CLASS_FIELD_NUMBER: _ClassVar[int]
+    config: _config_pb2.BasinConfig
+    storage_class: str
+    def __init__(self, config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., storage_class: _Optional[str] = ...) -> None: ...
+
+class ReconfigureBasinRequest(_message.Message):
+    __slots__ = ("patch",)
+    PATCH_FIELD_NUMBER: _ClassVar[int]
+    patch: _config_pb2.BasinPatch
+    def __init__(self, patch: _Optional[_Union[_config_pb2.BasinPatch, _Mapping]] = ...) -> None: ...
 
 class RegisterNodeRequest(_message.Message):
     __slots__ = ("node_id", "incarnation", "address")
@@ -174,6 +275,44 @@ class RegisterNodeRequest(_message.Message):
     incarnation: str
     address: str
     def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+
+class RenewLeaseRequest(_message.Message):
+    __slots__ = ("gateway_id", "version", "read_all", "after_serial")
+    GATEWAY_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    READ_ALL_FIELD_NUMBER: _ClassVar[int]
+    AFTER_SERIAL_FIELD_NUMBER: _ClassVar[int]
+    gateway_id: str
+    version: int
+    read_all: bool
+    after_serial: int
+    def __init__(self, gateway_id: _Optional[str] = ..., version: _Optional[int] = ..., read_all: _Optional[bool] = ..., after_serial: _Optional[int] = ...) -> None: ...
+
+class IssueTokenRequest(_message.Message):
+    __slots__ = ("token", "caller")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    token: _access_pb2.AccessToken
+    caller: int
+    def __init__(self, token: _Optional[_Union[_access_pb2.AccessToken, _Mapping]] = ..., caller: _Optional[int] = ...) -> None: ...
+
+class RevokeTokenRequest(_message.Message):
+    __slots__ = ("token_id", "caller")
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    token_id: str
+    caller: int
+    def __init__(self, token_id: _Optional[str] = ..., caller: _Optional[int] = ...) -> None: ...
+
+class SetRootTokenRequest(_message.Message):
+    __slots__ = ("secret_hash", "change_id", "only_if_absent")
+    SECRET_HASH_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_ID_FIELD_NUMBER: _ClassVar[int]
+    ONLY_IF_ABSENT_FIELD_NUMBER: _ClassVar[int]
+    secret_hash: bytes
+    change_id: bytes
+    only_if_absent: bool
+    def __init__(self, secret_hash: _Optional[bytes] = ..., change_id: _Optional[bytes] = ..., only_if_absent: _Optional[bool] = ...) -> None: ...
 
 class RemoveBasinRequest(_message.Message):
     __slots__ = ("group_id",)
@@ -188,8 +327,9 @@ class ResponseBatch(_message.Message):
     def __init__(self, responses: _Optional[_Iterable[_Union[Response, _Mapping]]] = ...) -> None: ...
 
 class Response(_message.Message):
-    __slots__ = ("id", "refusal", "append", "read", "tail", "stream", "streams", "stream_config", "basin_config", "basin", "basins", "done")
+    __slots__ = ("id", "provision", "refusal", "append", "read", "tail", "stream", "streams", "stream_config", "basin_config", "basin", "basins", "done", "stream_identity", "lease", "tokens")
     ID_FIELD_NUMBER: _ClassVar[int]
+    PROVISION_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     APPEND_FIELD_NUMBER: _ClassVar[int]
     READ_FIELD_NUMBER: _ClassVar[int]
@@ -201,7 +341,11 @@ class Response(_message.Message):
     BASIN_FIELD_NUMBER: _ClassVar[int]
     BASINS_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
     id: int
+    provision: int
     refusal: Refusal
     append: AppendAck
     read: ReadResult
@@ -213,11 +357,44 @@ class Response(_message.Message):
     basin: BasinInfo
     basins: BasinList
     done: Done
-    def __init__(self, id: _Optional[int] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., append: _Optional[_Union[AppendAck, _Mapping]] = ..., read: _Optional[_Union[ReadResult, _Mapping]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., stream: _Optional[_Union[StreamInfo, _Mapping]] = ..., streams: _Optional[_Union[StreamList, _Mapping]] = ..., stream_config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ..., basin_config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., basin: _Optional[_Union[BasinInfo, _Mapping]] = ..., basins: _Optional[_Union[BasinList, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ...) -> None: ...
+    stream_identity: StreamIdentity
+    lease: Lease
+    tokens: TokenList
+    def __init__(self, id: _Optional[int] = ..., provision: _Optional[int] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., append: _Optional[_Union[AppendAck, _Mapping]] = ..., read: _Optional[_Union[ReadResult, _Mapping]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., stream: _Optional[_Union[StreamInfo, _Mapping]] = ..., streams: _Optional[_Union[StreamList, _Mapping]] = ..., stream_config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ..., basin_config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., basin: _Optional[_Union[BasinInfo, _Mapping]] = ..., basins: _Optional[_Union[BasinList, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_identity: _Optional[_Union[StreamIdentity, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., tokens: _Optional[_Union[TokenList, _Mapping]] = ...) -> None: ...
 
 class Done(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class Lease(_message.Message):
+    __slots__ = ("granted", "version", "behind", "changes", "all_read")
+    GRANTED_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    ALL_READ_FIELD_NUMBER: _ClassVar[int]
+    granted: bool
+    version: int
+    behind: bool
+    changes: _containers.RepeatedCompositeFieldContainer[TokenChange]
+    all_read: bool
+    def __init__(self, granted: _Optional[bool] = ..., version: _Optional[int] = ..., behind: _Optional[bool] = ..., changes: _Optional[_Iterable[_Union[TokenChange, _Mapping]]] = ..., all_read: _Optional[bool] = ...) -> None: ...
+
+class TokenChange(_message.Message):
+    __slots__ = ("serial", "token")
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    serial: int
+    token: _access_pb2.AccessToken
+    def __init__(self, serial: _Optional[int] = ..., token: _Optional[_Union[_access_pb2.AccessToken, _Mapping]] = ...) -> None: ...
+
+class TokenList(_message.Message):
+    __slots__ = ("tokens", "has_more")
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    tokens: _containers.RepeatedCompositeFieldContainer[_access_pb2.AccessToken]
+    has_more: bool
+    def __init__(self, tokens: _Optional[_Iterable[_Union[_access_pb2.AccessToken, _Mapping]]] = ..., has_more: _Optional[bool] = ...) -> None: ...
 
 class Position(_message.Message):
     __slots__ = ("seq_num", "timestamp_ms")
@@ -228,7 +405,7 @@ class Position(_message.Message):
     def __init__(self, seq_num: _Optional[int] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class Refusal(_message.Message):
-    __slots__ = ("code", "message", "may_have_taken_effect", "not_leader", "leader", "group_unknown", "tail_seq_num", "tail_timestamp_ms", "fencing_token")
+    __slots__ = ("code", "message", "may_have_taken_effect", "not_leader", "leader", "group_unknown", "tail_seq_num", "tail_timestamp_ms", "fencing_token", "seal_mismatch")
     CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     MAY_HAVE_TAKEN_EFFECT_FIELD_NUMBER: _ClassVar[int]
@@ -238,6 +415,7 @@ class Refusal(_message.Message):
     TAIL_SEQ_NUM_FIELD_NUMBER: _ClassVar[int]
     TAIL_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     FENCING_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SEAL_MISMATCH_FIELD_NUMBER: _ClassVar[int]
     code: str
     message: str
     may_have_taken_effect: bool
@@ -247,7 +425,8 @@ class Refusal(_message.Message):
     tail_seq_num: int
     tail_timestamp_ms: int
     fencing_token: str
-    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., may_have_taken_effect: _Optional[bool] = ..., not_leader: _Optional[bool] = ..., leader: _Optional[int] = ..., group_unknown: _Optional[bool] = ..., tail_seq_num: _Optional[int] = ..., tail_timestamp_ms: _Optional[int] = ..., fencing_token: _Optional[str] = ...) -> None: ...
+    seal_mismatch: bool
+    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., may_have_taken_effect: _Optional[bool] = ..., not_leader: _Optional[bool] = ..., leader: _Optional[int] = ..., group_unknown: _Optional[bool] = ..., tail_seq_num: _Optional[int] = ..., tail_timestamp_ms: _Optional[int] = ..., fencing_token: _Optional[str] = ..., seal_mismatch: _Optional[bool] = ...) -> None: ...
 
 class AppendAck(_message.Message):
     __slots__ = ("start", "end", "tail")
@@ -284,20 +463,22 @@ class SequencedBatch(_message.Message):
     def __init__(self, first_seq_num: _Optional[int] = ..., record_count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., base_timestamp_ms: _Optional[int] = ..., arrival_ms: _Optional[int] = ..., last_timestamp_ms: _Optional[int] = ..., timestamping_mode: _Optional[int] = ..., uncapped: _Optional[bool] = ..., expires_at_ms: _Optional[int] = ..., records: _Optional[bytes] = ...) -> None: ...
 
 class ReadResult(_message.Message):
-    __slots__ = ("start_seq_num", "batches", "tail", "may_have_more", "group_id", "stream_id")
+    __slots__ = ("start_seq_num", "batches", "tail", "may_have_more", "group_id", "stream_id", "cipher")
     START_SEQ_NUM_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     TAIL_FIELD_NUMBER: _ClassVar[int]
     MAY_HAVE_MORE_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    CIPHER_FIELD_NUMBER: _ClassVar[int]
     start_seq_num: int
     batches: _containers.RepeatedCompositeFieldContainer[SequencedBatch]
     tail: Position
     may_have_more: bool
     group_id: int
     stream_id: int
-    def __init__(self, start_seq_num: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[SequencedBatch, _Mapping]]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., may_have_more: _Optional[bool] = ..., group_id: _Optional[int] = ..., stream_id: _Optional[int] = ...) -> None: ...
+    cipher: str
+    def __init__(self, start_seq_num: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[SequencedBatch, _Mapping]]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., may_have_more: _Optional[bool] = ..., group_id: _Optional[int] = ..., stream_id: _Optional[int] = ..., cipher: _Optional[str] = ...) -> None: ...
 
 class StreamInfo(_message.Message):
     __slots__ = ("name", "created_at_ms", "deleted_at_ms", "cipher")

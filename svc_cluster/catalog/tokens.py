@@ -1,0 +1,264 @@
+"""The access tokens as applied: small enough to be held in memory whole, by gateways too.
+
+Pure. Every change gets the next version; gateways learn the changes behind the version they have.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+import msgspec
+
+from svc_cluster.base.ids import TimestampMs
+from svc_cluster.base.write_set import WriteSet
+from svc_cluster.catalog.token_commands import (
+    IssueToken,
+    RevokeToken,
+    SetRootToken,
+    TokenCommand,
+)
+from svc_cluster.catalog.token_row import token_from_bytes, token_to_bytes
+from svc_cluster.model.access_token import NO_PARENT, ROOT_TOKEN_ID, AccessToken, root_token
+
+TOKENS_MAX: Final = 20_000
+CHANGES_KEPT: Final = 10_000
+"""A gateway that is further behind gets the whole table."""
+EXPIRED_DROPPED_MAX: Final = 100
+_ROOT_CHANGES_KEPT: Final = 16
+
+_META: Final = b"\x20"
+_TOKEN: Final = b"\x21"
+_TOKEN_END: Final = b"\x22"
+_U64: Final = struct.Struct(">Q")
+
+
+class Reader(Protocol):
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def scan(
+        self, start: bytes, end: bytes, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]: ...
+
+
+class _Meta(msgspec.Struct, array_like=True):
+    next_serial: int = NO_PARENT + 1
+    version: int = 0
+    root_changes: list[bytes] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of one token at `version`: `token`, or gone (None)."""
+
+    version: int
+    serial: int
+    token: AccessToken | None
+
+
+@dataclass(slots=True)
+class TokenPlan:
+    """What the commands of one log entry do to the tokens, on top of the table."""
+
+    meta: _Meta | None = None
+    changed: dict[int, AccessToken | None] = field(default_factory=dict)
+
+
+class TokenTable:
+    """Tokens by serial and by id, as of `version`."""
+
+    def __init__(self, reader: Reader) -> None:
+        raw = reader.get(_META)
+        self._meta = msgspec.msgpack.decode(raw, type=_Meta) if raw is not None else _Meta()
+        self.by_serial: dict[int, AccessToken] = {}
+        self._by_id: dict[str, int] = {}
+        self._ids: list[bytes] = []
+        self._children: dict[int, set[int]] = {}
+        for _, value in reader.scan(_TOKEN, _TOKEN_END):
+            self._put(token_from_bytes(value))
+        self._changes: deque[Change] = deque(maxlen=CHANGES_KEPT)
+        self._changes_begin = self._meta.version
+        """The changes behind this version are all in `_changes`."""
+
+    @property
+    def version(self) -> int:
+        return self._meta.version
+
+    @property
+    def root_changes(self) -> list[bytes]:
+        """Ids of the last changes of the root token."""
+        return self._meta.root_changes
+
+    def __len__(self) -> int:
+        return len(self.by_serial)
+
+    def by_id(self, token_id: str) -> AccessToken | None:
+        serial = self._by_id.get(token_id)
+        return None if serial is None else self.by_serial[serial]
+
+    def page(
+        self, prefix: str, start_after: str, limit: int, now_ms: TimestampMs
+    ) -> tuple[list[AccessToken], bool]:
+        """Ids in byte order, `start_after` exclusive, without the expired; and whether there are
+        more."""
+        wanted = prefix.encode()
+        place = bisect_left(self._ids, wanted)
+        if start_after:
+            place = max(place, bisect_right(self._ids, start_after.encode()))
+        out: list[AccessToken] = []
+        while place < len(self._ids) and self._ids[place].startswith(wanted):
+            token = self.by_serial[self._by_id[self._ids[place].decode()]]
+            place += 1
+            if token.is_expired(now_ms):
+                continue
+            if len(out) == limit:
+                return out, True
+            out.append(token)
+        return out, False
+
+    # -- what gateways are told
+
+    def changes_after(self, version: int) -> Iterator[Change] | None:
+        """In order; None when they are not kept any more, or the version is not one of ours."""
+        if not self._changes_begin <= version <= self.version:
+            return None
+        return (change for change in self._changes if change.version > version)
+
+    def tokens_after(self, serial: int, limit: int) -> list[AccessToken]:
+        """By serial, for whoever needs them all."""
+        return [self.by_serial[s] for s in sorted(s for s in self.by_serial if s > serial)[:limit]]
+
+    # -- apply
+
+    def decide(self, plan: TokenPlan, write_set: WriteSet, command: TokenCommand) -> str | None:
+        """Add to the plan what the command does; a reason when it does nothing. Never raises."""
+        before = dict(plan.changed)
+        meta = plan.meta or _Meta(
+            self._meta.next_serial, self._meta.version, list(self._meta.root_changes)
+        )
+        refusal = self._change(plan, meta, command)
+        if refusal is not None:
+            assert plan.changed == before, "a refused command has no effect"
+            return refusal
+        meta.version += 1
+        plan.meta = meta
+        for serial, token in plan.changed.items():
+            if serial in before and before[serial] is token:
+                continue
+            key = _TOKEN + _U64.pack(serial)
+            if token is None:
+                write_set.delete(key)
+            else:
+                write_set.put(key, token_to_bytes(token))
+        write_set.put(_META, msgspec.msgpack.encode(meta))
+        return None
+
+    def _change(self, plan: TokenPlan, meta: _Meta, command: TokenCommand) -> str | None:
+        match command:
+            case IssueToken():
+                return self._issue(plan, meta, command)
+            case RevokeToken(serial):
+                return self._revoke(plan, serial)
+            case SetRootToken():
+                return self._set_root(plan, meta, command)
+
+    def _issue(self, plan: TokenPlan, meta: _Meta, command: IssueToken) -> str | None:
+        token = command.token
+        if token.parent != NO_PARENT and self._get(plan, token.parent) is None:
+            return "the token that issues it is gone"
+        expired = self.expired(command.issued_at_ms)
+        if token.parent in expired:
+            return "the token that issues it is over"
+        known = self._find(plan, token.token_id)
+        if known is not None and known.serial not in expired:
+            return "an access token of this id exists"
+        if len(self.by_serial) - len(expired) >= TOKENS_MAX:
+            return "there are too many access tokens"
+        for serial in expired:
+            plan.changed[serial] = None
+        plan.changed[meta.next_serial] = replace(token, serial=meta.next_serial)
+        meta.next_serial += 1
+        return None
+
+    def expired(self, now_ms: TimestampMs) -> list[int]:
+        """Serials of some tokens that are over, children before parents: a token never outlives
+        its parent, so whatever comes from one of these is over too."""
+        found = sorted(
+            (token.serial for token in self.by_serial.values() if token.is_expired(now_ms)),
+            reverse=True,
+        )
+        return found[:EXPIRED_DROPPED_MAX]
+
+    def _revoke(self, plan: TokenPlan, serial: int) -> str | None:
+        token = self._get(plan, serial)
+        if token is None:
+            return "no such access token"
+        if token.token_id == ROOT_TOKEN_ID and token.parent == NO_PARENT:
+            return "the root token stays"
+        waiting = [serial]
+        while waiting:
+            gone = waiting.pop()
+            plan.changed[gone] = None
+            waiting += self._children.get(gone, ())
+            new = [token for token in plan.changed.values() if token is not None]
+            waiting += [token.serial for token in new if token.parent == gone]
+        return None
+
+    def _set_root(self, plan: TokenPlan, meta: _Meta, command: SetRootToken) -> str | None:
+        if command.change_id in meta.root_changes:
+            return "this change has been made"
+        known = self._find(plan, ROOT_TOKEN_ID)
+        if known is not None and command.only_if_absent:
+            return "there is a root token"
+        if known is None:
+            token = root_token(meta.next_serial, command.secret_hash)
+            meta.next_serial += 1
+        else:
+            token = root_token(known.serial, command.secret_hash)
+        meta.root_changes = [*meta.root_changes, command.change_id][-_ROOT_CHANGES_KEPT:]
+        plan.changed[token.serial] = token
+        return None
+
+    def _get(self, plan: TokenPlan, serial: int) -> AccessToken | None:
+        return plan.changed[serial] if serial in plan.changed else self.by_serial.get(serial)
+
+    def _find(self, plan: TokenPlan, token_id: str) -> AccessToken | None:
+        for token in plan.changed.values():
+            if token is not None and token.token_id == token_id:
+                return token
+        known = self._by_id.get(token_id)
+        return None if known is None else self._get(plan, known)
+
+    def commit(self, plan: TokenPlan) -> None:
+        """Take over what has been written to the store."""
+        if plan.meta is None:
+            return
+        self._meta = plan.meta
+        for serial, token in plan.changed.items():
+            self._drop(serial)
+            if token is not None:
+                self._put(token)
+            if len(self._changes) == CHANGES_KEPT:
+                self._changes_begin = self._changes[0].version
+            self._changes.append(Change(self._meta.version, serial, token))
+
+    def _put(self, token: AccessToken) -> None:
+        self.by_serial[token.serial] = token
+        self._by_id[token.token_id] = token.serial
+        insort(self._ids, token.token_id.encode())
+        self._children.setdefault(token.parent, set()).add(token.serial)
+
+    def _drop(self, serial: int) -> None:
+        token = self.by_serial.pop(serial, None)
+        if token is None:
+            return
+        del self._by_id[token.token_id]
+        del self._ids[bisect_left(self._ids, token.token_id.encode())]
+        siblings = self._children[token.parent]
+        siblings.discard(serial)
+        if not siblings:
+            del self._children[token.parent]

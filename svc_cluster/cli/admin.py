@@ -1,0 +1,120 @@
+"""`svc-cluster admin`: what an operator does by hand. Heavy imports happen inside the commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from svc_cluster.cli.local import say
+from svc_cluster.cli.process import fail
+
+if TYPE_CHECKING:
+    from svc_cluster.cli.authority import Authority
+
+app = typer.Typer(no_args_is_help=True, help="Administration by hand.")
+ca_app = typer.Typer(no_args_is_help=True, help="Certificates for a cluster without a PKI.")
+app.add_typer(ca_app, name="ca")
+
+
+@app.command("bootstrap")
+def bootstrap(
+    out: Annotated[Path, typer.Option(help="The directory; what is there already stays.")],
+    ca: Annotated[
+        Path | None,
+        typer.Option(help="Where the CA is kept, away from the nodes. Default: OUT/ca."),
+    ] = None,
+    nodes: Annotated[int, typer.Option(help="Certificates for the nodes 1 to N.", min=1)] = 3,
+    public_name: Annotated[
+        list[str] | None,
+        typer.Option(help="A host name or IP address of the clients' port; may be repeated."),
+    ] = None,
+) -> None:
+    """Make what a new cluster needs: CA, certificates, the cluster's secret, the root token."""
+    from svc_cluster.cli.authority import AuthorityError
+    from svc_cluster.cli.bootstrap import bootstrap as fill
+
+    try:
+        made = fill(out, ca or out / "ca", range(1, nodes + 1), public_name or ["localhost"])
+        say(f"{out}: made {', '.join(made)}" if made else f"{out}: everything is there already")
+    except AuthorityError as cause:
+        fail(str(cause), 1)
+
+
+Directory = Annotated[Path, typer.Option("--ca", help="The CA's directory.")]
+
+
+@ca_app.command("init")
+def ca_init(directory: Directory = Path("ca")) -> None:
+    """Make a CA: ca.pem, which every process gets, and ca.key, which none does."""
+    from svc_cluster.cli.authority import Authority, AuthorityError, utc_now
+
+    try:
+        Authority.create(directory, utc_now)
+    except AuthorityError as cause:
+        fail(str(cause), 1)
+    say(f"{directory}/ca.pem and {directory}/ca.key: keep the key away from the nodes")
+
+
+@ca_app.command("issue")
+def ca_issue(
+    directory: Directory = Path("ca"),
+    node: Annotated[
+        list[int] | None, typer.Option(help="For the node of this id; may be repeated.", min=1)
+    ] = None,
+    gateway: Annotated[bool, typer.Option(help="For a gateway.")] = False,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(help="A host name or IP address that clients use; may be repeated."),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Where tls.crt, tls.key and ca.crt are written.")
+    ] = Path("certificate"),
+    days: Annotated[int, typer.Option(help="How long it is valid, 1 to 3650.")] = 365,
+) -> None:
+    """Make a key and a certificate for what is named: tls.crt, tls.key and ca.crt in --out."""
+    from svc_cluster.cli.authority import AuthorityError, certificate_names, issue
+
+    names = certificate_names(node or (), gateway=gateway, names=name or ())
+    if not names:
+        fail("a certificate is for something: use --node ID, --gateway or --name HOST", 2)
+    try:
+        issue(_authority(directory), names, out, days=days)
+    except AuthorityError as cause:
+        fail(str(cause), 1)
+    say(f"{out}/tls.crt for {', '.join(names)}, valid for {days} days")
+
+
+def _authority(directory: Path) -> Authority:
+    from svc_cluster.cli.authority import Authority, utc_now
+
+    return Authority(directory, utc_now)
+
+
+@app.command("root-token")
+def root_token(
+    data_dir: Annotated[
+        Path, typer.Argument(help="The data directory of any one node, running or not.")
+    ],
+) -> None:
+    """Make a new root access token and show it, this once; the one before ends to be valid."""
+    from svc_cluster.cli.root_token import leave_change, new_secret
+
+    if not (data_dir / "wal").is_dir():
+        fail(f"{data_dir} is not the data directory of a node: name the data_dir of one", 2)
+    secret = new_secret()
+    try:
+        leave_change(data_dir, secret, only_if_absent=False)
+    except OSError as cause:
+        fail(f"{data_dir} cannot be written to: {cause.strerror}", 1)
+    say(secret)
+    say("valid a few seconds after the node runs and the cluster has a leader")
+
+
+@app.command("new-token")
+def new_token() -> None:
+    """Make an access token for `root_token_file`; it means nothing until a cluster has it."""
+    from svc_cluster.cli.root_token import new_secret
+
+    say(new_secret())

@@ -1,0 +1,49 @@
+"""Certificates for a cluster on loopback, made where its data is."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Final
+
+from svc_cluster.cli.authority import Authority, certificate_names, issue, utc_now
+
+_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
+
+
+class LocalCertificates:
+    """One CA, kept, and certificates for each process, new at each start."""
+
+    def __init__(self, directory: Path) -> None:
+        self._ca = directory / "ca"
+        self._certificates = directory / "certificates"
+
+    def make(self, nodes: int) -> None:
+        """Raises AuthorityError."""
+        if (self._ca / "ca.key").exists():
+            authority = Authority(self._ca, utc_now)
+        else:
+            authority = Authority.create(self._ca, utc_now)
+        for node in range(1, nodes + 1):
+            issue(authority, certificate_names([node]), self._certificates / f"node-{node}")
+        issue(authority, certificate_names([], gateway=True), self._certificates / "gateway")
+        issue(authority, _HOSTS, self._certificates / "public")
+
+    def settings(self, name: str) -> dict[str, str]:
+        """The settings of the process of that name: `node-1` and so on, or `gateway`."""
+        place = self._certificates / name
+        out = {
+            "peer_tls_cert": str(place / "tls.crt"),
+            "peer_tls_key": str(place / "tls.key"),
+            "peer_tls_ca": str(place / "ca.crt"),
+        }
+        return out | self.public_settings() if name == "gateway" else out
+
+    def public_settings(self) -> dict[str, str]:
+        """The settings of the clients' port."""
+        public = self._certificates / "public"
+        return {"tls_cert": str(public / "tls.crt"), "tls_key": str(public / "tls.key")}
+
+    def trust(self) -> ssl.SSLContext:
+        """For clients of this cluster."""
+        return ssl.create_default_context(cafile=self._ca / "ca.pem")

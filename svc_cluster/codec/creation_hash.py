@@ -1,0 +1,37 @@
+"""What makes two requests to create something one and the same: token and requested configuration.
+
+Source: wire contract section 2.7. The configuration is hashed as it was asked for, before anything
+is inherited, in a form that does not depend on how it was written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from google.protobuf.message import Message
+
+from svc_cluster._pb.cluster.v1 import config_pb2 as pb
+from svc_cluster.codec import config_pb
+from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig
+
+
+def basin_creation_hash(token: str | None, config: BasinConfig) -> bytes:
+    """32 bytes; none without a token, which matches nothing."""
+    message = pb.BasinConfig()
+    config_pb.put_basin(message, config)
+    return _hash(token, message)
+
+
+def stream_creation_hash(token: str | None, config: PartialStreamConfig | None) -> bytes:
+    """32 bytes; none without a token, which matches nothing."""
+    message = pb.PartialStreamConfig()
+    config_pb.put_partial(message, config or PartialStreamConfig())
+    return _hash(token, message)
+
+
+def _hash(token: str | None, message: Message) -> bytes:
+    if not token:
+        return b""
+    given = token.encode("utf-8", "surrogatepass")
+    config = message.SerializeToString(deterministic=True)
+    return hashlib.sha256(len(given).to_bytes(4, "big") + given + config).digest()

@@ -1,0 +1,165 @@
+"""Access tokens in JSON: what is asked for, and what is listed. Null and absent mean the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any, Final
+
+import msgspec
+
+from svc_cluster.base.errors import ErrorCode, MalformedError
+from svc_cluster.codec.json_body import decode_object
+from svc_cluster.model import names
+from svc_cluster.model.access import NameSet, Op, OpGroups, ReadWrite, Scope, seen_from
+from svc_cluster.model.access_token import AccessToken, Expiry, TokenRequest
+
+TOKEN_ID_RULE: Final = "a token id has 1 to 96 bytes of UTF-8 and is not `.` or `..`"
+
+_OPS: Final = {op.value: op for op in Op}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_RFC_3339: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):(\d\d))",
+    re.ASCII,
+)
+
+
+class _SetJson(msgspec.Struct):
+    exact: str | None = None
+    prefix: str | None = None
+
+
+class _HalvesJson(msgspec.Struct):
+    read: bool | None = None
+    write: bool | None = None
+
+
+class _GroupsJson(msgspec.Struct):
+    account: _HalvesJson | None = None
+    basin: _HalvesJson | None = None
+    stream: _HalvesJson | None = None
+
+
+class _ScopeJson(msgspec.Struct):
+    basins: _SetJson | None = None
+    streams: _SetJson | None = None
+    access_tokens: _SetJson | None = None
+    op_groups: _GroupsJson | None = None
+    ops: list[str] | None = None
+
+
+class _IssueJson(msgspec.Struct):
+    id: str
+    scope: _ScopeJson
+    auto_prefix_streams: bool | None = None
+    expires_at: str | None = None
+
+
+def decode_token_request(body: bytes) -> TokenRequest:
+    """Raises MalformedError (bad_json), also for names that break their rules."""
+    wire = decode_object(body, _IssueJson)
+    if not names.is_token_id(wire.id):
+        raise _bad(TOKEN_ID_RULE)
+    groups = wire.scope.op_groups or _GroupsJson()
+    ops: dict[Op, None] = {}
+    for word in wire.scope.ops or ():
+        if word not in _OPS:
+            raise _bad("ops has an operation that does not exist")
+        ops[_OPS[word]] = None
+    return TokenRequest(
+        token_id=wire.id,
+        scope=Scope(
+            basins=_set("basins", wire.scope.basins, names.is_basin_name, names.is_basin_prefix),
+            streams=_set(
+                "streams", wire.scope.streams, names.is_stream_name, names.is_stream_prefix
+            ),
+            access_tokens=_set(
+                "access_tokens",
+                wire.scope.access_tokens,
+                names.is_token_id,
+                names.is_token_id_prefix,
+            ),
+            op_groups=OpGroups(
+                _halves(groups.account), _halves(groups.basin), _halves(groups.stream)
+            ),
+            ops=tuple(ops),
+        ),
+        auto_prefix_streams=bool(wire.auto_prefix_streams),
+        expires_at=None if wire.expires_at is None else parse_moment(wire.expires_at),
+    )
+
+
+def parse_moment(text: str) -> Expiry:
+    """An RFC 3339 date and time, up to nanoseconds. Raises MalformedError (bad_json)."""
+    found = _RFC_3339.fullmatch(text)
+    if found is None:
+        raise _bad("expires_at is a date and time such as 2030-01-31T12:00:00Z")
+    date, time, fraction, sign, hours, minutes = found.groups()
+    try:
+        offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+        zone = timezone(-offset if sign == "-" else offset)
+        moment = datetime.fromisoformat(f"{date}T{time}").replace(tzinfo=zone)
+        seconds = (moment - _EPOCH) // timedelta(seconds=1)
+    except (ValueError, OverflowError) as cause:
+        raise _bad("expires_at is not a date and time that exists") from cause
+    return Expiry(text, seconds * 1_000_000_000 + int((fraction or "").ljust(9, "0")))
+
+
+def token_to_json(token: AccessToken, name_prefix: str = "") -> dict[str, Any]:
+    """As somebody sees it whose stream names get `name_prefix`."""
+    scope = token.scope
+    groups = scope.op_groups
+    return {
+        "id": token.token_id,
+        "expires_at": None if token.expires_at is None else token.expires_at.text,
+        "auto_prefix_streams": token.auto_prefix_streams,
+        "scope": {
+            "basins": _set_to_json(scope.basins),
+            "streams": _set_to_json(seen_from(name_prefix, scope.streams)),
+            "access_tokens": _set_to_json(scope.access_tokens),
+            "op_groups": {
+                name: {"read": half.read, "write": half.write}
+                for name, half in (
+                    ("account", groups.account),
+                    ("basin", groups.basin),
+                    ("stream", groups.stream),
+                )
+            },
+            "ops": [op.value for op in scope.ops],
+        },
+    }
+
+
+def _set(
+    member: str,
+    wire: _SetJson | None,
+    is_name: Callable[[str], bool],
+    is_prefix: Callable[[str], bool],
+) -> NameSet | None:
+    if wire is None:
+        return None
+    if (wire.exact is None) == (wire.prefix is None):
+        raise _bad(f"{member} has one of exact and prefix")
+    if wire.exact is not None:
+        if wire.exact and not is_name(wire.exact):
+            raise _bad(f"{member} has a name that cannot be")
+        return NameSet(wire.exact, is_prefix=False)
+    assert wire.prefix is not None, "one of them is given"
+    if not is_prefix(wire.prefix):
+        raise _bad(f"{member} has a prefix that no name begins with")
+    return NameSet(wire.prefix, is_prefix=True)
+
+
+def _halves(wire: _HalvesJson | None) -> ReadWrite:
+    return ReadWrite() if wire is None else ReadWrite(bool(wire.read), bool(wire.write))
+
+
+def _set_to_json(names_: NameSet | None) -> dict[str, str] | None:
+    if names_ is None:
+        return None
+    return {"prefix" if names_.is_prefix else "exact": names_.value}
+
+
+def _bad(message: str) -> MalformedError:
+    return MalformedError(ErrorCode.BAD_JSON, message)

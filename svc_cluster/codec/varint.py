@@ -1,0 +1,31 @@
+"""Numbers as protobuf writes them, for code that walks messages as bytes."""
+
+from __future__ import annotations
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """The number at `position`, which the library wrote, and the position behind it."""
+    value = data[position]
+    position += 1
+    if value < 0x80:
+        return value, position
+    value &= 0x7F
+    shift = 7
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+
+
+def varint(value: int) -> bytes:
+    """`value`, not negative, as the library writes it."""
+    assert value >= 0, "lengths are not negative"
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

@@ -1,0 +1,76 @@
+"""Where the basins live: asked of the catalog, remembered, and asked again when it proves wrong."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.errors import (
+    BasinDeletionPendingError,
+    ReadDeadlineError,
+    UnavailableError,
+)
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
+from svc_cluster.gateway.leaders import Fill, Group, Leaders
+
+DIRECTORY_BASINS_MAX: Final = 10_000
+
+
+class Directory:
+    """Asks the catalog's or a basin's leader, whichever node that is. `deadline` is monotonic
+    seconds everywhere."""
+
+    def __init__(self, leaders: Leaders, nodes: tuple[NodeId, ...]) -> None:
+        self._leaders = leaders
+        self._catalog = Group(CATALOG_GROUP, nodes)
+        self._groups: dict[str, Group] = {}
+
+    async def ask_catalog(self, fill: Fill, *, write: bool, deadline: float) -> pb.Response:
+        return await self._leaders.call(self._catalog, fill, write=write, deadline=deadline)
+
+    async def ask_basin(
+        self, basin: str, fill: Fill, *, write: bool, deadline: float
+    ) -> pb.Response:
+        group = self._groups.get(basin)
+        if group is None:
+            group = await self.resolve(basin, deadline)
+        try:
+            return await self._leaders.call(group, fill, write=write, deadline=deadline)
+        except BasinDeletionPendingError:
+            # perhaps this was the basin's predecessor of the same name
+            fresh = await self.resolve(basin, deadline)
+            if fresh.group_id == group.group_id:
+                raise
+            return await self._leaders.call(fresh, fill, write=write, deadline=deadline)
+        except UnavailableError:
+            self._groups.pop(basin, None)
+            # a basin that is gone answers so for ever; the catalog knows
+            try:
+                await self.resolve(basin, deadline + 0.2)
+            except UnavailableError:
+                self._leaders.note_retry("catalog_unavailable")
+            raise
+
+    def known(self, basin: str) -> Group | None:
+        """What is known of the basin's group without asking."""
+        return self._groups.get(basin)
+
+    async def resolve(self, basin: str, deadline: float) -> Group:
+        def fill(request: pb.Request) -> None:
+            request.resolve_basin.basin = basin
+
+        self._groups.pop(basin, None)
+        try:
+            response = await self.ask_catalog(fill, write=False, deadline=deadline)
+        except ReadDeadlineError as late:
+            # whatever was to be done to the basin has not begun
+            raise UnavailableError("the catalog gave no answer in time") from late
+        return self.remember(response.basin)
+
+    def remember(self, info: pb.BasinInfo) -> Group:
+        replicas = tuple(NodeId(n) for n in info.replicas)
+        group = Group(GroupId(info.group_id), replicas, replicas[0])
+        if len(self._groups) >= DIRECTORY_BASINS_MAX:
+            self._groups.pop(next(iter(self._groups)))
+        self._groups[info.name] = group
+        return group

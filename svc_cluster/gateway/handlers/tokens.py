@@ -1,0 +1,75 @@
+"""Access tokens: issue, list, revoke. A secret is made here, shown once, and known to nobody else:
+the catalog gets its hash."""
+
+from __future__ import annotations
+
+from svc_cluster.base.errors import ErrorCode, MalformedError, NotImplementedYetError
+from svc_cluster.codec.json_body import encode_object
+from svc_cluster.codec.token_json import decode_token_request, token_to_json
+from svc_cluster.gateway.authorization import require
+from svc_cluster.gateway.handlers.context import Call
+from svc_cluster.gateway.http.dialect import Dialect
+from svc_cluster.gateway.http.message import Response, json_response
+from svc_cluster.gateway.http.negotiation import (
+    Query,
+    check_request_token,
+    json_body,
+    page_limit,
+    page_range,
+)
+from svc_cluster.gateway.token_client import TokenBackend
+from svc_cluster.model import names
+from svc_cluster.model.access import visible
+from svc_cluster.model.access_secret import SECRET_BYTES, secret_hash, secret_text
+from svc_cluster.model.access_token import AccessToken, check_request
+
+
+async def issue_token(call: Call) -> Response:
+    tokens = _tokens(call)
+    check_request_token(call.request)
+    request = decode_token_request(await json_body(call.request))
+    check_request(request)
+    require(call.caller.grant, token_id=request.token_id)
+    secret = secret_text(call.services.random_bytes(SECRET_BYTES))
+    await tokens.issue(request, secret_hash(secret), call.caller.serial)
+    return json_response(201, encode_object({"access_token": secret}))
+
+
+async def list_tokens(call: Call) -> Response:
+    tokens = _tokens(call)
+    query = Query(call.request.query)
+    prefix, start_after = page_range(query, strict=call.dialect is Dialect.SEED)
+    for name, value in (("prefix", prefix), ("start_after", start_after)):
+        if not names.is_token_id_prefix(value):
+            raise MalformedError(ErrorCode.BAD_QUERY, f"{name} has at most 96 bytes")
+    limit = page_limit(query)
+    part = visible(call.caller.grant.access_tokens, prefix)
+    found: list[AccessToken] = []
+    has_more = False
+    if part is not None:
+        found, has_more = await tokens.page(
+            part.prefix, start_after, limit if part.only is None else 1
+        )
+        if part.only is not None:
+            found, has_more = [token for token in found if token.token_id == part.only], False
+    name_prefix = call.caller.grant.name_prefix
+    body = {
+        "access_tokens": [token_to_json(token, name_prefix) for token in found],
+        "has_more": has_more,
+    }
+    return json_response(200, encode_object(body))
+
+
+async def revoke_token(call: Call) -> Response:
+    """Answered once no gateway accepts the token, or any that came from it."""
+    tokens = _tokens(call)
+    check_request_token(call.request)
+    assert call.match.token_id is not None, "the route has a token in its path"
+    await tokens.revoke(call.match.token_id, call.caller.serial)
+    return Response(204)
+
+
+def _tokens(call: Call) -> TokenBackend:
+    if call.services.tokens is None:
+        raise NotImplementedYetError("there are no access tokens here")
+    return call.services.tokens

@@ -1,0 +1,193 @@
+"""Finds a group's leader among the nodes, follows hints, sends again what had no effect.
+
+A request is sent again only when the answer (or the lack of a connection) proves that nothing was
+done. Whatever left this process and was not answered is reported as "may have taken effect".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.clock import Clock
+from svc_cluster.base.errors import (
+    DeadlineError,
+    DrainingError,
+    HotServerError,
+    ReadDeadlineError,
+    ServiceError,
+    UnavailableError,
+)
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
+from svc_cluster.base.tasks import Tasks
+from svc_cluster.codec import rpc
+from svc_cluster.link.session import LinkLostError, NodeSession
+
+RETRY_SECONDS_MIN: Final = 0.01
+RETRY_SECONDS_MAX: Final = 0.1
+
+PING_SECONDS: Final = 0.5
+PING_ANSWER_SECONDS: Final = 1.0
+"""A node that leaves a ping unanswered this long is asked nothing more until it answers one."""
+
+Fill = Callable[[pb.Request], None]
+
+
+@dataclass(slots=True)
+class Group:
+    """Where a group lives, as far as is known here."""
+
+    group_id: GroupId
+    replicas: tuple[NodeId, ...]
+    leader: NodeId | None = None
+
+
+class Leaders:
+    """The nodes as this process sees them, and the way to whoever leads a group."""
+
+    def __init__(
+        self,
+        *,
+        sessions: Mapping[NodeId, NodeSession],
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._sessions = sessions
+        self._loop = loop
+        self._clock = clock
+        self._rng = rng
+        self._tasks = Tasks()
+        self._silent: set[NodeId] = set()
+        self.retries: dict[str, int] = {}
+        """How often a request was sent again, by reason."""
+
+    def start(self) -> None:
+        """Begin to watch the nodes: a frozen one keeps its connections and answers nothing."""
+        for node in self._sessions:
+            self._tasks.spawn(self._watch(node), f"watch node {node}")
+
+    async def _watch(self, node: NodeId) -> None:
+        while True:
+            await asyncio.sleep(PING_SECONDS)
+            try:
+                async with asyncio.timeout(PING_ANSWER_SECONDS):
+                    await self._sessions[node].call(
+                        CATALOG_GROUP, int(PING_ANSWER_SECONDS * 1000), _fill_ping
+                    )
+            except (ConnectionError, TimeoutError):
+                self._silent.add(node)
+            else:
+                self._silent.discard(node)
+
+    def is_usable(self, node: NodeId) -> bool:
+        return self._sessions[node].is_up and node not in self._silent
+
+    @property
+    def usable_nodes(self) -> int:
+        return sum(self.is_usable(node) for node in self._sessions)
+
+    async def close(self) -> None:
+        await self._tasks.cancel_all()
+        for session in self._sessions.values():
+            await session.close()
+
+    # -- one request, until it is answered
+
+    async def call(self, group: Group, fill: Fill, *, write: bool, deadline: float) -> pb.Response:
+        """Ask the group's leader. Raises the node's refusal, DeadlineError or ReadDeadlineError
+        when it is not known what became of the request, UnavailableError when nothing did."""
+        delay = RETRY_SECONDS_MIN
+        tried = 0
+        refusal: ServiceError = UnavailableError("no leader was found")
+        while (left := deadline - self._clock.monotonic()) > 0:
+            node = self._pick(group, tried)
+            tried += 1
+            if node is not None:
+                try:
+                    response = await self._ask(node, group, fill, left)
+                except LinkLostError as lost:
+                    group.leader = None
+                    if lost.sent and write:
+                        raise DeadlineError("the connection was lost before the answer") from lost
+                    self.note_retry("link_lost")
+                    refusal = UnavailableError("the node cannot be reached")
+                except TimeoutError as late:
+                    group.leader = None
+                    if write:
+                        raise DeadlineError("no answer by the deadline") from late
+                    raise ReadDeadlineError("no answer by the deadline") from late
+                else:
+                    if response.WhichOneof("result") != "refusal":
+                        group.leader = node
+                        return response
+                    refusal = rpc.refusal_from_pb(response.refusal)
+                    if not self.may_repeat(group, node, refusal):
+                        raise refusal
+                    if isinstance(refusal, rpc.NotLeaderHereError) and group.leader is not None:
+                        continue
+            await asyncio.sleep(min(delay * (0.5 + self._rng.random()), max(left, 0)))
+            delay = min(delay * 2, RETRY_SECONDS_MAX)
+        if isinstance(refusal, rpc.NotLeaderHereError | rpc.GroupUnknownError):
+            raise UnavailableError("no leader was found")
+        raise refusal
+
+    def _pick(self, group: Group, tried: int) -> NodeId | None:
+        leader = group.leader
+        if leader is not None and leader in self._sessions and self.is_usable(leader):
+            return leader
+        usable = [node for node in group.replicas if self.is_usable(node)]
+        return usable[tried % len(usable)] if usable else None
+
+    async def _ask(self, node: NodeId, group: Group, fill: Fill, left: float) -> pb.Response:
+        future = self._sessions[node].call(group.group_id, int(left * 1000), fill)
+        # a timer and no task: this is the hot path
+        timer = self._loop.call_later(left, _expire, future)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+
+    def send(
+        self, node: NodeId, group: Group, fill: Fill, left: float
+    ) -> asyncio.Future[pb.Response]:
+        """Ask this node, once: what is sent in one turn of the event loop arrives in that order.
+        The future fails with LinkLostError, or with TimeoutError after `left` seconds."""
+        future = self._sessions[node].call(group.group_id, int(left * 1000), fill)
+        timer = self._loop.call_later(left, _expire, future)
+        future.add_done_callback(lambda _: timer.cancel())
+        return future
+
+    def may_repeat(self, group: Group, node: NodeId, refusal: ServiceError) -> bool:
+        """Only what certainly had no effect is sent again."""
+        match refusal:
+            case rpc.NotLeaderHereError():
+                group.leader = refusal.leader if refusal.leader != node else None
+                self.note_retry("not_leader")
+                return True
+            case rpc.GroupUnknownError():
+                group.leader = None
+                self.note_retry("group_unknown")
+                return True
+            case DrainingError() | UnavailableError() | HotServerError():
+                group.leader = None
+                self.note_retry(refusal.code.value)
+                return not refusal.may_have_taken_effect
+            case _:
+                return False
+
+    def note_retry(self, reason: str) -> None:
+        self.retries[reason] = self.retries.get(reason, 0) + 1
+
+
+def _fill_ping(request: pb.Request) -> None:
+    request.ping.SetInParent()
+
+
+def _expire(future: asyncio.Future[pb.Response]) -> None:
+    if not future.done():
+        future.set_exception(TimeoutError())

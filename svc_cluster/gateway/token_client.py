@@ -1,0 +1,135 @@
+"""What the gateway asks of the catalog about access tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from svc_cluster._pb.cluster.v1 import access_pb2 as access_message
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.clock import Clock
+from svc_cluster.base.errors import InternalError
+from svc_cluster.codec import access_pb
+from svc_cluster.gateway.leaders import Fill
+from svc_cluster.model.access_token import AccessToken, TokenRequest
+
+DEADLINE_SECONDS: Final = 4.0
+RENEWAL_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenNews:
+    """An answer to a gateway that renews its lease; see `Lease` in replica.proto."""
+
+    granted: bool
+    version: int
+    behind: bool
+    changes: tuple[tuple[int, AccessToken | None], ...]
+    all_read: bool
+
+
+class TokenBackend(Protocol):
+    """All calls raise ServiceError subclasses and nothing else. `caller`: serial of the token of
+    whoever asks; 0 where nobody is asked for one."""
+
+    async def renew(
+        self, gateway_id: str, version: int, *, read_all: bool, after_serial: int
+    ) -> TokenNews: ...
+
+    async def issue(self, request: TokenRequest, secret_hash: bytes, caller: int) -> None:
+        """AlreadyExistsError, InvalidError, PermissionDeniedError, TokenQuotaError,
+        UnauthenticatedError."""
+        ...
+
+    async def revoke(self, token_id: str, caller: int) -> None:
+        """Returns once no gateway accepts the token any more. TokenNotFoundError,
+        PermissionDeniedError, UnauthenticatedError."""
+        ...
+
+    async def page(
+        self, prefix: str, start_after: str, limit: int
+    ) -> tuple[list[AccessToken], bool]: ...
+
+
+class Catalog(Protocol):
+    """`gateway.directory.Directory`, as far as it is needed here."""
+
+    async def ask_catalog(self, fill: Fill, *, write: bool, deadline: float) -> pb.Response: ...
+
+
+class TokenClient:
+    """A TokenBackend over the catalog's leader."""
+
+    def __init__(self, catalog: Catalog, clock: Clock) -> None:
+        self._catalog = catalog
+        self._clock = clock
+
+    async def _ask(
+        self, fill: Fill, *, write: bool, seconds: float = DEADLINE_SECONDS
+    ) -> pb.Response:
+        deadline = self._clock.monotonic() + seconds
+        return await self._catalog.ask_catalog(fill, write=write, deadline=deadline)
+
+    async def renew(
+        self, gateway_id: str, version: int, *, read_all: bool, after_serial: int
+    ) -> TokenNews:
+        def fill(request: pb.Request) -> None:
+            out = request.renew_lease
+            out.gateway_id = gateway_id
+            out.version = version
+            out.read_all = read_all
+            out.after_serial = after_serial
+
+        lease = (await self._ask(fill, write=False, seconds=RENEWAL_SECONDS)).lease
+        return TokenNews(
+            granted=lease.granted,
+            version=lease.version,
+            behind=lease.behind,
+            changes=tuple(
+                (change.serial, _token(change.token) if change.HasField("token") else None)
+                for change in lease.changes
+            ),
+            all_read=lease.all_read,
+        )
+
+    async def issue(self, request: TokenRequest, secret_hash: bytes, caller: int) -> None:
+        asked = AccessToken(
+            serial=0,
+            token_id=request.token_id,
+            secret_hash=secret_hash,
+            parent=0,
+            scope=request.scope,
+            auto_prefix_streams=request.auto_prefix_streams,
+            expires_at=request.expires_at,
+        )
+
+        def fill(out: pb.Request) -> None:
+            access_pb.put_token(out.issue_token.token, asked)
+            out.issue_token.caller = caller
+
+        await self._ask(fill, write=True)
+
+    async def revoke(self, token_id: str, caller: int) -> None:
+        def fill(request: pb.Request) -> None:
+            request.revoke_token.token_id = token_id
+            request.revoke_token.caller = caller
+
+        await self._ask(fill, write=True)
+
+    async def page(
+        self, prefix: str, start_after: str, limit: int
+    ) -> tuple[list[AccessToken], bool]:
+        def fill(request: pb.Request) -> None:
+            request.list_tokens.prefix = prefix
+            request.list_tokens.start_after = start_after
+            request.list_tokens.limit = limit
+
+        found = (await self._ask(fill, write=False)).tokens
+        return [_token(message) for message in found.tokens], found.has_more
+
+
+def _token(message: access_message.AccessToken) -> AccessToken:
+    try:
+        return access_pb.get_token(message)
+    except access_pb.AccessFormatError as cause:
+        raise InternalError(str(cause)) from cause

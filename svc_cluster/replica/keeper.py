@@ -1,0 +1,180 @@
+"""The leader's care for the streams of one basin: records expire, deleted streams are purged,
+streams that have been empty for long enough are deleted.
+
+Each stream is looked at when something of it is due, not in turn with all the others. The times
+are in memory only: a new leader works them out from its state, a bounded number of streams at a
+time. Whatever is proposed may be lost: the stream is then looked at again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final
+
+from svc_cluster.base.errors import ServiceError
+from svc_cluster.base.ids import StreamId, TimestampMs
+from svc_cluster.replica.append import Appender
+from svc_cluster.replica.group import GroupReplica, Services
+from svc_cluster.stream import retention
+from svc_cluster.stream.apply import StreamEvent
+from svc_cluster.stream.emptiness import empty_since_due
+from svc_cluster.stream.rows import StreamState
+from svc_cluster.stream.sequencer import Sequencer
+from svc_cluster.stream.state import BasinState
+from svc_cluster.stream.timetable import Timetable
+
+PURGE_SECONDS: Final = 5.0
+"""How long a deleted stream is shown as such before its records go and its name is free."""
+
+STREAMS_PER_TURN: Final = 64
+"""Streams looked at before others have the event loop; each costs a read of the store."""
+
+TURN_SECONDS: Final = 0.02
+"""Between two turns while there is more to do."""
+
+ASKED_MAX: Final = 32
+"""Changes proposed from here that may be on their way at one time: clients go first."""
+
+RETRY_SECONDS: Final = 1.0
+"""When a stream is looked at again whose change was lost."""
+
+CHANGE_DEADLINE_SECONDS: Final = 4.0
+
+
+class StreamKeeper:
+    """One for each basin on each node; idle unless the node leads the basin's group."""
+
+    def __init__(
+        self,
+        group: GroupReplica,
+        state: BasinState,
+        sequencer: Sequencer,
+        appender: Appender,
+        services: Services,
+    ) -> None:
+        self._group = group
+        self._state = state
+        self._sequencer = sequencer
+        self._appender = appender
+        self._services = services
+        self._timetable = Timetable()
+        self._asked: set[StreamId] = set()
+        """Streams with a change of ours on its way."""
+        self._life = 0
+        """Counts leaderships: an answer to an earlier one is nobody's."""
+        self._load_after: str | None = None
+        """While the due times are being worked out: the last name looked at."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def scheduled(self) -> int:
+        """Streams that have a due time."""
+        return len(self._timetable)
+
+    def leadership_changed(self) -> None:
+        """Begin anew, if the group is led from here now."""
+        self.stop()
+        self._life += 1
+        self._timetable.clear()
+        self._asked.clear()
+        self._load_after = "" if self._group.is_serving else None
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def applied(self, events: Iterable[StreamEvent]) -> None:
+        """Note what an entry has done to streams. For the leader only."""
+        for event in events:
+            if event.purged:
+                self._timetable.discard(event.stream_id)
+            elif event.trimmed or not event.batches:
+                self._timetable.put(event.stream_id, TimestampMs(0))
+            else:
+                expires_at_ms = event.batches[0].placement.expires_at_ms
+                if expires_at_ms is not None:
+                    self._timetable.put(event.stream_id, expires_at_ms)
+
+    def work(self) -> None:
+        """Do what is due, in turns. To be called now and then."""
+        if self._timer is None and self._turn():
+            self._timer = self._services.loop.call_later(TURN_SECONDS, self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._timer = None
+        self.work()
+
+    def _turn(self) -> bool:
+        """Whether there is more to do at once."""
+        if not self._group.is_serving or self._state.sealed:
+            return False
+        self._load()
+        now_ms = self._services.clock.wall_ms()
+        for _ in range(STREAMS_PER_TURN):
+            if len(self._asked) >= ASKED_MAX:
+                return True
+            stream_id = self._timetable.pop_due(now_ms)
+            if stream_id is None:
+                return self._load_after is not None
+            if stream_id not in self._asked:
+                self._look(stream_id, now_ms)
+        return True
+
+    def _load(self) -> None:
+        """Put some more of the streams that there were when the leadership began."""
+        if self._load_after is None:
+            return
+        entries, more = self._state.list_streams("", self._load_after, STREAMS_PER_TURN)
+        for entry in entries:
+            self._timetable.put(entry.stream_id, TimestampMs(0))
+        self._load_after = entries[-1].name if more else None
+
+    def _look(self, stream_id: StreamId, now_ms: TimestampMs) -> None:
+        """Ask for what is due of the stream, or note when something will be."""
+        stream = self._state.stream(stream_id)
+        if stream is None:
+            return
+        if stream.deleted_at_ms is not None:
+            self._purge(stream, now_ms)
+            return
+        expiry = retention.find_expired(self._state.reader, stream, now_ms)
+        if expiry.command is not None:
+            trim_point = expiry.command.trim_point
+            self._ask(stream_id, lambda _: self._sequencer.expire(stream_id, trim_point))
+            return
+        if expiry.next_due_ms is not None:
+            self._timetable.put(stream_id, expiry.next_due_ms)
+        empty_due_ms = empty_since_due(stream)
+        if empty_due_ms is None:
+            return
+        if empty_due_ms <= now_ms:
+            self._ask(stream_id, partial(self._sequencer.delete_empty, stream_id))
+        else:
+            self._timetable.put(stream_id, empty_due_ms)
+
+    def _purge(self, stream: StreamState, now_ms: TimestampMs) -> None:
+        assert stream.deleted_at_ms is not None, "only deleted streams are purged"
+        due_ms = TimestampMs(stream.deleted_at_ms + round(PURGE_SECONDS * 1000))
+        # a deletion that lies ahead was stamped by a leader whose clock is
+        if due_ms <= now_ms or stream.deleted_at_ms > now_ms:
+            self._ask(stream.stream_id, lambda _: self._sequencer.purge(stream.stream_id))
+        else:
+            self._timetable.put(stream.stream_id, due_ms)
+
+    def _ask(self, stream_id: StreamId, sequence: Callable[[TimestampMs], Any]) -> None:
+        life = self._life
+        self._asked.add(stream_id)
+
+        def done(outcome: Any, error: ServiceError | None) -> None:
+            if life != self._life:
+                return
+            self._asked.discard(stream_id)
+            wait_ms = 0 if error is None else round(RETRY_SECONDS * 1000)
+            now_ms = self._services.clock.wall_ms()
+            self._timetable.put(stream_id, TimestampMs(now_ms + wait_ms))
+
+        deadline = self._services.clock.monotonic() + CHANGE_DEADLINE_SECONDS
+        self._appender.change(sequence, deadline, done)

@@ -1,0 +1,178 @@
+"""Requests to create, ensure and reconfigure: from the wire to a decision, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.ids import TimestampMs
+from svc_cluster.codec import config_pb
+from svc_cluster.model.provision import Provision
+from svc_cluster.model.stream_config import STORAGE_CLASS_DEFAULT, NewStream
+from svc_cluster.replica.basin import BasinReplica
+from svc_cluster.stream import provision
+from svc_cluster.stream.commands import BasinCommand, CreateStream
+from svc_cluster.stream.effects import View
+from svc_cluster.stream.rows import BasinRecord, StreamState
+
+Fill = Callable[[pb.Response], None]
+Change = Callable[[pb.Request, BasinReplica, Callable[[Any], Any]], Awaitable[Any]]
+
+
+class Provisioning:
+    """The operations on streams and on the basin's configuration that change something.
+
+    `find` raises for a group that is not here; `change` returns when the command that its callback
+    made, or what it saw without making one, is committed.
+    """
+
+    def __init__(self, find: Callable[[pb.Request], BasinReplica], change: Change) -> None:
+        self._find = find
+        self._change = change
+        self.operations: dict[str, Callable[[pb.Request], Coroutine[Any, Any, Fill]]] = {
+            "create_stream": self._create_stream,
+            "ensure_stream": self._ensure_stream,
+            "reconfigure_stream": self._reconfigure_stream,
+            "auto_create_stream": self._auto_create_stream,
+            "ensure_basin_config": self._ensure_basin_config,
+            "reconfigure_basin": self._reconfigure_basin,
+        }
+
+    async def _decide(
+        self,
+        request: pb.Request,
+        decision: Callable[[View, TimestampMs], BasinCommand | None],
+        stream: str | None = None,
+    ) -> _Decided:
+        """Take a decision of the control plane; returned when what it rests on, and what it comes
+        to, is committed."""
+        basin = self._find(request)
+        sequencer = basin.sequencer
+        decided: _Decided | None = None
+
+        def sequence(now_ms: TimestampMs) -> BasinCommand | None:
+            nonlocal decided
+            command = sequencer.decide(lambda view: decision(view, now_ms))
+            view = sequencer.view
+            found = None if stream is None else view.stream_by_name(stream)
+            decided = _Decided(command, found, view.basin)
+            return command
+
+        await self._change(request, basin, sequence)
+        assert decided is not None, "what succeeds has been sequenced"
+        return decided
+
+    async def _create_stream(self, request: pb.Request) -> Fill:
+        message = request.create_stream
+        new = _new_stream(message)
+
+        def decision(view: View, now_ms: TimestampMs) -> BasinCommand | None:
+            return provision.create_stream(view, message.stream, new, message.creation_hash, now_ms)
+
+        return _provisioned(await self._decide(request, decision, message.stream))
+
+    async def _ensure_stream(self, request: pb.Request) -> Fill:
+        message = request.ensure_stream
+        new = _new_stream(message)
+
+        def decision(view: View, now_ms: TimestampMs) -> BasinCommand | None:
+            return provision.ensure_stream(view, message.stream, new, now_ms)
+
+        return _provisioned(await self._decide(request, decision, message.stream))
+
+    async def _auto_create_stream(self, request: pb.Request) -> Fill:
+        message = request.auto_create_stream
+        new = _new_stream(message)
+
+        def decision(view: View, now_ms: TimestampMs) -> BasinCommand | None:
+            return provision.auto_create_stream(
+                view, message.stream, new, now_ms, on_read=message.on_read
+            )
+
+        return _provisioned(await self._decide(request, decision, message.stream))
+
+    async def _reconfigure_stream(self, request: pb.Request) -> Fill:
+        message = request.reconfigure_stream
+        patch = config_pb.get_stream_patch(message.patch)
+        storage_class = message.storage_class_default or STORAGE_CLASS_DEFAULT
+
+        def decision(view: View, now_ms: TimestampMs) -> BasinCommand | None:
+            return provision.reconfigure_stream(view, message.stream, patch, storage_class)
+
+        stream = (await self._decide(request, decision, message.stream)).stream
+        assert stream is not None, "what was reconfigured is there"
+        return lambda response: config_pb.put_complete(response.stream_config, stream.config)
+
+    async def _ensure_basin_config(self, request: pb.Request) -> Fill:
+        message = request.ensure_basin_config
+        wanted = config_pb.get_basin(message.config)
+        storage_class = message.storage_class if message.HasField("storage_class") else None
+
+        def decision(view: View, now_ms: TimestampMs) -> BasinCommand | None:
+            return provision.ensure_basin(view, wanted, storage_class)
+
+        decided = await self._decide(request, decision)
+
+        def fill(response: pb.Response) -> None:
+            response.provision = decided.provision
+            response.done.SetInParent()
+
+        return fill
+
+    async def _reconfigure_basin(self, request: pb.Request) -> Fill:
+        patch = config_pb.get_basin_patch(request.reconfigure_basin.patch)
+
+        def decision(view: View, now_ms: TimestampMs) -> BasinCommand | None:
+            return provision.reconfigure_basin(view, patch)
+
+        basin = (await self._decide(request, decision)).basin
+        assert basin is not None, "what was reconfigured is there"
+        return lambda response: config_pb.put_basin(response.basin_config, basin.config)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """The command that a decision came to, and how stream and basin are behind it."""
+
+    command: BasinCommand | None
+    stream: StreamState | None
+    basin: BasinRecord | None
+
+    @property
+    def provision(self) -> Provision:
+        match self.command:
+            case None:
+                return Provision.NOOP
+            case CreateStream():
+                return Provision.CREATED
+            case _:
+                return Provision.UPDATED
+
+
+def _new_stream(
+    message: pb.CreateStreamRequest | pb.EnsureStreamRequest | pb.AutoCreateRequest,
+) -> NewStream:
+    config = config_pb.get_partial(message.config) if message.HasField("config") else None
+    return NewStream(config, message.storage_class_default or STORAGE_CLASS_DEFAULT)
+
+
+def _provisioned(decided: _Decided) -> Fill:
+    stream = decided.stream
+    assert stream is not None, "what was provisioned is there"
+
+    def fill(response: pb.Response) -> None:
+        response.provision = decided.provision
+        stream_to_pb(response.stream, stream.entry)
+
+    return fill
+
+
+def stream_to_pb(out: pb.StreamInfo, entry: Any) -> None:
+    out.name = entry.name
+    out.created_at_ms = entry.created_at_ms
+    if entry.deleted_at_ms is not None:
+        out.deleted_at_ms = entry.deleted_at_ms
+    if entry.cipher is not None:
+        out.cipher = entry.cipher

@@ -1,0 +1,259 @@
+"""Access tokens on the catalog's leader: issuing, revoking, and the gateways' freshness leases."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.clock import Clock
+from svc_cluster.base.errors import (
+    AlreadyExistsError,
+    DeadlineError,
+    ErrorCode,
+    MalformedError,
+    PermissionDeniedError,
+    TokenNotFoundError,
+    TokenQuotaError,
+    UnauthenticatedError,
+)
+from svc_cluster.base.ids import TimestampMs
+from svc_cluster.catalog.commands import CatalogCommand
+from svc_cluster.catalog.token_commands import IssueToken, RevokeToken, SetRootToken
+from svc_cluster.catalog.tokens import TOKENS_MAX, Change, TokenTable
+from svc_cluster.codec import access_pb
+from svc_cluster.model.access import Op
+from svc_cluster.model.access_token import (
+    NO_PARENT,
+    ROOT_TOKEN_ID,
+    AccessToken,
+    TokenRequest,
+    derive,
+)
+from svc_cluster.replica.catalog import CatalogReplica
+
+PAGE_TOKENS: Final = 500
+"""Tokens in one answer to a gateway; one has at most about 1 KiB."""
+
+Fill = Callable[[pb.Response], None]
+Operation = Callable[[pb.Request], Coroutine[Any, Any, Fill]]
+
+
+class TokenOperations:
+    """The operations of a node that concern access tokens. All but the lookups are the catalog
+    leader's to answer."""
+
+    def __init__(self, catalog: Callable[[pb.Request], CatalogReplica], clock: Clock) -> None:
+        self._catalog = catalog
+        self._clock = clock
+        self.operations: dict[str, Operation] = {
+            "renew_lease": self._renew_lease,
+            "issue_token": self._issue_token,
+            "revoke_token": self._revoke_token,
+            "list_tokens": self._list_tokens,
+            "set_root_token": self._set_root_token,
+        }
+
+    # -- leases
+
+    async def _renew_lease(self, request: pb.Request) -> Fill:
+        """What the gateway lacks; a lease too, once it lacks nothing. Only after a quorum has
+        confirmed that no other leader can have revoked anything since the gateway asked."""
+        wanted = request.renew_lease
+        catalog = self._catalog(request)
+        await catalog.linearize()
+        if not catalog.group.is_serving:
+            raise catalog.group.not_leader()
+        table = catalog.state.tokens
+        now = self._clock.monotonic()
+        leases = catalog.leases
+        leases.in_term(catalog.group.engine.term, now)
+        if leases.confirm(wanted.gateway_id, wanted.version):
+            catalog.lease_news.notify()
+        if wanted.read_all:
+            tokens = table.tokens_after(wanted.after_serial, PAGE_TOKENS)
+            return _page_filler(table.version, tokens)
+        found = table.changes_after(wanted.version)
+        if found is None:
+            return _behind_filler(table.version)
+        changes, version = _cut(found, table.version)
+        granted = version == table.version and leases.grant(wanted.gateway_id, wanted.version, now)
+        return _changes_filler(version, changes, granted=granted)
+
+    async def _settle(self, catalog: CatalogReplica, version: int, deadline: float) -> None:
+        """Wait until no gateway goes by tokens from before `version`. Raises DeadlineError."""
+        while True:
+            if not catalog.group.is_serving:
+                raise DeadlineError("the catalog's leader has changed; ask again")
+            now = self._clock.monotonic()
+            catalog.leases.in_term(catalog.group.engine.term, now)
+            left = catalog.leases.seconds_until(version, now)
+            if left <= 0:
+                return
+            if now >= deadline:
+                raise DeadlineError("some gateway may still accept the token for a moment")
+            news = catalog.lease_news.event
+            try:
+                async with asyncio.timeout(min(left, deadline - now) + 0.001):
+                    await news.wait()
+            except TimeoutError:
+                continue
+
+    # -- changes
+
+    async def _issue_token(self, request: pb.Request) -> Fill:
+        message = request.issue_token
+        catalog = self._catalog(request)
+        wanted = _token(message.token)
+        if not wanted.secret_hash:
+            raise MalformedError(ErrorCode.BAD_PROTO, "a token has a hash")
+        asked = TokenRequest(
+            wanted.token_id, wanted.scope, wanted.auto_prefix_streams, wanted.expires_at
+        )
+
+        def sequence(now_ms: TimestampMs) -> CatalogCommand:
+            table = catalog.state.tokens
+            caller = _caller(table, message.caller, now_ms)
+            token = derive(asked, caller, now_ms)
+            known = table.by_id(token.token_id)
+            if known is not None and not known.is_expired(now_ms):
+                raise AlreadyExistsError("an access token of this id exists")
+            if len(table) - len(table.expired(now_ms)) >= TOKENS_MAX:
+                raise TokenQuotaError(f"there are {TOKENS_MAX} access tokens already")
+            return IssueToken(replace(token, secret_hash=wanted.secret_hash), now_ms)
+
+        await catalog.change(sequence, self._deadline(request))
+        return _done
+
+    async def _revoke_token(self, request: pb.Request) -> Fill:
+        message = request.revoke_token
+        catalog = self._catalog(request)
+        deadline = self._deadline(request)
+        unknown: TokenNotFoundError | None = None
+
+        def sequence(now_ms: TimestampMs) -> CatalogCommand | None:
+            nonlocal unknown
+            table = catalog.state.tokens
+            caller = _caller(table, message.caller, now_ms)
+            if caller is not None and not caller.grant.allows(
+                (Op.REVOKE_ACCESS_TOKEN,), token_id=message.token_id
+            ):
+                raise PermissionDeniedError("the token may not revoke a token of this id")
+            token = table.by_id(message.token_id)
+            if token is None or token.is_expired(now_ms):
+                # perhaps revoked by an attempt whose answer was lost: what that one waited for
+                # holds for this answer too
+                unknown = TokenNotFoundError("no access token of this id")
+                return None
+            if token.token_id == ROOT_TOKEN_ID and token.parent == NO_PARENT:
+                raise PermissionDeniedError("the root token is replaced, not revoked")
+            return RevokeToken(token.serial)
+
+        await catalog.change(sequence, deadline)
+        await self._settle(catalog, catalog.state.tokens.version, deadline)
+        if unknown is not None:
+            raise unknown
+        return _done
+
+    async def _set_root_token(self, request: pb.Request) -> Fill:
+        message = request.set_root_token
+        catalog = self._catalog(request)
+        command = SetRootToken(message.secret_hash, message.change_id, message.only_if_absent)
+
+        def sequence(now_ms: TimestampMs) -> CatalogCommand | None:
+            known = catalog.state.tokens.by_id(ROOT_TOKEN_ID)
+            if known is not None and (
+                command.only_if_absent or command.change_id in catalog.state.tokens.root_changes
+            ):
+                return None
+            return command
+
+        await catalog.change(sequence, self._deadline(request))
+        return _done
+
+    async def _list_tokens(self, request: pb.Request) -> Fill:
+        wanted = request.list_tokens
+        catalog = self._catalog(request)
+        await catalog.linearize()
+        tokens, has_more = catalog.state.tokens.page(
+            wanted.prefix, wanted.start_after, wanted.limit, self._clock.wall_ms()
+        )
+
+        def fill(response: pb.Response) -> None:
+            response.tokens.SetInParent()
+            response.tokens.has_more = has_more
+            for token in tokens:
+                # a list is for people: the hashes stay where they are needed
+                access_pb.put_token(response.tokens.tokens.add(), replace(token, secret_hash=b""))
+
+        return fill
+
+    def _deadline(self, request: pb.Request) -> float:
+        return self._clock.monotonic() + request.deadline_ms / 1000
+
+
+def _caller(table: TokenTable, serial: int, now_ms: TimestampMs) -> AccessToken | None:
+    if serial == NO_PARENT:
+        return None
+    caller = table.by_serial.get(serial)
+    if caller is None or caller.is_expired(now_ms):
+        raise UnauthenticatedError("the access token is not valid any more")
+    return caller
+
+
+def _token(message: Any) -> AccessToken:
+    try:
+        return access_pb.get_token(message)
+    except access_pb.AccessFormatError as cause:
+        raise MalformedError(ErrorCode.BAD_PROTO, str(cause)) from cause
+
+
+def _cut(found: Iterable[Change], newest: int) -> tuple[list[Change], int]:
+    """As many changes as one answer holds, never half of a version; and how far they reach."""
+    changes: list[Change] = []
+    for change in found:
+        if len(changes) >= PAGE_TOKENS and change.version != changes[-1].version:
+            return changes, changes[-1].version
+        changes.append(change)
+    return changes, newest
+
+
+def _page_filler(version: int, tokens: list[AccessToken]) -> Fill:
+    def fill(response: pb.Response) -> None:
+        response.lease.version = version
+        response.lease.all_read = len(tokens) < PAGE_TOKENS
+        for token in tokens:
+            _put_change(response.lease, token.serial, token)
+
+    return fill
+
+
+def _behind_filler(version: int) -> Fill:
+    def fill(response: pb.Response) -> None:
+        response.lease.version = version
+        response.lease.behind = True
+
+    return fill
+
+
+def _changes_filler(version: int, changes: list[Change], *, granted: bool) -> Fill:
+    def fill(response: pb.Response) -> None:
+        response.lease.version = version
+        response.lease.granted = granted
+        for change in changes:
+            _put_change(response.lease, change.serial, change.token)
+
+    return fill
+
+
+def _put_change(lease: pb.Lease, serial: int, token: AccessToken | None) -> None:
+    out = lease.changes.add()
+    out.serial = serial
+    if token is not None:
+        access_pb.put_token(out.token, token)
+
+
+def _done(response: pb.Response) -> None:
+    response.done.SetInParent()

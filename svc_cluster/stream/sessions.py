@@ -1,0 +1,53 @@
+"""Pipelined sessions as a leader knows them: how far each has come in this leadership.
+
+The argument in one paragraph (docs/adr/0009): a place is taken only when the one before it was
+taken by the same leader since it began to lead, and what a leader takes is proposed in that order
+or all of it is dropped together with this table. So batch k+1 stands behind batch k in the log of
+one term, and whatever becomes of that log, k+1 is never in it without k.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from svc_cluster.base.errors import UnavailableError
+from svc_cluster.base.ids import StreamId
+from svc_cluster.model.record import SessionPlace
+
+SESSIONS_MAX: Final = 10_000
+"""Of one basin. The one that was silent for longest is forgotten first: its next batch is refused,
+and its gateway begins a new one."""
+
+
+class Sessions:
+    """The next ordinal of every session of a basin. Not part of the state: dropped on any loss of
+    leadership."""
+
+    def __init__(self, *, sessions_max: int = SESSIONS_MAX, any_ordinal: bool = False) -> None:
+        self._next: dict[bytes, tuple[StreamId, int]] = {}
+        self._sessions_max = sessions_max
+        # test-only: takes batches in whatever order they come
+        self._any_ordinal = any_ordinal
+
+    def check(self, place: SessionPlace, stream_id: StreamId) -> None:
+        """Raises UnavailableError for a place that is not the session's next: a batch before it was
+        refused, or lost, or the leadership under which it was taken is over. Nothing was done."""
+        if self._any_ordinal:
+            return
+        expected = self._next.get(place.session_id)
+        if place.ordinal == 0 if expected is None else (stream_id, place.ordinal) == expected:
+            return
+        raise UnavailableError("the batch is not the next of its session")
+
+    def take(self, place: SessionPlace, stream_id: StreamId) -> None:
+        """The batch, which `check` has passed, is going to be proposed."""
+        self._next.pop(place.session_id, None)
+        self._next[place.session_id] = (stream_id, place.ordinal + 1)
+        if len(self._next) > self._sessions_max:
+            del self._next[next(iter(self._next))]
+
+    def clear(self) -> None:
+        self._next.clear()
+
+    def __len__(self) -> int:
+        return len(self._next)

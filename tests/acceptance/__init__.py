@@ -1,0 +1,1 @@
+"""Programs of others, unmodified, against a cluster; what they found is written into docs/."""

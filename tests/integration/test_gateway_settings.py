@@ -1,0 +1,128 @@
+"""What a gateway's settings say is what its answers show."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import re
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+
+from svc_cluster.cli.gateway_process import start_gateway
+from svc_cluster.cli.local import free_ports
+from svc_cluster.settings import GatewaySettings
+
+MIB = 1 << 20
+
+
+@contextlib.asynccontextmanager
+async def gateway(**changes: Any) -> AsyncIterator[int]:
+    """The port of one that knows no node: what it refuses by itself is all that is looked at."""
+    port = free_ports(1)[0]
+    settings = GatewaySettings(
+        cluster_id="c", nodes={"1": "127.0.0.1:1"}, secret_file="-", port=port, **changes
+    )
+    settings.check()
+    running = await start_gateway(settings, {})
+    try:
+        yield port
+    finally:
+        await running.close()
+
+
+def get(port: int, path: str, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("GET", path, headers=dict(headers))
+        response = connection.getresponse()
+        found = {name.lower(): value for name, value in response.headers.items()}
+        return response.status, found, response.read()
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("suffixes", "naming"),
+    [
+        (None, {"my-basin.b.example", "my-basin.b.other:80"}),
+        (["Streams.Example", "b.example"], {"my-basin.streams.example:80", "my-basin.b.example"}),
+        ([], set()),
+    ],
+)
+def test_host_names_select_a_basin_by_the_suffixes_that_are_set(
+    suffixes: list[str] | None, naming: set[str]
+) -> None:
+    """A listing with a bad `limit` is refused for that where its host names a basin, and for the
+    missing basin where it does not."""
+    hosts = {
+        "my-basin.b.example",
+        "my-basin.b.other:80",
+        "my-basin.streams.example:80",
+        "b.example",
+    }
+
+    async def main() -> set[str]:
+        async with gateway(basin_host_suffixes=suffixes) as port:
+            found = set()
+            for host in hosts:
+                status, _, body = await asyncio.to_thread(
+                    get, port, "/v1/streams?limit=x", {"host": host}
+                )
+                assert status == 400
+                if b"bad_query" in body:
+                    found.add(host)
+                else:
+                    assert b"bad_header" in body
+            return found
+
+    assert asyncio.run(main()) == naming
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_cors_and_compression_are_switches(on: bool) -> None:
+    """The OpenAPI document is long enough to be compressed, and is asked for by a page."""
+
+    async def main() -> Mapping[str, str]:
+        async with gateway(cors=on, compression=on) as port:
+            wanted = {"origin": "https://page.example", "accept-encoding": "gzip"}
+            status, headers, _ = await asyncio.to_thread(get, port, "/openapi.json", wanted)
+            assert status == 200
+            return headers
+
+    headers = asyncio.run(main())
+    assert headers.get("access-control-allow-origin") == ("https://page.example" if on else None)
+    assert headers.get("content-encoding") == ("gzip" if on else None)
+
+
+def test_no_more_bodies_are_held_than_the_setting_allows() -> None:
+    """Two announced bodies of 8 MiB fill 16 MiB; a third, of one byte, finds no room."""
+    head = "POST /v1/basins HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+
+    async def main() -> bytes:
+        async with gateway(body_mib_in_flight=16) as port, contextlib.AsyncExitStack() as ending:
+            for _ in range(2):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                ending.callback(writer.close)
+                writer.write(f"{head}content-length: {8 * MIB}\r\n\r\n".encode())
+            async with asyncio.timeout(60):
+                while await held(port) < 16 * MIB:
+                    await asyncio.sleep(0.02)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            ending.callback(writer.close)
+            writer.write(f"{head}content-length: 1\r\n\r\n{{".encode())
+            async with asyncio.timeout(60):
+                return await reader.readuntil(b"\r\n\r\n") + await reader.read(1000)
+
+    answer = asyncio.run(main())
+    assert answer.startswith(b"HTTP/1.1 502 ")
+    assert b"hot_server" in answer and b"svc-side-effects: none" in answer
+
+
+async def held(port: int) -> float:
+    _, _, text = await asyncio.to_thread(get, port, "/metrics", {})
+    found = re.search(rb"^svc_http_body_bytes_in_flight (\S+)", text, re.MULTILINE)
+    assert found is not None
+    return float(found[1])

@@ -1,0 +1,234 @@
+"""TLS for clients and between the processes: a whole cluster of real processes under it, and
+callers of every wrong kind at a node's port, none of whom gets a word in."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import functools
+import os
+import secrets
+import ssl
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+import yaml
+
+from svc_cluster.base.clock import SystemClock
+from svc_cluster.base.ids import NodeId
+from svc_cluster.cli.api_client import ApiClient, AppendRecord, decode_batch
+from svc_cluster.cli.authority import Authority, certificate_names, issue, utc_now
+from svc_cluster.cli.own_cluster import OwnCluster
+from svc_cluster.cli.tls_files import PublicCertificate
+from svc_cluster.link.handshake import Identity, make_metadata
+from svc_cluster.link.tls import PeerTls, node_name, open_channel
+from svc_cluster.replica.peers import PEER_METHOD, SESSION_METHOD
+
+BASIN = "secure-basin"
+READY_S = 90.0
+ATTEMPTS = int(os.environ.get("TLS_ATTEMPTS", "40"))
+"""Wrong callers in all; the suite's number is small because each is a handshake."""
+
+
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test's coroutine on a loop of its own."""
+
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCluster]:
+    """Three nodes and a gateway, all of it under TLS."""
+    own = OwnCluster(tmp_path_factory.mktemp("tls") / "data", options=["--tls"])
+    own.start()
+    try:
+        asyncio.run(_ready(own))
+        yield own
+    finally:
+        own.stop()
+
+
+async def _ready(own: OwnCluster) -> None:
+    url = f"https://127.0.0.1:{own.port}"
+    end = SystemClock().monotonic() + READY_S
+    while not (own.directory / "ca" / "ca.pem").exists():
+        assert SystemClock().monotonic() < end, own.log_tail()
+        await asyncio.sleep(0.05)
+    api = ApiClient(url, trust(own))
+    try:
+        await api.make(SystemClock(), BASIN, None, READY_S)
+        await api.make(SystemClock(), BASIN, "s", READY_S)
+    finally:
+        api.close()
+
+
+def trust(own: OwnCluster) -> ssl.SSLContext:
+    """A client's view, as strict as Python can be."""
+    context = ssl.create_default_context(cafile=str(own.directory / "ca" / "ca.pem"))
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    return context
+
+
+@in_loop
+async def test_records_travel_under_tls_from_client_to_quorum(cluster: OwnCluster) -> None:
+    """An append and a read over HTTPS, through gateway and nodes whose own talk is under TLS."""
+    api = ApiClient(f"https://127.0.0.1:{cluster.port}", trust(cluster))
+    try:
+        done = await api.insist(
+            SystemClock(),
+            lambda: api.append(BASIN, "s", [AppendRecord(b"over tls")], match_seq_num=0),
+            accept=frozenset({200}),
+            deadline_s=READY_S,
+        )
+        assert done.json()["tail"]["seq_num"] == 1
+        answer = await api.read(BASIN, "s", "seq_num=0&count=10")
+        assert [record.body for record in decode_batch(answer.body)] == [b"over tls"]
+    finally:
+        api.close()
+
+
+@pytest.mark.parametrize(("offered", "spoken"), [(["h2"], "h2"), (["http/1.1"], "http/1.1")])
+@in_loop
+async def test_the_protocol_is_agreed_on_by_alpn(
+    cluster: OwnCluster, offered: list[str], spoken: str
+) -> None:
+    """HTTP/2 or HTTP/1.1, whichever the client offers; the server's first bytes are of it."""
+    context = trust(cluster)
+    context.set_alpn_protocols(offered)
+    reader, writer = await asyncio.open_connection("127.0.0.1", cluster.port, ssl=context)
+    try:
+        assert writer.get_extra_info("ssl_object").selected_alpn_protocol() == spoken
+        if spoken == "h2":
+            settings = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+            writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings)
+            head = await asyncio.wait_for(reader.readexactly(9), READY_S)
+            assert head[3] == 4, "a server's first frame is SETTINGS"
+        else:
+            writer.write(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            assert (await asyncio.wait_for(reader.readline(), READY_S)).startswith(b"HTTP/1.1 200")
+    finally:
+        writer.close()
+
+
+@in_loop
+async def test_a_client_in_clear_text_gets_no_answer(cluster: OwnCluster) -> None:
+    """The port speaks TLS alone."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", cluster.port)
+    writer.write(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    try:
+        got = await asyncio.wait_for(reader.read(100), READY_S)
+    except ConnectionError:
+        got = b""
+    finally:
+        writer.close()
+    assert not got.startswith(b"HTTP/"), got
+
+
+@pytest.fixture
+def wrong_callers(
+    cluster: OwnCluster, tmp_path: Path
+) -> list[tuple[str, PeerTls | None, Identity]]:
+    """What each shows, and who it says to be. All of them know the cluster's secret."""
+    ca = Authority(cluster.directory / "ca", utc_now)
+    old = Authority(cluster.directory / "ca", lambda: utc_now() - datetime.timedelta(days=10))
+    other = Authority.create(tmp_path / "other", utc_now)
+    cluster_id = yaml.safe_load((cluster.directory / "node-1.yaml").read_text())["cluster_id"]
+
+    def shown(name: str, by: Authority, names: list[str], days: int = 1) -> PeerTls:
+        place = tmp_path / name
+        issue(by, names, place, days=days)
+        return PeerTls(place / "tls.crt", place / "tls.key", cluster.directory / "ca" / "ca.pem")
+
+    def who(role: str, node: int) -> Identity:
+        return Identity(cluster_id, role, NodeId(node), secrets.token_hex(16))
+
+    gateway = certificate_names([], gateway=True)
+    return [
+        ("another CA", shown("a", other, gateway), who("gateway", 0)),
+        ("expired", shown("b", old, gateway), who("gateway", 0)),
+        ("a node's certificate", shown("c", ca, certificate_names([2])), who("gateway", 0)),
+        ("a gateway's certificate", shown("d", ca, gateway), who("node", 2)),
+        ("another node's certificate", shown("e", ca, certificate_names([2])), who("node", 3)),
+        ("a server's certificate", shown("f", ca, ["localhost"]), who("gateway", 0)),
+        ("clear text", None, who("gateway", 0)),
+    ]
+
+
+@in_loop
+async def test_no_caller_without_a_certificate_of_its_own_gets_in(
+    cluster: OwnCluster, wrong_callers: list[tuple[str, PeerTls | None, Identity]]
+) -> None:
+    """The cluster's secret alone opens nothing: each is refused before a message is taken, again
+    and again, and a caller with the right certificate is not."""
+    secret = (cluster.directory / "cluster.secret").read_bytes().strip()
+    address = f"127.0.0.1:{cluster.node(1)['rpc_port']}"
+
+    async def call(tls: PeerTls | None, identity: Identity) -> bool:
+        method = PEER_METHOD if identity.role == "node" else SESSION_METHOD
+        async with open_channel(address, (), tls, node_name(NodeId(1))) as channel:
+            stream = channel.stream_stream(method)(
+                metadata=make_metadata(secret, identity, secrets.token_hex(16)), timeout=READY_S
+            )
+            try:
+                await stream.initial_metadata()
+                # refusals after the handshake arrive as the call's end
+                return not stream.done()
+            except grpc.aio.AioRpcError:
+                return False
+            finally:
+                stream.cancel()
+
+    accepted = []
+    for attempt in range(ATTEMPTS):
+        kind, tls, identity = wrong_callers[attempt % len(wrong_callers)]
+        if await call(tls, identity):
+            accepted.append(kind)
+    assert accepted == []
+    right = cluster.directory / "certificates" / "gateway"
+    identity = Identity(wrong_callers[0][2].cluster_id, "gateway", NodeId(0), "f" * 32)
+    tls = PeerTls(right / "tls.crt", right / "tls.key", right / "ca.crt")
+    assert await call(tls, identity)
+
+
+@in_loop
+async def test_a_renewed_certificate_is_served_without_a_restart(tmp_path: Path) -> None:
+    """New files are shown from the next handshake on; half-written ones change nothing."""
+    ca = Authority.create(tmp_path / "ca", utc_now)
+    place = tmp_path / "public"
+    issue(ca, ["localhost"], place)
+    certificate = PublicCertificate(place / "tls.crt", place / "tls.key")
+    server = await asyncio.start_server(
+        lambda reader, writer: writer.close(), "127.0.0.1", 0, ssl=certificate.context
+    )
+    port = server.sockets[0].getsockname()[1]
+
+    async def shown() -> bytes:
+        context = ssl.create_default_context(cafile=str(tmp_path / "ca" / "ca.pem"))
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=context, server_hostname="localhost"
+        )
+        try:
+            der: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        finally:
+            writer.close()
+        return der
+
+    async with server:
+        first = await shown()
+        assert not certificate.look()
+        issue(ca, ["localhost"], tmp_path / "next")
+        (place / "tls.crt").write_bytes((tmp_path / "next" / "tls.crt").read_bytes())
+        assert not certificate.look(), "a certificate without its key"
+        assert await shown() == first
+        (place / "tls.key").write_bytes((tmp_path / "next" / "tls.key").read_bytes())
+        assert certificate.look()
+        assert await shown() == ssl.PEM_cert_to_DER_cert((place / "tls.crt").read_text())
+        assert await shown() != first
