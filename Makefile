@@ -2,21 +2,26 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run test demo check fmt sim chaos crashpoints corruption scorecard bench proto clean
+.PHONY: help setup run test demo check fmt sim chaos crashpoints corruption scorecard s2-cli bench proto clean \
+	image prometheus-image compose-test helm-check
 
 PYTHON ?= python3
 PORT ?= 8080
 SEEDS ?= 200
 ROUNDS ?= 20
 TRIALS ?= 1000
+S2 ?= $(shell command -v s2)
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+DEBIAN_BASE := svc-cluster-base:bookworm
+BASE ?= $(DEBIAN_BASE)
 PIP := .venv/bin/pip --disable-pip-version-check install --quiet --require-hashes
 READY := .venv/.ready
 # In this order: what is cheap and exact first.
-SUITES := unit property contract scenarios linearizability tidy simulation integration e2e
+SUITES := unit property contract scenarios linearizability tidy simulation integration crashpoints e2e
 TESTS := $(foreach suite,$(SUITES),$(wildcard tests/$(suite)))
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 $(READY): requirements/build.lock requirements/dev.lock requirements/clients.lock pyproject.toml
 	@.ci/check-python $(PYTHON)
@@ -34,7 +39,7 @@ run: $(READY) ## Three nodes and a gateway on PORT (8080), data in ./data, until
 	@.venv/bin/svc-cluster local --nodes 3 --port $(PORT) --data-dir ./data --demo
 
 test: $(READY) ## The whole test suite, within 10 minutes
-	@SIMULATION_SEEDS=$${SIMULATION_SEEDS:-200} .venv/bin/python -m pytest -n $(shell nproc) --dist worksteal $(TESTS)
+	@SIMULATION_SEEDS=$${SIMULATION_SEEDS:-60} CORE_SEEDS=$${CORE_SEEDS:-500} .venv/bin/python -m pytest -n $(shell nproc) --dist worksteal $(TESTS)
 
 demo: $(READY) ## A million records through three leader kills, then every one of them verified
 	@.venv/bin/python -m svc_cluster.cli.demo
@@ -64,6 +69,37 @@ corruption: $(READY) ## TRIALS (1000) of damaged files: never a wrong answer, re
 
 scorecard: $(READY) ## Write docs/reliability.md from the recorded runs
 	@.venv/bin/python -m tests.reliability_scorecard
+
+s2-cli: $(READY) ## Every verb of S2's command (S2=path) against three nodes, into docs/s2-cli.md
+	@.venv/bin/python -m tests.acceptance.s2_cli --s2 "$(S2)" --write docs/s2-cli.md
+
+image: build/wheels ## The container image; BASE=IMAGE stands on that instead of one made from Debian packages
+	@[ "$(BASE)" != "$(DEBIAN_BASE)" ] || deploy/docker/base.sh $(DEBIAN_BASE) python3 ca-certificates
+	@docker build --quiet --file deploy/docker/Dockerfile --build-arg BASE=$(BASE) --build-arg VERSION=$(VERSION) --tag svc-cluster:$(VERSION) . >/dev/null
+	@docker image inspect --format '{{.Size}}' svc-cluster:$(VERSION) | awk '{printf "svc-cluster:$(VERSION): %d MB\n", $$1 / 1e6}'
+
+build/wheels: $(READY) requirements/run.lock $(shell find svc_cluster -name '*.py')
+	@rm -rf $@ && mkdir -p $@/packages
+	@.venv/bin/pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation --require-hashes -r requirements/run.lock -w $@/packages
+	@.venv/bin/pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation . -w $@/packages
+	@.venv/bin/pip --disable-pip-version-check download --quiet --no-deps pip==$$(.venv/bin/python -c 'import pip; print(pip.__version__)') -d $@
+
+prometheus-image: ## Prometheus from Debian's package, for the profile observability
+	@[ "$(BASE)" != "$(DEBIAN_BASE)" ] || deploy/docker/base.sh $(DEBIAN_BASE) python3 ca-certificates
+	@deploy/prometheus/fetch.sh build/prometheus && mkdir -p build/empty
+	@docker build --quiet --file deploy/prometheus/Dockerfile --build-arg BASE=$(BASE) --tag svc-cluster-prometheus:$(VERSION) . >/dev/null
+
+compose-test: $(READY) ## Containers under faults: kill, disconnect, restart, stop; needs an engine and `make image`
+	@.venv/bin/python -m pytest -q tests/containers
+
+helm-check: .venv/helm/.ready ## Render the chart with Helm's engine, lint it, and check it against Kubernetes' schemas
+	@.venv/helm/bin/python tests/helm/check.py
+
+.venv/helm/.ready: requirements/helm.lock
+	@.ci/check-python $(PYTHON)
+	$(PYTHON) -m venv .venv/helm
+	.venv/helm/bin/pip --disable-pip-version-check install --quiet --require-hashes -r requirements/helm.lock
+	@touch $@
 
 bench: $(READY) ## Measure a local three-node cluster: appends and reads at several loads
 	@.venv/bin/svc-cluster bench local

@@ -1,0 +1,152 @@
+"""The project's docker-compose.yml as a test runs it: a project name and ports of its own, and
+everything taken away at the end, also what an earlier run that was killed has left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+from svc_cluster.base.clock import SystemClock
+from svc_cluster.cli.http_client import ConnectionLostError, HttpClient
+from svc_cluster.cli.own_cluster import free_port
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PROJECT: Final = "svc-cluster-test"
+NODES: Final = ("svc-0", "svc-1", "svc-2")
+READY_S: Final = 240.0
+COMMAND_S: Final = 240.0
+
+
+class ComposeError(Exception):
+    """A command did not do what it should."""
+
+
+def engine() -> str | None:
+    """None when a container engine and a compose command answer; otherwise what is missing."""
+    if shutil.which("docker") is None:
+        return "there is no docker command"
+    if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode != 0:
+        return "no container engine answers"
+    if _compose_command() is None:
+        return "there is neither `docker compose` nor `docker-compose`"
+    return None
+
+
+def _compose_command() -> list[str] | None:
+    plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
+    if plugin.returncode == 0:
+        return ["docker", "compose"]
+    return ["docker-compose"] if shutil.which("docker-compose") else None
+
+
+class Compose:
+    """The cluster of docker-compose.yml under a name of its own."""
+
+    def __init__(self) -> None:
+        command = _compose_command()
+        assert command is not None, "engine() was asked"
+        self._command = command
+        self.port = free_port()
+        self._environment = {
+            **os.environ,
+            "COMPOSE_PROJECT_NAME": PROJECT,
+            "SVC_CLUSTER_PORT": str(self.port),
+        }
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def run(self, *arguments: str) -> str:
+        """A compose command's output. Raises ComposeError."""
+        done = subprocess.run(
+            [*self._command, *arguments],
+            cwd=ROOT,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise ComposeError(f"{' '.join(arguments)}: {done.stderr[-2000:]}")
+        return done.stdout
+
+    def container(self, service: str) -> str:
+        """The id of a service's container, running or not."""
+        ids = docker(
+            "ps",
+            "--all",
+            "--quiet",
+            "--filter",
+            f"label=com.docker.compose.project={PROJECT}",
+            "--filter",
+            f"label=com.docker.compose.service={service}",
+        ).split()
+        if len(ids) != 1:
+            raise ComposeError(f"{service} has {len(ids)} containers")
+        return ids[0]
+
+    def kill(self, service: str) -> None:
+        """kill -9 of its processes; it stays down until `start`."""
+        docker("update", "--restart=no", self.container(service))
+        docker("kill", "--signal=KILL", self.container(service))
+
+    def start(self, service: str) -> None:
+        docker("start", self.container(service))
+
+    def disconnect(self, service: str) -> None:
+        docker("network", "disconnect", f"{PROJECT}_svc", self.container(service))
+
+    def connect(self, service: str) -> None:
+        docker("network", "connect", "--alias", service, f"{PROJECT}_svc", self.container(service))
+
+    def read_file(self, service: str, path: str) -> str:
+        return docker("exec", self.container(service), "cat", path)
+
+    def describe(self, service: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(docker("inspect", self.container(service)))[0]
+        return found
+
+    async def wait_ready(self) -> None:
+        """Until the gateway says that it is. Raises ComposeError."""
+        clock = SystemClock()
+        end = clock.monotonic() + READY_S
+        last = "nothing was asked"
+        while clock.monotonic() < end:
+            try:
+                async with HttpClient(self.url) as client:
+                    answer = await client.request("GET", "/readyz", timeout_s=3.0)
+                if answer.status == 200:
+                    return
+                last = f"{answer.status}"
+            except ConnectionLostError as lost:
+                last = str(lost)
+            await asyncio.sleep(0.2)
+        raise ComposeError(f"the gateway is not ready: {last}\n{self.run('logs', '--tail', '20')}")
+
+    def remove(self) -> None:
+        """Containers, networks and volumes of this project, whoever made them."""
+        subprocess.run(
+            [*self._command, "down", "--volumes", "--remove-orphans", "--timeout", "1"],
+            cwd=ROOT,
+            env=self._environment,
+            capture_output=True,
+            timeout=COMMAND_S,
+            check=False,
+        )
+
+
+def docker(*arguments: str) -> str:
+    """A docker command's output. Raises ComposeError."""
+    done = subprocess.run(
+        ["docker", *arguments], capture_output=True, text=True, timeout=COMMAND_S, check=False
+    )
+    if done.returncode != 0:
+        raise ComposeError(f"docker {' '.join(arguments)}: {done.stderr[-1000:]}")
+    return done.stdout

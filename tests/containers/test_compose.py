@@ -1,0 +1,188 @@
+"""The whole service as containers, under load and faults: nothing acknowledged is missing, judged
+by the linearizability checker. Skipped, and said so, where no container engine answers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+from tests.chaos.api import ChaosApi
+from tests.chaos.recorder import ChaosRecorder
+from tests.containers.compose import NODES, Compose, docker, engine
+from tests.linearizability.checker import check
+from tests.linearizability.history import Outcome, SeenRecord
+from tests.simulation.workload import (
+    Client,
+    NoEffectError,
+    UnknownOutcomeError,
+    WorkloadOptions,
+)
+
+BASIN = "compose-basin"
+STEP_S = 180.0
+"""How long the service may need to acknowledge again after a fault, on a slow machine."""
+LATE_S = 6.0
+"""Longer than a gateway waits: nothing sent before it can take effect any more."""
+
+pytestmark = pytest.mark.timeout(1200)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Compose]:
+    missing = engine()
+    if missing is not None:
+        pytest.skip(f"{missing}: the service is not tried in containers")
+    compose = Compose()
+    compose.remove()
+    try:
+        compose.run("up", "--detach", "--no-build")
+        asyncio.run(compose.wait_ready())
+        yield compose
+    finally:
+        compose.remove()
+
+
+def test_containers_are_confined(cluster: Compose) -> None:
+    """No root, no writable root file system, no capability, and no peer port on the host."""
+    for service in (*NODES, "gateway"):
+        facts = cluster.describe(service)
+        assert facts["Config"]["User"] == "65532:65532"
+        assert facts["HostConfig"]["ReadonlyRootfs"]
+        assert facts["HostConfig"]["CapDrop"] == ["ALL"]
+        published = [port for port, on in facts["NetworkSettings"]["Ports"].items() if on]
+        assert "7000/tcp" not in published
+
+
+def test_requests_need_a_token(cluster: Compose) -> None:
+    """Beyond loopback the gateway asks for tokens by itself, and takes the one that was made."""
+
+    async def ask() -> list[int]:
+        token = cluster.read_file("gateway", "/pki/root-token").strip()
+        out = []
+        for given in (None, "svct_wrong", token):
+            status, _ = await ChaosApi(cluster.url, given).ask("GET", "/v1/basins")
+            out.append(status)
+        return out
+
+    assert asyncio.run(ask()) == [401, 401, 200]
+
+
+class Load:
+    """Clients that append and read until they are stopped, and what came of it."""
+
+    def __init__(self, compose: Compose, token: str) -> None:
+        self.compose = compose
+        self.rng = random.Random("containers")
+        self.recorder = ChaosRecorder(1)
+        self.apis = [ChaosApi(compose.url, token)]
+        self.history = self.recorder.stream(BASIN, "s")
+        self._clients: list[Client] = []
+        self._running: list[asyncio.Future[None]] = []
+
+    async def set_up(self) -> None:
+        await self.insist(lambda: self.apis[0].create_basin(BASIN))
+        await self.insist(lambda: self.apis[0].create_stream(BASIN, "s"))
+
+    async def insist(self, call: Callable[[], Awaitable[None]]) -> None:
+        async with asyncio.timeout(STEP_S):
+            while True:
+                try:
+                    await call()
+                except (NoEffectError, UnknownOutcomeError):
+                    await asyncio.sleep(0.2)
+                else:
+                    return
+
+    def start(self) -> None:
+        options = WorkloadOptions(
+            think_s=0.02,
+            batch_max=5,
+            padding_max=100,
+            read_share=0.25,
+            tail_share=0.1,
+            trim_share=0.0,
+            event_streams=False,
+        )
+        for number in range(4):
+            client = Client(self.recorder, self.apis, options, random.Random(f"load {number}"))
+            self._clients.append(client)
+            self._running.append(asyncio.ensure_future(client.run()))
+
+    async def progress(self, appends: int = 20) -> None:
+        """Until that many more appends are acknowledged. Raises TimeoutError."""
+        wanted = self.recorder.counts.acked + appends
+        async with asyncio.timeout(STEP_S):
+            while self.recorder.counts.acked < wanted:
+                for part in self._running:
+                    if part.done():
+                        part.result()
+                await asyncio.sleep(0.1)
+
+    async def stop(self) -> None:
+        for client in self._clients:
+            client.stopping = True
+        await asyncio.wait(self._running, timeout=STEP_S)
+        for part in self._running:
+            part.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def judge(self) -> list[str]:
+        """What the checker finds in the history, against everything that is stored."""
+        client = self.recorder.new_client()
+
+        async def barrier() -> None:
+            items = self.recorder.items(self.rng, client, 1, 0)
+            append = await self.recorder.append(self.apis[0], self.history, client, items)
+            if append.outcome is not Outcome.OK:
+                raise NoEffectError("not yet")
+
+        await asyncio.sleep(LATE_S)
+        await self.insist(barrier)
+        found: list[SeenRecord] = []
+
+        async def more() -> None:
+            while True:
+                answer = await self.apis[0].read(BASIN, "s", len(found), 1000)
+                found.extend(answer.records)
+                if len(found) >= answer.tail:
+                    return
+
+        await self.insist(more)
+        verdict = check(self.history.operations, found)
+        return [str(violation)[:600] for violation in verdict.violations]
+
+
+def test_nothing_acknowledged_is_missing_after_faults_of_containers(cluster: Compose) -> None:
+    """Under load: kill -9 of each node in turn, so of every leader too, and its return with its
+    volume; a node cut off from the network and back; a restart; stop and start of everything. The
+    service goes on each time, and the history is linearizable."""
+
+    async def play() -> list[str]:
+        token = cluster.read_file("gateway", "/pki/root-token").strip()
+        load = Load(cluster, token)
+        await load.set_up()
+        load.start()
+        try:
+            await load.progress()
+            for node in NODES:
+                await asyncio.to_thread(cluster.kill, node)
+                await load.progress()
+                await asyncio.to_thread(cluster.start, node)
+                await load.progress()
+            await asyncio.to_thread(cluster.disconnect, NODES[1])
+            await load.progress()
+            await asyncio.to_thread(cluster.connect, NODES[1])
+            await load.progress()
+            await asyncio.to_thread(docker, "restart", "--time", "20", cluster.container(NODES[2]))
+            await load.progress()
+            await asyncio.to_thread(cluster.run, "stop")
+            await asyncio.to_thread(cluster.run, "start")
+            await load.progress()
+        finally:
+            await load.stop()
+        return await load.judge()
+
+    assert asyncio.run(play()) == []

@@ -1,0 +1,154 @@
+"""Debian's Prometheus against a live cluster: every process is scraped, its exposition is clean,
+and a node that dies is seen. The binaries come from a Debian package, fetched by
+deploy/prometheus/fetch.sh."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from svc_cluster.base.clock import SystemClock
+from svc_cluster.cli.own_cluster import OwnCluster, free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build" / "prometheus"
+FETCH = ROOT / "deploy" / "prometheus" / "fetch.sh"
+READY_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def binaries() -> Path:
+    """The directory of prometheus and promtool."""
+    found = shutil.which("prometheus")
+    if found is not None and shutil.which("promtool") is not None:
+        return Path(found).parent
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+        pytest.skip("Prometheus is not installed and there is no apt-get to fetch its package by")
+    done = subprocess.run([FETCH, BUILD], capture_output=True, text=True, timeout=240, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"Debian's prometheus package cannot be fetched: {done.stderr[-200:]}")
+    return BUILD
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCluster]:
+    own = OwnCluster(tmp_path_factory.mktemp("scraped") / "data", options=["--no-restart"])
+    own.start()
+    try:
+        asyncio.run(own.wait_ready(READY_S))
+        yield own
+    finally:
+        own.stop()
+
+
+def targets(own: OwnCluster) -> dict[str, list[str]]:
+    """Job to addresses."""
+    nodes = [f"127.0.0.1:{node['admin_port']}" for node in own.file()["nodes"]]
+    return {"svc-node": nodes, "svc-gateway": [f"127.0.0.1:{own.port}"]}
+
+
+class Prometheus:
+    """A running one, and its answers."""
+
+    def __init__(self, binary: Path, directory: Path, jobs: dict[str, list[str]]) -> None:
+        self.port = free_port()
+        config = directory / "prometheus.yml"
+        config.write_text(
+            yaml.safe_dump(
+                {
+                    "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+                    "scrape_configs": [
+                        {"job_name": job, "static_configs": [{"targets": addresses}]}
+                        for job, addresses in jobs.items()
+                    ],
+                }
+            )
+        )
+        self.process = subprocess.Popen(
+            [
+                binary / "prometheus",
+                f"--config.file={config}",
+                f"--storage.tsdb.path={directory / 'tsdb'}",
+                f"--web.listen-address=127.0.0.1:{self.port}",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def query(self, expression: str) -> dict[str, float]:
+        """Instance to value; empty while it does not answer."""
+        url = f"http://127.0.0.1:{self.port}/api/v1/query?" + urllib.parse.urlencode(
+            {"query": expression}
+        )
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                rows = json.load(answer)["data"]["result"]
+        except (urllib.error.URLError, OSError):
+            return {}
+        return {row["metric"].get("instance", ""): float(row["value"][1]) for row in rows}
+
+    async def wait(self, expression: str, wanted: dict[str, float]) -> None:
+        """Until the answer is `wanted`."""
+        end = SystemClock().monotonic() + READY_S
+        seen: dict[str, float] = {}
+        while SystemClock().monotonic() < end:
+            seen = self.query(expression)
+            if seen == wanted:
+                return
+            await asyncio.sleep(0.2)
+        raise AssertionError(f"{expression} is {seen}, not {wanted}")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(30)
+
+
+def test_every_process_is_scraped_and_a_dead_node_is_seen(
+    binaries: Path, cluster: OwnCluster, tmp_path: Path
+) -> None:
+    """`up` is 1 for three nodes and the gateway, our own metrics are in, and after kill -9 `up` is
+    0 for that node alone."""
+    jobs = targets(cluster)
+    every = [*jobs["svc-node"], *jobs["svc-gateway"]]
+    prometheus = Prometheus(binaries, tmp_path, jobs)
+    try:
+
+        async def watch() -> None:
+            await prometheus.wait("up", dict.fromkeys(every, 1.0))
+            await prometheus.wait("svc_build_info > 0", dict.fromkeys(every, 1.0))
+            node = cluster.node(2)
+            cluster.kill_node(2, signal.SIGKILL)
+            dead = f"127.0.0.1:{node['admin_port']}"
+            await prometheus.wait("up", {each: float(each != dead) for each in every})
+
+        asyncio.run(watch())
+    finally:
+        prometheus.stop()
+
+
+def test_the_expositions_are_clean(binaries: Path, cluster: OwnCluster) -> None:
+    """promtool finds nothing to say about names, units and help texts of a node or a gateway."""
+    jobs = targets(cluster)
+    for address in (jobs["svc-node"][0], jobs["svc-gateway"][0]):
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+            text = answer.read()
+        checked = subprocess.run(
+            [binaries / "promtool", "check", "metrics"],
+            input=text,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        assert checked.returncode == 0, checked.stderr.decode() + checked.stdout.decode()

@@ -1,0 +1,206 @@
+"""The chart under Helm's own engine: a matrix of values is rendered and linted, what comes out is
+checked against the schemas of the lowest and the highest supported Kubernetes, and values that
+cannot work are refused with the sentence that says why. Run by `make helm-check`, in an environment
+of its own: the engine is a large binary that nothing else needs."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate  # type: ignore[import-not-found]
+import yaml
+from helm_python import Chart, lint  # type: ignore[import-not-found]
+
+CHART = Path(__file__).resolve().parents[2] / "helm" / "svc-cluster"
+KUBERNETES = ("1.25", "1.37")
+FOREIGN = frozenset({"Certificate", "ServiceMonitor"})
+"""Kinds of cert-manager and of the Prometheus operator."""
+Values = dict[str, Any]
+Objects = dict[tuple[str, str], dict[str, Any]]
+
+PEER_ISSUER = {"certManager": {"enabled": True, "issuerRef": {"name": "ca", "kind": "Issuer"}}}
+CASES: dict[str, Values] = {
+    "default": {},
+    "one node": {"replicationFactor": 1, "replica": {"replicaCount": 1}},
+    "five nodes": {"replicationFactor": 5, "replica": {"replicaCount": 5}},
+    "more nodes than replicas": {"replica": {"replicaCount": 7}},
+    "own secrets": {
+        "auth": {"existingSecret": "mine"},
+        "tls": {"peer": {"existingSecret": "peer"}},
+    },
+    "cert-manager": {"tls": {"peer": PEER_ISSUER, "public": {"enabled": True, **PEER_ISSUER}}},
+    "public tls": {"tls": {"public": {"enabled": True, "existingSecret": "web"}}},
+    "ingress": {
+        "gateway": {"ingress": {"enabled": True, "className": "nginx", "hosts": ["svc.example"]}}
+    },
+    "monitoring": {"metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "p"}}}},
+    "no persistence": {"replica": {"persistence": {"enabled": False}}},
+    "autoscaling": {"gateway": {"autoscaling": {"enabled": True}}},
+    "network policy": {"networkPolicy": {"enabled": True}},
+    "soft placement": {
+        "replica": {"podAntiAffinityPreset": "soft", "topologySpreadConstraints": []}
+    },
+    "labels and settings": {
+        "commonLabels": {"team": "storage"},
+        "commonAnnotations": {"note": "n"},
+        "replica": {"settings": {"flush_seconds": 2.5}, "nodeSelector": {"disk": "nvme"}},
+        "gateway": {"settings": {"basin_host_suffixes": ["b.example"]}},
+    },
+    "no authentication": {"auth": {"enabled": False}},
+}
+REFUSED: dict[str, tuple[Values, str]] = {
+    "an even factor": ({"replicationFactor": 2}, "replicationFactor"),
+    "fewer nodes than replicas": ({"replica": {"replicaCount": 2}}, "replicaCount"),
+    "fewer than five": (
+        {"replicationFactor": 5, "replica": {"replicaCount": 4}},
+        "replicaCount",
+    ),
+    "no node": ({"replicationFactor": 1, "replica": {"replicaCount": 0}}, "replicaCount"),
+    "an unknown key": ({"replicas": 3}, "replicas"),
+    "the tag latest": ({"image": {"tag": "latest"}}, "tag"),
+    "a size without a unit": ({"replica": {"persistence": {"size": "20"}}}, "size"),
+    "two sources of peer certificates": (
+        {"tls": {"peer": {"existingSecret": "x", **PEER_ISSUER}}},
+        "choose one",
+    ),
+    "an issuer without a name": (
+        {"tls": {"peer": {"certManager": {"enabled": True}}}},
+        "name the issuer",
+    ),
+    "public tls without a certificate": (
+        {"tls": {"public": {"enabled": True}}},
+        "set tls.public.existingSecret or tls.public.certManager.enabled",
+    ),
+    "a public certificate without tls": (
+        {"tls": {"public": {"existingSecret": "x"}}},
+        "set tls.public.enabled",
+    ),
+    "an ingress without hosts": ({"gateway": {"ingress": {"enabled": True}}}, "list at least one"),
+}
+
+
+def merged(base: Values, over: Values) -> Values:
+    """As Helm merges values: maps member by member."""
+    out = copy.deepcopy(base)
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(out.get(key), dict):
+            out[key] = merged(out[key], value)
+        else:
+            out[key] = value
+    return out
+
+
+def render(chart: Any, values: Values, *, upgrade: bool = False) -> list[dict[str, Any]]:
+    rendered = chart.render(values, name="demo", namespace="storage", is_upgrade=upgrade)
+    manifests = [text for path, text in rendered.items() if path.endswith(".yaml")]
+    documents = [document for text in manifests for document in yaml.safe_load_all(text)]
+    return [document for document in documents if document is not None]
+
+
+def by_name(documents: list[dict[str, Any]]) -> Objects:
+    return {(d["kind"], d["metadata"]["name"]): d for d in documents}
+
+
+def validate(documents: list[dict[str, Any]], where: str) -> Iterator[str]:
+    """What the schemas of Kubernetes say; kinds of others are not in them."""
+    for document in documents:
+        if document["kind"] in FOREIGN:
+            continue
+        for version in KUBERNETES:
+            try:
+                kubernetes_validate.validate(document, version, strict=True)
+            except kubernetes_validate.ValidationError as fault:
+                name = document["metadata"]["name"]
+                yield f"{where}: {document['kind']} {name}, Kubernetes {version}: {fault}"
+
+
+def containers(document: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = document["spec"]["template"]["spec"]["containers"]
+    return found
+
+
+def environment(document: dict[str, Any]) -> dict[str, str]:
+    return {e["name"]: e.get("value", "") for e in containers(document)[0]["env"]}
+
+
+def facts(name: str, objects: Objects, values: Values) -> Iterator[str]:
+    """What an operator relies on, in every case of the matrix."""
+    node = objects["StatefulSet", "demo-svc-cluster-node"]
+    gateway = objects["Deployment", "demo-svc-cluster-gateway"]
+    headless = objects["Service", "demo-svc-cluster-headless"]
+    count = values["replica"]["replicaCount"]
+    addresses = json.loads(environment(node)["SVC_CLUSTER_NODES"])
+    host = "demo-svc-cluster-node-0.demo-svc-cluster-headless.storage.svc.cluster.local:7000"
+    checks = {
+        "as many addresses as nodes": len(addresses) == count and addresses["1"] == host,
+        "nodes and gateways know the same": environment(gateway)["SVC_CLUSTER_NODES"]
+        == environment(node)["SVC_CLUSTER_NODES"],
+        "peers are found before they are ready": headless["spec"]["publishNotReadyAddresses"]
+        and headless["spec"]["clusterIP"] == "None",
+        "the StatefulSet stands on the headless Service": node["spec"]["serviceName"]
+        == "demo-svc-cluster-headless",
+        "budgets": {k for k, _ in objects if k == "PodDisruptionBudget"} != set(),
+        "liveness knows no quorum": containers(node)[0]["livenessProbe"]["httpGet"]["path"]
+        == "/livez",
+        "data is kept": ("volumeClaimTemplates" in node["spec"])
+        == values["replica"]["persistence"]["enabled"],
+        "every process is confined": all(
+            c["securityContext"]["readOnlyRootFilesystem"]
+            and c["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+            for c in containers(node) + containers(gateway)
+        ),
+        "authentication as asked": environment(gateway)["SVC_CLUSTER_AUTHENTICATION"]
+        == str(values["auth"]["enabled"]).lower(),
+        "gateways do not get the root token": "root-token"
+        not in json.dumps(gateway["spec"]["template"]["spec"]["volumes"]),
+    }
+    for each in (node, gateway):
+        selector = each["spec"]["selector"]["matchLabels"]
+        labels = each["spec"]["template"]["metadata"]["labels"]
+        checks[f"{each['kind']} selects its pods"] = selector.items() <= labels.items()
+        checks[f"{each['kind']} has a selector without version"] = set(selector) == {
+            "app.kubernetes.io/name",
+            "app.kubernetes.io/instance",
+            "app.kubernetes.io/component",
+        }
+    for what, holds in checks.items():
+        if not holds:
+            yield f"{name}: {what}: does not hold"
+
+
+def refused(render_values: Callable[[], Any], name: str, says: str) -> Iterator[str]:
+    try:
+        render_values()
+    except Exception as refusal:
+        if says not in str(refusal):
+            yield f"{name}: refused, but not by {says!r}: {refusal}"
+    else:
+        yield f"{name}: not refused"
+
+
+def main() -> int:
+    chart = Chart.load(str(CHART))
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
+    faults: list[str] = []
+    for name, values in CASES.items():
+        for upgrade in (False, True):
+            documents = render(chart, values, upgrade=upgrade)
+            faults += validate(documents, name)
+        faults += facts(name, by_name(documents), merged(defaults, values))
+    for name, (values, says) in REFUSED.items():
+        faults += refused(lambda values=values: render(chart, values), name, says)
+    report = lint(str(CHART), strict=True)
+    print(f"lint: {report}")
+    for fault in faults:
+        print(fault)
+    print(f"{len(CASES)} sets of values, {len(REFUSED)} refusals, {len(faults)} faults")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
