@@ -36,6 +36,17 @@ def test_old_runs_and_changed_files_do_not_count() -> None:
     assert (card.counted["chaos"], card.left_out["chaos"]) == (100, 7)
 
 
+def test_earlier_runs_are_shown_as_earlier() -> None:
+    """A change begins the count anew; what was run before stands in a table of its own."""
+    rows = [round_of(n, commit="old") for n in range(100)]
+    now, whole = card_of(chaos=rows), make_card({name: [] for name in LOGS} | {"chaos": rows}, bool)
+    assert line(now, "live histories") == ("0, 0 with violations", False)
+    text = page(now, "abc", whole)
+    assert text.count("100, 0 with violations (D1 100)") == 1
+    assert text.index("With runs before") < text.index("(D1 100)")
+    assert "With runs before" not in page(card_of(), "abc", card_of())
+
+
 def test_a_violation_is_not_outnumbered() -> None:
     """One bad round among many: the target is not reached and the page names the round."""
     rows = [round_of(n) for n in range(200)] + [round_of(777, violations=["R2: lost"])]
