@@ -12,6 +12,7 @@ from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.ids import NodeId
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.base.tasks import Tasks
+from svc_cluster.cli.process import say_build
 from svc_cluster.cli.tls_files import peer_tls, public_certificate
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.authentication import AccessControl
@@ -70,6 +71,7 @@ async def start_gateway(
     client = ReplicaClient(sessions=sessions, loop=asyncio.get_running_loop(), clock=clock, rng=rng)
     client.start()
     metrics = Metrics(process=True)
+    say_build(metrics, "gateway")
     tokens = TokenClient(client.directory, clock)
     keeper = access = None
     if settings.asks_for_tokens:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import platform
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from prometheus_client import Counter
 
 from svc_cluster.base.metrics import Metrics
+from svc_cluster.cli.process import say_build
 from svc_cluster.raft.group import Role
 from svc_cluster.replica.node import ReplicaNode
 
@@ -23,12 +22,7 @@ class NodeMetrics:
         self._node = node
         self._directory = directory
         self._shown: dict[Any, float] = {}
-        metrics.build_info.labels(
-            version=version("svc-cluster"),
-            revision=os.environ.get("SVC_CLUSTER_REVISION", ""),
-            python_version=platform.python_version(),
-            role="node",
-        ).set(1)
+        say_build(metrics, "node")
 
     def expose(self) -> bytes:
         """The Prometheus text as of now."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import platform
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from importlib.metadata import version
 from typing import Any, Final
 
 import uvloop
 
 from svc_cluster.base.log import configure, get_logger
+from svc_cluster.base.metrics import Metrics
 from svc_cluster.settings import EXIT_CONFIGURATION, SettingsError
 
 SUPERVISOR_FD: Final = "SVC_CLUSTER_SUPERVISOR_FD"
@@ -94,6 +97,16 @@ def watch_supervisor(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> No
             stop.set()
 
     loop.add_reader(handle, readable)
+
+
+def say_build(metrics: Metrics, role: str) -> None:
+    """What runs here, as the metric that scrapers join others with."""
+    metrics.build_info.labels(
+        version=version("svc-cluster"),
+        revision=os.environ.get("SVC_CLUSTER_REVISION", ""),
+        python_version=platform.python_version(),
+        role=role,
+    ).set(1)
 
 
 def exit_fatal(fault: BaseException) -> None:

@@ -28,6 +28,7 @@ from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.commands import RegisterNode, RemoveBasin
 from svc_cluster.codec import config_pb, rpc
+from svc_cluster.codec.access_pb import AccessFormatError
 from svc_cluster.model.cipher import StreamIdentity
 from svc_cluster.model.provision import Provision
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
@@ -166,6 +167,8 @@ class Service:
                 fill = await operation(request)
         except ServiceError as error:
             session.refuse(request.id, error)
+        except (config_pb.ConfigFormatError, AccessFormatError) as fault:
+            session.refuse(request.id, MalformedError(ErrorCode.BAD_PROTO, str(fault)))
         except TimeoutError:
             late: ServiceError = ReadDeadlineError("the node had no answer in time")
             if request.WhichOneof("operation") in WRITES:

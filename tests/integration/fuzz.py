@@ -212,7 +212,9 @@ class Target:
             return rng.choice(("", "a", "basin-name-8", "x" * 600, "\0", "ä/..", "\U0001f600"))
         if field.type == field.TYPE_UINT32:
             return rng.choice((0, 1, 2, 9, 1000, 2**31, 2**32 - 1))
-        return rng.choice((0, 1, 2, 3, 1000, *INTERESTING)) % 2**64
+        wide = rng.choice((0, 1, 2, 3, 1000, *INTERESTING)) % 2**64
+        signed = field.type in (field.TYPE_SINT64, field.TYPE_INT64)
+        return wide - 2**63 if signed else wide
 
 
 async def fuzz(inputs: int, seed: int, directory: Path, *, size: int = 3) -> Target:

@@ -115,7 +115,7 @@ async def test_the_protocol_is_agreed_on_by_alpn(
             writer.write(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
             assert (await asyncio.wait_for(reader.readline(), READY_S)).startswith(b"HTTP/1.1 200")
     finally:
-        writer.close()
+        writer.transport.abort()  # TLS would wait for a farewell
 
 
 @in_loop
@@ -128,7 +128,7 @@ async def test_a_client_in_clear_text_gets_no_answer(cluster: OwnCluster) -> Non
     except ConnectionError:
         got = b""
     finally:
-        writer.close()
+        writer.transport.abort()  # TLS would wait for a farewell
     assert not got.startswith(b"HTTP/"), got
 
 
@@ -218,7 +218,7 @@ async def test_a_renewed_certificate_is_served_without_a_restart(tmp_path: Path)
         try:
             der: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         finally:
-            writer.close()
+            writer.transport.abort()  # TLS would wait for a farewell
         return der
 
     async with server:
