@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import platform
+import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -63,6 +64,7 @@ def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], level: str, 
     """Run `main(stop)` on uvloop; `stop` is set by SIGTERM, SIGINT or the supervisor's end."""
     configure(level, form)
     forbid_unpickling()
+    raise_file_limit()
     sys.setswitchinterval(GIL_SWITCH_SECONDS)
     # what was loaded at start lives for ever; collecting it again and again costs pauses
     gc.freeze()
@@ -81,6 +83,13 @@ def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], level: str, 
             runner.run(body())
     except SettingsError as cause:
         fail(str(cause))
+
+
+def raise_file_limit() -> None:
+    """As many open files as we may have: the usual 1,024 are few for a gateway's connections, and
+    what limits the system set stays the limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def watch_supervisor(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

@@ -24,6 +24,7 @@ from tests.simulation.workload import (
 BASIN = "compose-basin"
 STEP_S = 180.0
 """How long the service may need to acknowledge again after a fault, on a slow machine."""
+ACKED_MIN = 150
 LATE_S = 6.0
 """Longer than a gateway waits: nothing sent before it can take effect any more."""
 
@@ -63,8 +64,10 @@ def test_requests_need_a_token(cluster: Compose) -> None:
         token = cluster.read_file("gateway", "/pki/root-token").strip()
         out = []
         for given in (None, "svct_wrong", token):
-            status, _ = await ChaosApi(cluster.url, given).ask("GET", "/v1/basins")
+            api = ChaosApi(cluster.url, given)
+            status, _ = await api.ask("GET", "/v1/basins")
             out.append(status)
+            api.close()
         return out
 
     assert asyncio.run(ask()) == [401, 401, 200]
@@ -128,6 +131,8 @@ class Load:
         for part in self._running:
             part.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
+        for api in self.apis:
+            api.close()
 
     async def judge(self) -> list[str]:
         """What the checker finds in the history, against everything that is stored."""
@@ -152,6 +157,7 @@ class Load:
 
         await self.insist(more)
         verdict = check(self.history.operations, found)
+        assert len(found) > ACKED_MIN, "the load was too small to say anything"
         return [str(violation)[:600] for violation in verdict.violations]
 
 
@@ -181,8 +187,9 @@ def test_nothing_acknowledged_is_missing_after_faults_of_containers(cluster: Com
             await asyncio.to_thread(cluster.run, "stop")
             await asyncio.to_thread(cluster.run, "start")
             await load.progress()
+            await load.stop()
+            return await load.judge()
         finally:
             await load.stop()
-        return await load.judge()
 
     assert asyncio.run(play()) == []
