@@ -38,7 +38,7 @@ setup: $(READY) ## Make .venv with the locked dependencies (again only when they
 run: $(READY) ## Three nodes and a gateway on PORT (8080), data in ./data, until Ctrl-C or RUN_SECONDS
 	@.venv/bin/svc-cluster local --nodes 3 --port $(PORT) --data-dir ./data --demo
 
-test: $(READY) ## The whole test suite, within 10 minutes
+test: $(READY) ## The whole test suite, some 12 minutes on two cores
 	@SIMULATION_SEEDS=$${SIMULATION_SEEDS:-60} CORE_SEEDS=$${CORE_SEEDS:-500} .venv/bin/python -m pytest -n $(shell nproc) --dist worksteal $(TESTS)
 
 demo: $(READY) ## A million records through three leader kills, then every one of them verified
