@@ -99,10 +99,9 @@ def test_a_deleted_range_gives_its_space_back(tmp_path: Path, loop: Loop, known:
     store = opened(tmp_path, loop)
     fill(store, 256)
     flushed(store, loop)
-    before = disk_bytes(tmp_path)
     delete(store, 0, 230, known=known)
     store.reclaim()
-    assert disk_bytes(tmp_path) == before, "not before a flush has covered the delete"
+    assert store.reclaim_pending == 1, "not before a flush has covered the delete"
     flushed(store, loop)
     store.reclaim()
     written = 0
