@@ -5,8 +5,11 @@ of its own: the engine is a large binary that nothing else needs."""
 
 from __future__ import annotations
 
+import base64
 import copy
+import hashlib
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -128,6 +131,12 @@ def environment(document: dict[str, Any]) -> dict[str, str]:
     return {e["name"]: e.get("value", "") for e in containers(document)[0]["env"]}
 
 
+def is_root_token(text: str) -> bool:
+    """Mark, 256 bits and checksum, as svc_cluster/model/access_secret.py reads them."""
+    found = re.fullmatch(r"svct_([A-Za-z0-9_-]{43})([0-9a-f]{8})", text)
+    return found is not None and hashlib.sha256(found[1].encode()).hexdigest()[:8] == found[2]
+
+
 def facts(name: str, objects: Objects, values: Values) -> Iterator[str]:
     """What an operator relies on, in every case of the matrix."""
     node = objects["StatefulSet", "demo-svc-cluster-node"]
@@ -159,6 +168,10 @@ def facts(name: str, objects: Objects, values: Values) -> Iterator[str]:
         "gateways do not get the root token": "root-token"
         not in json.dumps(gateway["spec"]["template"]["spec"]["volumes"]),
     }
+    made = objects.get(("Secret", "demo-svc-cluster-auth"))
+    checks["the root token is one that nodes take"] = made is None or is_root_token(
+        base64.b64decode(made["data"]["root-token"]).decode()
+    )
     for each in (node, gateway):
         selector = each["spec"]["selector"]["matchLabels"]
         labels = each["spec"]["template"]["metadata"]["labels"]
