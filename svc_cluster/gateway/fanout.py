@@ -77,6 +77,9 @@ class SharedTails:
         self._draining = False
         self.encodings: ByteCache[PartKey, Part] = ByteCache(ENCODINGS_BYTES_MAX)
         """What one follower encoded, for the others who are given the same."""
+        self.slow_reads = asyncio.Semaphore(1)
+        """Taken for each read of a client that is slow: those who fell behind together also come
+        back together, and everybody else would wait for all of them."""
         self._left: ByteCache[tuple[str, str, int], ReadResult] = ByteCache(LEFT_BYTES_MAX)
 
     def drain(self) -> None:
@@ -100,14 +103,19 @@ class SharedTails:
         return await tail.read(at, wait_ms)
 
     def at_hand(
-        self, basin: str, stream: str, incarnation: tuple[int, int] | None, at: int
+        self,
+        basin: str,
+        stream: str,
+        incarnation: tuple[int, int] | None,
+        at: int,
+        bytes_max: int = RESULT_BYTES_MAX,
     ) -> ReadResult | None:
-        """What is held here of that stream from `at` on. As its tail may have moved since, it is
-        said to have more behind it."""
+        """What is held here of that stream from `at` on, about `bytes_max` of it. As its tail may
+        have moved since, it is said to have more behind it."""
         found = self._left.pop((basin, stream, at))
         if found is None:
             tail = self._streams.get((basin, stream))
-            found = None if tail is None else tail.kept(at)
+            found = None if tail is None else tail.kept(at, bytes_max)
         if found is None or found.incarnation != incarnation:
             return None
         return replace(found, start_seq_num=at, may_have_more=True)
@@ -248,11 +256,11 @@ class _Tail:
                 self._waiting.remove(future)
         return True
 
-    def kept(self, at: int) -> ReadResult | None:
+    def kept(self, at: int, bytes_max: int = RESULT_BYTES_MAX) -> ReadResult | None:
         """What is kept from `at` on; None: nothing, or not all of it."""
-        return self._collect(at) if self._begins <= at < self._next else None
+        return self._collect(at, bytes_max) if self._begins <= at < self._next else None
 
-    def _collect(self, at: int) -> ReadResult:
+    def _collect(self, at: int, bytes_max: int = RESULT_BYTES_MAX) -> ReadResult:
         latest = self._latest
         assert latest is not None, "something is kept"
         found: list[SequencedBatch] = []
@@ -260,7 +268,7 @@ class _Tail:
         for batch in self._kept:
             if batch.placement.end_seq_num <= at:
                 continue
-            if found and size + _size(batch) > RESULT_BYTES_MAX:
+            if found and size + _size(batch) > bytes_max:
                 break
             found.append(batch)
             size += _size(batch)

@@ -336,6 +336,8 @@ class ReplicaClient:
                 out.metered_bytes = bounds.metered_bytes
             if bounds.until_ms is not None:
                 out.until_ms = bounds.until_ms
+            if bounds.portion_bytes is not None:
+                out.portion_bytes = bounds.portion_bytes
             out.refuse_at_tail = refuse_at_tail
             out.wait_ms = wait_ms
             out.has_key = has_key

@@ -31,3 +31,6 @@ class ReadBounds:
     count: int | None = None
     metered_bytes: int | None = None
     until_ms: int | None = None
+    portion_bytes: int | None = None
+    """No bound of the read but of one answer to it: about so many stored bytes, and at least a
+    batch. None: what a node gives at most (1 MiB)."""

@@ -20,6 +20,7 @@ from svc_cluster.base.errors import (
     StreamNotFoundError,
 )
 from svc_cluster.base.ids import LogIndex, SeqNum, StreamId
+from svc_cluster.base.limits import READ_BYTES_MAX
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import Position, SequencedBatch
 from svc_cluster.replica.group import GroupReplica, Services
@@ -124,6 +125,9 @@ class Reader:
     async def _scan(self, request: ReadRequest, start: int) -> ReadAnswer:
         stream = self.stream(request.stream)
         from_ms = request.start.value if request.start.kind is StartKind.TIMESTAMP else 0
+        portion_bytes = request.bounds.portion_bytes
+        if portion_bytes is None or portion_bytes > READ_BYTES_MAX:
+            portion_bytes = READ_BYTES_MAX
         while True:
             result = scan.read_batches(
                 self._state.reader,
@@ -132,6 +136,7 @@ class Reader:
                 request.bounds,
                 now_ms=self._services.clock.wall_ms(),
                 from_ms=from_ms,
+                max_bytes=portion_bytes,
             )
             if result.batches or result.stopped_by is not scan.StoppedBy.SIZE:
                 break

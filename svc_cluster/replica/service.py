@@ -239,6 +239,7 @@ class Service:
                     message.count if message.HasField("count") else None,
                     message.metered_bytes if message.HasField("metered_bytes") else None,
                     message.until_ms if message.HasField("until_ms") else None,
+                    message.portion_bytes if message.HasField("portion_bytes") else None,
                 ),
                 message.refuse_at_tail,
                 message.wait_ms,

@@ -124,6 +124,9 @@ async def measure(cluster: OwnCluster, options: argparse.Namespace) -> dict[str,
             consumers = Consumers(cluster.url, options.consumers if slow else 0)
             await consumers.open()
             reading = asyncio.create_task(consumers.read()) if slow else None
+            await appends.run(
+                options.settle
+            )  # until they are slow: what fits their buffers is sent
             latencies = await appends.run(options.seconds)
             after = resident_bytes(gateway)
             if reading is not None:
@@ -172,8 +175,9 @@ if __name__ == "__main__":
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--consumers", type=int, default=100)
-    parser.add_argument("--turns", type=int, default=6, help="pairs of turns without and with")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each turn")
+    parser.add_argument("--turns", type=int, default=12, help="pairs of turns without and with")
+    parser.add_argument("--settle", type=float, default=3.0, help="seconds before each turn")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each turn")
     parser.add_argument("--rate", type=float, default=200.0, help="appends a second")
     parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--body-bytes", type=int, default=10_000)

@@ -10,7 +10,7 @@ from typing import Final
 from svc_cluster.base.errors import InternalError, InvalidError, StreamNotFoundError
 from svc_cluster.codec.records import Open, ReadBudget, RecordOut, cut_runs
 from svc_cluster.gateway.backend import ReadResult
-from svc_cluster.gateway.fanout import Part
+from svc_cluster.gateway.fanout import RESULT_BYTES_MAX, Part
 from svc_cluster.gateway.handlers.auto_create import new_stream, on_stream
 from svc_cluster.gateway.handlers.context import Call
 from svc_cluster.gateway.handlers.record_key import record_key
@@ -90,6 +90,8 @@ class Cursor:
         self.start = start
         self.budget = budget
         self._incarnation: tuple[int, int] | None = None
+        self.portion_bytes: int | None = None
+        """About how much to ask for at once; None: as much as there is."""
 
     async def read(self, wait_ms: int, *, refuse_at_tail: bool = False) -> ReadResult:
         """One backend read from here on, which waits `wait_ms` or less at the tail.
@@ -103,7 +105,7 @@ class Cursor:
             return await self._call.services.backend.read(
                 *self._names,
                 self.start,
-                ReadBounds(budget.count, budget.metered_bytes, budget.until_ms),
+                ReadBounds(budget.count, budget.metered_bytes, budget.until_ms, self.portion_bytes),
                 refuse_at_tail=refuse_at_tail,
                 wait_ms=min(wait_ms, READ_CALL_WAIT_MS_MAX),
                 has_key=self._key is not None,
@@ -132,7 +134,8 @@ class Cursor:
         """What comes next behind records that were taken: what is still at hand here, else as
         `read`. Its tail is of now only when nothing more is said to be behind it."""
         tails = self._call.services.tails
-        found = tails.at_hand(*self._names, self._incarnation, self.start.value)
+        place = (self._incarnation, self.start.value)
+        found = tails.at_hand(*self._names, *place, self.portion_bytes or RESULT_BYTES_MAX)
         return await self.read(0) if found is None else found
 
     async def take(self, result: ReadResult) -> list[RecordOut]:

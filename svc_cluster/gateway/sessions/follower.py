@@ -28,12 +28,16 @@ from svc_cluster.gateway.fanout import Part
 from svc_cluster.gateway.handlers.context import Call
 from svc_cluster.gateway.handlers.reading import Cursor, ReadRequest
 from svc_cluster.gateway.http.dialect import Dialect
+from svc_cluster.gateway.sessions.pace import Pace
 from svc_cluster.gateway.sessions.pieces import Waiting
 from svc_cluster.model.record import Position
 
 HEARTBEAT_GAP_SECONDS: Final = (5.0, 15.0)
 OUTAGE_SECONDS_MAX: Final = 20.0
 """How long a stream waits for the cluster before it ends with an error."""
+
+TURN_SECONDS_MAX: Final = 1.0
+TURN_PAUSE_SECONDS_MAX: Final = 0.05
 
 _RETRY_SECONDS_MIN: Final = 0.05
 _RETRY_SECONDS_MAX: Final = 1.0
@@ -81,6 +85,7 @@ class Follower:
         self._call = call
         self._cursor = cursor
         self._wire = wire
+        self._pace = Pace()
         # Without a bound a stream follows for ever; with one it ends at the tail, unless told.
         self._wait_seconds = wait_seconds
         if wait_seconds is None and not cursor.budget.unbounded:
@@ -115,6 +120,7 @@ class Follower:
     async def _follow(self, result: ReadResult) -> AsyncGenerator[bytes, None]:
         services, wire, cursor = self._call.services, self._wire, self._cursor
         clock, rng, draining = services.clock, services.rng, services.draining
+        pace = self._pace
         heartbeat_at: float | None = None  # None: catching up
         end_at: float | None = None
         while True:
@@ -127,8 +133,11 @@ class Follower:
             if has_records:
                 waiting = iter(Waiting(wire.batch(part)))
                 del part
+                begun = clock.monotonic()
                 while leaving := list(islice(waiting, 1)):
                     yield leaving.pop()
+                pace.took(clock.monotonic() - begun)
+                cursor.portion_bytes = pace.portion_bytes
             if cursor.budget.exhausted:
                 break
             if draining.is_set() and wire.may_leave():
@@ -183,6 +192,8 @@ class Follower:
             try:
                 if wait_ms:
                     return await self._cursor.follow(wait_ms)
+                if self._pace.is_slow:
+                    return await self._in_turn()
                 return await self._cursor.go_on()
             except _PASSING:
                 now = services.clock.monotonic()
@@ -192,6 +203,24 @@ class Follower:
                     raise
             await asyncio.sleep(pause * services.rng.uniform(0.5, 1.0))
             pause = min(2 * pause, _RETRY_SECONDS_MAX)
+
+    async def _in_turn(self) -> ReadResult:
+        """What comes next, while no other slow client of this gateway reads, and then as much time
+        for everybody else. No longer than a second is waited for that, lest one that the cluster
+        lets wait holds up all."""
+        clock = self._call.services.clock
+        turn = self._call.services.tails.slow_reads
+        try:
+            async with asyncio.timeout(TURN_SECONDS_MAX):
+                await turn.acquire()
+        except TimeoutError:
+            return await self._cursor.go_on()
+        begun = clock.monotonic()
+        try:
+            return await self._cursor.go_on()
+        finally:
+            pause = min(clock.monotonic() - begun, TURN_PAUSE_SECONDS_MAX)
+            asyncio.get_running_loop().call_later(pause, turn.release)
 
 
 def refuses_at_tail(call: Call, wanted: ReadRequest) -> bool:

@@ -145,7 +145,7 @@ class SessionPlace(_message.Message):
     def __init__(self, session_id: _Optional[bytes] = ..., ordinal: _Optional[int] = ...) -> None: ...
 
 class ReadRequest(_message.Message):
-    __slots__ = ("stream", "start_kind", "start_value", "clamp", "count", "metered_bytes", "until_ms", "refuse_at_tail", "wait_ms", "has_key")
+    __slots__ = ("stream", "start_kind", "start_value", "clamp", "count", "metered_bytes", "until_ms", "refuse_at_tail", "wait_ms", "has_key", "portion_bytes")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     START_KIND_FIELD_NUMBER: _ClassVar[int]
     START_VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -156,6 +156,7 @@ class ReadRequest(_message.Message):
     REFUSE_AT_TAIL_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     HAS_KEY_FIELD_NUMBER: _ClassVar[int]
+    PORTION_BYTES_FIELD_NUMBER: _ClassVar[int]
     stream: str
     start_kind: int
     start_value: int
@@ -166,7 +167,8 @@ class ReadRequest(_message.Message):
     refuse_at_tail: bool
     wait_ms: int
     has_key: bool
-    def __init__(self, stream: _Optional[str] = ..., start_kind: _Optional[int] = ..., start_value: _Optional[int] = ..., clamp: _Optional[bool] = ..., count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., until_ms: _Optional[int] = ..., refuse_at_tail: _Optional[bool] = ..., wait_ms: _Optional[int] = ..., has_key: _Optional[bool] = ...) -> None: ...
+    portion_bytes: int
+    def __init__(self, stream: _Optional[str] = ..., start_kind: _Optional[int] = ..., start_value: _Optional[int] = ..., clamp: _Optional[bool] = ..., count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., until_ms: _Optional[int] = ..., refuse_at_tail: _Optional[bool] = ..., wait_ms: _Optional[int] = ..., has_key: _Optional[bool] = ..., portion_bytes: _Optional[int] = ...) -> None: ...
 
 class CheckTailRequest(_message.Message):
     __slots__ = ("stream",)
