@@ -19,7 +19,7 @@ from tests.reliability import DIRECTORY, ROOT, RunLog, git
 
 WATCHED: Final = tuple(f"svc_cluster/{part}" for part in ("raft", "stream", "storage", "replica"))
 PAGE: Final = ROOT / "docs" / "reliability.md"
-LOGS: Final = ("simulation", "chaos", "crashpoints", "corruption", "kills")
+LOGS: Final = ("simulation", "chaos", "crashpoints", "corruption", "kills", "space")
 HISTORY_OPERATIONS_MIN: Final = 1000
 SCENARIOS: Final = ("single", "restart", "snapshot")
 
@@ -68,6 +68,7 @@ def make_card(rows: Rows, is_current: Callable[[str], bool]) -> Card:
     _chaos(card, current["chaos"])
     _crashpoints(card, current["crashpoints"])
     _corruption(card, current["corruption"])
+    _space(card, current["space"])
     return card
 
 
@@ -188,6 +189,27 @@ def _corruption(card: Card, rows: list[dict[str, Any]]) -> None:
     )
 
 
+def _space(card: Card, rows: list[dict[str, Any]]) -> None:
+    """The largest run, and of those the last."""
+    figure, reached = "not run", False
+    if rows:
+        row = max(reversed(rows), key=lambda each: int(each["trimmed_mib"]))
+        sizes = row["after_mib"]
+        most = 1.3 * row["live_mib"] + row["floor_mib"]
+        figure = (
+            f"{row['trimmed_mib']:,} MiB on {row['nodes']} nodes: {max(row['before_mib']):,} MiB of a "
+            f"directory became {max(sizes)} with {row['live_mib']} of them live, "
+            f"{row['seconds']} s after the last were due to go"
+        )
+        reached = row["trimmed_mib"] >= 2048 and max(sizes) <= most and row["seconds"] <= 120
+    card.add(
+        "space: 90 % of a stream trimmed, others expired and deleted; each data directory",
+        "2,048 MiB, within 1.3 times of live bytes and a floor in 120 s",
+        figure,
+        reached=reached,
+    )
+
+
 def page(card: Card, last_change: str, whole: Card | None = None) -> str:
     """The scorecard as Markdown. `whole` counts earlier files too, as what they are."""
     lines = [
@@ -238,6 +260,8 @@ def page(card: Card, last_change: str, whole: Card | None = None) -> str:
         "| crash points | `python -m tests.crashpoints --record` |",
         "| corruption | `python -m tests.corruption --trials 1000 --record` |",
         "| kill cycles | `RECORD=1 KILL_ROUNDS=100 pytest tests/e2e/test_kill_leader.py` |",
+        "| space | `RECORD=1 SPACE_MIB=2048 SPACE_OTHERS_MIB=512 SPACE_NODES=3 "
+        "SPACE_SEGMENT_MIB=16 pytest --timeout 900 tests/e2e/test_space.py` |",
         "| power cuts | `RECORD=1 POWER_ROUNDS=100 pytest tests/e2e/test_power_loss.py` |",
         "",
     ]

@@ -1,8 +1,8 @@
 """Space comes back while the cluster runs, whatever way records end.
 
 Small in the suite. `SPACE_MIB=2048 SPACE_OTHERS_MIB=512 SPACE_NODES=3 SPACE_SEGMENT_MIB=16
-RECORD=1` before `.venv/bin/python -m pytest -s tests/e2e/test_space.py` is the run at full size: it
-prints the table and adds it to docs/reliability/space.jsonl.
+RECORD=1` before `.venv/bin/python -m pytest -s --timeout 900 tests/e2e/test_space.py` is the run at
+full size: it prints the table and adds it to docs/reliability/space.jsonl.
 """
 
 from __future__ import annotations

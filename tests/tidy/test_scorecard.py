@@ -104,3 +104,20 @@ def test_crash_points_need_every_scenario_in_full() -> None:
     assert not line(card_of(crashpoints=rows[:2]), "crash points")[1]
     assert not line(card_of(crashpoints=[*rows[:2], {**rows[2], "stride": 9}]), "crash points")[1]
     assert not line(card_of(crashpoints=[*rows[:2], {**rows[2], "covered": 49}]), "crash points")[1]
+
+
+def test_space_is_judged_by_the_largest_run() -> None:
+    """A small run in time does not stand for a large one that was late or held too much."""
+
+    def row(**changes: Any) -> dict[str, Any]:
+        base = {"commit": "new", "trimmed_mib": 2048, "nodes": 3, "seconds": 40.0}
+        sizes = {"before_mib": [3600], "after_mib": [290.0], "live_mib": 205.0, "floor_mib": 36.0}
+        return {**base, **sizes, **changes}
+
+    start = "space"
+    assert not line(card_of(), start)[1]
+    assert not line(card_of(space=[row(trimmed_mib=128)]), start)[1]
+    assert line(card_of(space=[row(), row(trimmed_mib=128, seconds=500.0)]), start)[1]
+    assert not line(card_of(space=[row(seconds=121.0)]), start)[1]
+    assert not line(card_of(space=[row(after_mib=[100.0, 303.0])]), start)[1]
+    assert line(card_of(space=[row(seconds=121.0), row()]), start)[1]
