@@ -79,7 +79,7 @@ image: build/wheels ## The container image; BASE=IMAGE stands on that instead of
 	@docker image inspect --format '{{.Size}}' svc-cluster:$(VERSION) | awk '{printf "svc-cluster:$(VERSION): %d MB\n", $$1 / 1e6}'
 
 build/wheels: $(READY) requirements/run.lock $(shell find svc_cluster -name '*.py')
-	@rm -rf $@ && mkdir -p $@/packages
+	@rm -rf $@ build/lib && mkdir -p $@/packages
 	@.venv/bin/pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation --require-hashes -r requirements/run.lock -w $@/packages
 	@.venv/bin/pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation . -w $@/packages
 	@.venv/bin/pip --disable-pip-version-check download --quiet --no-deps pip==$$(.venv/bin/python -c 'import pip; print(pip.__version__)') -d $@

@@ -10,14 +10,31 @@ import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 import yaml
 
+from svc_cluster.model.location import is_location_name
+
 ENVIRONMENT_PREFIX: Final = "SVC_CLUSTER_"
+EXIT_CREDENTIAL: Final = 65
+EXIT_MISSING_FILE: Final = 66
+EXIT_ADDRESS: Final = 69
+EXIT_LIMIT: Final = 71
+EXIT_DIRECTORY: Final = 73
 EXIT_CONFIGURATION: Final = 78
-"""Process exit code for a configuration that cannot be used."""
+"""Exit statuses of processes that are refused their start, of sysexits.h as far as it has one."""
+REFUSED_START: Final = frozenset(
+    {
+        EXIT_CREDENTIAL,
+        EXIT_MISSING_FILE,
+        EXIT_ADDRESS,
+        EXIT_LIMIT,
+        EXIT_DIRECTORY,
+        EXIT_CONFIGURATION,
+    }
+)
 
 PORT_MAX: Final = 65_535
 WAL_SEGMENT_MIB: Final = (4, 4095)
@@ -26,6 +43,11 @@ SIZE_MIB_MAX: Final = 1 << 30
 BODY_MIB_IN_FLIGHT: Final = (16, 1 << 20)
 """The largest request, 8 MiB of JSON, must find room in it both as sent and decompressed."""
 BASIN_HOST_SUFFIXES_MAX: Final = 16
+LOCATIONS_MAX: Final = 1_000
+REQUEST_OUTCOMES: Final = (1, 100_000_000)
+RATE: Final = (0.001, 1e12)
+QUOTA: Final = (1, 100_000_000)
+CONNECTIONS: Final = (16, 1_000_000)
 HOST_NAME_BYTES_MAX: Final = 253
 SECONDS_MIN: Final = 0.01
 SECONDS_MAX: Final = 31_536_000.0
@@ -35,6 +57,39 @@ LOG_FORMATS: Final = ("json", "text")
 
 class SettingsError(Exception):
     """One sentence that names key, value and remedy."""
+
+    exit_status: ClassVar[int] = EXIT_CONFIGURATION
+    """Of the process that is refused its start; every kind of refusal has its own."""
+
+
+class CredentialError(SettingsError):
+    """A certificate, key, secret or token is there and cannot be used."""
+
+    exit_status = EXIT_CREDENTIAL
+
+
+class MissingFileError(SettingsError):
+    """A file that the settings name is not there, or must not be read."""
+
+    exit_status = EXIT_MISSING_FILE
+
+
+class AddressError(SettingsError):
+    """An address cannot be listened on."""
+
+    exit_status = EXIT_ADDRESS
+
+
+class LimitError(SettingsError):
+    """The system allows the process too little."""
+
+    exit_status = EXIT_LIMIT
+
+
+class DirectoryError(SettingsError):
+    """A directory cannot be used by this process."""
+
+    exit_status = EXIT_DIRECTORY
 
 
 class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -58,6 +113,9 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     root_token_file: str | None = None
     """Holds the root access token for a cluster that has none yet. None: one is made by
     `svc-cluster admin root-token`."""
+    join: bool = False
+    """Wait, without a part in any decision, until the other nodes know this one as a member. For
+    nodes that come to a cluster that is there; its first nodes do not set it."""
     admin_address: str = "127.0.0.1:0"
     replication_factor: int = 3
     """Replicas of each basin: 1, 3 or 5, and at most the number of nodes."""
@@ -71,6 +129,20 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     disk_reserve_mib: int = 256
     """Free space below which appends are refused while reads go on."""
     flush_seconds: float = 5.0
+    request_outcomes_max: int = 1_000_000
+    """Outcomes of writes with a request token that a basin, or the catalog, keeps at one time, each
+    for 24 hours; beyond it such writes are refused for the time being."""
+    basins_max: int | None = None
+    streams_per_basin_max: int | None = None
+    access_tokens_max: int | None = None
+    """How many of each there may be, the same on every node; one more is refused. What is being
+    deleted counts until it is gone. None: any number, of access tokens 20,000."""
+    locations: dict[str, bool] | None = None
+    """The locations that basins can have, name to whether it is private, the same on every node;
+    the first is the default until another is chosen. None: `local` alone."""
+    audit_log: str | None = None
+    """File that gets a line for each change of the root token that this node brings to the cluster.
+    None: they go to the log."""
     log_level: str = "info"
     log_format: str = "json"
 
@@ -103,6 +175,11 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             _check_range(key, getattr(self, key), 0, SIZE_MIB_MAX)
         for key in ("log_retention_seconds", "flush_seconds"):
             _check_range(key, getattr(self, key), SECONDS_MIN, SECONDS_MAX)
+        _check_range("request_outcomes_max", self.request_outcomes_max, *REQUEST_OUTCOMES)
+        for key in ("basins_max", "streams_per_basin_max", "access_tokens_max"):
+            if getattr(self, key) is not None:
+                _check_range(key, getattr(self, key), *QUOTA)
+        _check_locations(self.locations)
         check_log(self.log_level, self.log_format)
 
 
@@ -131,8 +208,25 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Pages of any origin may use the interface from browsers."""
     compression: bool = True
     """Answers are compressed for clients that accept it; requests always may be."""
-    body_mib_in_flight: int = 256
-    """Request bodies held at one time, as sent and decompressed; more is refused for now."""
+    body_mib_in_flight: int = 128
+    """Request bodies held at one time, as sent and decompressed; more waits, and then is refused
+    for now."""
+    connections_max: int = 10_000
+    """Client connections at one time; one more is closed at once."""
+    account_requests_per_second: float | None = None
+    account_append_mib_per_second: float | None = None
+    account_read_mib_per_second: float | None = None
+    """Limits of all clients together, in metered bytes; they are shared by all gateways, and the
+    same on each. None: no limit."""
+    token_requests_per_second: float | None = None
+    token_append_mib_per_second: float | None = None
+    token_read_mib_per_second: float | None = None
+    """The same for each access token."""
+    failed_authentications_per_second: float | None = 20.0
+    """Of one client address that are answered 401; more get 429. Valid tokens are always let in.
+    None: no limit."""
+    audit_log: str | None = None
+    """File that gets a line for each write to the control plane. None: they go to the log."""
     log_level: str = "info"
     log_format: str = "json"
 
@@ -149,11 +243,26 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         if self.basin_host_suffixes is not None:
             _check_host_suffixes(self.basin_host_suffixes)
         _check_range("body_mib_in_flight", self.body_mib_in_flight, *BODY_MIB_IN_FLIGHT)
+        _check_range("connections_max", self.connections_max, *CONNECTIONS)
+        for key in RATE_KEYS:
+            if getattr(self, key) is not None:
+                _check_range(key, getattr(self, key), *RATE)
         _check_node_ids(self.nodes)
         _check_peer_tls(self)
         if (self.tls_cert is None) != (self.tls_key is None):
             raise SettingsError("tls_cert and tls_key belong together: set both, or neither")
         check_log(self.log_level, self.log_format)
+
+
+RATE_KEYS: Final = (
+    "account_requests_per_second",
+    "account_append_mib_per_second",
+    "account_read_mib_per_second",
+    "token_requests_per_second",
+    "token_append_mib_per_second",
+    "token_read_mib_per_second",
+    "failed_authentications_per_second",
+)
 
 
 def _check_peer_tls(settings: NodeSettings | GatewaySettings) -> None:
@@ -179,6 +288,20 @@ def _check_peer_tls(settings: NodeSettings | GatewaySettings) -> None:
             )
 
 
+def _check_locations(locations: Mapping[str, bool] | None) -> None:
+    if locations is None:
+        return
+    if not 0 < len(locations) <= LOCATIONS_MAX:
+        raise SettingsError(
+            f"locations has {len(locations)} names: list 1 to {LOCATIONS_MAX}, or leave it out"
+        )
+    for name in locations:
+        if not is_location_name(name):
+            raise SettingsError(
+                f"locations has {name!r}: use 1 to 64 letters, digits, dots, colons and hyphens"
+            )
+
+
 def _check_node_ids(nodes: Mapping[str, str]) -> None:
     """Ids are the keys of `nodes`: decimal numbers above 0, each written one way only."""
     if not nodes:
@@ -186,6 +309,19 @@ def _check_node_ids(nodes: Mapping[str, str]) -> None:
     for node in nodes:
         if not (node.isascii() and node.isdigit() and node[0] != "0" and len(node) <= 9):
             raise SettingsError(f"nodes has the id {node!r}: use a number from 1 to 999999999")
+    _check_addresses(nodes)
+
+
+def _check_addresses(nodes: Mapping[str, str]) -> None:
+    """No two nodes at one address."""
+    owners: dict[str, str] = {}
+    for node, address in nodes.items():
+        other = owners.setdefault(address, node)
+        if other != node and not address.endswith(":0"):
+            raise SettingsError(
+                f"nodes has the address {address!r} for the nodes {other} and {node}: give each "
+                "its own"
+            )
 
 
 def _check_host_suffixes(suffixes: Sequence[str]) -> None:
@@ -261,7 +397,10 @@ def load(kind: type[_Settings], path: Path | None, environment: Mapping[str, str
     try:
         raw = _yaml(path.read_text(), f"the file {path}")
     except OSError as cause:
-        raise SettingsError(f"the file {path} cannot be read: {cause.strerror}") from cause
+        raise MissingFileError(
+            f"the file {path} cannot be read ({cause.strerror}): name one that this user may read "
+            "with --config"
+        ) from cause
     except UnicodeDecodeError as cause:
         raise SettingsError(f"the file {path} is not text in UTF-8") from cause
     if not isinstance(raw, dict):
@@ -288,9 +427,29 @@ def _with_environment(
     try:
         settings = msgspec.convert(values, kind)
     except msgspec.ValidationError as cause:
-        raise SettingsError(f"{source}: {cause}") from cause
+        raise SettingsError(f"{source}: {_explanation(str(cause), values)}") from cause
     settings.check()
     return settings
+
+
+def _explanation(fault: str, values: Mapping[str, Any]) -> str:
+    """The decoder's words with key, value and remedy in them."""
+    page = "docs/configuration.md has every key"
+    if found := _UNKNOWN_KEY.fullmatch(fault):
+        value = str(values.get(found[1]))[:VALUE_CHARACTERS_MAX]
+        return f"there is no key {found[1]} (here {value!r}): remove it, or correct it; {page}"
+    if found := _MISSING_KEY.fullmatch(fault):
+        return f"{found[1]} is missing: set it; {page}"
+    if found := _WRONG_VALUE.fullmatch(fault):
+        value = repr(values.get(found[2]))[:VALUE_CHARACTERS_MAX]
+        return f"{found[2]} is {value}: {found[1][0].lower()}{found[1][1:]}; {page}"
+    return f"{fault}; {page}"
+
+
+VALUE_CHARACTERS_MAX: Final = 80
+_UNKNOWN_KEY: Final = re.compile(r"Object contains unknown field `(\w+)`")
+_MISSING_KEY: Final = re.compile(r"Object missing required field `(\w+)`")
+_WRONG_VALUE: Final = re.compile(r"(.+) - at `\$\.(\w+).*`")
 
 
 def _yaml(text: str, where: str) -> Any:
@@ -306,9 +465,12 @@ def read_secret(path: str) -> bytes:
     try:
         secret = Path(path).read_bytes().strip()
     except OSError as cause:
-        raise SettingsError(f"secret_file {path} cannot be read: {cause.strerror}") from cause
+        raise MissingFileError(
+            f"secret_file {path} cannot be read ({cause.strerror}): put the cluster's secret "
+            "there, readable for this user"
+        ) from cause
     if len(secret) < 32:
-        raise SettingsError(
+        raise CredentialError(
             f"secret_file {path} holds {len(secret)} bytes: put at least 32 random bytes there"
         )
     return secret

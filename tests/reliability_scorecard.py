@@ -19,7 +19,7 @@ from tests.reliability import DIRECTORY, ROOT, RunLog, git
 
 WATCHED: Final = tuple(f"svc_cluster/{part}" for part in ("raft", "stream", "storage", "replica"))
 PAGE: Final = ROOT / "docs" / "reliability.md"
-LOGS: Final = ("simulation", "chaos", "crashpoints", "corruption", "kills", "space")
+LOGS: Final = ("simulation", "chaos", "crashpoints", "corruption", "kills", "space", "ambiguous")
 HISTORY_OPERATIONS_MIN: Final = 1000
 SCENARIOS: Final = ("single", "restart", "snapshot")
 
@@ -69,6 +69,7 @@ def make_card(rows: Rows, is_current: Callable[[str], bool]) -> Card:
     _crashpoints(card, current["crashpoints"])
     _corruption(card, current["corruption"])
     _space(card, current["space"])
+    _ambiguous(card, current["ambiguous"])
     return card
 
 
@@ -197,8 +198,8 @@ def _space(card: Card, rows: list[dict[str, Any]]) -> None:
         sizes = row["after_mib"]
         most = 1.3 * row["live_mib"] + row["floor_mib"]
         figure = (
-            f"{row['trimmed_mib']:,} MiB on {row['nodes']} nodes: {max(row['before_mib']):,} MiB of a "
-            f"directory became {max(sizes)} with {row['live_mib']} of them live, "
+            f"{row['trimmed_mib']:,} MiB on {row['nodes']} nodes: {max(row['before_mib']):,} MiB "
+            f"of a directory became {max(sizes)} with {row['live_mib']} of them live, "
             f"{row['seconds']} s after the last were due to go"
         )
         reached = row["trimmed_mib"] >= 2048 and max(sizes) <= most and row["seconds"] <= 120
@@ -208,6 +209,21 @@ def _space(card: Card, rows: list[dict[str, Any]]) -> None:
         figure,
         reached=reached,
     )
+
+
+def _ambiguous(card: Card, rows: list[dict[str, Any]]) -> None:
+    """All runs together."""
+    outcomes = sum(int(row["ambiguous"]) for row in rows)
+    doubled = sum(int(row["duplicates"]) for row in rows)
+    lost = sum(int(row["lost"]) + int(row["unresolved"]) for row in rows)
+    violations = [violation for row in rows for violation in row["violations"]]
+    card.add(
+        "writes of unknown outcome, retried under their request token through kill -9",
+        "2,000, 0 doubled, 0 lost",
+        f"{outcomes:,}, {doubled} doubled, {lost} lost",
+        reached=outcomes >= 2000 and not (doubled or lost or violations),
+    )
+    card.failures += [f"ambiguous: {violation}" for violation in violations]
 
 
 def page(card: Card, last_change: str, whole: Card | None = None) -> str:
@@ -262,6 +278,7 @@ def page(card: Card, last_change: str, whole: Card | None = None) -> str:
         "| kill cycles | `RECORD=1 KILL_ROUNDS=100 pytest tests/e2e/test_kill_leader.py` |",
         "| space | `RECORD=1 SPACE_MIB=2048 SPACE_OTHERS_MIB=512 SPACE_NODES=3 "
         "SPACE_SEGMENT_MIB=16 pytest --timeout 900 tests/e2e/test_space.py` |",
+        "| retries | `python -m tests.chaos.ambiguous --outcomes 2000 --record` |",
         "| power cuts | `RECORD=1 POWER_ROUNDS=100 pytest tests/e2e/test_power_loss.py` |",
         "",
     ]

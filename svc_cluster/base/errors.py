@@ -95,8 +95,8 @@ class PermissionDeniedError(ServiceError):
     code = ErrorCode.PERMISSION_DENIED
 
 
-class TokenQuotaError(ServiceError):
-    """There are as many access tokens as there may be."""
+class QuotaError(ServiceError):
+    """There are as many of them as there may be: basins, streams of a basin, or access tokens."""
 
     code = ErrorCode.QUOTA_EXHAUSTED
 
@@ -171,7 +171,13 @@ class DrainingError(ServiceError):
 
 
 class RateLimitedError(ServiceError):
+    """Too much at present; nothing was done. `retry_after_ms` from now it may be worth a try."""
+
     code = ErrorCode.RATE_LIMITED
+
+    def __init__(self, message: str = "", retry_after_ms: int = 1000) -> None:
+        super().__init__(message)
+        self.retry_after_ms = retry_after_ms
 
 
 class NotImplementedYetError(ServiceError):

@@ -81,6 +81,15 @@ class Metrics:
         self.http_body_bytes_in_flight = self._gauge(
             "svc_http_body_bytes_in_flight", "Bytes of request bodies held in memory."
         )
+        self.http_bodies_waiting = self._gauge(
+            "svc_http_bodies_waiting", "Request bodies that wait for room in memory."
+        )
+        self.rate_limited = self._counter(
+            "svc_rate_limited_total", "Requests refused because a limit was used up.", "reason"
+        )
+        self.rate_limit_waiting_bytes = self._gauge(
+            "svc_rate_limit_waiting_bytes", "Metered bytes of sessions that wait for a limit."
+        )
         self.auth_failures = self._counter(
             "svc_auth_failures_total", "Requests refused for their credentials.", "reason"
         )
@@ -92,6 +101,14 @@ class Metrics:
         )
         self.gateway_retries = self._counter(
             "svc_gateway_retries_total", "Requests sent again by the gateway.", "reason"
+        )
+
+        self.audit_failures = self._counter(
+            "svc_audit_failures_total", "Attempts to write the audit log that failed."
+        )
+        self.audit_suppressed = self._counter(
+            "svc_audit_suppressed_total",
+            "Refused control-plane writes that the audit log does not tell one by one.",
         )
 
     def _declare_records(self) -> None:
@@ -110,6 +127,26 @@ class Metrics:
         )
         self.trimmed_records = self._counter(
             "svc_trimmed_records_total", "Records removed by trimming or retention."
+        )
+        self.usage_reports = self._counter(
+            "svc_usage_reports_total",
+            "Reports of usage: taken, failed (sent again), lost (basin_gone, given_up, refused).",
+            "result",
+        )
+        self.usage_reports_waiting = self._gauge(
+            "svc_usage_reports_waiting", "Basins that usage was to be reported to, the last time."
+        )
+        self.request_outcomes = self._gauge(
+            "svc_request_outcomes",
+            "Outcomes of writes with a request token that replicas on this node keep.",
+        )
+        self.request_outcomes_used = self._gauge(
+            "svc_request_outcomes_used_ratio",
+            "Of the outcomes that may be kept, the share that the fullest replica here keeps.",
+        )
+        self.requests_repeated = self._counter(
+            "svc_requests_repeated_total",
+            "Writes that were answered as before, found by their request token.",
         )
         self.streams = self._gauge("svc_streams", "Streams held by the replicas of this node.")
         self.basins = self._gauge("svc_basins", "Basins held by the replicas of this node.")

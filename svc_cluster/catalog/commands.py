@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
+from svc_cluster.catalog.locations import SetDefaultLocation
 from svc_cluster.catalog.token_commands import TokenCommand
+from svc_cluster.catalog.usage import ReportAccountUsage
 from svc_cluster.model.stream_config import BasinConfig
 
 
@@ -30,6 +32,8 @@ class CreateBasin:
     created_at_ms: TimestampMs
     creation_hash: bytes = b""
     """Of the request that asked for it (codec/creation_hash.py); empty: nothing repeats it."""
+    location: str = ""
+    """Empty in entries from before there were locations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,4 +51,37 @@ class RemoveBasin:
     group_id: GroupId
 
 
-CatalogCommand = RegisterNode | CreateBasin | DeleteBasin | RemoveBasin | TokenCommand
+CatalogWrite = CreateBasin | DeleteBasin | TokenCommand | SetDefaultLocation
+"""What a client may ask for, and ask for again."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedCatalogWrite:
+    """A write that its client may repeat: `write` and the answer by which it is known from then on
+    take effect together or not at all. A second one with the same key is rejected."""
+
+    key: bytes
+    """REQUEST_KEY_BYTES of a hash: which request it is (codec/request_key.py)."""
+    decided_at_ms: TimestampMs
+    answer: bytes
+    """What the client is told, now and whenever it repeats the request; opaque here."""
+    write: CatalogWrite | None = None
+    """None: the answer is a refusal, or nothing had to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireOutcomes:
+    """Forget the outcomes decided before `before_ms`, oldest first and no more than `at_most`."""
+
+    before_ms: TimestampMs
+    at_most: int
+
+
+CatalogCommand = (
+    RegisterNode
+    | RemoveBasin
+    | CatalogWrite
+    | KeyedCatalogWrite
+    | ExpireOutcomes
+    | ReportAccountUsage
+)

@@ -64,6 +64,12 @@ class LeaseTable:
         ends = [lease.until for lease in self._leases.values() if lease.version < version]
         return max(0.0, max(ends, default=now) - now, self._earlier_until - now)
 
+    def count(self, now: float) -> int:
+        """Gateways with a lease; 0 while an earlier leader's leases may not be over, of which
+        nothing is known here."""
+        self._drop_ended(now)
+        return 0 if now < self._earlier_until else len(self._leases)
+
     def _drop_ended(self, now: float) -> None:
         for gateway_id in [g for g, lease in self._leases.items() if lease.until <= now]:
             del self._leases[gateway_id]

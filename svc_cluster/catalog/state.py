@@ -20,17 +20,26 @@ from svc_cluster.catalog.commands import (
     CatalogCommand,
     CreateBasin,
     DeleteBasin,
+    ExpireOutcomes,
+    KeyedCatalogWrite,
     RegisterNode,
     RemoveBasin,
 )
+from svc_cluster.catalog.locations import Choice, LocationTable, SetDefaultLocation
 from svc_cluster.catalog.token_commands import IssueToken, RevokeToken, SetRootToken
 from svc_cluster.catalog.tokens import TokenPlan, TokenTable
+from svc_cluster.catalog.usage import ReportAccountUsage, account_table, take
+from svc_cluster.model.outcome_table import Mark, Outcome, OutcomeTable
 from svc_cluster.model.record import TimestampingMode
 from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig, Retention
+from svc_cluster.model.usage_table import UsageDraft
 
 _META: Final = b"\x00"
 _NODE: Final = b"\x01"
 _BASIN: Final = b"\x02"
+_OUTCOME: Final = b"\x28"
+_OUTCOME_TIME: Final = b"\x29"
+_OUTCOME_COUNT: Final = b"\x2a"
 _U64: Final = struct.Struct(">Q")
 
 
@@ -59,6 +68,8 @@ class BasinRecord:
     deleted_at_ms: TimestampMs | None = None
     creation_hash: bytes = b""
     """Of the request that created it; empty: nothing repeats that."""
+    location: str = ""
+    """See `LocationTable.of_basin`."""
 
 
 class _Meta(msgspec.Struct, array_like=True):
@@ -90,6 +101,7 @@ class _StoredBasin(msgspec.Struct, array_like=True):
     create_stream_on_append: bool
     create_stream_on_read: bool
     creation_hash: bytes = b""
+    location: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +129,13 @@ class Plan:
     nodes: dict[NodeId, NodeRecord] = field(default_factory=dict)
     basins: dict[str, BasinRecord | None] = field(default_factory=dict)
     tokens: TokenPlan = field(default_factory=TokenPlan)
+    location: Choice | None = None
+    answered: dict[bytes, Outcome] = field(default_factory=dict)
+    """Repeatable requests that the entry decides, by their keys."""
+    forgotten: dict[bytes, int] = field(default_factory=dict)
+    """Repeatable requests that are forgotten, and when each was decided."""
+    outcome_mark: Mark = Mark()
+    usage: UsageDraft = field(kw_only=True)
 
 
 class CatalogState:
@@ -136,6 +155,10 @@ class CatalogState:
         for _, value in reader.scan(_BASIN, b"\x03"):
             self._put_basin(_basin_from_bytes(value))
         self.tokens = TokenTable(reader)
+        self.locations = LocationTable(reader)
+        self.outcomes = OutcomeTable(reader, _OUTCOME, _OUTCOME_TIME, _OUTCOME_COUNT)
+        """Of the requests that a client may repeat; not held in memory."""
+        self.usage = account_table(reader)
 
     @property
     def applied_index(self) -> LogIndex:
@@ -163,12 +186,11 @@ class CatalogState:
             bisect_right(self._names, prefix) - (prefix in self.basins),
         )
         out: list[BasinRecord] = []
-        for name in self._names[place:]:
-            if not name.startswith(prefix):
-                break
+        while place < len(self._names) and self._names[place].startswith(prefix):
             if len(out) == limit:
                 return out, True
-            out.append(self.basins[name])
+            out.append(self.basins[self._names[place]])
+            place += 1
         return out, False
 
     def plan(self, log_index: LogIndex, term: Term, commands: list[CatalogCommand]) -> Plan:
@@ -178,9 +200,13 @@ class CatalogState:
             log_index,
             _Meta(log_index, term, self._meta.digest, self._meta.next_group_id),
             WriteSet(),
+            usage=UsageDraft(self.usage),
         )
         for command in commands:
             plan.outcomes.append(self._decide(plan, command))
+        forgotten = [(decided_at_ms, key) for key, decided_at_ms in plan.forgotten.items()]
+        plan.outcome_mark = self.outcomes.write(plan.write_set, plan.answered, forgotten)
+        plan.usage.write(plan.write_set)
         plan.meta.digest = _digest(self._meta.digest, log_index, plan.write_set)
         plan.write_set.put(_META, msgspec.msgpack.encode(plan.meta))
         return plan
@@ -197,6 +223,9 @@ class CatalogState:
             if record is not None:
                 self._put_basin(record)
         self.tokens.commit(plan.tokens)
+        self.locations.commit(plan.location)
+        self.outcomes.commit(plan.outcome_mark)
+        self.usage.commit(plan.usage)
 
     def _put_basin(self, record: BasinRecord) -> None:
         self.basins[record.name] = record
@@ -207,16 +236,8 @@ class CatalogState:
         match command:
             case RegisterNode(node_id, incarnation, address):
                 return self._register(plan, NodeRecord(node_id, incarnation, address))
-            case CreateBasin(name, group_id, replicas, config, created_at_ms, creation_hash):
-                if self._basin(plan, name) is not None:
-                    return Rejected("the basin exists")
-                if group_id != plan.meta.next_group_id:
-                    return Rejected("the group id is not the next one")
-                plan.meta.next_group_id = group_id + 1
-                created = BasinRecord(
-                    name, group_id, replicas, config, created_at_ms, creation_hash=creation_hash
-                )
-                return self._write_basin(plan, created)
+            case CreateBasin():
+                return self._create(plan, command)
             case DeleteBasin(name, deleted_at_ms):
                 record = self._basin(plan, name)
                 if record is None:
@@ -237,6 +258,36 @@ class CatalogState:
             case IssueToken() | RevokeToken() | SetRootToken():
                 reason = self.tokens.decide(plan.tokens, plan.write_set, command)
                 return Applied() if reason is None else Rejected(reason)
+            case SetDefaultLocation():
+                plan.location = self.locations.decide(plan.location, plan.write_set, command)
+                return Applied()
+            case KeyedCatalogWrite():
+                return self._keyed(plan, command)
+            case ReportAccountUsage():
+                reason = take(plan.usage, command)
+                return Applied() if reason is None else Rejected(reason)
+            case ExpireOutcomes(before_ms, at_most):
+                for decided_at_ms, key in self.outcomes.before(before_ms, at_most):
+                    plan.forgotten[key] = decided_at_ms
+                return Applied()
+
+    def _keyed(self, plan: Plan, command: KeyedCatalogWrite) -> Applied | Rejected:
+        key = command.key
+        is_known = key not in plan.forgotten and self.outcomes.find(key) is not None
+        if is_known or key in plan.answered:
+            return Rejected("the request was answered before")
+        done = Applied() if command.write is None else self._decide(plan, command.write)
+        if isinstance(done, Applied):
+            plan.answered[key] = Outcome(command.decided_at_ms, command.answer)
+        return done
+
+    def _create(self, plan: Plan, command: CreateBasin) -> Applied | Rejected:
+        if self._basin(plan, command.name) is not None:
+            return Rejected("the basin exists")
+        if command.group_id != plan.meta.next_group_id:
+            return Rejected("the group id is not the next one")
+        plan.meta.next_group_id = command.group_id + 1
+        return self._write_basin(plan, made_by(command))
 
     def _register(self, plan: Plan, record: NodeRecord) -> Applied | Rejected:
         known = plan.nodes.get(record.node_id) or self.nodes.get(record.node_id)
@@ -256,6 +307,19 @@ class CatalogState:
         plan.basins[record.name] = record
         plan.write_set.put(_BASIN + record.name.encode(), _basin_to_bytes(record))
         return Applied(record)
+
+
+def made_by(command: CreateBasin) -> BasinRecord:
+    """The basin as it begins."""
+    return BasinRecord(
+        command.name,
+        command.group_id,
+        command.replicas,
+        command.config,
+        command.created_at_ms,
+        creation_hash=command.creation_hash,
+        location=command.location,
+    )
 
 
 def _digest(before: int, log_index: int, write_set: WriteSet) -> int:
@@ -292,6 +356,7 @@ def _basin_to_bytes(record: BasinRecord) -> bytes:
             create_stream_on_append=record.config.create_stream_on_append,
             create_stream_on_read=record.config.create_stream_on_read,
             creation_hash=record.creation_hash,
+            location=record.location,
         )
     )
 
@@ -322,4 +387,5 @@ def _basin_from_bytes(raw: bytes) -> BasinRecord:
         created_at_ms=TimestampMs(stored.created_at_ms),
         deleted_at_ms=(None if stored.deleted_at_ms is None else TimestampMs(stored.deleted_at_ms)),
         creation_hash=stored.creation_hash,
+        location=stored.location,
     )

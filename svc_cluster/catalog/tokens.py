@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from heapq import nlargest
 from typing import Final, Protocol
 
 import msgspec
@@ -30,6 +31,8 @@ CHANGES_KEPT: Final = 10_000
 """A gateway that is further behind gets the whole table."""
 EXPIRED_DROPPED_MAX: Final = 100
 _ROOT_CHANGES_KEPT: Final = 16
+_HIDDEN_SINGLY_MAX: Final = 32
+"""More are taken out in one walk over all."""
 
 _META: Final = b"\x20"
 _TOKEN: Final = b"\x21"
@@ -77,6 +80,12 @@ class TokenTable:
         self.by_serial: dict[int, AccessToken] = {}
         self._by_id: dict[str, int] = {}
         self._ids: list[bytes] = []
+        """Of all but the hidden ones, in order."""
+        self._expiring: list[tuple[int, int]] = []
+        """Expiry (Unix nanoseconds) and serial of all that have one, in order."""
+        self._hidden = 0
+        """So many of these, from the front, were over when a page was read last: they are in no
+        page, so that what has expired costs none of them anything."""
         self._children: dict[int, set[int]] = {}
         for _, value in reader.scan(_TOKEN, _TOKEN_END):
             self._put(token_from_bytes(value))
@@ -104,21 +113,40 @@ class TokenTable:
         self, prefix: str, start_after: str, limit: int, now_ms: TimestampMs
     ) -> tuple[list[AccessToken], bool]:
         """Ids in byte order, `start_after` exclusive, without the expired; and whether there are
-        more."""
+        more. Costs what the page holds, however many tokens there are."""
+        self._hide_until(now_ms)
         wanted = prefix.encode()
         place = bisect_left(self._ids, wanted)
         if start_after:
             place = max(place, bisect_right(self._ids, start_after.encode()))
         out: list[AccessToken] = []
         while place < len(self._ids) and self._ids[place].startswith(wanted):
-            token = self.by_serial[self._by_id[self._ids[place].decode()]]
-            place += 1
-            if token.is_expired(now_ms):
-                continue
             if len(out) == limit:
                 return out, True
-            out.append(token)
+            out.append(self.by_serial[self._by_id[self._ids[place].decode()]])
+            place += 1
         return out, False
+
+    def _hide_until(self, now_ms: TimestampMs) -> None:
+        """Take out of the pages what has expired, and put back what has not, where the clock went
+        backwards. Each token is moved once for each time that it expires."""
+        over = self._count_expired(now_ms)
+        moved = self._expiring[min(over, self._hidden) : max(over, self._hidden)]
+        if not moved:
+            return
+        ids = {self.by_serial[serial].token_id.encode() for _, serial in moved}
+        if over < self._hidden:
+            self._ids = sorted([*self._ids, *ids])
+        elif len(ids) <= _HIDDEN_SINGLY_MAX:
+            for each in ids:
+                del self._ids[bisect_left(self._ids, each)]
+        else:
+            self._ids = [each for each in self._ids if each not in ids]
+        self._hidden = over
+
+    def _count_expired(self, now_ms: TimestampMs) -> int:
+        """How many of `_expiring` are over."""
+        return bisect_left(self._expiring, (now_ms * 1_000_000 + 1, 0))
 
     # -- what gateways are told
 
@@ -187,11 +215,8 @@ class TokenTable:
     def expired(self, now_ms: TimestampMs) -> list[int]:
         """Serials of some tokens that are over, children before parents: a token never outlives
         its parent, so whatever comes from one of these is over too."""
-        found = sorted(
-            (token.serial for token in self.by_serial.values() if token.is_expired(now_ms)),
-            reverse=True,
-        )
-        return found[:EXPIRED_DROPPED_MAX]
+        over = self._expiring[: self._count_expired(now_ms)]
+        return nlargest(EXPIRED_DROPPED_MAX, (serial for _, serial in over))
 
     def _revoke(self, plan: TokenPlan, serial: int) -> str | None:
         token = self._get(plan, serial)
@@ -249,7 +274,15 @@ class TokenTable:
     def _put(self, token: AccessToken) -> None:
         self.by_serial[token.serial] = token
         self._by_id[token.token_id] = token.serial
-        insort(self._ids, token.token_id.encode())
+        place = None
+        if token.expires_at is not None:
+            entry = (token.expires_at.unix_ns, token.serial)
+            place = bisect_left(self._expiring, entry)
+            self._expiring.insert(place, entry)
+        if place is not None and place < self._hidden:
+            self._hidden += 1
+        else:
+            insort(self._ids, token.token_id.encode())
         self._children.setdefault(token.parent, set()).add(token.serial)
 
     def _drop(self, serial: int) -> None:
@@ -257,7 +290,14 @@ class TokenTable:
         if token is None:
             return
         del self._by_id[token.token_id]
-        del self._ids[bisect_left(self._ids, token.token_id.encode())]
+        place = None
+        if token.expires_at is not None:
+            place = bisect_left(self._expiring, (token.expires_at.unix_ns, serial))
+            del self._expiring[place]
+        if place is not None and place < self._hidden:
+            self._hidden -= 1
+        else:
+            del self._ids[bisect_left(self._ids, token.token_id.encode())]
         siblings = self._children[token.parent]
         siblings.discard(serial)
         if not siblings:

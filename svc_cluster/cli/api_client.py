@@ -111,9 +111,12 @@ class ApiClient:
         records: Sequence[AppendRecord],
         *,
         match_seq_num: int | None = None,
+        request_token: str | None = None,
         timeout_s: float = 10.0,
     ) -> HttpResponse:
         headers = _JSON | {"svc-basin": basin, "svc-format": "base64"}
+        if request_token is not None:
+            headers["svc-request-token"] = request_token
         body = append_body(records, match_seq_num)
         path = records_path(stream)
         return await self.http.request("POST", path, headers, body, timeout_s=timeout_s)

@@ -1,5 +1,6 @@
-"""Everything secret that a new cluster needs, made once in one directory: a CA, a certificate for
-each process, the cluster's secret and the root token. What is there already stays."""
+"""Everything secret that a new cluster needs, made once: a CA, the cluster's secret, the root
+token, and for each process a directory with all that it needs and nothing of the others. What is
+there already stays."""
 
 from __future__ import annotations
 
@@ -7,9 +8,15 @@ import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from svc_cluster.cli.authority import Authority, AuthorityError, certificate_names, issue, utc_now
 from svc_cluster.cli.root_token import new_secret
+
+SECRET: Final = "cluster.secret"
+TOKEN: Final = "root-token"
+_SHARED: Final = {"node": (SECRET, TOKEN), "gateway": (SECRET,)}
+"""What the processes of a role need beside their own certificate."""
 
 
 def bootstrap(
@@ -29,13 +36,20 @@ def bootstrap(
         if names and not (directory / name / "tls.crt").exists():
             issue(authority, names, directory / name)
             made.append(name)
-    for name, text in (
-        ("cluster.secret", secrets.token_hex(32)),
-        ("root-token", new_secret()),
-    ):
+    for name, text in ((SECRET, secrets.token_hex(32)), (TOKEN, new_secret())):
         if _write_once(directory / name, text + "\n"):
             made.append(name)
+    for name in wanted:
+        for file in _SHARED.get(name.partition("-")[0], ()):
+            _write_once(directory / name / file, _read(directory / file))
     return made
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError as cause:
+        raise AuthorityError(f"{path} cannot be read: {cause.strerror}") from cause
 
 
 def _write_once(path: Path, text: str) -> bool:

@@ -77,6 +77,7 @@ def embedded_settings(
 ) -> tuple[NodeSettings, GatewaySettings]:
     """`ports`: rpc, admin, public."""
     rpc, admin, public = ports
+    audit_log = str(directory / "audit.log")
     nodes = {"1": f"127.0.0.1:{rpc}"}
     return (
         NodeSettings(
@@ -87,7 +88,13 @@ def embedded_settings(
             secret_file=str(secret),
             admin_address=f"127.0.0.1:{admin}",
             replication_factor=1,
-            **overrides,
+            **{"audit_log": audit_log, **overrides},
         ),
-        GatewaySettings(cluster_id=cluster_id, nodes=nodes, secret_file=str(secret), port=public),
+        GatewaySettings(
+            cluster_id=cluster_id,
+            nodes=nodes,
+            secret_file=str(secret),
+            port=public,
+            audit_log=audit_log,
+        ),
     )

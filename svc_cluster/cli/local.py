@@ -23,8 +23,15 @@ import yaml
 from svc_cluster.cli.authority import AuthorityError
 from svc_cluster.cli.local_certificates import LocalCertificates
 from svc_cluster.cli.process import MALLOC_ENVIRONMENT, SUPERVISOR_FD
-from svc_cluster.cli.root_token import leave_change, new_secret
-from svc_cluster.settings import EXIT_CONFIGURATION
+from svc_cluster.cli.root_token import leave_change, new_secret, read_secret_text
+from svc_cluster.settings import (
+    EXIT_CONFIGURATION,
+    EXIT_DIRECTORY,
+    EXIT_MISSING_FILE,
+    REFUSED_START,
+    SettingsError,
+    is_loopback,
+)
 from svc_cluster.storage.disk import DirectoryInUseError, lock_directory
 
 READY_SECONDS: Final = 60.0
@@ -55,15 +62,21 @@ class LocalCluster:
         port: int,
         *,
         restart: bool,
+        host: str = "127.0.0.1",
         tls: bool = False,
-        auth: bool = False,
+        auth: bool | None = None,
+        root_token_file: Path | None = None,
     ) -> None:
-        """`tls`: between the processes and for clients, with certificates made in `directory`.
-        `auth`: requests need an access token."""
+        """`host`: where the gateway listens; the nodes stay on loopback. `tls`: between the
+        processes and for clients, with certificates made in `directory`. `auth`: requests need an
+        access token; None: as soon as `host` is not on loopback. `root_token_file`: the root token
+        is taken from there, or written there where this makes it."""
         self.directory = directory.resolve()
+        self.host = host
         self.port = port
-        self._certificates = LocalCertificates(self.directory) if tls else None
-        self.auth = auth
+        self._certificates = LocalCertificates(self.directory, host) if tls else None
+        self.auth = auth if auth is not None else not is_loopback(f"{host}:0")
+        self._root_token_file = root_token_file
         self.root_secret: str | None = None
         """Of the root token, where this start made it."""
         self._restart = restart
@@ -80,7 +93,8 @@ class LocalCluster:
     def url(self) -> str:
         """Where clients find the gateway."""
         scheme = "http" if self._certificates is None else "https"
-        return f"{scheme}://127.0.0.1:{self.port}"
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     @property
     def trust(self) -> ssl.SSLContext | None:
@@ -114,6 +128,7 @@ class LocalCluster:
             "nodes": addresses,
             "secret_file": str(secret),
             "log_format": "text",
+            "audit_log": str(self.directory / "audit.log"),
         }
         for i in range(self.nodes):
             admin_port = ports[self.nodes + i]
@@ -137,7 +152,7 @@ class LocalCluster:
             self._add(f"node-{i + 1}", "node", config, row)
         gateway = {
             **common,
-            "host": "127.0.0.1",
+            "host": self.host,
             "port": self.port,
             **self.access_settings(),
             **self._tls_settings("gateway"),
@@ -156,18 +171,48 @@ class LocalCluster:
         return self._certificates.public_settings()
 
     def access_settings(self) -> dict[str, bool]:
-        """Of the gateway. Makes the root token the first time. Raises OSError."""
+        """Of the gateway. Makes the root token the first time. Raises LocalError."""
         made = self.directory / "root-token.made"
         if self.auth and not made.exists():
-            self.root_secret = new_secret()
-            leave_change(self.directory / "node-1", self.root_secret, only_if_absent=True)
-            made.touch()
+            try:
+                self.root_secret = self._first_secret()
+                leave_change(self.directory / "node-1", self.root_secret, only_if_absent=True)
+                made.touch()
+            except SettingsError as cause:
+                raise LocalError(str(cause), cause.exit_status) from cause
+            except OSError as cause:
+                raise self._unusable(cause) from cause
         return {"authentication": self.auth}
+
+    def _first_secret(self) -> str:
+        """The root token's: from the file for it, or a new one, which goes there."""
+        path = self._root_token_file
+        if path is None:
+            return new_secret()
+        try:
+            return read_secret_text(path)
+        except FileNotFoundError:
+            secret = new_secret()
+        except OSError as cause:
+            raise _unusable_token_file(path, cause) from cause
+        # whole or not at all: somebody may wait for it
+        temporary = path.with_name(path.name + ".new")
+        try:
+            temporary.unlink(missing_ok=True)
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w") as out:
+                out.write(secret + "\n")
+            temporary.replace(path)
+        except OSError as cause:
+            raise _unusable_token_file(path, cause) from cause
+        return secret
 
     def access_notice(self) -> str:
         """Whether requests need a token, and where to get one."""
         if not self.auth:
             return "Access tokens: not asked for (--auth: they are)."
+        if self._root_token_file is not None:
+            return f"Access tokens: asked for. The first root token is in {self._root_token_file}."
         if self.root_secret is None:
             return (
                 "Access tokens: asked for. The root token was shown at the first start with --auth;"
@@ -191,13 +236,14 @@ class LocalCluster:
             self._lock = lock_directory(self.directory)
             return self._facts(secret), secret
         except DirectoryInUseError as cause:
-            raise LocalError(str(cause)) from cause
+            raise LocalError(str(cause), EXIT_DIRECTORY) from cause
         except OSError as cause:
             raise self._unusable(cause) from cause
 
     def _unusable(self, cause: OSError) -> LocalError:
         return LocalError(
-            f"{self.directory} cannot be used ({cause.strerror}): choose another --data-dir"
+            f"{self.directory} cannot be used ({cause.strerror}): choose another --data-dir",
+            EXIT_DIRECTORY,
         )
 
     def _facts(self, secret: Path) -> dict[str, Any]:
@@ -280,10 +326,10 @@ class LocalCluster:
             code = await member.process.wait()
             if self._stopping.is_set():
                 return
-            if code == EXIT_CONFIGURATION and not self._ready:
+            if code in REFUSED_START and not self._ready:
                 # starting it again would end the same way
                 if not self._refused.done():
-                    self._refused.set_exception(LocalError(self._last_words(member)))
+                    self._refused.set_exception(LocalError(self._last_words(member), code))
                 return
             if not self._restart:
                 say(f"{member.name} ended with status {code}; it stays down (--no-restart)")
@@ -363,6 +409,18 @@ class LocalCluster:
 
 class LocalError(Exception):
     """One sentence for the person at the terminal."""
+
+    def __init__(self, text: str, exit_status: int = EXIT_CONFIGURATION) -> None:
+        super().__init__(text)
+        self.exit_status = exit_status
+
+
+def _unusable_token_file(path: Path, cause: OSError) -> LocalError:
+    return LocalError(
+        f"--root-token-file {path} cannot be used ({cause.strerror}): name a file that this user "
+        "may read, or one to be made in a directory that is there",
+        EXIT_MISSING_FILE,
+    )
 
 
 async def _poll(session: aiohttp.ClientSession, url: str) -> None:

@@ -9,12 +9,15 @@ from typing import Final
 from svc_cluster.cli.authority import Authority, certificate_names, issue, utc_now
 
 _HOSTS: Final = ("localhost", "127.0.0.1", "::1")
+_EVERYWHERE: Final = ("0.0.0.0", "::")
 
 
 class LocalCertificates:
     """One CA, kept, and certificates for each process, new at each start."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, host: str) -> None:
+        """`host` is where the gateway listens: its certificate is for that too."""
+        self._hosts = dict.fromkeys((*_HOSTS, *(() if host in _EVERYWHERE else (host,))))
         self._ca = directory / "ca"
         self._certificates = directory / "certificates"
 
@@ -27,7 +30,7 @@ class LocalCertificates:
         for node in range(1, nodes + 1):
             issue(authority, certificate_names([node]), self._certificates / f"node-{node}")
         issue(authority, certificate_names([], gateway=True), self._certificates / "gateway")
-        issue(authority, _HOSTS, self._certificates / "public")
+        issue(authority, list(self._hosts), self._certificates / "public")
 
     def settings(self, name: str) -> dict[str, str]:
         """The settings of the process of that name: `node-1` and so on, or `gateway`."""

@@ -26,11 +26,14 @@ from svc_cluster.cli.local import (
     say,
 )
 from svc_cluster.cli.process import fail, run
+from svc_cluster.cli.start_checks import EMBEDDED_FILES_MIN, gateway_files_min, node_files_min
 from svc_cluster.settings import (
     GatewaySettings,
     NodeSettings,
     SettingsError,
+    check_address,
     check_log,
+    is_loopback,
     load,
     with_environment,
 )
@@ -60,26 +63,36 @@ Config = Annotated[
 @app.command()
 def node(config: Config = None) -> None:
     """Run one replica node."""
+    settings = _load(NodeSettings, config)
     from svc_cluster.cli.node_process import run_node
 
-    settings = _load(NodeSettings, config)
-    run(lambda stop: run_node(settings, stop), settings.log_level, settings.log_format)
+    run(
+        lambda stop: run_node(settings, stop),
+        settings.log_level,
+        settings.log_format,
+        files_min=node_files_min(settings),
+    )
 
 
 @app.command()
 def gateway(config: Config = None) -> None:
     """Run one gateway."""
+    settings = _load(GatewaySettings, config)
     from svc_cluster.cli.gateway_process import run_gateway
 
-    settings = _load(GatewaySettings, config)
-    run(lambda stop: run_gateway(settings, stop), settings.log_level, settings.log_format)
+    run(
+        lambda stop: run_gateway(settings, stop),
+        settings.log_level,
+        settings.log_format,
+        files_min=gateway_files_min(settings),
+    )
 
 
 def _load(kind: type[_Settings], config: Path | None) -> _Settings:
     try:
         return load(kind, config, os.environ)
     except SettingsError as cause:
-        fail(str(cause))
+        fail(str(cause), cause.exit_status)
         raise
 
 
@@ -94,20 +107,47 @@ def local(
         bool, typer.Option(help="Start a process again when it dies (--no-restart: do not).")
     ] = True,
     demo: Annotated[bool, typer.Option(help="Show an append, a read and a follow.")] = False,
+    host: Annotated[
+        str, typer.Option(help="Where the gateway listens; 0.0.0.0 for every address.")
+    ] = "127.0.0.1",
     tls: Annotated[
         bool, typer.Option("--tls", help="TLS for clients and between nodes; own certificates.")
     ] = False,
     auth: Annotated[
-        bool, typer.Option("--auth", help="Requests need an access token; shows the root token.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--auth/--no-auth",
+            help="Requests need an access token; shows the root token. Default: as soon as --host "
+            "is not on loopback.",
+        ),
+    ] = None,
+    root_token_file: Annotated[
+        Path | None,
+        typer.Option(help="Take the first root token from this file, or write it there."),
+    ] = None,
 ) -> None:
-    """Run a whole cluster on loopback until Ctrl-C."""
-    if auth and demo:
+    """Run a whole cluster in one place until Ctrl-C: the nodes on loopback, the gateway there too
+    unless --host says otherwise."""
+    try:
+        check_address("--host", f"{host}:0")
+    except SettingsError as cause:
+        fail(str(cause), 2)
+    if demo and (auth or (auth is None and not is_loopback(f"{host}:0"))):
         fail("--demo sends no access token: use it without --auth", 2)
     if nodes not in (1, 3, 5):
         fail(f"--nodes is {nodes}: use 1, 3 or 5", 2)
     limit = _run_seconds()
-    make = partial(LocalCluster, data_dir, nodes, port, restart=restart, tls=tls, auth=auth)
+    make = partial(
+        LocalCluster,
+        data_dir,
+        nodes,
+        port,
+        restart=restart,
+        host=host,
+        tls=tls,
+        auth=auth,
+        root_token_file=root_token_file,
+    )
     try:
         if nodes == 1:
             ok = _run_embedded(make, limit, demo=demo)
@@ -116,7 +156,7 @@ def local(
         if not ok:
             raise typer.Exit(1)
     except LocalError as cause:
-        fail(str(cause))
+        fail(str(cause), cause.exit_status)
 
 
 def _run_seconds() -> float | None:
@@ -179,7 +219,10 @@ def _run_embedded(make: _MakeCluster, limit: float | None, *, demo: bool) -> boo
             cluster.directory, facts["cluster_id"], secret, [rpc, admin, public], overrides()
         )
         gateway_settings = msgspec.structs.replace(
-            gateway_settings, **cluster.public_settings(), **cluster.access_settings()
+            gateway_settings,
+            host=cluster.host,
+            **cluster.public_settings(),
+            **cluster.access_settings(),
         )
         node_settings = with_environment(node_settings, os.environ)
         gateway_settings = with_environment(gateway_settings, os.environ)
@@ -211,5 +254,5 @@ def _run_embedded(make: _MakeCluster, limit: float | None, *, demo: bool) -> boo
         check_log(level, "text")
     except SettingsError as cause:
         fail(str(cause))
-    run(main, level, "text")
+    run(main, level, "text", files_min=EMBEDDED_FILES_MIN)
     return ok

@@ -11,16 +11,24 @@ from prometheus_client import Counter
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.cli.process import say_build
 from svc_cluster.raft.group import Role
+from svc_cluster.replica.host import Replica
 from svc_cluster.replica.node import ReplicaNode
+from svc_cluster.replica.peers import GrpcPeers
+from svc_cluster.storage.disk import RealDisk
 
 
 class NodeMetrics:
     """Turns the state of one node into samples."""
 
-    def __init__(self, metrics: Metrics, node: ReplicaNode, directory: Path) -> None:
+    def __init__(
+        self, metrics: Metrics, node: ReplicaNode, directory: Path, peers: GrpcPeers, disk: RealDisk
+    ) -> None:
         self._metrics = metrics
         self._node = node
         self._directory = directory
+        self._links = peers
+        self._wal_bytes = 0
+        disk.on_sync = self._synced
         self._shown: dict[Any, float] = {}
         say_build(metrics, "node")
 
@@ -30,6 +38,11 @@ class NodeMetrics:
         self._catalog()
         self._storage()
         return self._metrics.expose()
+
+    def _synced(self, seconds: float, size: int) -> None:
+        """On the disk's thread, the only one that adds here."""
+        self._metrics.wal_fsync_duration.observe(seconds)
+        self._wal_bytes += size
 
     def _count(self, counter: Counter, total: float) -> None:
         """Bring a counter up to a total that never falls while the process lives."""
@@ -65,10 +78,25 @@ class NodeMetrics:
         host = self._node.host
         self._count(metrics.raft_state_divergence, host.divergences)
         self._count(metrics.raft_replicas_repaired, host.repaired)
+        self._count(
+            metrics.raft_snapshots.labels(direction="received", result="ok"),
+            host.snapshots_installed,
+        )
         basins = list(host.basins.values())
         metrics.basins.set(len(basins))
         self._count(metrics.records_appended, sum(basin.records_appended for basin in basins))
+        self._count(metrics.trimmed_records, sum(basin.records_trimmed for basin in basins))
+        readings = [basin.state.usage.reading for basin in basins]
+        metrics.streams.set(sum(reading[1].streams for reading in readings if reading))
+        self._request_outcomes(replicas)
         self._peers()
+
+    def _request_outcomes(self, replicas: list[Replica]) -> None:
+        counts = [replica.outcomes.count for replica in replicas]
+        self._metrics.request_outcomes.set(sum(counts))
+        most = self._node.host.settings.request_outcomes_max
+        self._metrics.request_outcomes_used.set(max(counts, default=0) / most)
+        self._count(self._metrics.requests_repeated, sum(replica.repeats for replica in replicas))
 
     def _peers(self) -> None:
         node_id = self._node.config.node_id
@@ -83,6 +111,14 @@ class NodeMetrics:
             self._metrics.raft_peer_lag_entries.labels(peer=str(peer)).set(lag)
             active = self._node.host.is_peer_up(peer)
             self._metrics.raft_peer_active.labels(peer=str(peer)).set(active)
+            self._count(
+                self._metrics.raft_peer_sent_bytes.labels(peer=str(peer)),
+                self._links.sent_bytes[peer],
+            )
+            self._count(
+                self._metrics.raft_peer_send_failures.labels(peer=str(peer)),
+                self._links.send_failures[peer],
+            )
 
     def _catalog(self) -> None:
         catalog = self._node.host.catalog
@@ -98,7 +134,26 @@ class NodeMetrics:
     def _storage(self) -> None:
         wal = self._node.wal
         disk = os.statvfs(self._directory)
+        self._count(self._metrics.wal_bytes_written, self._wal_bytes)
         self._metrics.wal_size_bytes.set(wal.size_bytes)
+        self._metrics.storage_used_bytes.set(_bytes_of_files(self._directory))
         self._metrics.storage_free_bytes.set(disk.f_bavail * disk.f_frsize)
         self._metrics.storage_capacity_bytes.set(disk.f_blocks * disk.f_frsize)
         self._metrics.storage_read_only.set(not wal.has_space())
+
+
+def _bytes_of_files(directory: Path) -> int:
+    """What the files below take on the disk; those that go away meanwhile are left out."""
+    total = 0
+    waiting = [str(directory)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    else:
+                        total += entry.stat(follow_symlinks=False).st_blocks * 512
+        except FileNotFoundError:
+            continue
+    return total

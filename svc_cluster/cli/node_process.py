@@ -6,27 +6,49 @@ import asyncio
 import json
 import os
 import random
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+from svc_cluster.base.audit import AuditTrail
 from svc_cluster.base.clock import Clock, SystemClock
 from svc_cluster.base.ids import NodeId
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.metrics import CONTENT_TYPE, Metrics
+from svc_cluster.base.tasks import Tasks
+from svc_cluster.cli.audit_file import audit_sink, reopen_on_hangup
+from svc_cluster.cli.join import wait_for_membership
+from svc_cluster.cli.loop_lag import watch_loop_lag
 from svc_cluster.cli.node_metrics import NodeMetrics
+from svc_cluster.cli.own_certificate import show_expiry
 from svc_cluster.cli.process import exit_fatal
 from svc_cluster.cli.root_token import RootTokenChanges, given_change
+from svc_cluster.cli.start_checks import (
+    check_data_dir,
+    check_members,
+    remember_members,
+    unusable,
+)
 from svc_cluster.cli.tls_files import peer_tls
 from svc_cluster.gateway.http.message import Request, Response
 from svc_cluster.gateway.http.server import serve
 from svc_cluster.link.handshake import Identity
+from svc_cluster.model.location import LOCATIONS_DEFAULT, Location
+from svc_cluster.model.quotas import Quotas
 from svc_cluster.replica.host import HostSettings
 from svc_cluster.replica.housekeeping import HousekeepingSettings
 from svc_cluster.replica.identity import IdentityError
 from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
 from svc_cluster.replica.peers import GrpcPeers
 from svc_cluster.replica.rpc_server import RpcServer
-from svc_cluster.settings import NodeSettings, SettingsError, is_loopback, read_secret
+from svc_cluster.settings import (
+    AddressError,
+    DirectoryError,
+    NodeSettings,
+    SettingsError,
+    is_loopback,
+    read_secret,
+)
 from svc_cluster.storage.damage import is_marked, set_aside
 from svc_cluster.storage.disk import DirectoryInUseError, RealDisk, lock_directory
 from svc_cluster.storage.rocks_store import RocksStore, StoreDamagedError, StoreOpenError
@@ -42,13 +64,14 @@ class RunningNode:
         self.settings = settings
         self.secret = read_secret(settings.secret_file)
         directory = Path(settings.data_dir)
+        check_data_dir(directory)
         try:
-            (directory / "wal").mkdir(parents=True, exist_ok=True)
             self._lock = lock_directory(directory)
         except DirectoryInUseError as cause:
-            raise SettingsError(str(cause)) from cause
+            raise DirectoryError(f"data_dir {cause}") from cause
         except OSError as cause:
-            raise SettingsError(f"data_dir {directory} cannot be used: {cause.strerror}") from cause
+            raise unusable(directory, cause) from cause
+        check_members(directory, settings)
         loop = asyncio.get_running_loop()
         rng = random.SystemRandom()
         self.disk = RealDisk(directory / "wal", loop)
@@ -61,6 +84,7 @@ class RunningNode:
             tls=peer_tls(settings),
         )
         self._seams = (loop, rng)
+        self._tasks = Tasks()
         self._directory = directory
 
     def _identity(self) -> Identity:
@@ -74,6 +98,7 @@ class RunningNode:
     async def start(self) -> None:
         """Recover and listen. Raises SettingsError for a directory or port that cannot be used."""
         settings = self.settings
+        sink = audit_sink(settings.audit_log)
         given = None
         if settings.root_token_file is not None:
             given = given_change(Path(settings.root_token_file))
@@ -81,7 +106,7 @@ class RunningNode:
         try:
             self.store = open_store(self._directory / "state", loop)
         except StoreOpenError as cause:
-            raise SettingsError(str(cause)) from cause
+            raise DirectoryError(str(cause)) from cause
         seams = Seams(
             loop=loop,
             clock=SystemClock(),
@@ -95,32 +120,50 @@ class RunningNode:
             self.node = ReplicaNode(node_config(settings), seams, on_fatal=exit_fatal)
         except (IdentityError, WalFormatError) as cause:
             raise SettingsError(str(cause)) from cause
+        except PermissionError as cause:
+            raise unusable(self._directory, cause) from cause
+        remember_members(self._directory, settings)
         try:
             self._rpc = RpcServer(self.node, self.secret, settings.rpc_address, peer_tls(settings))
         except RuntimeError as cause:
-            raise SettingsError(
-                f"the address {settings.rpc_address} of this node cannot be "
+            key = "nodes" if settings.listen_address is None else "listen_address"
+            raise AddressError(
+                f"{key} has the address {settings.rpc_address} for this node, which cannot be "
                 "listened on: end the process that uses it, or choose another port"
             ) from cause
         host, _, port = settings.admin_address.rpartition(":")
-        metrics = NodeMetrics(Metrics(process=True), self.node, self._directory)
+        declared = Metrics(process=True)
+        self.audit = AuditTrail(sink, declared.audit_failures.inc)
+        if settings.peer_tls_cert is not None:
+            show_expiry(declared, "peer", Path(settings.peer_tls_cert))
+        self._tasks.spawn(watch_loop_lag(declared), "watch the event loop")
+        metrics = NodeMetrics(declared, self.node, self._directory, self._peers, self.disk)
         try:
             app = AdminApp(self.node, metrics, debug=is_loopback(settings.admin_address))
             self._admin = await serve(app, host.strip("[]"), int(port))
         except OSError as cause:
-            raise SettingsError(
-                f"admin_address {settings.admin_address} cannot be listened on: end the process "
-                "that uses it, or choose another port"
+            raise AddressError(
+                f"admin_address {settings.admin_address} cannot be listened on ({cause.strerror}): "
+                "end the process that uses it, or choose another port"
             ) from cause
         self.node.start()
         await self._rpc.start()
         self._peers.connect(self.node.host.peer_up, self.node.host.peer_down)
         self.node.sessions.update(self._peers.sessions())
-        self._root_token = RootTokenChanges(self.node, self._directory, given)
+        self._root_token = RootTokenChanges(self.node, self._directory, given, self.audit)
         self._root_token.start()
 
+    def hand_over_on(self, number: signal.Signals) -> None:
+        """From now on this signal, which would end the process, makes the node give its leaderships
+        away and say that it is not ready; it goes on following until it is told to end."""
+        asyncio.get_running_loop().add_signal_handler(
+            number, lambda: self._tasks.spawn(self.node.retire(), "hand over")
+        )
+
     async def close(self) -> None:
+        await self._tasks.cancel_all()
         await self._root_token.close()
+        self.audit.close()
         await self._admin.close()
         await self._rpc.stop(0.2)
         await self._peers.close()
@@ -152,13 +195,29 @@ def addresses(settings: NodeSettings) -> dict[NodeId, str]:
     return {NodeId(int(node)): address for node, address in settings.nodes.items()}
 
 
+def locations(settings: NodeSettings) -> tuple[Location, ...]:
+    if settings.locations is None:
+        return LOCATIONS_DEFAULT
+    return tuple(Location(name, private) for name, private in settings.locations.items())
+
+
 def node_config(settings: NodeSettings) -> NodeConfig:
     nodes = addresses(settings)
     return NodeConfig(
         cluster_id=settings.cluster_id,
         node_id=NodeId(settings.node_id),
         addresses=nodes,
-        host=HostSettings(tuple(sorted(nodes)), settings.replication_factor),
+        host=HostSettings(
+            tuple(sorted(nodes)),
+            settings.replication_factor,
+            locations=locations(settings),
+            request_outcomes_max=settings.request_outcomes_max,
+            quotas=Quotas(
+                basins=settings.basins_max,
+                streams=settings.streams_per_basin_max,
+                tokens=settings.access_tokens_max,
+            ),
+        ),
         wal=WalSettings(
             segment_bytes=settings.wal_segment_mib * MIB,
             retain_bytes=settings.wal_retain_mib * MIB,
@@ -219,9 +278,15 @@ def _text(status: int, text: str) -> Response:
 
 
 async def run_node(settings: NodeSettings, stop: asyncio.Event) -> None:
-    """Run until `stop`, then hand leadership over and end."""
+    """Run until `stop`, then hand leadership over and end. With `join`, wait for that first."""
+    if settings.join:
+        await wait_for_membership(settings, stop)
+        if stop.is_set():
+            return
     running = RunningNode(settings)
     await running.start()
+    reopen_on_hangup(running.audit)
+    running.hand_over_on(signal.SIGUSR1)
     await stop.wait()
     await running.node.retire()
     await running.close()

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import platform
-import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -17,7 +16,8 @@ import uvloop
 
 from svc_cluster.base.log import configure, get_logger
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.settings import EXIT_CONFIGURATION, SettingsError
+from svc_cluster.cli.start_checks import raise_file_limit
+from svc_cluster.settings import EXIT_CONFIGURATION, LimitError, SettingsError
 
 SUPERVISOR_FD: Final = "SVC_CLUSTER_SUPERVISOR_FD"
 """Environment variable: a pipe that closes when the supervisor is gone."""
@@ -60,11 +60,21 @@ class UnpicklingForbiddenError(RuntimeError):
     """Somebody tried to turn bytes into objects of any class."""
 
 
-def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], level: str, form: str) -> None:
-    """Run `main(stop)` on uvloop; `stop` is set by SIGTERM, SIGINT or the supervisor's end."""
+def run(
+    main: Callable[[asyncio.Event], Coroutine[Any, Any, None]],
+    level: str,
+    form: str,
+    *,
+    files_min: int = 0,
+) -> None:
+    """Run `main(stop)` on uvloop; `stop` is set by SIGTERM, SIGINT or the supervisor's end. Ends
+    the process where it may not have `files_min` open files, or refuses its settings."""
     configure(level, form)
     forbid_unpickling()
-    raise_file_limit()
+    try:
+        raise_file_limit(files_min)
+    except LimitError as cause:
+        fail(str(cause), cause.exit_status)
     sys.setswitchinterval(GIL_SWITCH_SECONDS)
     # what was loaded at start lives for ever; collecting it again and again costs pauses
     gc.freeze()
@@ -82,14 +92,7 @@ def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]], level: str, 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(body())
     except SettingsError as cause:
-        fail(str(cause))
-
-
-def raise_file_limit() -> None:
-    """As many open files as we may have: the usual 1,024 are few for a gateway's connections, and
-    what limits the system set stays the limit."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        fail(str(cause), cause.exit_status)
 
 
 def watch_supervisor(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

@@ -13,19 +13,26 @@ import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.audit import AuditTrail
+from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks
+from svc_cluster.codec.config_json import rfc3339
 from svc_cluster.model.access_secret import (
     SECRET_BYTES,
     is_secret_text,
     secret_hash,
     secret_text,
 )
-from svc_cluster.replica.node import ReplicaNode
-from svc_cluster.settings import SettingsError
+from svc_cluster.model.access_token import ROOT_TOKEN_ID
+from svc_cluster.model.provision import Provision
+from svc_cluster.settings import CredentialError, MissingFileError
+
+if TYPE_CHECKING:
+    from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+    from svc_cluster.replica.node import ReplicaNode
 
 CHANGE_FILE: Final = "root-token.json"
 _LOOK_SECONDS: Final = 2.0
@@ -71,18 +78,26 @@ def leave_change(data_dir: Path, secret: str, *, only_if_absent: bool) -> Path:
     return path
 
 
-def given_change(path: Path) -> RootChange:
-    """The root token that a file holds, for a cluster without one. Raises SettingsError."""
-    try:
-        text = path.read_text().strip()
-    except (OSError, UnicodeDecodeError) as cause:
-        raise SettingsError(f"root_token_file {path} cannot be read: {cause}") from cause
+def read_secret_text(path: Path) -> str:
+    """The access token in a file. Raises OSError, CredentialError."""
+    text = path.read_bytes().decode(errors="replace").strip()
     if not is_secret_text(text):
-        raise SettingsError(
+        raise CredentialError(
             f"root_token_file {path} holds no access token: make one with "
             "`svc-cluster admin new-token`"
         )
-    hashed = secret_hash(text)
+    return text
+
+
+def given_change(path: Path) -> RootChange:
+    """The root token that a file holds, for a cluster without one. Raises SettingsError."""
+    try:
+        hashed = secret_hash(read_secret_text(path))
+    except OSError as cause:
+        raise MissingFileError(
+            f"root_token_file {path} cannot be read ({cause.strerror}): put a token of "
+            "`svc-cluster admin new-token` there, readable for this user"
+        ) from cause
     return RootChange(hashed, hashed[:16], only_if_absent=True)
 
 
@@ -104,7 +119,11 @@ def _read_change(path: Path) -> RootChange | None:
 class RootTokenChanges:
     """Brings changes to the catalog's leader, for as long as the node runs."""
 
-    def __init__(self, node: ReplicaNode, data_dir: Path, given: RootChange | None) -> None:
+    def __init__(
+        self, node: ReplicaNode, data_dir: Path, given: RootChange | None, audit: AuditTrail
+    ) -> None:
+        self._audit = audit
+        self._clock = SystemClock()
         self._node = node
         self._path = data_dir / CHANGE_FILE
         self._given = given
@@ -134,8 +153,25 @@ class RootTokenChanges:
             request.set_root_token.change_id = change.change_id
             request.set_root_token.only_if_absent = change.only_if_absent
 
+        attempts = 0
         while True:
+            attempts += 1
             response = await self._node.ask_catalog(fill)
             if response is not None and response.WhichOneof("result") == "done":
-                return
+                break
             await asyncio.sleep(_RETRY_SECONDS)
+        made_before = attempts == 1 and change == self._given
+        if response.provision == Provision.CREATED or (
+            response.provision == Provision.UPDATED and not made_before
+        ):
+            self._audit.record(
+                {
+                    "time": rfc3339(self._clock.wall_ms()),
+                    "operation": "set-root-token",
+                    "token": "-",
+                    "token_id": ROOT_TOKEN_ID,
+                    "effect": "done",
+                    "node": self._node.config.node_id,
+                },
+                is_refusal=False,
+            )

@@ -7,9 +7,25 @@ import ssl
 from pathlib import Path
 from typing import Final
 
+from svc_cluster.base.ids import NodeId
 from svc_cluster.base.log import get_logger
-from svc_cluster.link.tls import CertificateError, PeerTls, check_pair
-from svc_cluster.settings import GatewaySettings, NodeSettings, SettingsError
+from svc_cluster.cli.authority import utc_now
+from svc_cluster.cli.own_certificate import check_peer_certificate, check_validity
+from svc_cluster.link.tls import (
+    GATEWAY_NAME,
+    CertificateError,
+    PeerTls,
+    UnreadableError,
+    check_pair,
+    node_name,
+)
+from svc_cluster.settings import (
+    CredentialError,
+    GatewaySettings,
+    MissingFileError,
+    NodeSettings,
+    SettingsError,
+)
 
 log = get_logger("tls")
 
@@ -19,7 +35,8 @@ sees links that are swapped as a whole, as mounted secrets are."""
 
 
 def peer_tls(settings: NodeSettings | GatewaySettings) -> PeerTls | None:
-    """The files for TLS inside the cluster. Raises SettingsError for files that cannot be used."""
+    """The files for TLS inside the cluster. Raises SettingsError for files that cannot be used, and
+    for a certificate that the other processes would not accept now."""
     if (
         settings.peer_tls_cert is None
         or settings.peer_tls_key is None
@@ -29,13 +46,21 @@ def peer_tls(settings: NodeSettings | GatewaySettings) -> PeerTls | None:
     tls = PeerTls(
         Path(settings.peer_tls_cert), Path(settings.peer_tls_key), Path(settings.peer_tls_ca)
     )
+    own = (
+        node_name(NodeId(settings.node_id)) if isinstance(settings, NodeSettings) else GATEWAY_NAME
+    )
     try:
         tls.read()
+        check_peer_certificate(tls, own, utc_now())
     except CertificateError as cause:
-        raise SettingsError(
-            f"{cause}: correct peer_tls_cert, peer_tls_key or peer_tls_ca"
-        ) from cause
+        raise _refusal("peer_tls_cert, peer_tls_key and peer_tls_ca", cause) from cause
     return tls
+
+
+def _refusal(keys: str, cause: CertificateError) -> SettingsError:
+    if isinstance(cause, UnreadableError):
+        return MissingFileError(f"{cause}: put the file there, readable for this user ({keys})")
+    return CredentialError(f"{cause} ({keys})")
 
 
 class PublicCertificate:
@@ -52,11 +77,12 @@ class PublicCertificate:
         try:
             self._seen = self._load()
         except CertificateError as cause:
-            raise SettingsError(f"{cause}: correct tls_cert or tls_key") from cause
+            raise _refusal("tls_cert and tls_key", cause) from cause
 
     def _load(self) -> tuple[bytes, bytes]:
         """Both files as they are in use now. Raises CertificateError."""
         check_pair(self._certificate, self._key)  # half a pair in the context would serve nobody
+        check_validity(self._certificate, utc_now())
         self.context.load_cert_chain(self._certificate, self._key)
         return self._certificate.read_bytes(), self._key.read_bytes()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import access_pb2 as pb
@@ -16,10 +17,11 @@ class AccessFormatError(Exception):
     """The message is none that this version writes."""
 
 
-def put_token(out: pb.AccessToken, token: AccessToken) -> None:
+def put_token(out: pb.AccessToken, token: AccessToken, *, with_hash: bool = True) -> None:
     out.serial = token.serial
     out.token_id = token.token_id
-    out.secret_hash = token.secret_hash
+    if with_hash:
+        out.secret_hash = token.secret_hash
     out.parent = token.parent
     _put_scope(out.scope, token.scope)
     out.auto_prefix_streams = token.auto_prefix_streams
@@ -54,15 +56,21 @@ def _put_scope(out: pb.Scope, scope: Scope) -> None:
         _put_names(out.streams, scope.streams)
     if scope.access_tokens is not None:
         _put_names(out.access_tokens, scope.access_tokens)
-    groups = scope.op_groups
-    for half in (groups.account, groups.basin, groups.stream):
-        out.groups.extend((half.read, half.write))
+    account, basin, stream = (
+        scope.op_groups.account,
+        scope.op_groups.basin,
+        scope.op_groups.stream,
+    )
+    out.groups.extend(
+        (account.read, account.write, basin.read, basin.write, stream.read, stream.write)
+    )
     out.ops.extend(op.value for op in scope.ops)
 
 
 def _get_scope(message: pb.Scope) -> Scope:
-    groups = list(message.groups)
-    if len(groups) != _HALVES or any(op not in _OPS for op in message.ops):
+    groups = message.groups
+    ops = tuple(map(_OPS.get, message.ops))
+    if len(groups) != _HALVES or None in ops:
         raise AccessFormatError("a scope of another version")
     return Scope(
         basins=_get_names(message.basins) if message.HasField("basins") else None,
@@ -70,12 +78,25 @@ def _get_scope(message: pb.Scope) -> Scope:
         access_tokens=(
             _get_names(message.access_tokens) if message.HasField("access_tokens") else None
         ),
-        op_groups=OpGroups(
-            ReadWrite(groups[0], groups[1]),
-            ReadWrite(groups[2], groups[3]),
-            ReadWrite(groups[4], groups[5]),
-        ),
-        ops=tuple(_OPS[op] for op in message.ops),
+        op_groups=_op_groups(*groups),
+        ops=tuple(op for op in ops if op is not None),
+    )
+
+
+@cache
+def _op_groups(
+    account_read: bool,
+    account_write: bool,
+    basin_read: bool,
+    basin_write: bool,
+    stream_read: bool,
+    stream_write: bool,
+) -> OpGroups:
+    """There are 64, and a list of tokens is full of them."""
+    return OpGroups(
+        ReadWrite(account_read, account_write),
+        ReadWrite(basin_read, basin_write),
+        ReadWrite(stream_read, stream_write),
     )
 
 

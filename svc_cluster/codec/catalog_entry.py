@@ -12,14 +12,20 @@ from svc_cluster._pb.cluster.v1 import catalog_entry_pb2 as pb
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
 from svc_cluster.catalog.commands import (
     CatalogCommand,
+    CatalogWrite,
     CreateBasin,
     DeleteBasin,
+    ExpireOutcomes,
+    KeyedCatalogWrite,
     RegisterNode,
     RemoveBasin,
 )
+from svc_cluster.catalog.locations import SetDefaultLocation
 from svc_cluster.catalog.token_commands import IssueToken, RevokeToken, SetRootToken
-from svc_cluster.codec import access_pb, config_pb
+from svc_cluster.catalog.usage import ReportAccountUsage
+from svc_cluster.codec import access_pb, config_pb, usage_pb
 from svc_cluster.model.access_token import AccessToken
+from svc_cluster.model.outcome_table import REQUEST_KEY_BYTES
 
 _HEADER: Final = b"\x09\x81"
 """The engine's type byte for payloads, and version 1 of the catalog's format."""
@@ -32,29 +38,47 @@ class CatalogEntryFormatError(Exception):
 def encode_catalog_entry(commands: Sequence[CatalogCommand]) -> bytes:
     entry = pb.CatalogEntry()
     for command in commands:
-        out = entry.commands.add()
-        match command:
-            case RegisterNode(node_id, incarnation, address):
-                out.register_node.node_id = node_id
-                out.register_node.incarnation = incarnation
-                out.register_node.address = address
-            case CreateBasin():
-                _create_to_pb(out.create_basin, command)
-            case DeleteBasin(name, deleted_at_ms):
-                out.delete_basin.name = name
-                out.delete_basin.deleted_at_ms = deleted_at_ms
-            case RemoveBasin(group_id):
-                out.remove_basin.group_id = group_id
-            case IssueToken(token, issued_at_ms):
-                access_pb.put_token(out.issue_token.token, token)
-                out.issue_token.issued_at_ms = issued_at_ms
-            case RevokeToken(serial):
-                out.revoke_token.serial = serial
-            case SetRootToken(secret_hash, change_id, only_if_absent):
-                out.set_root_token.secret_hash = secret_hash
-                out.set_root_token.change_id = change_id
-                out.set_root_token.only_if_absent = only_if_absent
+        _to_pb(entry.commands.add(), command)
     return _HEADER + entry.SerializeToString()
+
+
+def _to_pb(out: pb.CatalogCommand, command: CatalogCommand) -> None:
+    match command:
+        case RegisterNode(node_id, incarnation, address):
+            out.register_node.node_id = node_id
+            out.register_node.incarnation = incarnation
+            out.register_node.address = address
+        case CreateBasin():
+            _create_to_pb(out.create_basin, command)
+        case DeleteBasin(name, deleted_at_ms):
+            out.delete_basin.name = name
+            out.delete_basin.deleted_at_ms = deleted_at_ms
+        case RemoveBasin(group_id):
+            out.remove_basin.group_id = group_id
+        case IssueToken(token, issued_at_ms):
+            access_pb.put_token(out.issue_token.token, token)
+            out.issue_token.issued_at_ms = issued_at_ms
+        case RevokeToken(serial):
+            out.revoke_token.serial = serial
+        case SetRootToken(secret_hash, change_id, only_if_absent):
+            out.set_root_token.secret_hash = secret_hash
+            out.set_root_token.change_id = change_id
+            out.set_root_token.only_if_absent = only_if_absent
+        case SetDefaultLocation(name, before):
+            out.set_default_location.name = name
+            out.set_default_location.before = before
+        case KeyedCatalogWrite(key, decided_at_ms, answer, write):
+            out.keyed_write.key = key
+            out.keyed_write.decided_at_ms = decided_at_ms
+            out.keyed_write.answer = answer
+            if write is not None:
+                _to_pb(out.keyed_write.write, write)
+        case ExpireOutcomes(before_ms, at_most):
+            out.expire_outcomes.before_ms = before_ms
+            out.expire_outcomes.at_most = at_most
+        case ReportAccountUsage(at_ms, report):
+            out.report_usage.at_ms = at_ms
+            usage_pb.put_report(out.report_usage.report, report)
 
 
 def decode_catalog_entry(payload: bytes) -> list[CatalogCommand]:
@@ -88,8 +112,32 @@ def _from_pb(command: pb.CatalogCommand) -> CatalogCommand:
         case "set_root_token":
             root = command.set_root_token
             return SetRootToken(root.secret_hash, root.change_id, root.only_if_absent)
+        case "set_default_location":
+            chosen = command.set_default_location
+            return SetDefaultLocation(chosen.name, chosen.before)
+        case "keyed_write":
+            return _keyed_from_pb(command.keyed_write)
+        case "expire_outcomes":
+            expired = command.expire_outcomes
+            return ExpireOutcomes(TimestampMs(expired.before_ms), expired.at_most)
+        case "report_usage":
+            said = command.report_usage
+            report = usage_pb.get_report(said.report)
+            return ReportAccountUsage(TimestampMs(said.at_ms), report)
         case _:
             raise CatalogEntryFormatError("a command of an unknown kind")
+
+
+def _keyed_from_pb(keyed: pb.KeyedCatalogWrite) -> KeyedCatalogWrite:
+    if len(keyed.key) != REQUEST_KEY_BYTES:
+        raise CatalogEntryFormatError("a request key has another length")
+    at_ms = TimestampMs(keyed.decided_at_ms)
+    if not keyed.HasField("write"):
+        return KeyedCatalogWrite(keyed.key, at_ms, keyed.answer)
+    write = _from_pb(keyed.write)
+    if not isinstance(write, CatalogWrite):
+        raise CatalogEntryFormatError("no client asks for this kind of command")
+    return KeyedCatalogWrite(keyed.key, at_ms, keyed.answer, write)
 
 
 def _token_from_pb(message: access_message.AccessToken) -> AccessToken:
@@ -106,6 +154,7 @@ def _create_to_pb(out: pb.CreateBasin, command: CreateBasin) -> None:
     out.created_at_ms = command.created_at_ms
     config_pb.put_basin(out.config, command.config)
     out.creation_hash = command.creation_hash
+    out.location = command.location
 
 
 def _create_from_pb(message: pb.CreateBasin) -> CreateBasin:
@@ -120,4 +169,5 @@ def _create_from_pb(message: pb.CreateBasin) -> CreateBasin:
         config=config,
         created_at_ms=TimestampMs(message.created_at_ms),
         creation_hash=message.creation_hash,
+        location=message.location,
     )

@@ -15,11 +15,13 @@ from svc_cluster.codec import config_pb
 from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig
 
 
-def basin_creation_hash(token: str | None, config: BasinConfig) -> bytes:
-    """32 bytes; none without a token, which matches nothing."""
+def basin_creation_hash(
+    token: str | None, config: BasinConfig, location: str | None = None
+) -> bytes:
+    """32 bytes; none without a token, which matches nothing. `location` as it was asked for."""
     message = pb.BasinConfig()
     config_pb.put_basin(message, config)
-    return _hash(token, message)
+    return _hash(token, message, b"" if location is None else location.encode())
 
 
 def stream_creation_hash(token: str | None, config: PartialStreamConfig | None) -> bytes:
@@ -29,9 +31,12 @@ def stream_creation_hash(token: str | None, config: PartialStreamConfig | None) 
     return _hash(token, message)
 
 
-def _hash(token: str | None, message: Message) -> bytes:
+def _hash(token: str | None, message: Message, place: bytes = b"") -> bytes:
     if not token:
         return b""
     given = token.encode("utf-8", "surrogatepass")
     config = message.SerializeToString(deterministic=True)
-    return hashlib.sha256(len(given).to_bytes(4, "big") + given + config).digest()
+    prefixed = len(given).to_bytes(4, "big") + given
+    # no configuration begins with a zero byte, so that none can be taken for a place
+    marked = b"\x00" + len(place).to_bytes(1, "big") + place if place else b""
+    return hashlib.sha256(prefixed + marked + config).digest()

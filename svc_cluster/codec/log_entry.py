@@ -13,7 +13,8 @@ from google.protobuf.message import DecodeError
 
 from svc_cluster._pb.cluster.v1 import log_entry_pb2 as pb
 from svc_cluster.base.ids import SeqNum, StreamId, TimestampMs
-from svc_cluster.codec import config_pb
+from svc_cluster.codec import config_pb, usage_pb
+from svc_cluster.model.outcome_table import REQUEST_KEY_BYTES
 from svc_cluster.model.record import (
     BatchPlacement,
     CommandKind,
@@ -27,12 +28,17 @@ from svc_cluster.stream.commands import (
     Bootstrap,
     ConfigureBasin,
     ConfigureStream,
+    CountUsage,
     CreateStream,
     DeleteEmptyStream,
     DeleteStream,
+    ExpireOutcomes,
     ExpirePrefix,
+    KeyedWrite,
     PurgeStream,
+    ReportUsage,
     Seal,
+    Write,
 )
 
 PAYLOAD_TYPE: Final = 9
@@ -50,36 +56,56 @@ def encode_entry(commands: Sequence[BasinCommand]) -> bytes:
     """Raises nothing: commands come from the sequencer, within the ranges of their types."""
     entry = pb.LogEntry()
     for command in commands:
-        out = entry.commands.add()
-        match command:
-            case AppendCommand():
-                _append_to_pb(out.append, command)
-            case Bootstrap():
-                _bootstrap_to_pb(out.bootstrap, command)
-            case CreateStream():
-                _create_to_pb(out.create_stream, command)
-            case ExpirePrefix(stream_id, trim_point):
-                out.expire_prefix.stream_id = stream_id
-                out.expire_prefix.trim_point = trim_point
-            case DeleteStream(stream_id, deleted_at_ms):
-                out.delete_stream.stream_id = stream_id
-                out.delete_stream.deleted_at_ms = deleted_at_ms
-            case PurgeStream(stream_id):
-                out.purge_stream.stream_id = stream_id
-            case DeleteEmptyStream(stream_id, deleted_at_ms):
-                out.delete_empty_stream.stream_id = stream_id
-                out.delete_empty_stream.deleted_at_ms = deleted_at_ms
-            case ConfigureStream(stream_id, config):
-                out.configure_stream.stream_id = stream_id
-                config_pb.put_complete(out.configure_stream.config, config)
-            case ConfigureBasin(basin_config):
-                config_pb.put_basin(out.configure_basin.config, basin_config)
-            case Seal(sealed_at_ms):
-                out.seal.SetInParent()
-                out.seal.sealed_at_ms = sealed_at_ms
-            case _:
-                assert_never(command)
+        _to_pb(entry.commands.add(), command)
     return _HEADER + entry.SerializeToString(deterministic=True)
+
+
+def _to_pb(out: pb.Command, command: BasinCommand) -> None:
+    match command:
+        case AppendCommand():
+            _append_to_pb(out.append, command)
+        case Bootstrap():
+            _bootstrap_to_pb(out.bootstrap, command)
+        case CreateStream():
+            _create_to_pb(out.create_stream, command)
+        case ExpirePrefix(stream_id, trim_point, at_ms):
+            out.expire_prefix.stream_id = stream_id
+            out.expire_prefix.trim_point = trim_point
+            out.expire_prefix.at_ms = at_ms
+        case DeleteStream(stream_id, deleted_at_ms):
+            out.delete_stream.stream_id = stream_id
+            out.delete_stream.deleted_at_ms = deleted_at_ms
+        case PurgeStream(stream_id, at_ms):
+            out.purge_stream.stream_id = stream_id
+            out.purge_stream.at_ms = at_ms
+        case DeleteEmptyStream(stream_id, deleted_at_ms):
+            out.delete_empty_stream.stream_id = stream_id
+            out.delete_empty_stream.deleted_at_ms = deleted_at_ms
+        case ConfigureStream(stream_id, config):
+            out.configure_stream.stream_id = stream_id
+            config_pb.put_complete(out.configure_stream.config, config)
+        case ConfigureBasin(basin_config):
+            config_pb.put_basin(out.configure_basin.config, basin_config)
+        case Seal(sealed_at_ms):
+            out.seal.SetInParent()
+            out.seal.sealed_at_ms = sealed_at_ms
+        case KeyedWrite(key, decided_at_ms, answer, write):
+            out.keyed_write.key = key
+            out.keyed_write.decided_at_ms = decided_at_ms
+            out.keyed_write.answer = answer
+            if write is not None:
+                _to_pb(out.keyed_write.write, write)
+        case ExpireOutcomes(before_ms, at_most):
+            out.expire_outcomes.before_ms = before_ms
+            out.expire_outcomes.at_most = at_most
+        case CountUsage(at_ms):
+            out.count_usage.SetInParent()
+            out.count_usage.at_ms = at_ms
+        case ReportUsage(at_ms, report):
+            out.report_usage.at_ms = at_ms
+            usage_pb.put_report(out.report_usage.report, report)
+        case _:
+            assert_never(command)
 
 
 def decode_entry(payload: bytes) -> list[BasinCommand]:
@@ -105,12 +131,15 @@ def _from_pb(command: pb.Command) -> BasinCommand:
             return _create_from_pb(command.create_stream)
         case "expire_prefix":
             expire = command.expire_prefix
-            return ExpirePrefix(StreamId(expire.stream_id), expire.trim_point)
+            return ExpirePrefix(
+                StreamId(expire.stream_id), expire.trim_point, TimestampMs(expire.at_ms)
+            )
         case "delete_stream":
             delete = command.delete_stream
             return DeleteStream(StreamId(delete.stream_id), TimestampMs(delete.deleted_at_ms))
         case "purge_stream":
-            return PurgeStream(StreamId(command.purge_stream.stream_id))
+            purge = command.purge_stream
+            return PurgeStream(StreamId(purge.stream_id), TimestampMs(purge.at_ms))
         case "delete_empty_stream":
             empty = command.delete_empty_stream
             return DeleteEmptyStream(StreamId(empty.stream_id), TimestampMs(empty.deleted_at_ms))
@@ -118,8 +147,30 @@ def _from_pb(command: pb.Command) -> BasinCommand:
             return _configure_from_pb(command)
         case "seal":
             return Seal(TimestampMs(command.seal.sealed_at_ms))
+        case "count_usage":
+            return CountUsage(TimestampMs(command.count_usage.at_ms))
+        case "report_usage":
+            said = command.report_usage
+            return ReportUsage(TimestampMs(said.at_ms), usage_pb.get_report(said.report))
+        case "keyed_write":
+            return _keyed_from_pb(command.keyed_write)
+        case "expire_outcomes":
+            expired = command.expire_outcomes
+            return ExpireOutcomes(TimestampMs(expired.before_ms), expired.at_most)
         case _:
             raise EntryFormatError("unknown kind of command")
+
+
+def _keyed_from_pb(keyed: pb.KeyedWrite) -> KeyedWrite:
+    if len(keyed.key) != REQUEST_KEY_BYTES:
+        raise EntryFormatError("a request key has another length")
+    at_ms = TimestampMs(keyed.decided_at_ms)
+    if not keyed.HasField("write"):
+        return KeyedWrite(keyed.key, at_ms, keyed.answer)
+    write = _from_pb(keyed.write)
+    if not isinstance(write, Write):
+        raise EntryFormatError("no client asks for this kind of command")
+    return KeyedWrite(keyed.key, at_ms, keyed.answer, write)
 
 
 def _append_to_pb(out: pb.Append, command: AppendCommand) -> None:
@@ -148,6 +199,8 @@ def _append_to_pb(out: pb.Append, command: AppendCommand) -> None:
             trim_point=record.trim_point,
         )
     out.records = command.records
+    if command.op_units:
+        out.op_units = command.op_units
 
 
 def _append_from_pb(append: pb.Append) -> AppendCommand:
@@ -172,6 +225,7 @@ def _append_from_pb(append: pb.Append) -> AppendCommand:
         commands=tuple(map(_command_record_from_pb, commands)) if commands else (),
         match_seq_num=append.match_seq_num if append.HasField("match_seq_num") else None,
         fencing_token=append.fencing_token if append.HasField("fencing_token") else None,
+        op_units=append.op_units,
     )
 
 
@@ -194,6 +248,7 @@ def _bootstrap_to_pb(out: pb.Bootstrap, command: Bootstrap) -> None:
     out.basin = command.basin
     out.created_at_ms = command.created_at_ms
     config_pb.put_basin(out.config, command.config)
+    out.counts_usage = command.counts_usage
 
 
 def _bootstrap_from_pb(bootstrap: pb.Bootstrap) -> Bootstrap:
@@ -201,7 +256,9 @@ def _bootstrap_from_pb(bootstrap: pb.Bootstrap) -> Bootstrap:
         config = config_pb.get_basin(bootstrap.config)
     except config_pb.ConfigFormatError as cause:
         raise EntryFormatError(str(cause)) from cause
-    return Bootstrap(bootstrap.basin, config, TimestampMs(bootstrap.created_at_ms))
+    return Bootstrap(
+        bootstrap.basin, config, TimestampMs(bootstrap.created_at_ms), bootstrap.counts_usage
+    )
 
 
 def _configure_from_pb(command: pb.Command) -> ConfigureStream | ConfigureBasin:

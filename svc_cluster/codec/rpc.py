@@ -81,6 +81,8 @@ def append_to_pb(
         into.match_seq_num = match_seq_num
     if fencing_token is not None:
         into.fencing_token = fencing_token
+    if batch.op_units:
+        into.op_units = batch.op_units
     if place is not None:
         into.session.session_id = place.session_id
         into.session.ordinal = place.ordinal
@@ -118,6 +120,7 @@ def batch_from_pb(message: pb.AppendRequest) -> StoredBatch:
         sealed_for=(
             identity_from_pb(message.sealed_for) if message.HasField("sealed_for") else None
         ),
+        op_units=message.op_units,
     )
 
 
@@ -208,13 +211,12 @@ _CLASS_BY_CODE: dict[str, type[ServiceError]] = {
         errors.UnavailableError,
         errors.HotServerError,
         errors.DrainingError,
-        errors.RateLimitedError,
         errors.NotImplementedYetError,
         errors.DeadlineError,
         errors.UnauthenticatedError,
         errors.PermissionDeniedError,
         errors.TokenNotFoundError,
-        errors.TokenQuotaError,
+        errors.QuotaError,
     )
 }
 
@@ -235,6 +237,8 @@ def refusal_to_pb(into: pb.Refusal, error: ServiceError) -> None:
             into.tail_seq_num = error.tail_seq_num
         case errors.FencingTokenMismatchError():
             into.fencing_token = error.current_token
+        case errors.RateLimitedError():
+            into.retry_after_ms = error.retry_after_ms
         case errors.PastTailError():
             into.tail_seq_num = error.tail_seq_num
             into.tail_timestamp_ms = error.tail_timestamp_ms
@@ -254,6 +258,8 @@ def refusal_from_pb(message: pb.Refusal) -> ServiceError:
         if message.HasField("fencing_token"):
             return errors.FencingTokenMismatchError(message.fencing_token)
         return errors.SeqNumMismatchError(message.tail_seq_num)
+    if message.code == ErrorCode.RATE_LIMITED.value:
+        return errors.RateLimitedError(message.message, message.retry_after_ms)
     if message.code == ErrorCode.RANGE_NOT_SATISFIABLE.value:
         return errors.PastTailError(message.tail_seq_num, message.tail_timestamp_ms)
     if message.code == ErrorCode.REQUEST_TIMEOUT.value and not message.may_have_taken_effect:

@@ -9,30 +9,35 @@ import asyncio
 import os
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from prometheus_client import Counter
 
+from svc_cluster.base.audit import AuditTrail, LogSink
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import (
     DrainingError,
     ErrorCode,
     InternalError,
-    NotImplementedYetError,
     ServiceError,
 )
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.metrics import Metrics
+from svc_cluster.gateway.audit import Audit, Note, Subject
 from svc_cluster.gateway.authentication import EVERYBODY, AccessControl, Caller
 from svc_cluster.gateway.authorization import authorize
 from svc_cluster.gateway.backend import Backend
 from svc_cluster.gateway.fanout import SharedTails
-from svc_cluster.gateway.handlers import basins, health, records, streams, tokens
+from svc_cluster.gateway.handlers import basins, health, locations, records, streams, tokens
+from svc_cluster.gateway.handlers import metrics as usage_metrics
 from svc_cluster.gateway.handlers.context import Call, Handler, Readiness, Services
-from svc_cluster.gateway.http.budget import BODY_BYTES_IN_FLIGHT_MAX, BodyBudget, BudgetedBody
+from svc_cluster.gateway.http.body_budget import BODY_BYTES_IN_FLIGHT_MAX, BodyBudget
+from svc_cluster.gateway.http.budget import BudgetedBody
 from svc_cluster.gateway.http.compress import compress_response
 from svc_cluster.gateway.http.dialect import detect
 from svc_cluster.gateway.http.errors import error_response
+from svc_cluster.gateway.http.formats import accepts_events, session_type
 from svc_cluster.gateway.http.host import basin_of_host
 from svc_cluster.gateway.http.message import ClientGoneError, Request, Response
 from svc_cluster.gateway.http.negotiation import PROTOBUF_TYPES, SESSION_TYPES, media_type
@@ -44,8 +49,13 @@ from svc_cluster.gateway.http.router import (
     route,
     split_path,
 )
+from svc_cluster.gateway.rate_limiter import UNLIMITED, RateLimiter
 from svc_cluster.gateway.sealer import Sealer
 from svc_cluster.gateway.token_client import TokenBackend
+from svc_cluster.gateway.usage import UsageLedger
+from svc_cluster.gateway.usage_client import UsageBackend
+from svc_cluster.gateway.usage_reporter import INTERVAL_SECONDS, UsageReporter
+from svc_cluster.model.usage import REPORTER_BYTES
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -55,10 +65,6 @@ _ALWAYS_SERVED: Final = frozenset(
 _CORS_EXPOSED: Final = "s2-provision-result, svc-side-effects, retry-after-ms"
 
 log = get_logger("gateway.app")
-
-
-async def _later(call: Call) -> Response:
-    raise NotImplementedYetError("not served yet")
 
 
 _HANDLERS: Final[dict[Operation, Handler]] = {
@@ -77,6 +83,12 @@ _HANDLERS: Final[dict[Operation, Handler]] = {
     Operation.LIST_TOKENS: tokens.list_tokens,
     Operation.ISSUE_TOKEN: tokens.issue_token,
     Operation.REVOKE_TOKEN: tokens.revoke_token,
+    Operation.LIST_LOCATIONS: locations.list_locations,
+    Operation.GET_DEFAULT_LOCATION: locations.get_default_location,
+    Operation.SET_DEFAULT_LOCATION: locations.set_default_location,
+    Operation.ACCOUNT_METRICS: usage_metrics.account_metrics,
+    Operation.BASIN_METRICS: usage_metrics.basin_metrics,
+    Operation.STREAM_METRICS: usage_metrics.stream_metrics,
     Operation.APPEND: records.append,
     Operation.READ: records.read,
     Operation.CHECK_TAIL: records.check_tail,
@@ -86,7 +98,6 @@ _HANDLERS: Final[dict[Operation, Handler]] = {
     Operation.METRICS: health.exposition,
     Operation.VERSION: health.version,
     Operation.OPENAPI: health.openapi,
-    Operation.LATER: _later,
 }
 assert _HANDLERS.keys() == set(Operation), "every operation has a handler"
 
@@ -110,11 +121,26 @@ class GatewayApp:
         secure_random: Callable[[int], bytes] = os.urandom,
         tokens: TokenBackend | None = None,
         access: AccessControl | None = None,
+        audit: AuditTrail | None = None,
+        limiter: RateLimiter | None = None,
+        usage: UsageBackend | None = None,
+        usage_interval_seconds: float = INTERVAL_SECONDS,
     ) -> None:
         """`basin_host_suffixes`: what follows a basin's name in a host name; None: `b` and any
         domain (http/host.py). `secure_random`: where the nonces of encrypted records come from,
         and the secrets of access tokens. `tokens`: where those are kept; None: they are not served.
-        `access`: None: nobody is asked for one."""
+        `access`: None: nobody is asked for one. `audit`: where writes to the control plane are
+        told; None: in the log. `limiter`: None: there are no limits of rates. `usage`: where use is
+        reported to, at this interval; None: it is not, nor told."""
+        reporter_id = bytes(REPORTER_BYTES) if usage is None else rng.randbytes(REPORTER_BYTES)
+        ledger = UsageLedger(clock, reporter_id)
+        self._reporter: UsageReporter | None = None
+        if usage is not None:
+            self._reporter = UsageReporter(
+                ledger, usage, metrics, interval_seconds=usage_interval_seconds
+            )
+        trail = audit or AuditTrail(LogSink())
+        self._audit = Audit(trail, clock, metrics.audit_suppressed)
         self._services = Services(
             backend=backend,
             tails=SharedTails(backend, clock),
@@ -125,16 +151,29 @@ class GatewayApp:
             readiness=readiness,
             version=version,
             draining=asyncio.Event(),
-            body_budget=BodyBudget(body_bytes_in_flight_max, metrics.http_body_bytes_in_flight),
+            body_budget=BodyBudget(
+                body_bytes_in_flight_max,
+                metrics.http_body_bytes_in_flight,
+                metrics.http_bodies_waiting,
+            ),
             tokens=tokens,
             random_bytes=secure_random,
+            audit=self._audit,
+            usage=ledger,
+            usage_reporter=self._reporter,
         )
         self.clock = clock
         self._access = access
+        self._limiter = limiter
         self._cors = cors
         self._compression = compression
         self._host_suffixes = basin_host_suffixes
         self._recorders: dict[tuple[str, str], _Recorder] = {}
+
+    def start(self) -> None:
+        """Begin what runs for all requests together."""
+        if self._reporter is not None:
+            self._reporter.start()
 
     def drain(self) -> None:
         """From now on requests are refused, streams end, and readiness is false."""
@@ -144,6 +183,8 @@ class GatewayApp:
     async def close(self) -> None:
         """End what runs for all requests together; none is answered any more."""
         await self._services.tails.close()
+        if self._reporter is not None:
+            await self._reporter.close()
 
     async def handle(self, request: Request) -> Response:
         segments = split_path(request.raw_path)
@@ -153,10 +194,15 @@ class GatewayApp:
         begun = clock.monotonic()
         recorder.in_flight.inc()
         status = 499
+        host_basin = basin_of_host(request.header("host"), self._host_suffixes)
+        note = self._audit.begin(request, resource, segments, host_basin)
+        response: Response | None = None
         try:
-            response = await self._answer(request, segments, resource)
+            response = await self._answer(request, segments, resource, host_basin, note)
             status = response.status
         finally:
+            if note is not None:
+                self._audit.end(note, response)
             recorder.in_flight.dec()
             recorder.done(status, clock.monotonic() - begun)
         if self._compression:
@@ -170,9 +216,13 @@ class GatewayApp:
         return response
 
     async def _answer(
-        self, request: Request, segments: list[str], resource: Resource | None
+        self,
+        request: Request,
+        segments: list[str],
+        resource: Resource | None,
+        host_basin: str | None,
+        note: Note | None,
     ) -> Response:
-        host_basin = basin_of_host(request.header("host"), self._host_suffixes)
         dialect = detect(
             request.headers,
             seed_path=resource is not None and resource.seed_path,
@@ -182,29 +232,54 @@ class GatewayApp:
             return self._options(request, resource)
         is_write = request.method not in _SAFE_METHODS
         body: BudgetedBody | None = None
+        allowance = UNLIMITED
         try:
             caller = await self._caller(request, resource)
+            if note is not None:
+                self._audit.known(note, caller)
             match = route(resource, segments, request.method, host_basin)
             match = authorize(caller.grant, match, request)
             if self._services.draining.is_set() and match.template not in _ALWAYS_SERVED:
                 raise DrainingError("the server is stopping; try another")
+            if self._limiter is not None and match.template not in _ALWAYS_SERVED:
+                allowance = self._limiter.admit(
+                    request,
+                    match.operation,
+                    caller.serial,
+                    is_stream=session_type(request) is not None or accepts_events(request),
+                )
             if is_write:
                 request, body = self._with_budget(request)
+            if note is not None:
+                self._audit.allowed(note, match)
             handler = _HANDLERS[match.operation]
-            call = Call(self._services, request, match, dialect, caller)
-            if is_write or caller is EVERYBODY:
-                return await handler(call)
-            async with caller.while_valid():  # it may be a long wait
-                return await handler(call)
+            subject = Subject() if note is None else note.subject
+            call = Call(self._services, request, match, dialect, caller, subject, allowance)
+            return await self._served(handler, call, is_write=is_write)
         except ClientGoneError:
             raise
         except Exception as failure:  # the one place that turns a fault of ours into a 500
             refusal = _refusal(failure, resource)
+            if note is not None:
+                note.refusal = refusal
         finally:
             if body is not None:
                 body.release()
+            allowance.close()
+        # it holds on to the frames it came through, and this one to it: their memory would be kept
+        # until the collector looks
+        refusal.__traceback__ = None
         response = error_response(refusal, dialect, is_write=is_write)
         response.close = body is not None and body.cut
+        return response
+
+    async def _served(self, handler: Handler, call: Call, *, is_write: bool) -> Response:
+        if is_write or call.caller is EVERYBODY:
+            response = await handler(call)
+        else:
+            async with call.caller.while_valid():  # it may be a long wait
+                response = await handler(call)
+        self._services.usage.served(call.match, call.request, response)
         return response
 
     async def _caller(self, request: Request, resource: Resource | None) -> Caller:
@@ -223,7 +298,8 @@ class GatewayApp:
         headers = request.headers
         if request.header("content-encoding") is not None and kind not in SESSION_TYPES:
             headers = [header for header in headers if header[0] != "content-encoding"]
-        return Request(request.method, request.raw_path, request.query, headers, body), body
+        wanted = replace(request, headers=headers, body=body, _by_name=None)
+        return wanted, body
 
     def _options(self, request: Request, resource: Resource) -> Response:
         """Also the answer to a browser's preflight, which carries no credentials: what it asks

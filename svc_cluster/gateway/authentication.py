@@ -8,12 +8,16 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final
 
+from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import (
     DeadlineError,
+    RateLimitedError,
     ServiceError,
     UnauthenticatedError,
     UnavailableError,
 )
+from svc_cluster.base.metrics import Metrics
+from svc_cluster.gateway.failed_attempts import FailedAttempts
 from svc_cluster.gateway.http.message import Request
 from svc_cluster.gateway.lease import LeaseKeeper
 from svc_cluster.gateway.token_directory import NO_LEASE, TokenDirectory, Watch
@@ -31,6 +35,7 @@ class Caller:
     grant: Grant = FULL_GRANT
     serial: int = NO_PARENT
     """Of the token; 0 for everybody."""
+    token_id: str = "-"
 
     def check(self) -> None:
         """Raises UnauthenticatedError when the token is no good any more, UnavailableError when
@@ -59,6 +64,7 @@ class TokenHolder(Caller):
         self._token = token
         self.grant = directory.grant_of(token)
         self.serial = token.serial
+        self.token_id = token.token_id
 
     def check(self) -> None:
         fault = self._directory.fault(self._token)
@@ -85,16 +91,50 @@ def _with_effects(fault: ServiceError) -> ServiceError:
 class AccessControl:
     """Finds out who sends a request."""
 
-    def __init__(self, directory: TokenDirectory, keeper: LeaseKeeper) -> None:
+    def __init__(
+        self,
+        directory: TokenDirectory,
+        keeper: LeaseKeeper,
+        *,
+        clock: Clock | None = None,
+        metrics: Metrics | None = None,
+        failed_per_second: float | None = None,
+    ) -> None:
+        """`failed_per_second`: attempts of one address that are answered 401; more get 429. None:
+        no limit; needs a clock."""
+        assert failed_per_second is None or clock is not None, "rates need a clock"
         self._directory = directory
         self._keeper = keeper
+        self._clock = clock
+        self._failures = None if metrics is None else metrics.auth_failures
+        self._failed = FailedAttempts(failed_per_second)
 
     @property
     def is_ready(self) -> bool:
         return self._directory.is_fresh
 
     async def caller_of(self, request: Request) -> Caller:
-        """Raises UnauthenticatedError, and UnavailableError while nobody's token can be checked."""
+        """Raises UnauthenticatedError, RateLimitedError for an address that fails too much, and
+        UnavailableError while nobody's token can be checked."""
+        try:
+            return await self._holder(request)
+        except UnauthenticatedError:
+            # only now: a valid token is let in, whatever else comes from its address
+            wait_ms = 0
+            if self._clock is not None and request.header("authorization") is not None:
+                wait_ms = self._failed.note(request.connection.address, self._clock.monotonic())
+            self._count("rate_limited" if wait_ms else "unauthenticated")
+            if wait_ms:
+                raise RateLimitedError(
+                    "too many requests without a valid access token", wait_ms
+                ) from None
+            raise
+
+    def _count(self, reason: str) -> None:
+        if self._failures is not None:
+            self._failures.labels(reason).inc()
+
+    async def _holder(self, request: Request) -> TokenHolder:
         secret = bearer_secret(request)
         if not self._directory.is_fresh:
             raise UnavailableError(NO_LEASE)

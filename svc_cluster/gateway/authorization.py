@@ -62,6 +62,12 @@ NEEDS: Final[dict[Operation, Need]] = {
     Operation.LIST_TOKENS: Need(Names.NONE, (Op.LIST_ACCESS_TOKENS,)),
     Operation.ISSUE_TOKEN: Need(Names.IN_BODY, (Op.ISSUE_ACCESS_TOKEN,)),
     Operation.REVOKE_TOKEN: Need(Names.TOKEN, (Op.REVOKE_ACCESS_TOKEN,)),
+    Operation.ACCOUNT_METRICS: Need(Names.NONE, (Op.ACCOUNT_METRICS,)),
+    Operation.BASIN_METRICS: Need(Names.BASIN, (Op.BASIN_METRICS,)),
+    Operation.STREAM_METRICS: Need(Names.STREAM, (Op.STREAM_METRICS,)),
+    Operation.LIST_LOCATIONS: Need(Names.NONE, (Op.LIST_LOCATIONS,)),
+    Operation.GET_DEFAULT_LOCATION: Need(Names.NONE, (Op.GET_DEFAULT_LOCATION,)),
+    Operation.SET_DEFAULT_LOCATION: Need(Names.NONE, (Op.SET_DEFAULT_LOCATION,)),
 }
 """What the records of a stream need has no more to do with the mode (unary, session, events) than
 with the format: all modes are one operation. A stream that is made because records are appended to
@@ -79,16 +85,13 @@ FREE: Final = frozenset(
 )
 """Answered without a token."""
 
-VALID_TOKEN: Final = frozenset({Operation.LATER})
-"""Any valid token will do: there is nothing to be had."""
-
 _DENIED: Final = "the access token does not allow this"
 
 
 def authorize(grant: Grant, match: Match, request: Request) -> Match:
     """The match with the stream's full name. Raises PermissionDeniedError, and MalformedError where
     the request does not say which basin it means or a name gets too long."""
-    if grant is FULL_GRANT or match.operation in FREE or match.operation in VALID_TOKEN:
+    if grant is FULL_GRANT or match.operation in FREE:
         return match
     need = NEEDS.get(match.operation)
     if need is None or not grant.allows(need.all_of):

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from svc_cluster.base.ids import TimestampMs
 from svc_cluster.model.cipher import StreamIdentity
+from svc_cluster.model.location import Location
 from svc_cluster.model.provision import Provision
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart
 from svc_cluster.model.reconfigure import BasinPatch, StreamPatch
@@ -85,18 +86,45 @@ class Appends(Protocol):
 class Backend(Protocol):
     """All calls raise ServiceError subclasses (base/errors.py) and nothing else."""
 
+    def keyed(self, key: bytes) -> Backend:
+        """The same for one write that its client may repeat (codec/request_key.py): what came of
+        the first request with this key is answered to every later one, and nothing is done again.
+        Appends, and changes of streams, basins and locations; RateLimitedError when there is no
+        room to remember another outcome."""
+        ...
+
     async def create_basin(
-        self, name: str, config: BasinConfig, creation_hash: bytes = b""
+        self,
+        name: str,
+        config: BasinConfig,
+        creation_hash: bytes = b"",
+        *,
+        location: str | None = None,
     ) -> ProvisionedBasin:
         """A basin that was created with this hash (not empty) is fine: NOOP, its configuration may
-        be another by now. AlreadyExistsError, BasinDeletionPendingError."""
+        be another by now. `location` None: the default. AlreadyExistsError,
+        BasinDeletionPendingError; InvalidError where there is no such location."""
         ...
 
     async def ensure_basin(
-        self, name: str, config: BasinConfig, storage_class: str | None = None
+        self,
+        name: str,
+        config: BasinConfig,
+        storage_class: str | None = None,
+        *,
+        location: str | None = None,
     ) -> ProvisionedBasin:
         """Create the basin, or replace its configuration as a whole; `storage_class` as in
-        `model.reconfigure.ensure_basin`. BasinDeletionPendingError."""
+        `model.reconfigure.ensure_basin`. BasinDeletionPendingError; InvalidError where `location`
+        is another than that of the basin, or there is none of this name."""
+        ...
+
+    async def locations(self) -> tuple[list[Location], Location]:
+        """All there are, at least one, and which of them is the default."""
+        ...
+
+    async def set_default_location(self, name: str) -> Location:
+        """The new default. InvalidError where there is no such location."""
         ...
 
     async def list_basins(

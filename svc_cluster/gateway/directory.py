@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
@@ -25,23 +26,28 @@ class Directory:
         self._catalog = Group(CATALOG_GROUP, nodes)
         self._groups: dict[str, Group] = {}
 
-    async def ask_catalog(self, fill: Fill, *, write: bool, deadline: float) -> pb.Response:
-        return await self._leaders.call(self._catalog, fill, write=write, deadline=deadline)
+    async def ask_catalog(
+        self, fill: Fill, *, write: bool, deadline: float, key: bytes = b""
+    ) -> pb.Response:
+        """`key` as in `Leaders.call`."""
+        return await self._leaders.call(
+            self._catalog, fill, write=write, deadline=deadline, key=key
+        )
 
     async def ask_basin(
-        self, basin: str, fill: Fill, *, write: bool, deadline: float
+        self, basin: str, fill: Fill, *, write: bool, deadline: float, key: bytes = b""
     ) -> pb.Response:
         group = self._groups.get(basin)
         if group is None:
             group = await self.resolve(basin, deadline)
         try:
-            return await self._leaders.call(group, fill, write=write, deadline=deadline)
+            return await self._leaders.call(group, fill, write=write, deadline=deadline, key=key)
         except BasinDeletionPendingError:
             # perhaps this was the basin's predecessor of the same name
             fresh = await self.resolve(basin, deadline)
             if fresh.group_id == group.group_id:
                 raise
-            return await self._leaders.call(fresh, fill, write=write, deadline=deadline)
+            return await self._leaders.call(fresh, fill, write=write, deadline=deadline, key=key)
         except UnavailableError:
             self._groups.pop(basin, None)
             # a basin that is gone answers so for ever; the catalog knows
@@ -50,6 +56,19 @@ class Directory:
             except UnavailableError:
                 self._leaders.note_retry("catalog_unavailable")
             raise
+
+    async def ask_every_node(self, fill: Fill, seconds: float) -> list[pb.Response | None]:
+        """Ask each node once, whatever it leads: its answer, or None for one that has none in
+        time, or refuses."""
+        usable = [node for node in self._catalog.replicas if self._leaders.is_usable(node)]
+        asked = [self._leaders.send(node, self._catalog, fill, seconds) for node in usable]
+        answers: list[pb.Response | None] = [None] * (len(self._catalog.replicas) - len(usable))
+        for answer in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(answer, BaseException) or answer.HasField("refusal"):
+                answers.append(None)
+            else:
+                answers.append(answer)
+        return answers
 
     def known(self, basin: str) -> Group | None:
         """What is known of the basin's group without asking."""

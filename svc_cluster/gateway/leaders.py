@@ -1,7 +1,8 @@
 """Finds a group's leader among the nodes, follows hints, sends again what had no effect.
 
 A request is sent again only when the answer (or the lack of a connection) proves that nothing was
-done. Whatever left this process and was not answered is reported as "may have taken effect".
+done, or when it has a key by which its leader knows it again. What left this process and was never
+answered is reported as "may have taken effect".
 """
 
 from __future__ import annotations
@@ -12,20 +13,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from prometheus_client import Counter
+
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import (
     DeadlineError,
     DrainingError,
     HotServerError,
+    InternalError,
     ReadDeadlineError,
     ServiceError,
     UnavailableError,
 )
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
+from svc_cluster.base.metrics import Metrics
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.codec import rpc
 from svc_cluster.link.session import LinkLostError, NodeSession
+from svc_cluster.model.outcome_table import is_outcome
 
 RETRY_SECONDS_MIN: Final = 0.01
 RETRY_SECONDS_MAX: Final = 0.1
@@ -56,6 +62,7 @@ class Leaders:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         rng: random.Random,
+        metrics: Metrics | None = None,
     ) -> None:
         self._sessions = sessions
         self._loop = loop
@@ -65,6 +72,8 @@ class Leaders:
         self._silent: set[NodeId] = set()
         self.retries: dict[str, int] = {}
         """How often a request was sent again, by reason."""
+        self._metrics = metrics
+        self._answers: dict[tuple[NodeId, str], Counter] = {}
 
     def start(self) -> None:
         """Begin to watch the nodes: a frozen one keeps its connections and answers nothing."""
@@ -98,9 +107,46 @@ class Leaders:
 
     # -- one request, until it is answered
 
-    async def call(self, group: Group, fill: Fill, *, write: bool, deadline: float) -> pb.Response:
-        """Ask the group's leader. Raises the node's refusal, DeadlineError or ReadDeadlineError
-        when it is not known what became of the request, UnavailableError when nothing did."""
+    async def call(
+        self, group: Group, fill: Fill, *, write: bool, deadline: float, key: bytes = b""
+    ) -> pb.Response:
+        """Ask the group's leader. `key`: of a write that may be repeated, whatever became of it.
+        Raises the node's refusal, DeadlineError or ReadDeadlineError when it is not known what
+        became of the request, UnavailableError when nothing did."""
+        if key:
+            return await self._call_keyed(group, fill, deadline, key)
+        return await self._call(group, fill, write=write, deadline=deadline)
+
+    async def _call_keyed(
+        self, group: Group, fill: Fill, deadline: float, key: bytes
+    ) -> pb.Response:
+        def fill_keyed(request: pb.Request) -> None:
+            request.request_key = key
+            fill(request)
+
+        delay = RETRY_SECONDS_MIN
+        unknown: ServiceError | None = None
+        while True:
+            try:
+                return await self._call(group, fill_keyed, write=True, deadline=deadline)
+            except ServiceError as failure:
+                if not failure.may_have_taken_effect:
+                    if unknown is None or is_outcome(failure):
+                        raise
+                    # an earlier attempt may still be on its way
+                    if isinstance(failure, UnavailableError | HotServerError | DrainingError):
+                        raise unknown from failure
+                    failure.may_have_taken_effect = True
+                    raise
+                unknown = failure
+            left = deadline - self._clock.monotonic()
+            if left <= 0 or isinstance(unknown, InternalError):
+                raise unknown
+            self.note_retry("repeated")
+            await asyncio.sleep(min(delay * (0.5 + self._rng.random()), left))
+            delay = min(delay * 2, RETRY_SECONDS_MAX)
+
+    async def _call(self, group: Group, fill: Fill, *, write: bool, deadline: float) -> pb.Response:
         delay = RETRY_SECONDS_MIN
         tried = 0
         refusal: ServiceError = UnavailableError("no leader was found")
@@ -147,10 +193,16 @@ class Leaders:
         future = self._sessions[node].call(group.group_id, int(left * 1000), fill)
         # a timer and no task: this is the hot path
         timer = self._loop.call_later(left, _expire, future)
+        code = "none"
         try:
-            return await future
+            response = await future
+            code = "ok"
+            if response.HasField("refusal"):
+                code = response.refusal.code
+            return response
         finally:
             timer.cancel()
+            self._note_answer(node, code)
 
     def send(
         self, node: NodeId, group: Group, fill: Fill, left: float
@@ -182,6 +234,17 @@ class Leaders:
 
     def note_retry(self, reason: str) -> None:
         self.retries[reason] = self.retries.get(reason, 0) + 1
+        if self._metrics is not None:
+            self._metrics.gateway_retries.labels(reason).inc()
+
+    def _note_answer(self, node: NodeId, code: str) -> None:
+        if self._metrics is None:
+            return
+        counter = self._answers.get((node, code))
+        if counter is None:
+            counter = self._metrics.gateway_backend_requests.labels(str(node), code)
+            self._answers[node, code] = counter
+        counter.inc()
 
 
 def _fill_ping(request: pb.Request) -> None:

@@ -32,6 +32,8 @@ class LeaseKeeper:
         self._wanted = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         self.renewals = 0
+        self.gateways = 1
+        """With a lease at last count, this one among them."""
 
     def start(self) -> None:
         self._tasks.spawn(self._renew_for_ever(), "renew the freshness lease")
@@ -78,6 +80,7 @@ class LeaseKeeper:
                 pause = RENEW_SECONDS
             else:
                 self.renewals += 1
+                self.gateways = news.gateways or self.gateways
                 is_complete = self._directory.take(news, asked_at)
             if is_complete:
                 for future in asked_for:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 from collections.abc import Awaitable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
@@ -18,6 +20,7 @@ from svc_cluster.base.errors import (
     UnavailableError,
 )
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
+from svc_cluster.base.metrics import Metrics
 from svc_cluster.codec import config_pb, rpc
 from svc_cluster.gateway.backend import (
     BasinInfo,
@@ -31,6 +34,7 @@ from svc_cluster.gateway.leaders import Fill, Leaders
 from svc_cluster.gateway.numbered_appends import NumberedAppends
 from svc_cluster.link.session import NodeSession
 from svc_cluster.model.cipher import StreamIdentity
+from svc_cluster.model.location import Location
 from svc_cluster.model.provision import Provision
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart
 from svc_cluster.model.reconfigure import BasinPatch, StreamPatch, with_storage_class
@@ -52,12 +56,15 @@ class ReplicaClient:
         clock: Clock,
         rng: random.Random,
         deadline_seconds: float = DEADLINE_SECONDS,
+        metrics: Metrics | None = None,
     ) -> None:
         self._clock = clock
         self._rng = rng
         self._deadline_seconds = deadline_seconds
-        self._leaders = Leaders(sessions=sessions, loop=loop, clock=clock, rng=rng)
+        self._leaders = Leaders(sessions=sessions, loop=loop, clock=clock, rng=rng, metrics=metrics)
         self._directory = Directory(self._leaders, tuple(sorted(sessions)))
+        self._key = b""
+        """Of the one write that this is for; empty: nothing is repeated."""
 
     def start(self) -> None:
         """Begin to watch the nodes: a frozen one keeps its connections and answers nothing."""
@@ -78,26 +85,55 @@ class ReplicaClient:
     def _deadline(self) -> float:
         return self._clock.monotonic() + self._deadline_seconds
 
+    def keyed(self, key: bytes) -> ReplicaClient:
+        twin = copy.copy(self)
+        twin._key = key
+        return twin
+
+    async def _write(self, basin: str, fill: Fill, deadline: float | None = None) -> pb.Response:
+        """One write, under the request key if there is one. `deadline`: monotonic seconds."""
+        return await self._directory.ask_basin(
+            basin,
+            fill,
+            write=True,
+            deadline=self._deadline() if deadline is None else deadline,
+            key=self._key,
+        )
+
     # -- basins
 
     async def create_basin(
-        self, name: str, config: BasinConfig, creation_hash: bytes = b""
+        self,
+        name: str,
+        config: BasinConfig,
+        creation_hash: bytes = b"",
+        *,
+        location: str | None = None,
     ) -> ProvisionedBasin:
         def fill(request: pb.Request) -> None:
             request.create_basin.basin = name
             request.create_basin.creation_hash = creation_hash
+            if location is not None:
+                request.create_basin.location = location
             config_pb.put_basin(request.create_basin.config, config)
 
         return await self._create_basin(name, fill, self._deadline())
 
     async def ensure_basin(
-        self, name: str, config: BasinConfig, storage_class: str | None = None
+        self,
+        name: str,
+        config: BasinConfig,
+        storage_class: str | None = None,
+        *,
+        location: str | None = None,
     ) -> ProvisionedBasin:
         deadline = self._deadline()
 
         def create(request: pb.Request) -> None:
             request.create_basin.basin = name
             request.create_basin.or_existing = True
+            if location is not None:
+                request.create_basin.location = location
             initial = with_storage_class(config, storage_class)
             config_pb.put_basin(request.create_basin.config, initial)
 
@@ -111,7 +147,7 @@ class ReplicaClient:
                 request.ensure_basin_config.storage_class = storage_class
 
         try:
-            response = await self._directory.ask_basin(name, ensure, write=True, deadline=deadline)
+            response = await self._write(name, ensure, deadline)
         except BasinNotFoundError as gone:
             raise TransactionConflictError("the basin was deleted meanwhile; try again") from gone
         return ProvisionedBasin(made.info, Provision(response.provision))
@@ -120,13 +156,14 @@ class ReplicaClient:
         def fill(request: pb.Request) -> None:
             config_pb.put_basin_patch(request.reconfigure_basin.patch, patch)
 
-        response = await self._directory.ask_basin(
-            name, fill, write=True, deadline=self._deadline()
-        )
+        response = await self._write(name, fill)
         return config_pb.get_basin(response.basin_config)
 
     async def _create_basin(self, name: str, fill: Fill, deadline: float) -> ProvisionedBasin:
-        response = await self._directory.ask_catalog(fill, write=True, deadline=deadline)
+        response = await self._write_catalog(fill, deadline)
+        made = ProvisionedBasin(_basin_info(response.basin), Provision(response.provision))
+        if await self._is_over(name, response, deadline):
+            return made
         group = self._directory.remember(response.basin)
 
         def wait(request: pb.Request) -> None:
@@ -137,7 +174,26 @@ class ReplicaClient:
         except UnavailableError as late:
             # the basin exists from its catalog entry on, only its group is not ready yet
             raise DeadlineError("the basin is still being created") from late
-        return ProvisionedBasin(_basin_info(response.basin), Provision(response.provision))
+        except BasinDeletionPendingError:
+            if not response.is_repeated:
+                raise
+        return made
+
+    async def _write_catalog(self, fill: Fill, deadline: float) -> pb.Response:
+        return await self._directory.ask_catalog(fill, write=True, deadline=deadline, key=self._key)
+
+    async def _is_over(self, name: str, response: pb.Response, deadline: float) -> bool:
+        """Whether a repeated request finds that its basin has gone meanwhile: then what followed
+        upon the first one has happened, or cannot any more. What has the name now is another."""
+        if not response.is_repeated:
+            return False
+        try:
+            group = await self._directory.resolve(name, deadline)
+        except BasinNotFoundError:
+            return True
+        except UnavailableError as late:
+            raise DeadlineError("it is not known whether the basin is there") from late
+        return group.group_id != response.basin.group_id
 
     async def list_basins(
         self, prefix: str, start_after: str, limit: int
@@ -167,7 +223,9 @@ class ReplicaClient:
         def fill(request: pb.Request) -> None:
             request.delete_basin.basin = name
 
-        response = await self._directory.ask_catalog(fill, write=True, deadline=deadline)
+        response = await self._write_catalog(fill, deadline)
+        if await self._is_over(name, response, deadline):
+            return
         group = self._directory.remember(response.basin)
 
         def seal(request: pb.Request) -> None:
@@ -192,6 +250,23 @@ class ReplicaClient:
             return False
         return group.group_id != group_id
 
+    # -- locations
+
+    async def locations(self) -> tuple[list[Location], Location]:
+        def fill(request: pb.Request) -> None:
+            request.list_locations.SetInParent()
+
+        response = await self._directory.ask_catalog(fill, write=False, deadline=self._deadline())
+        found = response.locations
+        return [_location(each) for each in found.locations], _location(found.default_location)
+
+    async def set_default_location(self, name: str) -> Location:
+        def fill(request: pb.Request) -> None:
+            request.set_default_location.name = name
+
+        response = await self._write_catalog(fill, self._deadline())
+        return _location(response.locations.default_location)
+
     # -- streams
 
     async def create_stream(
@@ -202,14 +277,14 @@ class ReplicaClient:
             request.create_stream.creation_hash = creation_hash
             _put_new_stream(request.create_stream, new)
 
-        return await self._provision_stream(basin, fill, self._deadline())
+        return await self._provision_stream(basin, fill)
 
     async def ensure_stream(self, basin: str, stream: str, new: NewStream) -> ProvisionedStream:
         def fill(request: pb.Request) -> None:
             request.ensure_stream.stream = stream
             _put_new_stream(request.ensure_stream, new)
 
-        return await self._provision_stream(basin, fill, self._deadline())
+        return await self._provision_stream(basin, fill)
 
     async def auto_create_stream(
         self, basin: str, stream: str, new: NewStream, *, on_read: bool
@@ -220,13 +295,13 @@ class ReplicaClient:
             _put_new_stream(request.auto_create_stream, new)
 
         try:
-            await self._provision_stream(basin, fill, self._deadline())
+            await self._directory.ask_basin(basin, fill, write=True, deadline=self._deadline())
         except DeadlineError as late:
             # whatever the stream was wanted for has not begun
             raise UnavailableError("the stream was not created in time") from late
 
-    async def _provision_stream(self, basin: str, fill: Fill, deadline: float) -> ProvisionedStream:
-        response = await self._directory.ask_basin(basin, fill, write=True, deadline=deadline)
+    async def _provision_stream(self, basin: str, fill: Fill) -> ProvisionedStream:
+        response = await self._write(basin, fill)
         return ProvisionedStream(_stream_info(response.stream), Provision(response.provision))
 
     async def reconfigure_stream(
@@ -238,9 +313,7 @@ class ReplicaClient:
             out.storage_class_default = storage_class_default
             config_pb.put_stream_patch(out.patch, patch)
 
-        response = await self._directory.ask_basin(
-            basin, fill, write=True, deadline=self._deadline()
-        )
+        response = await self._write(basin, fill)
         return config_pb.get_complete(response.stream_config)
 
     async def list_streams(
@@ -279,7 +352,7 @@ class ReplicaClient:
         def fill(request: pb.Request) -> None:
             request.delete_stream.stream = stream
 
-        await self._directory.ask_basin(basin, fill, write=True, deadline=self._deadline())
+        await self._write(basin, fill)
 
     # -- records
 
@@ -294,10 +367,9 @@ class ReplicaClient:
         def fill(request: pb.Request) -> None:
             rpc.append_to_pb(request.append, stream, batch, match_seq_num, fencing_token)
 
-        response = await self._directory.ask_basin(
-            basin, fill, write=True, deadline=self._deadline()
-        )
-        return rpc.ack_from_pb(response.append)
+        response = await self._write(basin, fill)
+        ack = rpc.ack_from_pb(response.append)
+        return replace(ack, is_repeated=True) if response.is_repeated else ack
 
     def open_appends(self, basin: str, stream: str) -> NumberedAppends:
         def ask(fill: Fill, deadline: float) -> Awaitable[pb.Response]:
@@ -370,7 +442,12 @@ def _basin_info(info: pb.BasinInfo) -> BasinInfo:
         name=info.name,
         created_at_ms=TimestampMs(info.created_at_ms),
         deleted_at_ms=(TimestampMs(info.deleted_at_ms) if info.HasField("deleted_at_ms") else None),
+        location=info.location or None,
     )
+
+
+def _location(message: pb.Location) -> Location:
+    return Location(message.name, message.is_private)
 
 
 def _put_new_stream(

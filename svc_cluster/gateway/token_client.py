@@ -26,6 +26,8 @@ class TokenNews:
     behind: bool
     changes: tuple[tuple[int, AccessToken | None], ...]
     all_read: bool
+    gateways: int = 0
+    """That hold a lease; 0: not known."""
 
 
 class TokenBackend(Protocol):
@@ -36,12 +38,22 @@ class TokenBackend(Protocol):
         self, gateway_id: str, version: int, *, read_all: bool, after_serial: int
     ) -> TokenNews: ...
 
-    async def issue(self, request: TokenRequest, secret_hash: bytes, caller: int) -> None:
-        """AlreadyExistsError, InvalidError, PermissionDeniedError, TokenQuotaError,
+    async def issue(
+        self,
+        request: TokenRequest,
+        secret_hash: bytes,
+        caller: int,
+        *,
+        key: bytes = b"",
+        sealed_secret: bytes = b"",
+    ) -> bytes | None:
+        """With a `key` (codec/request_key.py) it may be repeated: then no token is issued, and this
+        is the `sealed_secret` that the first such request came with. None: one was issued.
+        AlreadyExistsError, InvalidError, PermissionDeniedError, QuotaError,
         UnauthenticatedError."""
         ...
 
-    async def revoke(self, token_id: str, caller: int) -> None:
+    async def revoke(self, token_id: str, caller: int, *, key: bytes = b"") -> None:
         """Returns once no gateway accepts the token any more. TokenNotFoundError,
         PermissionDeniedError, UnauthenticatedError."""
         ...
@@ -54,7 +66,9 @@ class TokenBackend(Protocol):
 class Catalog(Protocol):
     """`gateway.directory.Directory`, as far as it is needed here."""
 
-    async def ask_catalog(self, fill: Fill, *, write: bool, deadline: float) -> pb.Response: ...
+    async def ask_catalog(
+        self, fill: Fill, *, write: bool, deadline: float, key: bytes = b""
+    ) -> pb.Response: ...
 
 
 class TokenClient:
@@ -65,10 +79,10 @@ class TokenClient:
         self._clock = clock
 
     async def _ask(
-        self, fill: Fill, *, write: bool, seconds: float = DEADLINE_SECONDS
+        self, fill: Fill, *, write: bool, seconds: float = DEADLINE_SECONDS, key: bytes = b""
     ) -> pb.Response:
         deadline = self._clock.monotonic() + seconds
-        return await self._catalog.ask_catalog(fill, write=write, deadline=deadline)
+        return await self._catalog.ask_catalog(fill, write=write, deadline=deadline, key=key)
 
     async def renew(
         self, gateway_id: str, version: int, *, read_all: bool, after_serial: int
@@ -90,9 +104,18 @@ class TokenClient:
                 for change in lease.changes
             ),
             all_read=lease.all_read,
+            gateways=lease.gateways,
         )
 
-    async def issue(self, request: TokenRequest, secret_hash: bytes, caller: int) -> None:
+    async def issue(
+        self,
+        request: TokenRequest,
+        secret_hash: bytes,
+        caller: int,
+        *,
+        key: bytes = b"",
+        sealed_secret: bytes = b"",
+    ) -> bytes | None:
         asked = AccessToken(
             serial=0,
             token_id=request.token_id,
@@ -106,15 +129,17 @@ class TokenClient:
         def fill(out: pb.Request) -> None:
             access_pb.put_token(out.issue_token.token, asked)
             out.issue_token.caller = caller
+            out.issue_token.sealed_secret = sealed_secret
 
-        await self._ask(fill, write=True)
+        response = await self._ask(fill, write=True, key=key)
+        return response.issued_token.sealed_secret if response.is_repeated else None
 
-    async def revoke(self, token_id: str, caller: int) -> None:
+    async def revoke(self, token_id: str, caller: int, *, key: bytes = b"") -> None:
         def fill(request: pb.Request) -> None:
             request.revoke_token.token_id = token_id
             request.revoke_token.caller = caller
 
-        await self._ask(fill, write=True)
+        await self._ask(fill, write=True, key=key)
 
     async def page(
         self, prefix: str, start_after: str, limit: int

@@ -29,6 +29,10 @@ class Identity:
     incarnation: str
 
 
+NOT_A_MEMBER: Final = "no node of this id belongs to the cluster"
+"""The refusal of a node that is not among the members that the one it calls knows of."""
+
+
 class HandshakeError(Exception):
     """The caller is not of this cluster, or not who it says."""
 

@@ -33,6 +33,10 @@ class CertificateError(Exception):
     """One sentence: which file cannot be used, and why."""
 
 
+class UnreadableError(CertificateError):
+    """The file is not there, or must not be read."""
+
+
 def node_name(node_id: NodeId) -> str:
     """The name in a node's certificate."""
     return f"node-{node_id}.{DOMAIN}"
@@ -60,8 +64,13 @@ class PeerTls:
         check_pair(self.certificate, self.key)
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(self.authority)
+        except (FileNotFoundError, PermissionError) as cause:
+            raise UnreadableError(f"{self.authority} cannot be read: {cause.strerror}") from cause
         except (OSError, ValueError) as cause:
-            raise CertificateError(f"{self.authority} is not usable as a CA: {cause}") from cause
+            raise CertificateError(
+                f"{self.authority} is not usable as a CA ({cause}): put the certificate of the "
+                "cluster's CA there, in PEM"
+            ) from cause
         return Material(
             self.certificate.read_bytes(), self.key.read_bytes(), self.authority.read_bytes()
         )
@@ -74,13 +83,14 @@ def check_pair(certificate: Path, key: Path) -> None:
         try:
             path.read_bytes()
         except OSError as cause:
-            raise CertificateError(f"{path} cannot be read: {cause.strerror}") from cause
+            raise UnreadableError(f"{path} cannot be read: {cause.strerror}") from cause
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key, password=_no_password)
     except (OSError, ValueError) as cause:
         raise CertificateError(
-            f"{certificate} and {key} are not a certificate and its key in PEM: {cause}"
+            f"{certificate} and {key} are not a certificate and its key in PEM ({cause}): put both "
+            "there, of one issue and without a password"
         ) from cause
 
 

@@ -59,6 +59,9 @@ class StoredBatch:
     sealed_for: StreamIdentity | None = None
     """The stream whose cipher sealed the data records, so that they are of use nowhere else. None:
     they are as the client gave them. `metered_bytes` counts what the client gave, always."""
+    op_units: int = 0
+    """Append operations to be counted for it: 1 for the first batch of a connection to a stream in
+    a minute, so that a minute of appends counts once."""
 
 
 class TimestampingMode(IntEnum):
@@ -120,3 +123,5 @@ class AppendAck:
     start: Position
     end: Position
     tail: Position
+    is_repeated: bool = False
+    """Of an earlier request that this one repeats: nothing was appended now."""

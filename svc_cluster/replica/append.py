@@ -5,27 +5,49 @@ Nothing of a record is looked at here; the gateway has counted, and apply checks
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from svc_cluster.base.errors import ServiceError, UnavailableError
+from svc_cluster.base.ids import TimestampMs
+from svc_cluster.codec import rpc
 from svc_cluster.model.record import AppendAck, SessionPlace, StoredBatch
 from svc_cluster.replica.proposer import Proposal, Proposer, ResultCallback
-from svc_cluster.stream.apply import Rejected
-from svc_cluster.stream.sequencer import Sequencer
+from svc_cluster.replica.repeatable import (
+    ANSWER_BYTES,
+    Fill,
+    answer_bytes,
+    filler,
+    refusal_bytes,
+)
+from svc_cluster.stream.apply import Rejected, ack_of
+from svc_cluster.stream.commands import AppendCommand
+from svc_cluster.stream.sequencer import Answered, Sequencer
 
 AckCallback = Callable[[AppendAck | None, ServiceError | None], None]
 
-_COMMAND_OVERHEAD_BYTES = 64
+FillCallback = Callable[[Fill | None, ServiceError | None], None]
+
+COMMAND_BYTES: Final = 64
+"""About what a command takes in an entry beside its records."""
 
 
 class Appender:
     """Appends and stream changes of one basin; all of them go through the one sequencer."""
 
-    def __init__(self, proposer: Proposer, sequencer: Sequencer) -> None:
+    def __init__(
+        self,
+        proposer: Proposer,
+        sequencer: Sequencer,
+        *,
+        outcomes_of: Callable[[], int] | None = None,
+    ) -> None:
         self._proposer = proposer
         self._sequencer = sequencer
+        # test-only: what is answered under one number is unknown under another
+        self._outcomes_of = outcomes_of
 
     def append(
         self,
@@ -48,10 +70,70 @@ class Appender:
                     fencing_token,
                     place=place,
                 ),
-                size=len(batch.records) + _COMMAND_OVERHEAD_BYTES,
+                size=len(batch.records) + COMMAND_BYTES,
                 deadline=deadline,
                 done=partial(_acked, done),
             )
+        )
+
+    def once(
+        self,
+        key: bytes,
+        sequence: Callable[[TimestampMs], Any],
+        tell: Callable[[Any], Fill],
+        size: int,
+        deadline: float,
+        done: FillCallback,
+    ) -> None:
+        """A write that its client may repeat: `done` gets the answer, or that of the first request
+        with this key. `sequence(now_ms)` is a bound sequencer call, and `tell(command)` its answer
+        as the sequencer's view is behind it. `size` is that of the command, in bytes."""
+        answered: Answered | None = None
+        if self._outcomes_of is not None:
+            key = hashlib.sha256(key + self._outcomes_of().to_bytes(8, "big")).digest()
+
+        def sequence_once(now_ms: TimestampMs) -> Any:
+            nonlocal answered
+            answered = self._sequencer.once(
+                key,
+                sequence,
+                lambda command: answer_bytes(tell(command)),
+                refusal_bytes,
+                now_ms,
+            )
+            return answered.command
+
+        def finished(outcome: Any, error: ServiceError | None) -> None:
+            if isinstance(outcome, Rejected):
+                error = _rejected(outcome)
+            if error is not None:
+                done(None, error)
+            else:
+                assert answered is not None, "what succeeds has been sequenced"
+                is_repeated = answered.command is None
+                done(filler(answered.answer, is_repeated=is_repeated), None)
+
+        self._proposer.submit(Proposal(sequence_once, size + ANSWER_BYTES, deadline, finished))
+
+    def append_once(
+        self,
+        key: bytes,
+        stream: str,
+        batch: StoredBatch,
+        match_seq_num: int | None,
+        fencing_token: str | None,
+        deadline: float,
+        done: FillCallback,
+    ) -> None:
+        """As `append`, by a client that may repeat it. The tail that it is told is the end of its
+        own batch."""
+        self.once(
+            key,
+            partial(self._sequencer.append, stream, batch, match_seq_num, fencing_token),
+            _tell_ack,
+            len(batch.records) + COMMAND_BYTES,
+            deadline,
+            done,
         )
 
     def change(self, sequence: Callable[[Any], Any], deadline: float, done: ResultCallback) -> None:
@@ -63,7 +145,12 @@ class Appender:
             else:
                 done(outcome, error)
 
-        self._proposer.submit(Proposal(sequence, _COMMAND_OVERHEAD_BYTES, deadline, finished))
+        self._proposer.submit(Proposal(sequence, COMMAND_BYTES, deadline, finished))
+
+
+def _tell_ack(command: AppendCommand) -> Fill:
+    ack = ack_of(command)
+    return lambda response: rpc.ack_to_pb(response.append, ack)
 
 
 def _acked(done: AckCallback, outcome: Any, error: ServiceError | None) -> None:

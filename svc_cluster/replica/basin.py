@@ -11,18 +11,22 @@ from svc_cluster.base.errors import (
     ServiceError,
     UnavailableError,
 )
-from svc_cluster.base.ids import Generation, LogIndex, NodeId
+from svc_cluster.base.ids import Generation, LogIndex, NodeId, TimestampMs
 from svc_cluster.catalog.state import BasinRecord
 from svc_cluster.codec.log_entry import encode_entry
+from svc_cluster.model.outcome_table import OUTCOMES_MAX, OutcomeTable
 from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.replica.append import Appender
 from svc_cluster.replica.group import GroupReplica, Services
 from svc_cluster.replica.keeper import StreamKeeper
 from svc_cluster.replica.machine import BasinMachine
+from svc_cluster.replica.outcome_keeper import OutcomeKeeper
 from svc_cluster.replica.prefixed import PrefixedReader
-from svc_cluster.replica.proposer import Proposer
+from svc_cluster.replica.proposer import Proposer, ResultCallback
 from svc_cluster.replica.read import Reader
+from svc_cluster.stream import usage_requests
 from svc_cluster.stream.apply import Plan, Rejected
+from svc_cluster.stream.commands import CountUsage
 from svc_cluster.stream.sequencer import Sequencer
 from svc_cluster.stream.sessions import Sessions
 from svc_cluster.stream.state import BasinState
@@ -49,14 +53,23 @@ class BasinReplica:
         read_before_state: bool = False,
         read_below_trim: bool = False,
         any_ordinal: bool = False,
+        outcomes_max: int = OUTCOMES_MAX,
+        streams_max: int | None = None,
+        outcomes_of_term: bool = False,
+        usage_twice: bool = False,
     ) -> None:
         self._services = services
         self._record = record
         self._on_sealed = on_sealed
-        self.state = BasinState(PrefixedReader(services.store, generation))
+        self.state = BasinState(PrefixedReader(services.store, generation), usage_twice=usage_twice)
         engine = make_engine(self.state.applied_index)
         self._log = services.log.bind(group=engine.group_id)
-        self.sequencer = Sequencer(self.state, Sessions(any_ordinal=any_ordinal))
+        self.sequencer = Sequencer(
+            self.state,
+            Sessions(any_ordinal=any_ordinal),
+            outcomes_max=outcomes_max,
+            streams_max=streams_max,
+        )
         self.group = GroupReplica(
             engine=engine,
             machine=BasinMachine(self.state),
@@ -75,11 +88,20 @@ class BasinReplica:
             encode=encode_entry,
             entries_in_flight_max=ENTRIES_IN_FLIGHT_MAX,
         )
-        self.appender = Appender(self.proposer, self.sequencer)
+        self.appender = Appender(
+            self.proposer,
+            self.sequencer,
+            outcomes_of=(lambda: engine.term) if outcomes_of_term else None,
+        )
         self.keeper = StreamKeeper(self.group, self.state, self.sequencer, self.appender, services)
+        self.outcome_keeper = OutcomeKeeper(
+            self.state.outcomes, services.clock, self._expire_outcomes
+        )
         self.reader = Reader(self.group, self.state, services, read_below_trim=read_below_trim)
         self.records_appended = 0
         """Records of this basin that were acknowledged while this node led it."""
+        self.records_trimmed = 0
+        """As above, of those that were trimmed or outlived their age."""
         self._bootstrapped: list[asyncio.Future[None]] = []
 
     def _applied(self, plan: Plan) -> None:
@@ -91,8 +113,10 @@ class BasinReplica:
                 self.sequencer.rejected()
             elif serving and outcome.ack is not None:
                 self.records_appended += outcome.ack.end.seq_num - outcome.ack.start.seq_num
-        for stream_id in plan.events:
+        for stream_id, event in plan.events.items():
             self.reader.wake(stream_id)
+            if serving:
+                self.records_trimmed += event.trimmed_records
         if serving:
             self.keeper.applied(plan.events.values())
         self.proposer.applied(self.state.applied_index)
@@ -131,6 +155,26 @@ class BasinReplica:
             self.appender.change(self.sequencer.seal, deadline, _ignore)
         elif record.deleted_at_ms is not None:
             self._on_sealed(record)
+        elif not self.state.usage.counts:
+            self.appender.change(self._begin_to_count, deadline, _ignore)
+
+    def _begin_to_count(self, now_ms: TimestampMs) -> CountUsage | None:
+        return self.sequencer.decide(
+            lambda view: usage_requests.begin(view, self.state.usage, now_ms)
+        )
+
+    @property
+    def outcomes(self) -> OutcomeTable:
+        return self.state.outcomes
+
+    @property
+    def repeats(self) -> int:
+        """Requests to this leader that were found to be repetitions."""
+        return self.sequencer.repeats
+
+    def _expire_outcomes(self, before_ms: TimestampMs, done: ResultCallback) -> None:
+        deadline = self._services.clock.monotonic() + INTERNAL_DEADLINE_SECONDS
+        self.appender.change(lambda _: self.sequencer.expire_outcomes(before_ms), deadline, done)
 
     async def bootstrapped(self, deadline: float) -> None:
         """Return once the basin's first entry is applied here. Leader only."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from svc_cluster.base.errors import (
@@ -15,30 +16,44 @@ from svc_cluster.base.errors import (
     BasinDeletionPendingError,
     BasinNotFoundError,
     InvalidError,
+    QuotaError,
     ServiceError,
     TransactionConflictError,
-    UnavailableError,
 )
 from svc_cluster.base.ids import Generation, LogIndex, NodeId, TimestampMs
 from svc_cluster.catalog.commands import (
     CatalogCommand,
+    CatalogWrite,
     CreateBasin,
     DeleteBasin,
+    ExpireOutcomes,
     RegisterNode,
     RemoveBasin,
 )
 from svc_cluster.catalog.leases import LeaseTable
+from svc_cluster.catalog.locations import SetDefaultLocation
+from svc_cluster.catalog.once import Answered, once
 from svc_cluster.catalog.placement import place_basin
 from svc_cluster.catalog.state import Applied, BasinRecord, CatalogState, Rejected
 from svc_cluster.codec.catalog_entry import encode_catalog_entry
+from svc_cluster.model.location import LOCATIONS_DEFAULT, Location
+from svc_cluster.model.outcome_table import EXPIRED_AT_ONCE_MAX, OUTCOMES_MAX, OutcomeTable
+from svc_cluster.model.quotas import UNBOUNDED, Quotas
 from svc_cluster.model.stream_config import BasinConfig
 from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.replica.group import GroupReplica, Services
 from svc_cluster.replica.machine import CatalogMachine
+from svc_cluster.replica.outcome_keeper import OutcomeKeeper
 from svc_cluster.replica.prefixed import PrefixedReader
-from svc_cluster.replica.proposer import Proposal, Proposer
+from svc_cluster.replica.proposer import Proposal, Proposer, ResultCallback
+from svc_cluster.replica.repeatable import Fill, answer_bytes, filler, refusal_bytes
 
 _COMMAND_BYTES = 256
+_INTERNAL_DEADLINE_SECONDS = 4.0
+
+
+def _anybody(now_ms: TimestampMs) -> None:
+    """Whoever asks may ask."""
 
 
 class _AppliedStateOnly:
@@ -76,11 +91,20 @@ class CatalogReplica:
         on_changed: Callable[[], None],
         on_snapshot_wanted: Callable[[NodeId], None],
         on_fault: Callable[[BaseException], None],
+        locations: Sequence[Location] = LOCATIONS_DEFAULT,
+        outcomes_max: int = OUTCOMES_MAX,
+        quotas: Quotas = UNBOUNDED,
     ) -> None:
         self._services = services
+        self.offered = tuple(locations)
+        """The locations there are, at least one."""
         self._nodes = tuple(nodes)
         self._replication_factor = replication_factor
         self._on_changed = on_changed
+        self._outcomes_max = outcomes_max
+        self.repeats = 0
+        """Requests that were found to be repetitions, and answered."""
+        self.quotas = quotas
         self.leases = LeaseTable()
         """Of the gateways, for access tokens; in use while this node leads."""
         self.lease_news = News()
@@ -104,6 +128,15 @@ class CatalogReplica:
             commands_per_entry_max=1,
         )
 
+        self.outcome_keeper = OutcomeKeeper(
+            self.state.outcomes, services.clock, self._expire_outcomes
+        )
+
+    def _expire_outcomes(self, before_ms: TimestampMs, done: ResultCallback) -> None:
+        command = ExpireOutcomes(before_ms, EXPIRED_AT_ONCE_MAX)
+        deadline = self._services.clock.monotonic() + _INTERNAL_DEADLINE_SECONDS
+        self.proposer.submit(Proposal(lambda _: command, _COMMAND_BYTES, deadline, done))
+
     def _applied(self, plan: Any) -> None:
         self.proposer.applied(self.state.applied_index)
         self._on_changed()
@@ -114,6 +147,10 @@ class CatalogReplica:
             self.leases.in_term(self.group.engine.term, self._services.clock.monotonic())
         self.proposer.leadership_changed()
         self._on_changed()
+
+    @property
+    def outcomes(self) -> OutcomeTable:
+        return self.state.outcomes
 
     async def linearize(self) -> None:
         """As `Reader.linearize`, for the catalog."""
@@ -160,48 +197,111 @@ class CatalogReplica:
         self.proposer.submit(Proposal(sequence, _COMMAND_BYTES, deadline, done))
         return await future
 
-    async def create_basin(
+    async def write(
+        self,
+        key: bytes,
+        sequence: Callable[[TimestampMs], CatalogWrite | None],
+        tell: Callable[[CatalogCommand | None], Fill],
+        deadline: float,
+        *,
+        check: Callable[[TimestampMs], None] = _anybody,
+    ) -> Fill:
+        """As `change`, with what `tell` makes of the command; or, with a request key, the answer to
+        the first request that had it, as `Sequencer.once` has it. `check` is asked first, whether
+        the request is repeated or not."""
+        made: CatalogWrite | None = None
+        answered: Answered | None = None
+
+        def sequence_it(now_ms: TimestampMs) -> CatalogCommand | None:
+            nonlocal made, answered
+            check(now_ms)
+            if not key:
+                made = sequence(now_ms)
+                return made
+            answered = once(
+                self.state.outcomes,
+                self._outcomes_max,
+                key,
+                sequence,
+                lambda command: answer_bytes(tell(command)),
+                refusal_bytes,
+                now_ms,
+            )
+            return answered.command
+
+        await self.change(sequence_it, deadline)
+        if answered is None:
+            return tell(made)
+        self.repeats += answered.command is None
+        return filler(answered.answer, is_repeated=answered.command is None)
+
+    def sequence_create(
         self,
         name: str,
         config: BasinConfig,
-        deadline: float,
+        now_ms: TimestampMs,
         *,
         creation_hash: bytes = b"",
         or_existing: bool = False,
-    ) -> tuple[BasinRecord, bool]:
-        """The commit point of a creation; the group follows by reconciliation. Also whether the
-        record was made by this call: one that was there is fine where `or_existing` says so, and
-        where it was made with this `creation_hash`.
+        location: str | None = None,
+    ) -> CreateBasin | BasinRecord:
+        """The commit point of a creation; the group follows by reconciliation. A basin that is
+        there is fine where `or_existing` says so, and where it was made with this `creation_hash`:
+        its record then.
 
-        Raises BasinDeletionPendingError, AlreadyExistsError, TransactionConflictError.
+        A new basin's `location` has to be one of those there are, None: the default; with
+        `or_existing` it has to be that of the basin that exists, or None.
+
+        Raises QuotaError, InvalidError, BasinDeletionPendingError, AlreadyExistsError.
         """
-        existing: BasinRecord | None = None
+        known = self.state.basins.get(name)
+        if known is None:
+            most = self.quotas.basins
+            if most is not None and len(self.state.basins) >= most:
+                raise QuotaError(f"there are {most} basins already")
+            place = self.default_location if location is None else self.find_location(location)
+            replicas = place_basin(self.state, self._nodes, self._replication_factor)
+            group_id = self.state.next_group_id
+            return CreateBasin(name, group_id, replicas, config, now_ms, creation_hash, place.name)
+        if known.deleted_at_ms is not None:
+            raise BasinDeletionPendingError("a basin of this name is being deleted")
+        if or_existing and location not in (None, self.location_of(known)):
+            raise InvalidError("the location of a basin cannot be changed")
+        if or_existing or (creation_hash and creation_hash == known.creation_hash):
+            return known
+        raise AlreadyExistsError("a basin of this name exists")
 
-        def sequence(now_ms: TimestampMs) -> CatalogCommand | None:
-            nonlocal existing
-            existing = known = self.state.basins.get(name)
-            if known is None:
-                replicas = place_basin(self.state, self._nodes, self._replication_factor)
-                group_id = self.state.next_group_id
-                return CreateBasin(name, group_id, replicas, config, now_ms, creation_hash)
-            if known.deleted_at_ms is not None:
-                raise BasinDeletionPendingError("a basin of this name is being deleted")
-            if or_existing or (creation_hash and creation_hash == known.creation_hash):
-                return None
-            raise AlreadyExistsError("a basin of this name exists")
+    # -- locations
 
-        record = await self.change(sequence, deadline)
-        if record is not None:
-            return record, True
-        if existing is None:
-            raise UnavailableError("the basin was not created")
-        return existing, False
+    @property
+    def default_location(self) -> Location:
+        return self.state.locations.default(self.offered)
 
-    def sequence_delete(self, name: str, now_ms: TimestampMs) -> CatalogCommand | None:
+    def location_of(self, record: BasinRecord) -> str:
+        return self.state.locations.of_basin(record.location, self.offered)
+
+    def find_location(self, name: str) -> Location:
+        """Raises InvalidError."""
+        for location in self.offered:
+            if location.name == name:
+                return location
+        raise InvalidError("there is no such location")
+
+    def sequence_default_location(self, name: str) -> SetDefaultLocation | None:
+        """Raises InvalidError."""
+        chosen, before = self.find_location(name), self.default_location
+        return None if chosen == before else SetDefaultLocation(chosen.name, before.name)
+
+    def sequence_delete(
+        self, name: str, now_ms: TimestampMs
+    ) -> tuple[DeleteBasin | None, BasinRecord]:
+        """Also the record as it is then. Raises BasinNotFoundError."""
         record = self.state.basins.get(name)
         if record is None:
             raise BasinNotFoundError("no basin of this name")
-        return None if record.deleted_at_ms is not None else DeleteBasin(name, now_ms)
+        if record.deleted_at_ms is not None:
+            return None, record
+        return DeleteBasin(name, now_ms), replace(record, deleted_at_ms=now_ms)
 
     def sequence_register(self, command: RegisterNode) -> CatalogCommand | None:
         known = self.state.nodes.get(command.node_id)

@@ -32,6 +32,9 @@ from svc_cluster.base.log_ops import (
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.catalog.state import BasinRecord
+from svc_cluster.model.location import LOCATIONS_DEFAULT, Location
+from svc_cluster.model.outcome_table import OUTCOMES_MAX
+from svc_cluster.model.quotas import UNBOUNDED, Quotas
 from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.raft.fixes import Fixes
 from svc_cluster.raft.group import Message, PeerDown, PeerUp, Tick
@@ -62,6 +65,10 @@ class HostSettings:
     nodes: tuple[NodeId, ...]
     replication_factor: int
     tick_seconds: float = 0.02
+    locations: tuple[Location, ...] = LOCATIONS_DEFAULT
+    request_outcomes_max: int = OUTCOMES_MAX
+    """Of one basin, and of the catalog."""
+    quotas: Quotas = UNBOUNDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +80,8 @@ class TestSwitches:
     read_before_state: bool = False
     read_below_trim: bool = False
     any_ordinal: bool = False
+    outcomes_of_term: bool = False
+    usage_twice: bool = False
 
 
 class Host:
@@ -236,6 +245,9 @@ class Host:
             services=self.services,
             nodes=self.settings.nodes,
             replication_factor=self.settings.replication_factor,
+            locations=self.settings.locations,
+            outcomes_max=self.settings.request_outcomes_max,
+            quotas=self.settings.quotas,
             on_changed=self.schedule_reconcile,
             on_snapshot_wanted=partial(self._sender.wanted, CATALOG_GROUP),
             on_fault=self._on_fatal,
@@ -255,6 +267,10 @@ class Host:
             read_before_state=self._switches.read_before_state,
             read_below_trim=self._switches.read_below_trim,
             any_ordinal=self._switches.any_ordinal,
+            outcomes_max=self.settings.request_outcomes_max,
+            streams_max=self.settings.quotas.streams,
+            outcomes_of_term=self._switches.outcomes_of_term,
+            usage_twice=self._switches.usage_twice,
         )
         self.basins[group_id] = replica
         self._opened(replica, log)

@@ -86,6 +86,9 @@ class Housekeeper:
         for basin in self._host.basins.values():
             basin.reconcile()
             basin.keeper.work()
+        for replica in self._host.replicas():
+            if replica.group.is_serving:
+                replica.outcome_keeper.work()
         if now - self._last_comparison >= COMPARE_SECONDS:
             self._last_comparison = now
             self._compare_states()

@@ -143,7 +143,7 @@ class StreamKeeper:
         expiry = retention.find_expired(self._state.reader, stream, now_ms)
         if expiry.command is not None:
             trim_point = expiry.command.trim_point
-            self._ask(stream_id, lambda _: self._sequencer.expire(stream_id, trim_point))
+            self._ask(stream_id, lambda at_ms: self._sequencer.expire(stream_id, trim_point, at_ms))
             return
         if expiry.next_due_ms is not None:
             self._timetable.put(stream_id, expiry.next_due_ms)
@@ -160,7 +160,7 @@ class StreamKeeper:
         due_ms = TimestampMs(stream.deleted_at_ms + round(PURGE_SECONDS * 1000))
         # a deletion that lies ahead was stamped by a leader whose clock is
         if due_ms <= now_ms or stream.deleted_at_ms > now_ms:
-            self._ask(stream.stream_id, lambda _: self._sequencer.purge(stream.stream_id))
+            self._ask(stream.stream_id, partial(self._sequencer.purge, stream.stream_id))
         else:
             self._timetable.put(stream.stream_id, due_ms)
 

@@ -17,7 +17,7 @@ from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.state import BasinRecord
-from svc_cluster.link.handshake import HandshakeError, Identity
+from svc_cluster.link.handshake import NOT_A_MEMBER, HandshakeError, Identity
 from svc_cluster.link.session import NodeSession
 from svc_cluster.raft.messages import PeerMessage
 from svc_cluster.raft.settings import RaftSettings
@@ -220,7 +220,7 @@ class ReplicaNode:
         if identity.role != "node":
             return
         if identity.node_id not in self.config.addresses:
-            raise HandshakeError("no node of this id belongs to the cluster")
+            raise HandshakeError(NOT_A_MEMBER)
         catalog = self.host.catalog
         known = None if catalog is None else catalog.state.nodes.get(identity.node_id)
         if known is not None and known.incarnation != identity.incarnation:

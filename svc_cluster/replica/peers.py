@@ -72,7 +72,9 @@ class GrpcPeers:
         self._waiting: dict[NodeId, list[tuple[GroupId, PeerMessage]]] = {}
         self._flush_scheduled = False
         self._snapshot_channels: dict[NodeId, grpc.aio.Channel] = {}
-        self.send_failures = 0
+        self.send_failures = dict.fromkeys(addresses, 0)
+        self.sent_bytes = dict.fromkeys(addresses, 0)
+        """Of Raft's messages, by peer; snapshots are not counted."""
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         return make_metadata(self._secret, self._identity(), secrets.token_hex(16))
@@ -125,11 +127,14 @@ class GrpcPeers:
             link = self._links.get(peer)
             if link is None:
                 continue
+            envelope = encode_envelope(messages)
             try:
-                link.send(encode_envelope(messages))
+                link.send(envelope)
             except LinkLostError:
                 # the group repeats what matters
-                self.send_failures += 1
+                self.send_failures[peer] += 1
+            else:
+                self.sent_bytes[peer] += len(envelope)
 
     async def call(self, peer: NodeId, chunk: bytes) -> bytes:
         """Deliver one snapshot chunk. Raises ConnectionError."""

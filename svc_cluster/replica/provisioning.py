@@ -12,25 +12,28 @@ from svc_cluster.codec import config_pb
 from svc_cluster.model.provision import Provision
 from svc_cluster.model.stream_config import STORAGE_CLASS_DEFAULT, NewStream
 from svc_cluster.replica.basin import BasinReplica
+from svc_cluster.replica.repeatable import Fill
 from svc_cluster.stream import provision
 from svc_cluster.stream.commands import BasinCommand, CreateStream
 from svc_cluster.stream.effects import View
 from svc_cluster.stream.rows import BasinRecord, StreamState
 
-Fill = Callable[[pb.Response], None]
-Change = Callable[[pb.Request, BasinReplica, Callable[[Any], Any]], Awaitable[Any]]
+Write = Callable[
+    [pb.Request, BasinReplica, Callable[[TimestampMs], Any], Callable[[], Fill]], Awaitable[Fill]
+]
 
 
 class Provisioning:
     """The operations on streams and on the basin's configuration that change something.
 
-    `find` raises for a group that is not here; `change` returns when the command that its callback
-    made, or what it saw without making one, is committed.
+    `find` raises for a group that is not here; `write` returns when the command that its first
+    callback made, or what it saw without making one, is committed: with what its second callback
+    makes of that, or with the answer to an earlier request that this one repeats.
     """
 
-    def __init__(self, find: Callable[[pb.Request], BasinReplica], change: Change) -> None:
+    def __init__(self, find: Callable[[pb.Request], BasinReplica], write: Write) -> None:
         self._find = find
-        self._change = change
+        self._write = write
         self.operations: dict[str, Callable[[pb.Request], Coroutine[Any, Any, Fill]]] = {
             "create_stream": self._create_stream,
             "ensure_stream": self._ensure_stream,
@@ -44,10 +47,11 @@ class Provisioning:
         self,
         request: pb.Request,
         decision: Callable[[View, TimestampMs], BasinCommand | None],
+        tell: Callable[[_Decided], Fill],
         stream: str | None = None,
-    ) -> _Decided:
-        """Take a decision of the control plane; returned when what it rests on, and what it comes
-        to, is committed."""
+    ) -> Fill:
+        """Take a decision of the control plane, and tell it when what it rests on, and what it
+        comes to, is committed."""
         basin = self._find(request)
         sequencer = basin.sequencer
         decided: _Decided | None = None
@@ -60,9 +64,11 @@ class Provisioning:
             decided = _Decided(command, found, view.basin)
             return command
 
-        await self._change(request, basin, sequence)
-        assert decided is not None, "what succeeds has been sequenced"
-        return decided
+        def tell_it() -> Fill:
+            assert decided is not None, "what succeeds has been sequenced"
+            return tell(decided)
+
+        return await self._write(request, basin, sequence, tell_it)
 
     async def _create_stream(self, request: pb.Request) -> Fill:
         message = request.create_stream
@@ -71,7 +77,7 @@ class Provisioning:
         def decision(view: View, now_ms: TimestampMs) -> BasinCommand | None:
             return provision.create_stream(view, message.stream, new, message.creation_hash, now_ms)
 
-        return _provisioned(await self._decide(request, decision, message.stream))
+        return await self._decide(request, decision, _provisioned, message.stream)
 
     async def _ensure_stream(self, request: pb.Request) -> Fill:
         message = request.ensure_stream
@@ -80,7 +86,7 @@ class Provisioning:
         def decision(view: View, now_ms: TimestampMs) -> BasinCommand | None:
             return provision.ensure_stream(view, message.stream, new, now_ms)
 
-        return _provisioned(await self._decide(request, decision, message.stream))
+        return await self._decide(request, decision, _provisioned, message.stream)
 
     async def _auto_create_stream(self, request: pb.Request) -> Fill:
         message = request.auto_create_stream
@@ -91,7 +97,7 @@ class Provisioning:
                 view, message.stream, new, now_ms, on_read=message.on_read
             )
 
-        return _provisioned(await self._decide(request, decision, message.stream))
+        return await self._decide(request, decision, _provisioned, message.stream)
 
     async def _reconfigure_stream(self, request: pb.Request) -> Fill:
         message = request.reconfigure_stream
@@ -101,9 +107,7 @@ class Provisioning:
         def decision(view: View, now_ms: TimestampMs) -> BasinCommand | None:
             return provision.reconfigure_stream(view, message.stream, patch, storage_class)
 
-        stream = (await self._decide(request, decision, message.stream)).stream
-        assert stream is not None, "what was reconfigured is there"
-        return lambda response: config_pb.put_complete(response.stream_config, stream.config)
+        return await self._decide(request, decision, _stream_config, message.stream)
 
     async def _ensure_basin_config(self, request: pb.Request) -> Fill:
         message = request.ensure_basin_config
@@ -113,13 +117,7 @@ class Provisioning:
         def decision(view: View, now_ms: TimestampMs) -> BasinCommand | None:
             return provision.ensure_basin(view, wanted, storage_class)
 
-        decided = await self._decide(request, decision)
-
-        def fill(response: pb.Response) -> None:
-            response.provision = decided.provision
-            response.done.SetInParent()
-
-        return fill
+        return await self._decide(request, decision, _ensured)
 
     async def _reconfigure_basin(self, request: pb.Request) -> Fill:
         patch = config_pb.get_basin_patch(request.reconfigure_basin.patch)
@@ -127,9 +125,7 @@ class Provisioning:
         def decision(view: View, now_ms: TimestampMs) -> BasinCommand | None:
             return provision.reconfigure_basin(view, patch)
 
-        basin = (await self._decide(request, decision)).basin
-        assert basin is not None, "what was reconfigured is there"
-        return lambda response: config_pb.put_basin(response.basin_config, basin.config)
+        return await self._decide(request, decision, _basin_config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +163,26 @@ def _provisioned(decided: _Decided) -> Fill:
         stream_to_pb(response.stream, stream.entry)
 
     return fill
+
+
+def _stream_config(decided: _Decided) -> Fill:
+    stream = decided.stream
+    assert stream is not None, "what was reconfigured is there"
+    return lambda response: config_pb.put_complete(response.stream_config, stream.config)
+
+
+def _ensured(decided: _Decided) -> Fill:
+    def fill(response: pb.Response) -> None:
+        response.provision = decided.provision
+        response.done.SetInParent()
+
+    return fill
+
+
+def _basin_config(decided: _Decided) -> Fill:
+    basin = decided.basin
+    assert basin is not None, "what was reconfigured is there"
+    return lambda response: config_pb.put_basin(response.basin_config, basin.config)
 
 
 def stream_to_pb(out: pb.StreamInfo, entry: Any) -> None:

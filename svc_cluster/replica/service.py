@@ -23,22 +23,24 @@ from svc_cluster.base.errors import (
     StreamNotFoundError,
     UnavailableError,
 )
-from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, TimestampMs
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks
-from svc_cluster.catalog.commands import RegisterNode, RemoveBasin
 from svc_cluster.codec import config_pb, rpc
 from svc_cluster.codec.access_pb import AccessFormatError
 from svc_cluster.model.cipher import StreamIdentity
-from svc_cluster.model.provision import Provision
+from svc_cluster.model.outcome_table import REQUEST_KEY_BYTES
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import AppendAck
+from svc_cluster.replica.append import COMMAND_BYTES
 from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.catalog import CatalogReplica
+from svc_cluster.replica.catalog_operations import CatalogOperations
 from svc_cluster.replica.host import Host
 from svc_cluster.replica.provisioning import Provisioning, stream_to_pb
 from svc_cluster.replica.read import ReadRequest
 from svc_cluster.replica.tokens import TokenOperations
+from svc_cluster.replica.usage import UsageOperations
 
 log = get_logger("service")
 
@@ -61,6 +63,7 @@ WRITES: Final = frozenset(
         "issue_token",
         "revoke_token",
         "set_root_token",
+        "set_default_location",
     }
 )
 """Operations whose answer after the deadline is "unknown", not "not done"."""
@@ -120,14 +123,16 @@ class Service:
             "get_basin_config": self._get_basin_config,
             "await_basin": self._await_basin,
             "seal_basin": self._seal_basin,
-            "create_basin": self._create_basin,
-            "list_basins": self._list_basins,
-            "resolve_basin": self._resolve_basin,
-            "delete_basin": self._delete_basin,
-            "register_node": self._register_node,
-            "remove_basin": self._remove_basin,
-            **Provisioning(self._basin, self._change).operations,
+            **Provisioning(self._basin, self._write).operations,
+            **CatalogOperations(self._catalog, self._deadline).operations,
             **TokenOperations(self._catalog, host.services.clock).operations,
+            **UsageOperations(
+                self._basin,
+                self._catalog,
+                self._change,
+                self._deadline,
+                lambda: host.basins.values(),
+            ).operations,
         }
 
     def session(self, send: Callable[[bytes], None]) -> ServiceSession:
@@ -144,7 +149,10 @@ class Service:
             session.refuse(request.id, DrainingError("the node is shutting down"))
             return
         operation = request.WhichOneof("operation")
-        if operation == "append":
+        if len(request.request_key) not in (0, REQUEST_KEY_BYTES):
+            fault = "a request key has another length"
+            session.refuse(request.id, MalformedError(ErrorCode.BAD_PROTO, fault))
+        elif operation == "append":
             # the hot path: no task, no future, one callback
             self._append(session, request)
         elif operation in self._operations:
@@ -209,6 +217,12 @@ class Service:
             else:
                 session.refuse(request_id, error or InternalError("no outcome"))
 
+        def told(fill: Fill | None, error: ServiceError | None) -> None:
+            if fill is not None:
+                session.respond(request_id, fill)
+            else:
+                session.refuse(request_id, error or InternalError("no outcome"))
+
         try:
             basin = self._basin(request)
             self._host.check_space()
@@ -219,15 +233,15 @@ class Service:
         except ServiceError as error:
             session.refuse(request_id, error)
             return
-        basin.appender.append(
-            message.stream,
-            batch,
-            message.match_seq_num if message.HasField("match_seq_num") else None,
-            message.fencing_token if message.HasField("fencing_token") else None,
-            self._deadline(request),
-            done,
-            place,
-        )
+        match = message.match_seq_num if message.HasField("match_seq_num") else None
+        fencing = message.fencing_token if message.HasField("fencing_token") else None
+        deadline = self._deadline(request)
+        if request.request_key:
+            basin.appender.append_once(
+                request.request_key, message.stream, batch, match, fencing, deadline, told
+            )
+            return
+        basin.appender.append(message.stream, batch, match, fencing, deadline, done, place)
 
     async def _read(self, request: pb.Request) -> Fill:
         message = request.read
@@ -283,6 +297,38 @@ class Service:
         basin.appender.change(sequence, self._deadline(request), done)
         return await future
 
+    async def _write(
+        self,
+        request: pb.Request,
+        basin: BasinReplica,
+        sequence: Callable[[TimestampMs], Any],
+        tell: Callable[[], Fill],
+    ) -> Fill:
+        """As `_change`, with what `tell` makes of it; or, for a request that is repeated, the
+        answer to the first."""
+        if not request.request_key:
+            await self._change(request, basin, sequence)
+            return tell()
+        future: asyncio.Future[Fill] = self.loop.create_future()
+
+        def done(fill: Fill | None, error: ServiceError | None) -> None:
+            if future.done():
+                return
+            if fill is not None:
+                future.set_result(fill)
+            else:
+                future.set_exception(error or InternalError("no outcome"))
+
+        basin.appender.once(
+            request.request_key,
+            sequence,
+            lambda _: tell(),
+            COMMAND_BYTES,
+            self._deadline(request),
+            done,
+        )
+        return await future
+
     async def _list_streams(self, request: pb.Request) -> Fill:
         message = request.list_streams
         basin = self._basin(request)
@@ -318,10 +364,8 @@ class Service:
 
     async def _delete_stream(self, request: pb.Request) -> Fill:
         basin = self._basin(request)
-        await self._change(
-            request, basin, partial(basin.sequencer.delete_stream, request.delete_stream.stream)
-        )
-        return _done
+        sequence = partial(basin.sequencer.delete_stream, request.delete_stream.stream)
+        return await self._write(request, basin, sequence, lambda: _done)
 
     # -- basins
 
@@ -343,77 +387,6 @@ class Service:
         await self._change(request, basin, basin.sequencer.seal)
         return _done
 
-    async def _create_basin(self, request: pb.Request) -> Fill:
-        message = request.create_basin
-        record, is_new = await self._catalog(request).create_basin(
-            message.basin,
-            config_pb.get_basin(message.config),
-            self._deadline(request),
-            creation_hash=message.creation_hash,
-            or_existing=message.or_existing,
-        )
-
-        def fill(response: pb.Response) -> None:
-            response.provision = Provision.CREATED if is_new else Provision.NOOP
-            _basin_to_pb(response.basin, record)
-
-        return fill
-
-    async def _list_basins(self, request: pb.Request) -> Fill:
-        message = request.list_basins
-        catalog = self._catalog(request)
-        await catalog.linearize()
-        basins, has_more = catalog.state.list_basins(
-            message.prefix, message.start_after, message.limit
-        )
-
-        def fill(response: pb.Response) -> None:
-            response.basins.has_more = has_more
-            for record in basins:
-                _basin_to_pb(response.basins.basins.add(), record)
-
-        return fill
-
-    async def _resolve_basin(self, request: pb.Request) -> Fill:
-        record = await self._catalog(request).resolve(request.resolve_basin.basin)
-        return lambda response: _basin_to_pb(response.basin, record)
-
-    async def _delete_basin(self, request: pb.Request) -> Fill:
-        catalog = self._catalog(request)
-        record = await catalog.change(
-            lambda now_ms: catalog.sequence_delete(request.delete_basin.basin, now_ms),
-            self._deadline(request),
-        )
-        if record is None:
-            record = await catalog.resolve(request.delete_basin.basin)
-        return lambda response: _basin_to_pb(response.basin, record)
-
-    async def _register_node(self, request: pb.Request) -> Fill:
-        message = request.register_node
-        command = RegisterNode(NodeId(message.node_id), message.incarnation, message.address)
-        catalog = self._catalog(request)
-        await catalog.change(
-            lambda now_ms: catalog.sequence_register(command), self._deadline(request)
-        )
-        return _done
-
-    async def _remove_basin(self, request: pb.Request) -> Fill:
-        command = RemoveBasin(GroupId(request.remove_basin.group_id))
-        catalog = self._catalog(request)
-        await catalog.change(
-            lambda now_ms: catalog.sequence_remove(command), self._deadline(request)
-        )
-        return _done
-
 
 def _done(response: pb.Response) -> None:
     response.done.SetInParent()
-
-
-def _basin_to_pb(out: pb.BasinInfo, record: Any) -> None:
-    out.name = record.name
-    out.created_at_ms = record.created_at_ms
-    if record.deleted_at_ms is not None:
-        out.deleted_at_ms = record.deleted_at_ms
-    out.group_id = record.group_id
-    out.replicas.extend(record.replicas)

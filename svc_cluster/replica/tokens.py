@@ -15,8 +15,8 @@ from svc_cluster.base.errors import (
     ErrorCode,
     MalformedError,
     PermissionDeniedError,
+    QuotaError,
     TokenNotFoundError,
-    TokenQuotaError,
     UnauthenticatedError,
 )
 from svc_cluster.base.ids import TimestampMs
@@ -32,6 +32,7 @@ from svc_cluster.model.access_token import (
     TokenRequest,
     derive,
 )
+from svc_cluster.model.provision import Provision
 from svc_cluster.replica.catalog import CatalogReplica
 
 PAGE_TOKENS: Final = 500
@@ -80,7 +81,7 @@ class TokenOperations:
             return _behind_filler(table.version)
         changes, version = _cut(found, table.version)
         granted = version == table.version and leases.grant(wanted.gateway_id, wanted.version, now)
-        return _changes_filler(version, changes, granted=granted)
+        return _changes_filler(version, changes, granted=granted, gateways=leases.count(now))
 
     async def _settle(self, catalog: CatalogReplica, version: int, deadline: float) -> None:
         """Wait until no gateway goes by tokens from before `version`. Raises DeadlineError."""
@@ -113,65 +114,89 @@ class TokenOperations:
             wanted.token_id, wanted.scope, wanted.auto_prefix_streams, wanted.expires_at
         )
 
-        def sequence(now_ms: TimestampMs) -> CatalogCommand:
+        def sequence(now_ms: TimestampMs) -> IssueToken:
             table = catalog.state.tokens
             caller = _caller(table, message.caller, now_ms)
             token = derive(asked, caller, now_ms)
             known = table.by_id(token.token_id)
             if known is not None and not known.is_expired(now_ms):
                 raise AlreadyExistsError("an access token of this id exists")
-            if len(table) - len(table.expired(now_ms)) >= TOKENS_MAX:
-                raise TokenQuotaError(f"there are {TOKENS_MAX} access tokens already")
+            most = min(TOKENS_MAX, catalog.quotas.tokens or TOKENS_MAX)
+            if len(table) - len(table.expired(now_ms)) >= most:
+                raise QuotaError(f"there are {most} access tokens already")
             return IssueToken(replace(token, secret_hash=wanted.secret_hash), now_ms)
 
-        await catalog.change(sequence, self._deadline(request))
-        return _done
+        def check(now_ms: TimestampMs) -> None:
+            _caller(catalog.state.tokens, message.caller, now_ms)
+
+        def fill(response: pb.Response) -> None:
+            response.issued_token.sealed_secret = message.sealed_secret
+
+        return await catalog.write(
+            request.request_key, sequence, lambda _: fill, self._deadline(request), check=check
+        )
 
     async def _revoke_token(self, request: pb.Request) -> Fill:
         message = request.revoke_token
         catalog = self._catalog(request)
         deadline = self._deadline(request)
-        unknown: TokenNotFoundError | None = None
 
-        def sequence(now_ms: TimestampMs) -> CatalogCommand | None:
-            nonlocal unknown
-            table = catalog.state.tokens
-            caller = _caller(table, message.caller, now_ms)
+        def check(now_ms: TimestampMs) -> None:
+            caller = _caller(catalog.state.tokens, message.caller, now_ms)
             if caller is not None and not caller.grant.allows(
                 (Op.REVOKE_ACCESS_TOKEN,), token_id=message.token_id
             ):
                 raise PermissionDeniedError("the token may not revoke a token of this id")
-            token = table.by_id(message.token_id)
+
+        def sequence(now_ms: TimestampMs) -> RevokeToken:
+            token = catalog.state.tokens.by_id(message.token_id)
             if token is None or token.is_expired(now_ms):
-                # perhaps revoked by an attempt whose answer was lost: what that one waited for
-                # holds for this answer too
-                unknown = TokenNotFoundError("no access token of this id")
-                return None
+                raise TokenNotFoundError("no access token of this id")
             if token.token_id == ROOT_TOKEN_ID and token.parent == NO_PARENT:
                 raise PermissionDeniedError("the root token is replaced, not revoked")
             return RevokeToken(token.serial)
 
-        await catalog.change(sequence, deadline)
+        unknown: TokenNotFoundError | None = None
+        fill: Fill = _done
+        try:
+            fill = await catalog.write(
+                request.request_key, sequence, lambda _: _done, deadline, check=check
+            )
+        except TokenNotFoundError as refusal:
+            # perhaps revoked by an attempt whose answer was lost: what that one waited for holds
+            # for this answer too
+            unknown = refusal
         await self._settle(catalog, catalog.state.tokens.version, deadline)
         if unknown is not None:
             raise unknown
-        return _done
+        return fill
 
     async def _set_root_token(self, request: pb.Request) -> Fill:
         message = request.set_root_token
         catalog = self._catalog(request)
         command = SetRootToken(message.secret_hash, message.change_id, message.only_if_absent)
+        outcome = Provision.CREATED
 
         def sequence(now_ms: TimestampMs) -> CatalogCommand | None:
-            known = catalog.state.tokens.by_id(ROOT_TOKEN_ID)
-            if known is not None and (
-                command.only_if_absent or command.change_id in catalog.state.tokens.root_changes
-            ):
-                return None
-            return command
+            nonlocal outcome
+            tokens = catalog.state.tokens
+            if command.change_id in tokens.root_changes:
+                # by an attempt whose answer was lost, or of an earlier life of the node
+                outcome = Provision.UPDATED
+            elif tokens.by_id(ROOT_TOKEN_ID) is not None and command.only_if_absent:
+                outcome = Provision.NOOP
+            else:
+                outcome = Provision.CREATED
+                return command
+            return None
 
         await catalog.change(sequence, self._deadline(request))
-        return _done
+
+        def fill(response: pb.Response) -> None:
+            response.provision = outcome
+            _done(response)
+
+        return fill
 
     async def _list_tokens(self, request: pb.Request) -> Fill:
         wanted = request.list_tokens
@@ -186,7 +211,7 @@ class TokenOperations:
             response.tokens.has_more = has_more
             for token in tokens:
                 # a list is for people: the hashes stay where they are needed
-                access_pb.put_token(response.tokens.tokens.add(), replace(token, secret_hash=b""))
+                access_pb.put_token(response.tokens.tokens.add(), token, with_hash=False)
 
         return fill
 
@@ -238,9 +263,10 @@ def _behind_filler(version: int) -> Fill:
     return fill
 
 
-def _changes_filler(version: int, changes: list[Change], *, granted: bool) -> Fill:
+def _changes_filler(version: int, changes: list[Change], *, granted: bool, gateways: int) -> Fill:
     def fill(response: pb.Response) -> None:
         response.lease.version = version
+        response.lease.gateways = gateways
         response.lease.granted = granted
         for change in changes:
             _put_change(response.lease, change.serial, change.token)

@@ -160,6 +160,9 @@ class RealDisk:
         self._directory = directory
         self._loop = loop
         self._skip_sync = unsafe_skip_sync
+        self.on_sync: Callable[[float, int], None] | None = None
+        """Told of each batch of writes, on the thread that wrote it: the seconds of its syncs,
+        and its bytes."""
         self._syncer = Worker("disk-sync")
         self._maker = Worker("disk-create")
 
@@ -239,6 +242,7 @@ class RealDisk:
 
     def _write(self, writes: Sequence[tuple[DiskFile, int, bytes]]) -> None:
         handles: dict[int, None] = {}
+        size = 0
         run: list[bytes | memoryview] = []
         run_handle, run_start, run_end = -1, 0, 0
         for file, offset, data in writes:
@@ -249,11 +253,15 @@ class RealDisk:
                 run, run_handle, run_start, run_end = [], file.handle, offset, offset
             run.append(data)
             run_end += len(data)
+            size += len(data)
             handles[file.handle] = None
         if run:
             _write_all(run_handle, run, run_start)
+        started = self._loop.time()
         for handle in handles:
             self._sync(handle)
+        if self.on_sync is not None:
+            self.on_sync(self._loop.time() - started, size)
 
     def _sync(self, handle: int) -> None:
         if not self._skip_sync:

@@ -14,15 +14,26 @@ import xxhash
 
 from svc_cluster.base.ids import LogIndex, SeqNum, StreamId, Term
 from svc_cluster.base.write_set import WriteSet
+from svc_cluster.model.outcome_table import Mark
 from svc_cluster.model.record import AppendAck, Position, SequencedBatch
 from svc_cluster.stream import keys, rows
 from svc_cluster.stream.batch_row import encode_batch
-from svc_cluster.stream.commands import AppendCommand, BasinCommand
+from svc_cluster.stream.commands import (
+    AppendCommand,
+    BasinCommand,
+    Bootstrap,
+    CountUsage,
+    ExpirePrefix,
+    KeyedWrite,
+    PurgeStream,
+    ReportUsage,
+)
 from svc_cluster.stream.effects import Change, Reason, effect
 from svc_cluster.stream.overlay import Overlay
 from svc_cluster.stream.retention import freed_bytes
 from svc_cluster.stream.rows import AppliedRow, BasinRecord, StreamState
 from svc_cluster.stream.state import BasinState, Reader
+from svc_cluster.stream.usage import EntryUsage
 
 _DIGEST: Final = struct.Struct("<Q")
 _OP: Final = struct.Struct("<BQQ")
@@ -46,6 +57,7 @@ class Rejected:
 Outcome = Applied | Rejected
 
 _APPLIED: Final = Applied()
+_ABOUT_USAGE: Final = (Bootstrap, CountUsage, ReportUsage)
 
 
 @dataclass(slots=True)
@@ -63,6 +75,8 @@ class StreamEvent:
     """The stream is refused everything from here on."""
     purged: bool = False
     trimmed: bool = False
+    trimmed_records: int = 0
+    """How many of them."""
 
 
 @dataclass(slots=True)
@@ -80,7 +94,10 @@ class Plan:
     """The basin's new record, if the entry changed it."""
     streams: dict[StreamId, StreamState | None] = field(default_factory=dict)
     """New states of the streams that the entry changed; None: purged."""
+    outcome_mark: Mark = Mark()
+    """Of the outcomes of repeatable requests behind the entry."""
     applied: AppliedRow = field(default_factory=AppliedRow)
+    usage: EntryUsage = field(kw_only=True)
 
     @property
     def sealed(self) -> bool:
@@ -97,7 +114,7 @@ def plan(
     Changes nothing: the same call gives the same plan until one is committed.
     """
     assert log_index == state.applied_index + 1, "entries are applied one by one, without a gap"
-    out = Plan(log_index)
+    out = Plan(log_index, usage=EntryUsage(state.usage))
     overlay = Overlay(state)
     if commands is None:
         out.outcomes.append(Rejected(Reason.UNDECODABLE))
@@ -108,8 +125,14 @@ def plan(
             out.outcomes.append(Rejected(change))
             continue
         overlay.adopt(change)
-        out.outcomes.append(_carry_out(out, state.reader, command, change))
+        write = command.write if isinstance(command, KeyedWrite) else command
+        out.outcomes.append(_carry_out(out, state.reader, write, change))
+        if isinstance(command, _ABOUT_USAGE):
+            _count(out, overlay, command)
     _put_states(out, overlay)
+    out.usage.write(out.write_set)
+    expired = [(decided_at_ms, key) for key, decided_at_ms in overlay.outcomes_expired.items()]
+    out.outcome_mark = state.outcomes.write(out.write_set, overlay.outcomes, expired)
     out.basin = overlay.basin_changed
     out.streams = overlay.streams
     digest = _next_digest(state.digest, log_index, term, out.write_set)
@@ -122,10 +145,13 @@ def commit(state: BasinState, planned: Plan) -> None:
     """Take over a plan whose write set is in the store."""
     assert planned.log_index == state.applied_index + 1, "a plan is committed once, in order"
     state.take_over(planned.applied, planned.basin, planned.streams)
+    state.outcomes.commit(planned.outcome_mark)
+    state.usage.commit(planned.usage)
 
 
-def _carry_out(out: Plan, reader: Reader, command: BasinCommand, change: Change) -> Outcome:
-    """Write what belongs to this one command; the states of streams follow once an entry."""
+def _carry_out(out: Plan, reader: Reader, command: BasinCommand | None, change: Change) -> Outcome:
+    """Write what belongs to this one command; the states of streams follow once an entry, and so
+    do the outcomes of repeatable requests, which may be all there is (`command` None)."""
     before, after = change.before, change.after
     stream = after if after is not None else before
     if stream is None:
@@ -142,6 +168,7 @@ def _carry_out(out: Plan, reader: Reader, command: BasinCommand, change: Change)
     event.trim_point = stream.trim_point
     if before is None:
         event.created = True
+        out.usage.created(stream)
         write_set.put(keys.name_key(stream.name), rows.encode_entry(stream.entry))
     elif after is None:
         event.purged = True
@@ -149,12 +176,31 @@ def _carry_out(out: Plan, reader: Reader, command: BasinCommand, change: Change)
         start, end = keys.batches_range(stream.stream_id)
         frees = freed_bytes(reader, stream, stream.tail_seq_num)
         write_set.delete_range(start, end, frees=frees)
+        if isinstance(command, PurgeStream):
+            out.usage.purged(stream, command.at_ms)
     elif after.deleted_at_ms is not None and before.deleted_at_ms is None:
         event.deleted = True
         write_set.put(keys.name_key(stream.name), rows.encode_entry(stream.entry))
     else:
         _trim(out, reader, event, before, after)
+        if isinstance(command, ExpirePrefix):
+            out.usage.trimmed(before, after, event.batches, command.at_ms)
     return _APPLIED
+
+
+def _count(out: Plan, overlay: Overlay, command: Bootstrap | CountUsage | ReportUsage) -> None:
+    usage = out.usage
+    match command:
+        case ReportUsage(at_ms, report):
+            usage.take(report, at_ms)
+        case CountUsage(at_ms):
+            events = out.events
+            usage.begin_with(
+                at_ms, overlay.streams, lambda one: events[one].batches if one in events else ()
+            )
+        case Bootstrap():
+            if command.counts_usage:
+                usage.begin(command.created_at_ms)
 
 
 def _carry_out_append(
@@ -175,8 +221,16 @@ def _carry_out_append(
     event.tail = end
     event.trim_point = after.trim_point
     event.batches.append(SequencedBatch(placement, command.records))
+    out.usage.appended(command, before, after, event.batches)
+    return Applied(ack_of(command))
+
+
+def ack_of(command: AppendCommand) -> AppendAck:
+    """What acknowledges it: the tail is the stream's right behind it."""
+    placement = command.placement
     start = Position(placement.first_seq_num, command.start_timestamp_ms)
-    return Applied(AppendAck(start, end, end))
+    end = Position(placement.end_seq_num, placement.last_timestamp_ms)
+    return AppendAck(start, end, end)
 
 
 def _trim(
@@ -186,6 +240,7 @@ def _trim(
     gone already, so the range is as narrow as what there is to remove."""
     if after.trim_point > before.trim_point:
         event.trimmed = True
+        event.trimmed_records += after.trim_point - before.trim_point
         out.write_set.delete_range(
             keys.batch_key(after.stream_id, before.trim_point),
             keys.batch_key(after.stream_id, after.trim_point),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from svc_cluster.base.ids import StreamId, TimestampMs
 from svc_cluster.model.record import BatchPlacement, CommandRecord
 from svc_cluster.model.stream_config import BasinConfig, StreamConfig
+from svc_cluster.model.usage import UsageReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,8 @@ class Bootstrap:
     basin: str
     config: BasinConfig
     created_at_ms: TimestampMs
+    counts_usage: bool = False
+    """Its use is counted from its beginning on; not said by entries from before that was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,8 @@ class AppendCommand:
     commands: tuple[CommandRecord, ...] = ()
     match_seq_num: int | None = None
     fencing_token: str | None = None
+    op_units: int = 0
+    """As StoredBatch.op_units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,8 @@ class ExpirePrefix:
 
     stream_id: StreamId
     trim_point: int
+    at_ms: TimestampMs = TimestampMs(0)
+    """0: in entries from before usage was counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,8 @@ class PurgeStream:
     """Remove a deleted stream's records and free its name."""
 
     stream_id: StreamId
+    at_ms: TimestampMs = TimestampMs(0)
+    """As in ExpirePrefix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +110,47 @@ class Seal:
     """Last command of a basin that is being deleted: everything after it is rejected."""
 
     sealed_at_ms: TimestampMs
+
+
+Write = AppendCommand | CreateStream | ConfigureStream | ConfigureBasin | DeleteStream
+"""What a client may ask for, and ask for again."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedWrite:
+    """A write that its client may repeat: `write` and the answer by which it is known from then on
+    take effect together or not at all. A second one with the same key is rejected."""
+
+    key: bytes
+    """REQUEST_KEY_BYTES of a hash: which request it is (codec/request_key.py)."""
+    decided_at_ms: TimestampMs
+    answer: bytes
+    """What the client is told, now and whenever it repeats the request; opaque here."""
+    write: Write | None = None
+    """None: the answer is a refusal, or nothing had to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireOutcomes:
+    """Forget the outcomes decided before `before_ms`, oldest first and no more than `at_most`."""
+
+    before_ms: TimestampMs
+    at_most: int
+
+
+@dataclass(frozen=True, slots=True)
+class CountUsage:
+    """Count the basin's use from here on; for basins that were bootstrapped without that."""
+
+    at_ms: TimestampMs
+
+
+@dataclass(frozen=True, slots=True)
+class ReportUsage:
+    """What a gateway counted. One that was taken before has no effect."""
+
+    at_ms: TimestampMs
+    report: UsageReport
 
 
 BasinCommand = (
@@ -114,4 +164,8 @@ BasinCommand = (
     | DeleteEmptyStream
     | PurgeStream
     | Seal
+    | KeyedWrite
+    | ExpireOutcomes
+    | CountUsage
+    | ReportUsage
 )

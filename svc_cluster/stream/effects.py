@@ -14,18 +14,24 @@ import msgspec
 from svc_cluster.base.ids import SeqNum, StreamId
 from svc_cluster.model.cipher import seq_num_max
 from svc_cluster.model.names import is_stream_name
+from svc_cluster.model.outcome_table import Expired, Outcome
 from svc_cluster.model.record import CommandKind
+from svc_cluster.model.usage import BASIN_OPS, is_report
 from svc_cluster.stream.commands import (
     AppendCommand,
     BasinCommand,
     Bootstrap,
     ConfigureBasin,
     ConfigureStream,
+    CountUsage,
     CreateStream,
     DeleteEmptyStream,
     DeleteStream,
+    ExpireOutcomes,
     ExpirePrefix,
+    KeyedWrite,
     PurgeStream,
+    ReportUsage,
     Seal,
 )
 from svc_cluster.stream.emptiness import empty_since_due
@@ -44,6 +50,10 @@ class View(Protocol):
     def stream(self, stream_id: StreamId) -> StreamState | None: ...
 
     def stream_by_name(self, name: str) -> StreamState | None: ...
+
+    def outcome(self, key: bytes) -> Outcome | None: ...
+
+    def outcomes_before(self, before_ms: int, at_most: int) -> list[Expired]: ...
 
 
 class Reason(StrEnum):
@@ -66,6 +76,7 @@ class Reason(StrEnum):
     CIPHER_EXHAUSTED = "cipher_exhausted"
     WRONG_BASE_TIMESTAMP = "wrong_base_timestamp"
     TRIM_BEYOND_TAIL = "trim_beyond_tail"
+    ANSWERED_BEFORE = "answered_before"
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -75,6 +86,10 @@ class Change(msgspec.Struct, frozen=True):
     before: StreamState | None = None
     after: StreamState | None = None
     basin: BasinRecord | None = None
+    outcome: tuple[bytes, Outcome] | None = None
+    """A request key, and what is kept under it from now on."""
+    expired: tuple[Expired, ...] = ()
+    """Outcomes that are forgotten."""
 
 
 def effect(view: View, command: BasinCommand) -> Change | Reason:
@@ -103,8 +118,26 @@ def effect(view: View, command: BasinCommand) -> Change | Reason:
             return _purge(view.stream(command.stream_id))
         case Seal(sealed_at_ms):
             return Change(basin=msgspec.structs.replace(basin, sealed_at_ms=sealed_at_ms))
+        case KeyedWrite():
+            return _keyed(view, command)
+        case ExpireOutcomes(before_ms, at_most):
+            return Change(expired=tuple(view.outcomes_before(before_ms, at_most)))
+        case CountUsage():
+            return Change()
+        case ReportUsage(_, report):
+            return Change() if is_report(report, BASIN_OPS) else Reason.MALFORMED
         case Bootstrap():
             return Reason.ALREADY_BOOTSTRAPPED
+
+
+def _keyed(view: View, command: KeyedWrite) -> Change | Reason:
+    if view.outcome(command.key) is not None:
+        return Reason.ANSWERED_BEFORE
+    change = Change() if command.write is None else effect(view, command.write)
+    if isinstance(change, Reason):
+        return change
+    outcome = Outcome(command.decided_at_ms, command.answer)
+    return msgspec.structs.replace(change, outcome=(command.key, outcome))
 
 
 def _bootstrap(command: Bootstrap) -> Change:

@@ -7,6 +7,13 @@
 | 2    | stream name, UTF-8                    | id and what a listing shows                 |
 | 3    | stream id                             | the stream's state                          |
 | 4    | stream id, last seq_num of the batch  | one batch                                   |
+| 5    | request key                           | its outcome (model/outcome_table.py)        |
+| 6    | time of the outcome, request key      | nothing                                     |
+| 7    | nothing                               | how many outcomes there are                 |
+| 250  | reporter                              | its last report (model/usage_table.py)      |
+| 251  | stream id or 0, minute                | stored then (usage_rows.py)                 |
+| 252  | minute                                | what was counted in it (model/usage.py)     |
+| 253  | nothing                               | when the basin had streams (usage_rows.py)  |
 
 Integers are 8 bytes big-endian, so that the order of keys is the order of what they name. A batch
 is under its last sequence number: the first key at or behind `batch_key(id, n)` is the batch that
@@ -22,6 +29,15 @@ from svc_cluster.base.ids import SeqNum, StreamId
 
 APPLIED_KEY: Final = b"\x00"
 BASIN_KEY: Final = b"\x01"
+OUTCOMES: Final = b"\x05"
+OUTCOME_TIMES: Final = b"\x06"
+OUTCOME_COUNT_KEY: Final = b"\x07"
+
+USAGE_REPORTERS_KIND: Final = 250
+USAGE_MINUTES_KIND: Final = 252
+PRESENCE_KEY: Final = b"\xfd"
+WHOLE_BASIN: Final = StreamId(0)
+"""Under which stream id the readings of the basin are; no stream has it."""
 
 _NAME: Final = b"\x02"
 _NAME_END: Final = b"\x03"
@@ -29,6 +45,7 @@ _STREAM: Final = struct.Struct(">BQ")
 _BATCH: Final = struct.Struct(">BQQ")
 _STREAM_KIND: Final = 3
 _BATCH_KIND: Final = 4
+_READING_KIND: Final = 251
 
 
 def name_key(name: str) -> bytes:
@@ -71,3 +88,32 @@ def batch_key_parts(key: bytes) -> tuple[StreamId, SeqNum]:
 def batches_range(stream_id: StreamId) -> tuple[bytes, bytes]:
     """Half-open range of all batches of a stream."""
     return _STREAM.pack(_BATCH_KIND, stream_id), _STREAM.pack(_BATCH_KIND, stream_id + 1)
+
+
+def streams_range() -> tuple[bytes, bytes]:
+    """Half-open range of the states of all streams."""
+    return bytes([_STREAM_KIND]), bytes([_STREAM_KIND + 1])
+
+
+def stream_of(key: bytes) -> StreamId:
+    """The stream id in a key made by `stream_key`."""
+    kind, stream_id = _STREAM.unpack(key)
+    assert kind == _STREAM_KIND, "not a stream's key"
+    return StreamId(stream_id)
+
+
+def reading_key(stream_id: StreamId, minute: int) -> bytes:
+    """`minute`: since the Unix epoch."""
+    return _BATCH.pack(_READING_KIND, stream_id, minute)
+
+
+def reading_minute(key: bytes) -> int:
+    """The minute in a key made by `reading_key`."""
+    kind, _, minute = _BATCH.unpack(key)
+    assert kind == _READING_KIND, "not a reading's key"
+    return int(minute)
+
+
+def readings_range(stream_id: StreamId) -> tuple[bytes, bytes]:
+    """Half-open range of all readings of a stream, or of the basin."""
+    return _STREAM.pack(_READING_KIND, stream_id), _STREAM.pack(_READING_KIND, stream_id + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from svc_cluster.base.ids import StreamId
+from svc_cluster.model.outcome_table import Expired, Outcome
 from svc_cluster.stream.effects import Change, View
 from svc_cluster.stream.rows import BasinRecord, StreamState
 
@@ -10,7 +11,7 @@ from svc_cluster.stream.rows import BasinRecord, StreamState
 class Overlay:
     """A view of its own, made of a base and the changes adopted since. The base is not touched."""
 
-    __slots__ = ("_base", "basin_changed", "ids", "streams")
+    __slots__ = ("_base", "basin_changed", "ids", "outcomes", "outcomes_expired", "streams")
 
     def __init__(self, base: View) -> None:
         self._base = base
@@ -19,6 +20,10 @@ class Overlay:
         """Changed streams in order of their first change; None: purged."""
         self.ids: dict[str, StreamId | None] = {}
         """Names that were given (to that stream) or freed (None)."""
+        self.outcomes: dict[bytes, Outcome] = {}
+        """Those added, by request key."""
+        self.outcomes_expired: dict[bytes, int] = {}
+        """Those removed, by request key: when each was decided."""
 
     @property
     def basin(self) -> BasinRecord | None:
@@ -36,8 +41,25 @@ class Overlay:
         found = self._base.stream_by_name(name)
         return None if found is None else self.stream(found.stream_id)
 
+    def outcome(self, key: bytes) -> Outcome | None:
+        added = self.outcomes.get(key)
+        if added is not None or key in self.outcomes_expired:
+            return added
+        return self._base.outcome(key)
+
+    def outcomes_before(self, before_ms: int, at_most: int) -> list[Expired]:
+        """Of the base; one that was added here is too young."""
+        expired = self.outcomes_expired
+        found = self._base.outcomes_before(before_ms, at_most + len(expired))
+        return [one for one in found if one[1] not in expired][:at_most]
+
     def adopt(self, change: Change) -> None:
         """Take over one command's effect."""
+        if change.outcome is not None:
+            key, outcome = change.outcome
+            self.outcomes[key] = outcome
+        for decided_at_ms, key in change.expired:
+            self.outcomes_expired[key] = decided_at_ms
         if change.basin is not None:
             self.basin_changed = change.basin
         after = change.after
@@ -53,3 +75,5 @@ class Overlay:
         self.basin_changed = None
         self.streams.clear()
         self.ids.clear()
+        self.outcomes.clear()
+        self.outcomes_expired.clear()

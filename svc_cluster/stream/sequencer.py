@@ -10,15 +10,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from svc_cluster.base.errors import (
     FencingTokenMismatchError,
     InvalidError,
+    QuotaError,
     SeqNumMismatchError,
+    ServiceError,
     StreamNotFoundError,
 )
 from svc_cluster.base.ids import LogIndex, StreamId, TimestampMs
+from svc_cluster.model.outcome_table import (
+    EXPIRED_AT_ONCE_MAX,
+    OUTCOMES_MAX,
+    check_room,
+    is_outcome,
+)
 from svc_cluster.model.record import SessionPlace, StoredBatch
 from svc_cluster.model.stream_config import BasinConfig, NewStream, PartialStreamConfig
 from svc_cluster.stream import provision, sealing, timestamping
@@ -29,9 +38,12 @@ from svc_cluster.stream.commands import (
     CreateStream,
     DeleteEmptyStream,
     DeleteStream,
+    ExpireOutcomes,
     ExpirePrefix,
+    KeyedWrite,
     PurgeStream,
     Seal,
+    Write,
 )
 from svc_cluster.stream.effects import Reason, View, effect
 from svc_cluster.stream.overlay import Overlay
@@ -44,15 +56,40 @@ UNPROPOSED: Final = LogIndex(2**63 - 1)
 
 Decided = TypeVar("Decided", bound=BasinCommand)
 
-_Touched = StreamId | str | None
-"""A stream, a name, or (None) the basin's record."""
+_Touched = StreamId | str | bytes | None
+"""A stream, a name, a request key, or (None) the basin's record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What comes of a request that may be repeated."""
+
+    answer: bytes
+    command: KeyedWrite | None
+    """None: this is a repetition, and nothing is done."""
 
 
 class Sequencer:
     """One for each basin on each node; of use only while the node leads the basin's group."""
 
-    def __init__(self, state: BasinState, sessions: Sessions | None = None) -> None:
+    def __init__(
+        self,
+        state: BasinState,
+        sessions: Sessions | None = None,
+        *,
+        outcomes_max: int = OUTCOMES_MAX,
+        streams_max: int | None = None,
+    ) -> None:
+        """`outcomes_max`: of repeatable requests, kept at one time; `streams_max`: of streams,
+        those that are being deleted among them. Both are bounds of what is taken in, not of the
+        state."""
+        self._state = state
+        self._streams_max = streams_max
         self._overlay = Overlay(state)
+        self._outcomes = state.outcomes
+        self._outcomes_max = outcomes_max
+        self.repeats = 0
+        """Requests that were found to be repetitions."""
         self._sessions = Sessions() if sessions is None else sessions
         self._touched_at: dict[_Touched, LogIndex] = {}
         """The last entry that changed what is in the overlay."""
@@ -103,6 +140,7 @@ class Sequencer:
             commands=batch.commands,
             match_seq_num=match_seq_num,
             fencing_token=fencing_token,
+            op_units=batch.op_units,
         )
         self._hand_out(command)
         if place is not None:
@@ -142,6 +180,49 @@ class Sequencer:
         self._hand_out(command)
         return command
 
+    # -- requests that may be repeated
+
+    def once(
+        self,
+        key: bytes,
+        write: Callable[[TimestampMs], Write | None],
+        answer: Callable[[Write | None], bytes],
+        refusal: Callable[[ServiceError], bytes],
+        now_ms: TimestampMs,
+    ) -> Answered:
+        """What `write`, one of the requests above, comes to; or, where this key stands for a
+        request that was decided before, what that came to. `answer` and `refusal` say what the
+        client is told of a success and of a definite refusal.
+
+        Raises RateLimitedError when there is no room to remember the outcome, and what `write`
+        raises that is no outcome (`is_outcome`): that leaves no trace.
+        """
+        known = self._overlay.outcome(key)
+        if known is not None:
+            self.repeats += 1
+            return Answered(known.answer, None)
+        provision.open_basin(self._overlay)
+        in_flight = len(self._overlay.outcomes)
+        check_room(self._outcomes, in_flight, self._outcomes_max, now_ms)
+        try:
+            command = write(now_ms)
+            told = answer(command)
+        except ServiceError as refused:
+            if not is_outcome(refused):
+                raise
+            command = None
+            told = refusal(refused)
+        self._hand_out(KeyedWrite(key, now_ms, told))
+        return Answered(told, KeyedWrite(key, now_ms, told, command))
+
+    def expire_outcomes(self, before_ms: TimestampMs) -> ExpireOutcomes | None:
+        """Forget outcomes that were decided before then, some of them at a time. They count as
+        known until that is applied, so nothing here depends on it."""
+        basin = self._overlay.basin
+        if basin is None or basin.sealed_at_ms is not None:
+            return None
+        return ExpireOutcomes(before_ms, EXPIRED_AT_ONCE_MAX)
+
     # -- the basin's own life. None everywhere: nothing has to change (any more).
 
     def bootstrap(
@@ -149,7 +230,7 @@ class Sequencer:
     ) -> Bootstrap | None:
         if self._overlay.basin is not None:
             return None
-        command = Bootstrap(basin, config, created_at_ms)
+        command = Bootstrap(basin, config, created_at_ms, counts_usage=True)
         self._hand_out(command)
         return command
 
@@ -161,12 +242,14 @@ class Sequencer:
         self._hand_out(command)
         return command
 
-    def expire(self, stream_id: StreamId, trim_point: int) -> ExpirePrefix | None:
+    def expire(
+        self, stream_id: StreamId, trim_point: int, now_ms: TimestampMs = TimestampMs(0)
+    ) -> ExpirePrefix | None:
         """Drop the records below `trim_point`, which is at most the tail."""
         stream = self._living(stream_id)
         if stream is None or stream.deleted_at_ms is not None or trim_point <= stream.trim_point:
             return None
-        command = ExpirePrefix(stream_id, trim_point)
+        command = ExpirePrefix(stream_id, trim_point, now_ms)
         self._hand_out(command)
         return command
 
@@ -174,12 +257,14 @@ class Sequencer:
         """As `provision.delete_empty_stream`."""
         return self.decide(lambda view: provision.delete_empty_stream(view, stream_id, now_ms))
 
-    def purge(self, stream_id: StreamId) -> PurgeStream | None:
+    def purge(
+        self, stream_id: StreamId, now_ms: TimestampMs = TimestampMs(0)
+    ) -> PurgeStream | None:
         """Remove what is left of a deleted stream."""
         stream = self._living(stream_id)
         if stream is None or stream.deleted_at_ms is None:
             return None
-        command = PurgeStream(stream_id)
+        command = PurgeStream(stream_id, now_ms)
         self._hand_out(command)
         return command
 
@@ -243,13 +328,17 @@ class Sequencer:
         return self._overlay.stream(stream_id)
 
     def _hand_out(self, command: BasinCommand) -> None:
-        """Expect of the command what apply will make of it. Raises InvalidError for one that no
-        gateway should have asked for."""
+        """Expect of the command what apply will make of it. Raises QuotaError for a stream too
+        many, and InvalidError for a command that no gateway should have asked for."""
+        if self._streams_max is not None and isinstance(command, CreateStream):
+            self._check_quota(self._streams_max)
         change = effect(self._overlay, command)
         if change is Reason.MALFORMED:
             raise InvalidError("the request contradicts itself")
         assert not isinstance(change, Reason), f"apply would reject this: {change}"
         self._overlay.adopt(change)
+        if change.outcome is not None:
+            self._touch(change.outcome[0])
         if change.basin is not None:
             self._touch(None)
         stream = change.after if change.after is not None else change.before
@@ -257,6 +346,16 @@ class Sequencer:
             self._touch(stream.stream_id)
             if change.before is None or change.after is None:
                 self._touch(stream.name)
+
+    def _check_quota(self, streams_max: int) -> None:
+        """What is in flight has been counted by the ids it takes; what is being purged still
+        counts."""
+        applied, now = self._state.basin, self._overlay.basin
+        assert applied is not None, "streams are made in what was bootstrapped"
+        assert now is not None, "the overlay has what is applied"
+        in_flight = now.next_stream_id - applied.next_stream_id
+        if self._state.stream_count + in_flight >= streams_max:
+            raise QuotaError(f"the basin has {streams_max} streams already")
 
     def _touch(self, key: _Touched) -> None:
         self._touched_at[key] = UNPROPOSED
@@ -268,5 +367,7 @@ class Sequencer:
             self._overlay.basin_changed = None
         elif isinstance(key, str):
             del self._overlay.ids[key]
+        elif isinstance(key, bytes):
+            del self._overlay.outcomes[key]
         else:
             del self._overlay.streams[key]

@@ -12,8 +12,16 @@ from typing import Protocol
 
 from svc_cluster.base.ids import LogIndex, StreamId, Term
 from svc_cluster.base.limits import STREAM_STATES_CACHED_MAX
+from svc_cluster.model.outcome_table import Expired, Outcome, OutcomeTable
 from svc_cluster.stream import keys, rows
-from svc_cluster.stream.rows import AppliedRow, BasinRecord, StreamEntry, StreamState
+from svc_cluster.stream.rows import (
+    FIRST_STREAM_ID,
+    AppliedRow,
+    BasinRecord,
+    StreamEntry,
+    StreamState,
+)
+from svc_cluster.stream.usage import BasinUsage
 
 
 class Reader(Protocol):
@@ -31,7 +39,13 @@ class Reader(Protocol):
 class BasinState:
     """Reads what it needs from `reader` and keeps the states of the streams used last."""
 
-    def __init__(self, reader: Reader, *, cached_max: int = STREAM_STATES_CACHED_MAX) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        *,
+        cached_max: int = STREAM_STATES_CACHED_MAX,
+        usage_twice: bool = False,
+    ) -> None:
         assert cached_max > 0, "the stream in use must fit"
         self.reader = reader
         self._cached_max = cached_max
@@ -39,9 +53,17 @@ class BasinState:
         self._applied = AppliedRow() if value is None else rows.decode_applied(value)
         value = reader.get(keys.BASIN_KEY)
         self._basin = None if value is None else rows.decode_basin(value)
+        self.outcomes = OutcomeTable(
+            reader, keys.OUTCOMES, keys.OUTCOME_TIMES, keys.OUTCOME_COUNT_KEY
+        )
+        """Of the requests that a client may repeat."""
+        self.usage = BasinUsage(reader, cached_max=cached_max, twice=usage_twice)
+        """What was counted and is stored; for whoever applies and whoever asks for it."""
         # Least recently used first. Every cached stream has its name in `_ids`, and only those.
         self._streams: dict[StreamId, StreamState] = {}
         self._ids: dict[str, StreamId] = {}
+        self._stream_count: int | None = None
+        """None: nobody has asked yet."""
 
     @property
     def applied_index(self) -> LogIndex:
@@ -92,6 +114,19 @@ class BasinState:
         assert stream is not None, "a name leads to a stream until both are purged"
         return stream
 
+    def outcome(self, key: bytes) -> Outcome | None:
+        return self.outcomes.find(key)
+
+    def outcomes_before(self, before_ms: int, at_most: int) -> list[Expired]:
+        return self.outcomes.before(before_ms, at_most)
+
+    @property
+    def stream_count(self) -> int:
+        """Of all there are, those that are being deleted among them. Counted once, then kept."""
+        if self._stream_count is None:
+            self._stream_count = sum(1 for _ in self.reader.scan(*keys.name_range("", "")))
+        return self._stream_count
+
     def list_streams(
         self, prefix: str, start_after: str, limit: int
     ) -> tuple[list[StreamEntry], bool]:
@@ -113,6 +148,11 @@ class BasinState:
     ) -> None:
         """The store holds these changes now (`basin` None: unchanged). For `apply.commit` only."""
         self._applied = applied
+        if self._stream_count is not None:
+            first = FIRST_STREAM_ID if self._basin is None else self._basin.next_stream_id
+            made = 0 if basin is None else basin.next_stream_id - first
+            purged = sum(1 for stream in streams.values() if stream is None)
+            self._stream_count += made - purged
         if basin is not None:
             self._basin = basin
         for stream_id, stream in streams.items():

@@ -67,6 +67,7 @@ class ChaosApi:
         items: Sequence[Item],
         match_seq_num: int | None = None,
         fencing_token: str | None = None,
+        request_token: str | None = None,
     ) -> Acked:
         wanted: dict[str, Any] = {"records": [_record(item) for item in items]}
         if match_seq_num is not None:
@@ -74,7 +75,9 @@ class ChaosApi:
         if fencing_token is not None:
             wanted["fencing_token"] = fencing_token
         path = f"/v1/streams/{stream}/records"
-        status, body = await self.ask("POST", path, wanted, basin=basin)
+        status, body = await self.ask(
+            "POST", path, wanted, basin=basin, request_token=request_token
+        )
         if status == 412 and "seq_num_mismatch" in body:
             raise TailMismatchError(body["seq_num_mismatch"])
         if status == 412:
@@ -151,10 +154,18 @@ class ChaosApi:
             self.refusals[name] = self.refusals.get(name, 0) + 1
 
     async def ask(
-        self, method: str, path: str, body: dict[str, Any] | None = None, *, basin: str = ""
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        *,
+        basin: str = "",
+        request_token: str | None = None,
     ) -> tuple[int, dict[str, Any]]:
         """Status and JSON body. Raises NoEffectError, UnknownOutcomeError for a lost connection."""
         headers = {"svc-format": "base64", "content-type": "application/json"}
+        if request_token is not None:
+            headers["svc-request-token"] = request_token
         headers |= self._credentials
         if basin:
             headers["svc-basin"] = basin

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tests.linearizability.history import Append, Outcome
+from tests.simulation.recorder import Retries
 from tests.simulation.workload import Item, Recorder, SimClient, StreamHistory
 
 
@@ -33,9 +34,12 @@ class ChaosRecorder(Recorder):
         items: Sequence[Item],
         match_seq_num: int | None = None,
         fencing_token: str | None = None,
+        retries: Retries | None = None,
     ) -> Append:
         begun = time.monotonic()
-        append = await super().append(api, history, client, items, match_seq_num, fencing_token)
+        append = await super().append(
+            api, history, client, items, match_seq_num, fencing_token, retries
+        )
         self.timed.append(Timed(begun, time.monotonic(), append.outcome))
         return append
 

@@ -153,6 +153,7 @@ class Round:
             trim_share=0.0,
             event_streams=False,
             session_share=0.2,
+            retry_share=0.2,
         )
         apis = [*self.apis, *self._http2_apis]
         parts: list[Any] = [self._retrier.run(), self._sessions.run()]

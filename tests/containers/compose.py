@@ -56,6 +56,8 @@ class Compose:
             **os.environ,
             "COMPOSE_PROJECT_NAME": PROJECT,
             "SVC_CLUSTER_PORT": str(self.port),
+            # the usual ones lie where the kernel takes ports for outgoing connections from
+            **{f"SVC_{node}_ADMIN_PORT": str(free_port()) for node in range(len(NODES))},
         }
 
     @property
@@ -130,10 +132,39 @@ class Compose:
             await asyncio.sleep(0.2)
         raise ComposeError(f"the gateway is not ready: {last}\n{self.run('logs', '--tail', '20')}")
 
+    async def wait_healthy(self, *services: str) -> None:
+        """Until the engine says so of each. Raises ComposeError."""
+        clock = SystemClock()
+        end = clock.monotonic() + READY_S
+        for service in services:
+            while self.describe(service)["State"]["Health"]["Status"] != "healthy":
+                if clock.monotonic() > end:
+                    raise ComposeError(f"{service} is not healthy:\n{self.run('logs', service)}")
+                await asyncio.sleep(0.2)
+
+    async def wait_said(self, service: str, words: str) -> str:
+        """The log of a service, once it has these words. Raises ComposeError."""
+        clock = SystemClock()
+        end = clock.monotonic() + READY_S
+        while words not in (said := self.run("--profile", "scale", "logs", "--no-color", service)):
+            if clock.monotonic() > end:
+                raise ComposeError(f"{service} does not say {words!r}:\n{said}")
+            await asyncio.sleep(0.2)
+        return said
+
     def remove(self) -> None:
         """Containers, networks and volumes of this project, whoever made them."""
         subprocess.run(
-            [*self._command, "down", "--volumes", "--remove-orphans", "--timeout", "1"],
+            [
+                *self._command,
+                "--profile",
+                "scale",
+                "down",
+                "--volumes",
+                "--remove-orphans",
+                "--timeout",
+                "1",
+            ],
             cwd=ROOT,
             env=self._environment,
             capture_output=True,

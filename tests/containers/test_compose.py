@@ -11,7 +11,7 @@ import pytest
 
 from tests.chaos.api import ChaosApi
 from tests.chaos.recorder import ChaosRecorder
-from tests.containers.compose import NODES, Compose, docker, engine
+from tests.containers.compose import NODES, Compose, ComposeError, docker, engine
 from tests.linearizability.checker import check
 from tests.linearizability.history import Outcome, SeenRecord
 from tests.simulation.workload import (
@@ -57,11 +57,43 @@ def test_containers_are_confined(cluster: Compose) -> None:
         assert "7000/tcp" not in published
 
 
+def test_each_container_has_its_own_key_and_nobody_has_that_of_the_ca(cluster: Compose) -> None:
+    """A process sees its certificate, its key and what all share; the key that signs is mounted
+    nowhere but in the service that has ended."""
+    keys = set()
+    for service in (*NODES, "gateway"):
+        files = docker("exec", cluster.container(service), "find", "/pki", "-type", "f").split()
+        wanted = {"/pki/tls.crt", "/pki/tls.key", "/pki/ca.crt", "/pki/cluster.secret"}
+        assert {*files} == wanted | ({"/pki/root-token"} if service in NODES else set())
+        keys.add(cluster.read_file(service, "/pki/tls.key"))
+        mounts = {mount["Name"].rpartition("_")[2] for mount in cluster.describe(service)["Mounts"]}
+        assert mounts.isdisjoint({"ca", "pki"})
+    assert len(keys) == len(NODES) + 1
+
+
+def test_more_nodes_wait_for_membership_and_disturb_nobody(cluster: Compose) -> None:
+    """The profile `scale`: svc-3 and svc-4 are alive, say once that they wait, and the gateway goes
+    on answering."""
+    joining = ("svc-3", "svc-4")
+    cluster.run("--profile", "scale", "up", "--detach", "--no-build", "--no-deps", *joining)
+    try:
+        asyncio.run(cluster.wait_healthy(*joining))
+        for service in joining:
+            said = asyncio.run(cluster.wait_said(service, "not a member of the cluster"))
+            assert said.count("not a member of the cluster") == 1
+            page = ("python3", "-m", "svc_cluster.healthcheck", "http://127.0.0.1:9090/readyz")
+            with pytest.raises(ComposeError):
+                docker("exec", cluster.container(service), *page)
+        asyncio.run(cluster.wait_ready())
+    finally:
+        cluster.run("--profile", "scale", "rm", "--stop", "--force", *joining)
+
+
 def test_requests_need_a_token(cluster: Compose) -> None:
     """Beyond loopback the gateway asks for tokens by itself, and takes the one that was made."""
 
     async def ask() -> list[int]:
-        token = cluster.read_file("gateway", "/pki/root-token").strip()
+        token = cluster.read_file("svc-0", "/pki/root-token").strip()
         out = []
         for given in (None, "svct_wrong", token):
             api = ChaosApi(cluster.url, given)
@@ -167,7 +199,7 @@ def test_nothing_acknowledged_is_missing_after_faults_of_containers(cluster: Com
     service goes on each time, and the history is linearizable."""
 
     async def play() -> list[str]:
-        token = cluster.read_file("gateway", "/pki/root-token").strip()
+        token = cluster.read_file("svc-0", "/pki/root-token").strip()
         load = Load(cluster, token)
         await load.set_up()
         load.start()

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,22 +28,40 @@ class Server:
     """A node and a gateway in a process of their own: the engine's clock is the process's, and a
     simulation in this one must not share it."""
 
-    def __init__(self, directory: Path, header_seconds: float, root_secret: str = "") -> None:
-        """With `root_secret` requests need an access token, and this is the root's."""
-        more: list[str] = []
+    def __init__(
+        self,
+        directory: Path,
+        header_seconds: float,
+        root_secret: str = "",
+        node: dict[str, Any] | None = None,
+        gateway: dict[str, Any] | None = None,
+    ) -> None:
+        """With `root_secret` requests need an access token, and this is the root's. `node` and
+        `gateway`: what their settings have that is not usual."""
+        root_token = ""
         if root_secret:
-            root_token = directory / "root-token"
-            root_token.write_text(root_secret)
-            more.append(str(root_token))
+            root_token = str(directory / "root-token")
+            Path(root_token).write_text(root_secret)
+        self._more = [str(header_seconds), root_token, json.dumps(node or {})]
+        self._more.append(json.dumps(gateway or {}))
         self.port = free_ports(1)[0]
         self.directory = directory
         self.log = directory / "server.log"
         self._seen = 0
-        with self.log.open("wb") as log:
+        self._process: subprocess.Popen[bytes]
+        self._start()
+
+    def restart(self) -> None:
+        """With what it has on its disk, on the same port."""
+        self.stop()
+        self._start()
+
+    def _start(self) -> None:
+        with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "tests.contract.server"),
-                    *(str(directory), str(self.port), str(header_seconds), *more),
+                    *(str(self.directory), str(self.port), *self._more),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
 from svc_cluster.base.clock import Clock
@@ -17,8 +18,10 @@ from svc_cluster.base.errors import (
     AlreadyExistsError,
     BasinNotFoundError,
     FencingTokenMismatchError,
+    InvalidError,
     PastTailError,
     SeqNumMismatchError,
+    ServiceError,
     StreamNotFoundError,
 )
 from svc_cluster.base.ids import SeqNum, TimestampMs
@@ -30,6 +33,8 @@ from svc_cluster.gateway.backend import (
     StreamInfo,
 )
 from svc_cluster.model.cipher import StreamIdentity
+from svc_cluster.model.location import LOCATIONS_DEFAULT, Location
+from svc_cluster.model.outcome_table import is_outcome
 from svc_cluster.model.provision import Provision
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.reconfigure import (
@@ -101,16 +106,42 @@ class SerialAppends:
 class MemoryBackend:
     """Deletion is immediate; retention is not applied."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, locations: Sequence[Location] = LOCATIONS_DEFAULT) -> None:
         self._clock = clock
         self._basins: dict[str, _Basin] = {}
+        self._locations = list(locations)
+        self._default_location = locations[0]
+        self._outcomes: dict[bytes, Any] = {}
+
+    def keyed(self, key: bytes) -> MemoryBackend:
+        """One call of what this returns is answered once for each key, as the cluster does it."""
+        return cast(MemoryBackend, _Keyed(self, key, self._outcomes)) if key else self
+
+    async def locations(self) -> tuple[list[Location], Location]:
+        return self._locations, self._default_location
+
+    async def set_default_location(self, name: str) -> Location:
+        self._default_location = self._location(name)
+        return self._default_location
+
+    def _location(self, name: str) -> Location:
+        for location in self._locations:
+            if location.name == name:
+                return location
+        raise InvalidError("there is no such location")
 
     async def create_basin(
-        self, name: str, config: BasinConfig, creation_hash: bytes = b""
+        self,
+        name: str,
+        config: BasinConfig,
+        creation_hash: bytes = b"",
+        *,
+        location: str | None = None,
     ) -> ProvisionedBasin:
         existing = self._basins.get(name)
         if existing is None:
-            info = BasinInfo(name, self._clock.wall_ms(), None)
+            place = self._default_location if location is None else self._location(location)
+            info = BasinInfo(name, self._clock.wall_ms(), None, place.name)
             self._basins[name] = _Basin(info, config, creation_hash)
             return ProvisionedBasin(info)
         if creation_hash and creation_hash == existing.creation_hash:
@@ -118,11 +149,19 @@ class MemoryBackend:
         raise AlreadyExistsError
 
     async def ensure_basin(
-        self, name: str, config: BasinConfig, storage_class: str | None = None
+        self,
+        name: str,
+        config: BasinConfig,
+        storage_class: str | None = None,
+        *,
+        location: str | None = None,
     ) -> ProvisionedBasin:
         existing = self._basins.get(name)
         if existing is None:
-            return await self.create_basin(name, with_storage_class(config, storage_class))
+            initial = with_storage_class(config, storage_class)
+            return await self.create_basin(name, initial, location=location)
+        if location not in (None, existing.info.location):
+            raise InvalidError("the location of a basin cannot be changed")
         before = existing.config
         existing.config = ensure_basin(before, config, storage_class)
         outcome = Provision.NOOP if existing.config == before else Provision.UPDATED
@@ -286,6 +325,34 @@ class MemoryBackend:
         if stream not in streams:
             raise StreamNotFoundError
         return streams[stream]
+
+
+class _Keyed:
+    """A MemoryBackend for one write that may be repeated."""
+
+    def __init__(self, backend: MemoryBackend, key: bytes, outcomes: dict[bytes, Any]) -> None:
+        self._backend = backend
+        self._key = key
+        self._outcomes = outcomes
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._backend, name)
+
+        async def once(*arguments: Any, **named: Any) -> Any:
+            if self._key in self._outcomes:
+                kept = self._outcomes[self._key]
+                if isinstance(kept, ServiceError):
+                    raise kept
+                return replace(kept, is_repeated=True) if isinstance(kept, AppendAck) else kept
+            try:
+                self._outcomes[self._key] = await method(*arguments, **named)
+            except ServiceError as refusal:
+                if is_outcome(refusal):
+                    self._outcomes[self._key] = refusal
+                raise
+            return self._outcomes[self._key]
+
+        return once
 
 
 def _scan(target: _Stream, seq_num: int, bounds: ReadBounds) -> ReadResult:

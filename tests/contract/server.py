@@ -1,15 +1,17 @@
 """A node and a gateway in a process of their own, for tests that speak to them over a socket.
 
-`python -m tests.contract.server DIRECTORY PORT HEADER_SECONDS [ROOT_TOKEN_FILE]` runs until its
-standard input ends; with a root token, requests need a token.
-Its log goes to standard error, a JSON object a line.
+`python -m tests.contract.server DIRECTORY PORT HEADER_SECONDS [ROOT_TOKEN_FILE [NODE]]` runs until
+its standard input ends; with a root token (not empty), requests need a token. NODE is a JSON object
+of settings of the node. Its log goes to standard error, a JSON object a line.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -19,15 +21,22 @@ from svc_cluster.cli.process import run
 
 
 async def serve(
-    directory: Path, port: int, header_seconds: float, root_token: str, stop: asyncio.Event
+    directory: Path,
+    port: int,
+    header_seconds: float,
+    root_token: str,
+    overrides: dict[str, Any],
+    gateway_overrides: dict[str, Any],
+    stop: asyncio.Event,
 ) -> None:
     secret = directory / "secret"
     secret.write_text("s" * 64)
     rpc, admin = free_ports(2)
-    node, gateway = embedded_settings(directory, "contract", secret, [rpc, admin, port], {})
+    node, gateway = embedded_settings(directory, "contract", secret, [rpc, admin, port], overrides)
     if root_token:
         node = msgspec.structs.replace(node, root_token_file=root_token)
         gateway = msgspec.structs.replace(gateway, authentication=True)
+    gateway = msgspec.structs.replace(gateway, **gateway_overrides)
     embedded = EmbeddedNode(node, gateway, header_seconds=header_seconds)
     await embedded.start()
     sys.stdout.write("ready\n")
@@ -46,9 +55,25 @@ class _UntilEnd(asyncio.Protocol):
         self._stop.set()
 
 
-def main(directory: str, port: str, header_seconds: str, root_token: str = "") -> None:
+def main(
+    directory: str,
+    port: str,
+    header_seconds: str,
+    root_token: str = "",
+    node: str = "{}",
+    gateway: str = "{}",
+) -> None:
+    overrides = json.loads(node)
     run(
-        lambda stop: serve(Path(directory), int(port), float(header_seconds), root_token, stop),
+        lambda stop: serve(
+            Path(directory),
+            int(port),
+            float(header_seconds),
+            root_token,
+            overrides,
+            json.loads(gateway),
+            stop,
+        ),
         "info",
         "json",
     )

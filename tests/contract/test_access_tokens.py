@@ -107,6 +107,86 @@ def test_malformed_requests(guarded: Account, body: dict[str, Any]) -> None:
     assert answer.json["may_have_taken_effect"] is False
 
 
+IMPOSSIBLE: list[tuple[str, str]] = [
+    ('{"ops":["read"],"streams":{"prefix":"a","prefix":"b"}}', "a member stands twice"),
+    ('{"ops":["read"],"ops":["append"]}', "a member stands twice"),
+    ('{"ops":["READ"]}', "ops has an operation that does not exist"),
+    ('{"ops":["read "]}', "ops has an operation that does not exist"),
+    ('{"ops":["*"]}', "ops has an operation that does not exist"),
+    ('{"ops":[""]}', "ops has an operation that does not exist"),
+    ('{"ops":"read"}', "the body is not as expected"),
+    ('{"ops":[null]}', "the body is not as expected"),
+    ('{"ops":{"read":true}}', "the body is not as expected"),
+    ('{"op_groups":{"stream":true}}', "the body is not as expected"),
+    ('{"op_groups":{"stream":{"read":1}}}', "the body is not as expected"),
+    ('{"ops":["read"],"streams":"a"}', "the body is not as expected"),
+    ('{"ops":["read"],"streams":{"prefix":null}}', "streams has one of exact and prefix"),
+    ('{"ops":["read"],"streams":{"suffix":"a"}}', "streams has one of exact and prefix"),
+    ('{"ops":["read"],"streams":{"prefix":["a"]}}', "the body is not as expected"),
+    ('{"ops":["read"],"streams":{"exact":"."}}', "streams has a name that cannot be"),
+    ('{"ops":["read"],"basins":{"exact":"a"}}', "basins has a name that cannot be"),
+    ('{"ops":["read"],"basins":{"prefix":"A"}}', "basins has a prefix that no name begins with"),
+    ('{"ops":["read"],"basins":{"prefix":"' + "a" * 49 + '"}}', "basins has a prefix that no"),
+    ('{"ops":["read"],"access_tokens":{"exact":".."}}', "access_tokens has a name that cannot"),
+    ('{"ops":["read"],"streams":{"exact":"\\ud800"}}', "the body is not"),
+    ('{"ops":' + "[" * 3_000 + "]" * 3_000 + "}", "the body is"),
+    ('{"streams":' + '{"prefix":' * 3_000 + '"a"' + "}" * 3_000 + "}", "the body is"),
+    ("null", "the body is not as expected"),
+    ("[]", "the body is not as expected"),
+]
+"""Scopes as they are sent, and how the refusal begins."""
+
+
+def test_impossible_scopes(guarded: Account) -> None:
+    """Each is refused as malformed, by its own sentence, without effect: nothing is issued, and no
+    version of the tokens passes by."""
+    before = guarded.ask("GET", "/v1/access-tokens").body
+    for scope, message in IMPOSSIBLE:
+        body = f'{{"id":"impossible","scope":{scope}}}'.encode()
+        answer = guarded.ask("POST", "/v1/access-tokens", body)
+        assert (answer.status, answer.json["code"]) == (400, "bad_json"), (scope[:80], answer)
+        assert answer.json["message"].startswith(message), (scope[:80], answer)
+        assert answer.headers["svc-side-effects"] == "none"
+    assert guarded.ask("GET", "/v1/access-tokens").body == before
+
+
+def test_a_deep_chain_ends_as_one(guarded: Account) -> None:
+    """24 tokens, each issued by the one before and a prefix deeper. Each is within the one above,
+    whatever it asks for; where the prefixes together are no name's beginning any more the chain
+    ends; and with its first token all are gone."""
+    chain = [ROOT_SECRET]
+    step = "p" * 20 + "/"
+    for depth in range(24):
+        scope = {
+            **EVERYWHERE,
+            "streams": {"prefix": step},
+            "access_tokens": {"prefix": "deep-"},
+            "ops": ["issue-access-token", "list-basins", *(["read"] if depth < 12 else [])],
+        }
+        _, secret = guarded.issue(scope, chain[-1], id=f"deep-{depth}", auto_prefix_streams=True)
+        chain.append(secret)
+    last = chain[-1]
+    for wider, status, code in (
+        ({"ops": ["read"]}, 403, "permission_denied"),
+        ({"op_groups": {"account": {"read": True}}}, 403, "permission_denied"),
+        ({"ops": ["list-basins"], "access_tokens": ALL}, 403, "permission_denied"),
+        ({"ops": ["list-basins"], "streams": {"prefix": "q" * 9}}, 400, "invalid"),
+    ):
+        answer = guarded.ask(
+            "POST", "/v1/access-tokens", {"id": "deep-x", "scope": wider}, last, svc_format="utf8"
+        )
+        assert (answer.status, answer.json["code"]) == (status, code), (wider, answer)
+    outside = {"id": "other", "scope": {"ops": ["list-basins"]}}
+    assert guarded.ask("POST", "/v1/access-tokens", outside, last).status == 403
+    for secret in chain[1:]:
+        assert guarded.ask("GET", "/v1/basins", None, secret).status == 200
+    assert guarded.revoke("deep-0").status == 204
+    for secret in chain[1:]:
+        assert guarded.ask("GET", "/v1/basins", None, secret).status == 401
+    page = guarded.ask("GET", "/v1/access-tokens?prefix=deep-").json
+    assert page == {"access_tokens": [], "has_more": False}
+
+
 def test_a_token_is_listed_as_it_was_asked_for(guarded: Account) -> None:
     """Scope, flag and expiry (nanoseconds, zone and all) come back as they were given; op_groups
     and ops are always there, missing sets are null, and the secret is not there."""

@@ -40,9 +40,9 @@ def assert_refused(answer: Answer, status: int, error: str, code: str, effects: 
         ("POST", "/v1/basins/abcdefgh/streams/s/read", 405, "method_not_allowed"),
         ("POST", "/health", 405, "method_not_allowed"),
         ("PROPFIND", "/v1/basins", 405, "method_not_allowed"),
-        ("GET", "/v1/locations", 501, "not_implemented"),
-        ("GET", "/v1/locations/default", 501, "not_implemented"),
-        ("GET", "/v1/metrics/abcdefgh/s", 501, "not_implemented"),
+        ("GET", "/v1/locations/other", 404, "not_found"),
+        ("DELETE", "/v1/locations/default", 405, "method_not_allowed"),
+        ("POST", "/v1/metrics/abcdefgh/s", 405, "method_not_allowed"),
     ],
 )
 def test_unserved_paths_and_methods_are_refused_in_json(

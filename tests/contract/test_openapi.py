@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from svc_cluster.gateway.http.errors import SIDE_EFFECTS_HEADER
-from svc_cluster.gateway.http.router import RESOURCES, Operation, find_resource, split_path
+from svc_cluster.gateway.http.router import RESOURCES, find_resource, split_path
 from svc_cluster.gateway.openapi.document import build_document
 from tests.contract.client import Client
 from tests.contract.conftest import Server
@@ -80,16 +80,11 @@ def test_the_served_document_is_the_generated_one(client: Client) -> None:
 
 
 def test_document_and_router_say_the_same() -> None:
-    """Each method of each path is an operation or is listed as not served, and nothing else is."""
+    """Each method of each path is an operation, and nothing else is."""
     routed = {
-        (resource.template, method.lower()): operation
-        for resource in RESOURCES
-        for method, operation in resource.methods.items()
+        (resource.template, method.lower()) for resource in RESOURCES for method in resource.methods
     }
-    later = {key for key, operation in routed.items() if operation is Operation.LATER}
-    assert set(DESCRIBED) == set(routed) - later
-    listed = [entry.split(" ") for entry in DOCUMENT["x-not-served"]]
-    assert {(path, method.lower()) for method, path in listed} == later
+    assert set(DESCRIBED) == routed
     # The tuple of resources and the search for one are two things: walk every path.
     for resource in RESOURCES:
         sample = re.sub(r"{\w+}", "basin-01", resource.template)
@@ -107,14 +102,12 @@ def test_every_reference_in_the_document_resolves() -> None:
 
 @pytest.mark.parametrize("resource", RESOURCES, ids=lambda resource: resource.template)
 def test_the_server_serves_what_the_document_says(client: Client, resource: Any) -> None:
-    """Every method on every path: 405 with Allow, 501, or neither, as listed."""
+    """Every method on every path: 405 with Allow where it is not described, and only there."""
     path = re.sub(r"{\w+}", "no-such-thing", resource.template)
     for method in METHODS:
         answer = client.request(method.upper(), path)
         if (resource.template, method) in DESCRIBED:
             assert answer.status not in (405, 501), (method, answer)
-        elif f"{method.upper()} {resource.template}" in DOCUMENT["x-not-served"]:
-            assert (answer.status, answer.json["code"]) == (501, "not_implemented")
         else:
             assert (answer.status, answer.json["code"]) == (405, "method_not_allowed")
             allowed = {word.lower() for word in answer.headers["allow"].split(", ")}

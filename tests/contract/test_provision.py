@@ -28,7 +28,7 @@ def test_a_created_basin_is_described_the_same_in_the_list(client: Client, basin
     assert info == {
         "name": f"{basin}-b",
         "basin": f"{basin}-b",
-        "location": None,
+        "location": "local",
         "created_at": info["created_at"],
         "deleted_at": None,
         "state": "active",

@@ -7,6 +7,7 @@ a file outside the node's directory before the next request is made, so that it 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import random
@@ -178,6 +179,25 @@ async def append(cluster: Cluster, acks: Acks, stream: str, start: int, bodies: 
     return end
 
 
+async def append_keyed(
+    cluster: Cluster, acks: Acks, stream: str, start: int, bodies: list[str]
+) -> int:
+    """As `append`, with nothing but a request token to keep it from being there twice."""
+    acks.add("keyed", stream, start, bodies)
+    records = [AppendRecord(body.encode()) for body in bodies]
+    token = hashlib.md5(bodies[0].encode()).hexdigest()
+    answer = await cluster.api.insist(
+        CLOCK,
+        lambda: cluster.api.append(BASIN, stream, records, request_token=token),
+        accept=frozenset({200}),
+        deadline_s=SETTLE_S,
+    )
+    if answer.json()["start"]["seq_num"] != start:
+        raise LostError(f"{stream}: {answer.json()}, expected to be at {start}")
+    acks.add("acked", stream, start, bodies)
+    return start + len(bodies)
+
+
 async def set_up(cluster: Cluster) -> None:
     await cluster.api.make(CLOCK, BASIN, None, SETTLE_S)
     for stream in STREAMS:
@@ -196,7 +216,8 @@ async def work(cluster: Cluster, acks: Acks, operations: int, seed: int, prefix:
         bodies = [f"{prefix}.{number}.{place}." for place in range(rng.randint(1, 4))]
         if number % 4 == 0:
             bodies[0] += "x" * _LARGE_BYTES
-        tails[stream] = await append(cluster, acks, stream, tails[stream], bodies)
+        one = append_keyed if number % 2 else append
+        tails[stream] = await one(cluster, acks, stream, tails[stream], bodies)
         await asyncio.sleep(_PACE_S)
 
 
@@ -212,11 +233,13 @@ def known(acks: Acks, stream: str) -> list[str]:
 
 async def verify(cluster: Cluster, acks: Acks) -> None:
     """Everything acknowledged is there, in its place, once; what was under way is there whole or
-    not at all; and it goes on. Raises LostError."""
+    not at all; the last write with a request token can be sent again; and it goes on. Raises
+    LostError."""
     if not any(kind == "acked" for kind, *_ in acks.rows()):
         await set_up(cluster)
     for stream in STREAMS:
         await cluster.api.make(CLOCK, BASIN, stream, SETTLE_S)
+        await repeat(cluster, acks, stream)
         expected = known(acks, stream)
         pending = [row for row in acks.rows() if row[1] == stream][-1:]
         found = await read_all(cluster, stream)
@@ -231,6 +254,16 @@ async def verify(cluster: Cluster, acks: Acks) -> None:
         if tail:
             acks.add("acked", stream, len(expected), tail)
         await append(cluster, acks, stream, len(found), [f"after.{len(found)}"])
+
+
+async def repeat(cluster: Cluster, acks: Acks, stream: str) -> None:
+    """Send the last write with a request token again if nothing came behind it: whether it was
+    answered or not, it has its place, and only that."""
+    rows = [row for row in acks.rows() if row[1] == stream]
+    last = rows[-1:] if rows and rows[-1][0] == "keyed" else rows[-2:]
+    if last and last[0][0] == "keyed":
+        _, _, start, bodies = last[0]
+        await append_keyed(cluster, acks, stream, start, bodies)
 
 
 async def read_all(cluster: Cluster, stream: str) -> list[str]:

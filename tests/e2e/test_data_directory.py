@@ -9,7 +9,7 @@ from pathlib import Path
 
 from svc_cluster.base.checksum import crc32c
 from svc_cluster.cli.own_cluster import free_port
-from svc_cluster.settings import EXIT_CONFIGURATION
+from svc_cluster.settings import EXIT_CONFIGURATION, EXIT_DIRECTORY
 from tests.e2e.cluster import SameCommand, running
 
 SLOT = 4096
@@ -25,9 +25,9 @@ def edit_identity(data_dir: Path, **changes: object) -> None:
     path.write_bytes(slot.ljust(SLOT, b"\0") * 2)
 
 
-def expect(node: SameCommand, *words: str) -> None:
+def expect(node: SameCommand, *words: str, wanted: int = EXIT_CONFIGURATION) -> None:
     status, sentence = node.refusal()
-    assert status == EXIT_CONFIGURATION, sentence
+    assert status == wanted, sentence
     assert all(word in sentence for word in words), sentence
 
 
@@ -39,7 +39,7 @@ def test_directories_of_others_are_refused_with_a_sentence(tmp_path: Path) -> No
         async with running(tmp_path / "cluster") as cluster:
             node = SameCommand(int(cluster.node(1)["pid"]))
             data_dir = Path(cluster.node(1)["data_dir"])
-            expect(node, "in use")
+            expect(node, "in use", wanted=EXIT_DIRECTORY)
             cluster.stop()
             identity = (data_dir / "wal" / "identity").read_bytes()
             edit_identity(data_dir, cluster_id="another-cluster")

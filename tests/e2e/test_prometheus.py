@@ -20,10 +20,12 @@ import yaml
 
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.cli.own_cluster import OwnCluster, free_port
+from tests.tidy.observability import ALERTS, asked_for, expressions
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "prometheus"
 FETCH = ROOT / "deploy" / "prometheus" / "fetch.sh"
+ALERTS_TEST = Path(__file__).with_name("alerts_test.yml")
 READY_S = 60.0
 
 
@@ -152,3 +154,51 @@ def test_the_expositions_are_clean(binaries: Path, cluster: OwnCluster) -> None:
             check=False,
         )
         assert checked.returncode == 0, checked.stderr.decode() + checked.stdout.decode()
+
+
+def test_alerts_and_dashboard_are_read_by_prometheus_and_fire_when_they_should(
+    binaries: Path, tmp_path: Path
+) -> None:
+    """promtool takes every rule and every expression of a panel, and plays a lost majority, a lost
+    leader, a full disk and certificates that come to their end through the rules."""
+    rules = {"groups": [{"name": "panels", "rules": panel_rules()}]}
+    (tmp_path / "panels.yml").write_text(yaml.safe_dump(rules))
+    played = ALERTS_TEST.read_text().replace("[ALERTS]", f'["{ALERTS}"]')
+    (tmp_path / "play.yml").write_text(played)
+    for arguments in (
+        ["check", "rules", str(ALERTS), str(tmp_path / "panels.yml")],
+        ["test", "rules", str(tmp_path / "play.yml")],
+    ):
+        done = subprocess.run(
+            [binaries / "promtool", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def panel_rules() -> list[dict[str, str]]:
+    """What the dashboard asks for, as rules: promtool reads those."""
+    return [
+        {"record": f"panel:{number}", "expr": text.replace("$__rate_interval", "5m")}
+        for number, text in enumerate(expressions().values())
+    ]
+
+
+def test_what_alerts_and_dashboard_ask_for_is_on_the_pages(cluster: OwnCluster) -> None:
+    """Every metric that an expression names is a page's of a real node or gateway."""
+    pages = ""
+    jobs = targets(cluster)
+    for address in (jobs["svc-node"][0], jobs["svc-gateway"][0]):
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+            pages += answer.read().decode()
+    exported = {line.split()[2] for line in pages.splitlines() if line.startswith("# TYPE")}
+    assert asked_for() <= exported
+    samples = {line.split("{")[0].split()[0] for line in pages.splitlines() if line[:1] != "#"}
+    for name in ("svc_wal_fsync_duration_seconds_count", "svc_event_loop_lag_seconds_count"):
+        assert name in samples
+    fields = [line.split() for line in pages.splitlines()]
+    written = [float(f[1]) for f in fields if f[0] == "svc_wal_bytes_written_total"]
+    assert max(written) > 0, "the log was written to, and it shows"

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from svc_cluster.cli.http_client import HttpClient
 from tests.e2e.cluster import running
 
 CLIENTS = Path(sys.prefix) / "clients" / "bin" / "python"
 SCRIPT = Path(__file__).parent / "clients" / "s2_python.py"
+LIMITS_SCRIPT = Path(__file__).parent / "clients" / "s2_python_limits.py"
+METRICS_SCRIPT = Path(__file__).parent / "clients" / "s2_python_metrics.py"
 TOKENS_SCRIPT = Path(__file__).parent / "clients" / "s2_python_tokens.py"
 
 
@@ -50,7 +53,7 @@ def test_the_python_client_has_access_tokens(tmp_path: Path) -> None:
 
     async def main() -> str:
         async with running(tmp_path / "cluster", options=["--auth"]) as cluster:
-            root = await _root_token(cluster.log_path)
+            root = await root_token(cluster.log_path)
             client = await asyncio.create_subprocess_exec(
                 str(CLIENTS),
                 str(TOKENS_SCRIPT),
@@ -68,9 +71,62 @@ def test_the_python_client_has_access_tokens(tmp_path: Path) -> None:
         assert f"{step}: ok" in said
 
 
-async def _root_token(log: Path) -> str:
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(not CLIENTS.exists(), reason="no .venv/clients: run `make setup`")
+def test_the_python_client_is_told_what_was_used(tmp_path: Path) -> None:
+    """All metric sets of account, basin and stream, with what was really appended and read."""
+
+    async def main() -> str:
+        async with running(tmp_path / "cluster") as cluster:
+            client = await asyncio.create_subprocess_exec(
+                str(CLIENTS),
+                str(METRICS_SCRIPT),
+                cluster.url,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+            said, _ = await client.communicate()
+            assert client.returncode == 0, said.decode()
+            return said.decode()
+
+    said = asyncio.run(main())
+    for step in ("account", "basin", "stream", "refusals"):
+        assert f"{step}: ok" in said
+
+
+async def root_token(log: Path) -> str:
     """As it is shown on the terminal at the first start."""
     async with asyncio.timeout(60):
         while not (found := re.search(r"S2_ACCESS_TOKEN=(svct_\S+)", log.read_text())):
             await asyncio.sleep(0.05)
     return found[1]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(not CLIENTS.exists(), reason="no .venv/clients: run `make setup`")
+def test_the_python_client_comes_back_when_it_is_told_to(tmp_path: Path) -> None:
+    """At a limit of ten requests a second its own retries carry every append through, once."""
+
+    async def main() -> tuple[str, str]:
+        environment = {"SVC_CLUSTER_ACCOUNT_REQUESTS_PER_SECOND": "10"}
+        async with running(tmp_path / "cluster", nodes=1, environment=environment) as cluster:
+            client = await asyncio.create_subprocess_exec(
+                str(CLIENTS),
+                str(LIMITS_SCRIPT),
+                cluster.url,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+            said, _ = await client.communicate()
+            assert client.returncode == 0, said.decode()
+            async with HttpClient(cluster.url) as http:
+                metrics = await http.request("GET", "/metrics")
+            return said.decode(), metrics.body.decode()
+
+    said, metrics = asyncio.run(main())
+    assert "appends at a limit" in said
+    refused = re.search(
+        r'^svc_rate_limited_total\{reason="account_requests"\} (\S+)$', metrics, re.MULTILINE
+    )
+    assert refused is not None
+    assert float(refused[1]) > 0

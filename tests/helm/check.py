@@ -18,11 +18,16 @@ from typing import Any
 import kubernetes_validate  # type: ignore[import-not-found]
 import yaml
 from helm_python import Chart, lint  # type: ignore[import-not-found]
+from jsonschema import Draft202012Validator
 
 CHART = Path(__file__).resolve().parents[2] / "helm" / "svc-cluster"
 KUBERNETES = ("1.25", "1.37")
-FOREIGN = frozenset({"Certificate", "ServiceMonitor"})
-"""Kinds of cert-manager and of the Prometheus operator."""
+FOREIGN = {
+    path.stem: yaml.safe_load(path.read_text())
+    for path in sorted((Path(__file__).parent / "schemas").glob("*.yaml"))
+}
+"""Kinds of cert-manager and of the Prometheus operator, with schemas of our own writing."""
+ALERTS = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "alerts.yml"
 Values = dict[str, Any]
 Objects = dict[tuple[str, str], dict[str, Any]]
 
@@ -41,7 +46,22 @@ CASES: dict[str, Values] = {
     "ingress": {
         "gateway": {"ingress": {"enabled": True, "className": "nginx", "hosts": ["svc.example"]}}
     },
-    "monitoring": {"metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "p"}}}},
+    "monitoring": {
+        "metrics": {
+            "serviceMonitor": {
+                "enabled": True,
+                "labels": {"release": "p"},
+                "tlsConfig": {"insecureSkipVerify": True},
+            },
+            "prometheusRule": {
+                "enabled": True,
+                "additionalLabels": {"release": "p"},
+                "rules": [{"alert": "Own", "expr": "up == 0", "labels": {"severity": "none"}}],
+            },
+            "dashboards": {"enabled": True},
+        },
+        "tls": {"public": {"enabled": True, "existingSecret": "web"}},
+    },
     "no persistence": {"replica": {"persistence": {"enabled": False}}},
     "autoscaling": {"gateway": {"autoscaling": {"enabled": True}}},
     "network policy": {"networkPolicy": {"enabled": True}},
@@ -58,6 +78,15 @@ CASES: dict[str, Values] = {
 }
 REFUSED: dict[str, tuple[Values, str]] = {
     "an even factor": ({"replicationFactor": 2}, "replicationFactor"),
+    "another even factor": (
+        {"replicationFactor": 4, "replica": {"replicaCount": 5}},
+        "replicationFactor",
+    ),
+    "no factor": ({"replicationFactor": 0}, "replicationFactor"),
+    "less grace than the hook may take": (
+        {"replica": {"terminationGracePeriodSeconds": 10}},
+        "terminationGracePeriodSeconds",
+    ),
     "fewer nodes than replicas": ({"replica": {"replicaCount": 2}}, "replicaCount"),
     "fewer than five": (
         {"replicationFactor": 5, "replica": {"replicaCount": 4}},
@@ -110,9 +139,12 @@ def by_name(documents: list[dict[str, Any]]) -> Objects:
 
 
 def validate(documents: list[dict[str, Any]], where: str) -> Iterator[str]:
-    """What the schemas of Kubernetes say; kinds of others are not in them."""
+    """What the schemas of Kubernetes say, and for kinds of others our own."""
     for document in documents:
         if document["kind"] in FOREIGN:
+            for fault in Draft202012Validator(FOREIGN[document["kind"]]).iter_errors(document):
+                name = document["metadata"]["name"]
+                yield f"{where}: {document['kind']} {name}, {fault.json_path}: {fault.message}"
             continue
         for version in KUBERNETES:
             try:
@@ -129,6 +161,56 @@ def containers(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 def environment(document: dict[str, Any]) -> dict[str, str]:
     return {e["name"]: e.get("value", "") for e in containers(document)[0]["env"]}
+
+
+def hook(document: dict[str, Any]) -> list[str]:
+    """The command that runs before a pod is stopped."""
+    lifecycle = containers(document)[0].get("lifecycle", {})
+    found: list[str] = lifecycle.get("preStop", {}).get("exec", {}).get("command", [])
+    return found
+
+
+def mounted_keys(documents: list[dict[str, Any]]) -> set[str]:
+    """Entries of the peer secret that a pod gets; all of them where a volume names none."""
+    out: set[str] = set()
+    for document in documents:
+        for volume in document["spec"]["template"]["spec"]["volumes"]:
+            if volume["name"] == "peer-tls":
+                items = volume["secret"].get("items", [{"key": "ca.key"}])
+                out |= {item["key"] for item in items}
+    return out
+
+
+def monitoring(objects: Objects) -> Iterator[str]:
+    """The alerts are those of deploy/prometheus, for the jobs that the monitors make."""
+    rules = objects["PrometheusRule", "demo-svc-cluster"]["spec"]["groups"]
+    own = yaml.safe_load(ALERTS.read_text())["groups"]
+    if rules[: len(own)] != own or [group["name"] for group in rules[len(own) :]] != [
+        "demo-svc-cluster-own"
+    ]:
+        yield "monitoring: the rules are not those of deploy/prometheus and the values"
+    jobs = {
+        relabeling["replacement"]
+        for (kind, _), monitor in objects.items()
+        if kind == "ServiceMonitor"
+        for endpoint in monitor["spec"]["endpoints"]
+        for relabeling in endpoint["relabelings"]
+    }
+    if jobs != {"svc-node", "svc-gateway"}:
+        yield f"monitoring: the jobs are {jobs}"
+    board = objects["ConfigMap", "demo-svc-cluster-dashboard"]
+    if json.loads(board["data"]["svc-cluster.json"])["uid"] != "svc-cluster":
+        yield "monitoring: the dashboard is not the one of deploy/grafana"
+
+
+def broken(documents: list[dict[str, Any]]) -> Iterator[str]:
+    """That the schemas of our own writing find a slip in each kind."""
+    for document in documents:
+        if document["kind"] in FOREIGN:
+            slip = copy.deepcopy(document)
+            slip["spec"]["selektor"] = {}
+            if not list(validate([slip], "")):
+                yield f"the schema of {document['kind']} takes an unknown key"
 
 
 def is_root_token(text: str) -> bool:
@@ -153,7 +235,24 @@ def facts(name: str, objects: Objects, values: Values) -> Iterator[str]:
         and headless["spec"]["clusterIP"] == "None",
         "the StatefulSet stands on the headless Service": node["spec"]["serviceName"]
         == "demo-svc-cluster-headless",
-        "budgets": {k for k, _ in objects if k == "PodDisruptionBudget"} != set(),
+        "one pod of a role goes at a time": {
+            name: budget["spec"]["maxUnavailable"]
+            for (kind, name), budget in objects.items()
+            if kind == "PodDisruptionBudget"
+        }
+        == {"demo-svc-cluster-node": 1, "demo-svc-cluster-gateway": 1},
+        "a node hands over before it is stopped": (
+            "svc_cluster.handover" in hook(node) or values["replicationFactor"] == 1
+        ),
+        "a gateway answers while it is taken out": "sleep" in hook(gateway),
+        "there is time for the hook": node["spec"]["template"]["spec"][
+            "terminationGracePeriodSeconds"
+        ]
+        >= 20,
+        "nobody but the chart has the CA's key": not mounted_keys([node, gateway]) & {"ca.key"}
+        and {name for (kind, name), o in objects.items() if "ca.key" in o.get("data", {})}
+        <= {"demo-svc-cluster-peer-ca"}
+        and "peer-ca" not in json.dumps([node, gateway]),
         "liveness knows no quorum": containers(node)[0]["livenessProbe"]["httpGet"]["path"]
         == "/livez",
         "data is kept": ("volumeClaimTemplates" in node["spec"])
@@ -205,6 +304,9 @@ def main() -> int:
             documents = render(chart, values, upgrade=upgrade)
             faults += validate(documents, name)
         faults += facts(name, by_name(documents), merged(defaults, values))
+        faults += broken(documents)
+        if name == "monitoring":
+            faults += monitoring(by_name(documents))
     for name, (values, says) in REFUSED.items():
         faults += refused(lambda values=values: render(chart, values), name, says)
     report = lint(str(CHART), strict=True)

@@ -4,6 +4,8 @@ them, a gateway that asks for tokens, and one host lost."""
 from __future__ import annotations
 
 import asyncio
+import datetime
+import os
 import signal
 import ssl
 import subprocess
@@ -15,13 +17,18 @@ import pytest
 import yaml
 
 from svc_cluster.base.clock import SystemClock
+from svc_cluster.cli.authority import Authority, certificate_names, issue, utc_now
 from svc_cluster.cli.bootstrap import bootstrap
 from svc_cluster.cli.http_client import ConnectionLostError, HttpClient
+from svc_cluster.settings import EXIT_CONFIGURATION, EXIT_CREDENTIAL
 from tests.chaos.namespaces import unavailable
 from tests.integration.hosts import Hosts
+from tests.integration.wrong_callers import let_in, wrong_callers
 
 READY_S = 120.0
 NODES = (1, 2, 3)
+ATTEMPTS = int(os.environ.get("TLS_ATTEMPTS", "28"))
+"""Wrong callers in all; the suite's number is small because each is a handshake."""
 
 
 @pytest.fixture
@@ -47,13 +54,13 @@ def write_files(hosts: Hosts, directory: Path) -> dict[str, Path]:
     common: dict[str, Any] = {
         "cluster_id": "production",
         "nodes": {str(node): f"{hosts.address(node)}:7000" for node in NODES},
-        "secret_file": str(cluster / "cluster.secret"),
         "log_format": "text",
     }
 
     def peer_tls(name: str) -> dict[str, str]:
         place = cluster / name
         return {
+            "secret_file": str(place / "cluster.secret"),
             "peer_tls_cert": str(place / "tls.crt"),
             "peer_tls_key": str(place / "tls.key"),
             "peer_tls_ca": str(place / "ca.crt"),
@@ -66,7 +73,7 @@ def write_files(hosts: Hosts, directory: Path) -> dict[str, Path]:
             **peer_tls(f"node-{node}"),
             "node_id": node,
             "data_dir": str(directory / f"data-{node}"),
-            "root_token_file": str(cluster / "root-token"),
+            "root_token_file": str(cluster / f"node-{node}" / "root-token"),
             "admin_address": f"{hosts.address(node)}:9090",
         }
         out[f"node-{node}"] = directory / f"node-{node}.yaml"
@@ -148,5 +155,97 @@ def test_three_hosts_serve_over_tls_and_outlive_one(hosts: Hosts, tmp_path: Path
         for given in (None, "svct_nothing"):
             status, _ = await call("GET", "/v1/basins", given=given)
             assert status == 401
+
+    asyncio.run(play())
+
+
+async def wait_page(url: str, *words: str) -> str:
+    """A page of a node's admin listener, once it has these words."""
+    end = SystemClock().monotonic() + READY_S
+    text = "nothing"
+    while SystemClock().monotonic() < end:
+        try:
+            async with HttpClient(url) as client:
+                answer = await client.request("GET", "/readyz?verbose", timeout_s=10.0)
+                text = answer.body.decode()
+                answer = await client.request("GET", "/metrics", timeout_s=10.0)
+                text += answer.body.decode()
+        except ConnectionLostError as lost:
+            text = str(lost)
+        if all(word in text for word in words):
+            return text
+        await asyncio.sleep(0.2)
+    raise AssertionError(f"{url}: {text[:3000]}")
+
+
+def impostor(files: dict[str, Path], tmp_path: Path, kind: str) -> Path:
+    """The settings of host 3 with what somebody has who is not of this cluster."""
+    settings = yaml.safe_load(files["node-3"].read_text())
+    place = tmp_path / kind
+    keys = ("peer_tls_cert", "peer_tls_key", "peer_tls_ca")
+    if kind == "plain text":
+        for key in keys:
+            del settings[key]
+    else:
+        ca, names, now = tmp_path / "ca", certificate_names([3]), utc_now
+        if kind == "another CA":
+            ca = tmp_path / "other-ca"
+            Authority.create(ca, utc_now)
+        if kind == "expired":
+            now = long_ago
+        if kind == "wrong name":
+            names = certificate_names([2])
+        issue(Authority(ca, now), names, place, days=1)
+        files_of = ("tls.crt", "tls.key", "ca.crt")
+        settings |= {key: str(place / name) for key, name in zip(keys, files_of, strict=True)}
+    settings["data_dir"] = str(tmp_path / f"data of {kind}")
+    path = tmp_path / f"{kind}.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    return path
+
+
+def long_ago() -> datetime.datetime:
+    return utc_now() - datetime.timedelta(days=10)
+
+
+def test_hosts_that_are_not_of_the_cluster_are_refused(hosts: Hosts, tmp_path: Path) -> None:
+    """On host 3, in the place of its node: expired, wrong name and plain text do not even start;
+    another CA starts, is refused by both others and never has a part; then callers of every wrong
+    kind at the ports of both, none of whom gets in; then the right node 3, which does."""
+    files = write_files(hosts, tmp_path)
+    for node in (1, 2):
+        hosts.start(
+            node, ["node", "--config", str(files[f"node-{node}"])], tmp_path / f"node-{node}.log"
+        )
+    for kind, status in (
+        ("expired", EXIT_CREDENTIAL),
+        ("wrong name", EXIT_CREDENTIAL),
+        ("plain text", EXIT_CONFIGURATION),
+    ):
+        log = tmp_path / f"{kind}.log"
+        started = hosts.start(3, ["node", "--config", str(impostor(files, tmp_path, kind))], log)
+        assert started.wait(READY_S) == status, log.read_text()
+    foreign = impostor(files, tmp_path, "another CA")
+    impostor_log = tmp_path / "another CA.log"
+    stranger = hosts.start(3, ["node", "--config", str(foreign)], impostor_log)
+    admin = {node: f"http://{hosts.address(node)}:9090" for node in NODES}
+    secret = (tmp_path / "cluster" / "cluster.secret").read_bytes().strip()
+    callers = wrong_callers(tmp_path / "ca", "production", tmp_path / "callers")
+
+    async def play() -> None:
+        for node in (1, 2):
+            await wait_page(
+                admin[node],
+                f'svc_raft_peer_active{{peer="{3 - node}"}} 1.0',
+                'svc_raft_peer_active{peer="3"} 0.0',
+                "[+]registered",
+            )
+        addresses = [(node, f"{hosts.address(node)}:7000") for node in (1, 2)]
+        assert await let_in(addresses, secret, callers, ATTEMPTS) == []
+        await wait_page(admin[3], "[-]registered", 'svc_raft_peer_active{peer="1"} 0.0')
+        stranger.terminate()
+        await asyncio.to_thread(stranger.wait, 30)
+        hosts.start(3, ["node", "--config", str(files["node-3"])], tmp_path / "node-3.log")
+        await wait_page(admin[3], "[+]registered", 'svc_raft_peer_active{peer="1"} 1.0')
 
     asyncio.run(play())

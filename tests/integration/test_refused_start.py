@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from svc_cluster.cli.main import app
-from svc_cluster.settings import EXIT_CONFIGURATION
+from svc_cluster.settings import (
+    EXIT_ADDRESS,
+    EXIT_CONFIGURATION,
+    EXIT_CREDENTIAL,
+    EXIT_DIRECTORY,
+    EXIT_MISSING_FILE,
+)
 
 EXIT_USAGE = 2
 
@@ -34,7 +40,7 @@ def test_a_busy_port_ends_the_start(tmp_path: Path, nodes: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = str(busy.getsockname()[1])
         status, lines = local(tmp_path / "data", "--nodes", nodes, "--port", port)
-    assert status == EXIT_CONFIGURATION, lines
+    assert status == EXIT_ADDRESS, lines
     assert len(lines) == 1
     assert f"port {port}" in lines[0]
     assert "choose another port" in lines[0]
@@ -63,7 +69,7 @@ def test_a_directory_that_cannot_be_used_ends_the_start(
         refusals.append(refused(capsys, "--data-dir", str(place)))
     words = ("cannot be used", "damaged", "damaged", "cluster.secret", "--nodes 5")
     for (status, lines), word in zip(refusals, words, strict=True):
-        assert status == EXIT_CONFIGURATION, lines
+        assert status == (EXIT_DIRECTORY if word == words[0] else EXIT_CONFIGURATION), lines
         assert len(lines) == 1
         assert word in lines[0]
 
@@ -82,3 +88,33 @@ def test_a_run_time_that_is_no_number_of_seconds_is_refused(
     assert len(lines) == 1
     assert "RUN_SECONDS" in lines[0]
     assert not (tmp_path / "data").exists()
+
+
+def test_what_contradicts_itself_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A host that is none, and a demonstration where tokens are asked for: on purpose, and because
+    the gateway is to listen for others."""
+    place = ("--data-dir", str(tmp_path / "data"))
+    for options, word in (
+        (("--host", "no host"), "--host"),
+        (("--auth", "--demo"), "--auth"),
+        (("--host", "0.0.0.0", "--demo"), "--auth"),
+    ):
+        status, lines = refused(capsys, *place, *options)
+        assert status == EXIT_USAGE, lines
+        assert len(lines) == 1
+        assert word in lines[0]
+
+
+def test_a_root_token_file_that_cannot_be_used_ends_the_start(tmp_path: Path) -> None:
+    """What is no token, and a place where none can be written."""
+    (tmp_path / "token").write_text("hello")
+    for number, (file, wanted) in enumerate(
+        ((tmp_path / "token", EXIT_CREDENTIAL), (tmp_path / "none" / "token", EXIT_MISSING_FILE))
+    ):
+        options = ("--nodes", "1", "--port", "0", "--auth", "--root-token-file", str(file))
+        status, lines = local(tmp_path / f"data-{number}", *options)
+        assert status == wanted, lines
+        assert len(lines) == 1
+        assert str(file) in lines[0]

@@ -4,31 +4,31 @@ callers of every wrong kind at a node's port, none of whom gets a word in."""
 from __future__ import annotations
 
 import asyncio
-import datetime
 import functools
 import os
-import secrets
+import re
 import ssl
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
-import grpc
-import grpc.aio
 import pytest
 import yaml
 
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.ids import NodeId
 from svc_cluster.cli.api_client import ApiClient, AppendRecord, decode_batch
-from svc_cluster.cli.authority import Authority, certificate_names, issue, utc_now
+from svc_cluster.cli.authority import Authority, issue, utc_now
+from svc_cluster.cli.http_client import HttpClient
+from svc_cluster.cli.own_certificate import read_certificate
 from svc_cluster.cli.own_cluster import OwnCluster
 from svc_cluster.cli.tls_files import PublicCertificate
-from svc_cluster.link.handshake import Identity, make_metadata
-from svc_cluster.link.tls import PeerTls, node_name, open_channel
-from svc_cluster.replica.peers import PEER_METHOD, SESSION_METHOD
+from svc_cluster.link.handshake import Identity
+from svc_cluster.link.tls import PeerTls
+from tests.integration.wrong_callers import Caller, is_let_in, let_in, wrong_callers
 
 BASIN = "secure-basin"
+METRIC = "svc_tls_cert_expiry_timestamp_seconds"
 READY_S = 90.0
 ATTEMPTS = int(os.environ.get("TLS_ATTEMPTS", "40"))
 """Wrong callers in all; the suite's number is small because each is a handshake."""
@@ -132,70 +132,43 @@ async def test_a_client_in_clear_text_gets_no_answer(cluster: OwnCluster) -> Non
     assert not got.startswith(b"HTTP/"), got
 
 
-@pytest.fixture
-def wrong_callers(
-    cluster: OwnCluster, tmp_path: Path
-) -> list[tuple[str, PeerTls | None, Identity]]:
-    """What each shows, and who it says to be. All of them know the cluster's secret."""
-    ca = Authority(cluster.directory / "ca", utc_now)
-    old = Authority(cluster.directory / "ca", lambda: utc_now() - datetime.timedelta(days=10))
-    other = Authority.create(tmp_path / "other", utc_now)
-    cluster_id = yaml.safe_load((cluster.directory / "node-1.yaml").read_text())["cluster_id"]
-
-    def shown(name: str, by: Authority, names: list[str], days: int = 1) -> PeerTls:
-        place = tmp_path / name
-        issue(by, names, place, days=days)
-        return PeerTls(place / "tls.crt", place / "tls.key", cluster.directory / "ca" / "ca.pem")
-
-    def who(role: str, node: int) -> Identity:
-        return Identity(cluster_id, role, NodeId(node), secrets.token_hex(16))
-
-    gateway = certificate_names([], gateway=True)
-    return [
-        ("another CA", shown("a", other, gateway), who("gateway", 0)),
-        ("expired", shown("b", old, gateway), who("gateway", 0)),
-        ("a node's certificate", shown("c", ca, certificate_names([2])), who("gateway", 0)),
-        ("a gateway's certificate", shown("d", ca, gateway), who("node", 2)),
-        ("another node's certificate", shown("e", ca, certificate_names([2])), who("node", 3)),
-        ("a server's certificate", shown("f", ca, ["localhost"]), who("gateway", 0)),
-        ("clear text", None, who("gateway", 0)),
-    ]
-
-
 @in_loop
 async def test_no_caller_without_a_certificate_of_its_own_gets_in(
-    cluster: OwnCluster, wrong_callers: list[tuple[str, PeerTls | None, Identity]]
+    cluster: OwnCluster, tmp_path: Path
 ) -> None:
     """The cluster's secret alone opens nothing: each is refused before a message is taken, again
     and again, and a caller with the right certificate is not."""
     secret = (cluster.directory / "cluster.secret").read_bytes().strip()
+    settings = yaml.safe_load((cluster.directory / "node-1.yaml").read_text())
     address = f"127.0.0.1:{cluster.node(1)['rpc_port']}"
+    callers = wrong_callers(cluster.directory / "ca", settings["cluster_id"], tmp_path)
+    assert await let_in([(1, address)], secret, callers, ATTEMPTS) == []
+    place = cluster.directory / "certificates" / "gateway"
+    tls = PeerTls(place / "tls.crt", place / "tls.key", place / "ca.crt")
+    identity = Identity(settings["cluster_id"], "gateway", NodeId(0), "f" * 32)
+    assert await is_let_in(address, 1, secret, Caller("right", tls, identity))
 
-    async def call(tls: PeerTls | None, identity: Identity) -> bool:
-        method = PEER_METHOD if identity.role == "node" else SESSION_METHOD
-        async with open_channel(address, (), tls, node_name(NodeId(1))) as channel:
-            stream = channel.stream_stream(method)(
-                metadata=make_metadata(secret, identity, secrets.token_hex(16)), timeout=READY_S
-            )
-            try:
-                await stream.initial_metadata()
-                # refusals after the handshake arrive as the call's end
-                return not stream.done()
-            except grpc.aio.AioRpcError:
-                return False
-            finally:
-                stream.cancel()
 
-    accepted = []
-    for attempt in range(ATTEMPTS):
-        kind, tls, identity = wrong_callers[attempt % len(wrong_callers)]
-        if await call(tls, identity):
-            accepted.append(kind)
-    assert accepted == []
-    right = cluster.directory / "certificates" / "gateway"
-    identity = Identity(wrong_callers[0][2].cluster_id, "gateway", NodeId(0), "f" * 32)
-    tls = PeerTls(right / "tls.crt", right / "tls.key", right / "ca.crt")
-    assert await call(tls, identity)
+@in_loop
+async def test_pages_of_metrics_tell_when_certificates_expire(cluster: OwnCluster) -> None:
+    """Of each node's peer port, and of both of the gateway's listeners, as the files have it."""
+
+    async def expiries(client: HttpClient) -> dict[str, float]:
+        text = (await client.request("GET", "/metrics", timeout_s=READY_S)).body.decode()
+        found = re.findall(rf'^{METRIC}{{listener="(\w+)"}} (\S+)$', text, re.MULTILINE)
+        return {listener: float(value) for listener, value in found}
+
+    def expected(name: str) -> float:
+        certificate = read_certificate(cluster.directory / "certificates" / name / "tls.crt")
+        return certificate.not_valid_after_utc.timestamp()
+
+    async with HttpClient(f"http://127.0.0.1:{cluster.node(1)['admin_port']}") as client:
+        assert await expiries(client) == {"peer": expected("node-1")}
+    async with HttpClient(f"https://127.0.0.1:{cluster.port}", trust(cluster)) as client:
+        assert await expiries(client) == {
+            "peer": expected("gateway"),
+            "public": expected("public"),
+        }
 
 
 @in_loop

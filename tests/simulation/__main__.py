@@ -26,6 +26,7 @@ COUNTED = (
     "trims",
     "event_batches",
     "session_batches",
+    "retries",
     "lives",
     "repaired",
     "events",

@@ -129,8 +129,10 @@ class SimClient(Protocol):
         items: Sequence[Item],
         match_seq_num: int | None = None,
         fencing_token: str | None = None,
+        request_token: str | None = None,
     ) -> Acked:
-        """Raises TailMismatchError, TokenMismatchError as well."""
+        """With a `request_token` it may be repeated, through any client of the same service. Raises
+        TailMismatchError, TokenMismatchError as well."""
         ...
 
     async def append_session(

@@ -22,8 +22,10 @@ from svc_cluster.base.errors import (
 from svc_cluster.base.ids import NodeId
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.codec.records import ReadBudget, build_batch, cut
+from svc_cluster.codec.request_key import append_hash, request_key
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.replica_client import ReplicaClient
+from svc_cluster.gateway.usage_client import UsageClient
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.reconfigure import UNSET, BasinPatch, StreamPatch
 from svc_cluster.model.record import StoredBatch
@@ -36,6 +38,7 @@ from svc_cluster.model.stream_config import (
 )
 from tests.linearizability.history import SeenRecord
 from tests.simulation.adapters import SimRpcClient
+from tests.simulation.checkers.usage import USAGE_INTERVAL_S, ReportedUsage, SeenReports
 from tests.simulation.clock import SimClock
 from tests.simulation.loop import Incarnation, SimLoop
 from tests.simulation.network import SimNetwork
@@ -97,6 +100,8 @@ class SimGateway:
         self._owner: Incarnation | None = None
         self._process: GatewayProcess | None = None
         self._waiting: dict[int, asyncio.Future[object]] = {}
+        self.usage = ReportedUsage()
+        """By all its lives together."""
         self.crashes = 0
         self.start()
 
@@ -119,7 +124,15 @@ class SimGateway:
             deadline_seconds=self._deadline_seconds,
         )
         backend.start()
-        app = GatewayApp(backend, clock=self._clock, rng=self._rng, metrics=Metrics())
+        app = GatewayApp(
+            backend,
+            clock=self._clock,
+            rng=self._rng,
+            metrics=Metrics(),
+            usage=SeenReports(UsageClient(backend.directory, self._clock), self.usage),
+            usage_interval_seconds=USAGE_INTERVAL_S,
+        )
+        app.start()
         self._process = GatewayProcess(backend, app)
 
     def crash(self) -> None:
@@ -230,10 +243,17 @@ class BackendClient:
         items: Sequence[Item],
         match_seq_num: int | None = None,
         fencing_token: str | None = None,
+        request_token: str | None = None,
     ) -> Acked:
         batch = _stored(items)
+        key = b""
+        if request_token is not None:
+            hashed = append_hash(batch, match_seq_num, fencing_token)
+            key = request_key("POST", "append", (basin, stream), request_token, hashed)
         ack = await self._ask(
-            lambda client: client.append(basin, stream, batch, match_seq_num, fencing_token)
+            lambda client: client.keyed(key).append(
+                basin, stream, batch, match_seq_num, fencing_token
+            )
         )
         return Acked(ack.start.seq_num, ack.end.seq_num, ack.tail.seq_num)
 

@@ -12,12 +12,13 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from svc_cluster.base.ids import GroupId, NodeId
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
 from svc_cluster.replica.host import TestSwitches
 from tests.linearizability.checker import check
 from tests.linearizability.history import Outcome, SeenRecord, to_line
 from tests.simulation.backend_client import BackendClient, SimGateway
 from tests.simulation.checkers.raft import InvariantError, RaftChecker
+from tests.simulation.checkers.usage import check_replica
 from tests.simulation.churn import Churner
 from tests.simulation.clock import DRIFT_MAX, SimClock
 from tests.simulation.configs import node_config
@@ -246,6 +247,7 @@ class SimCluster:
                 raise InvariantError(f"liveness: {LIVENESS_S} s after the healing: {why}")
             await asyncio.sleep(0.1)
         self.compare_stores()
+        self.check_usage()
         self.trace.fact("whole")
         await asyncio.sleep(UNKNOWN_SETTLE_S)
         for history in self.recorder.streams:
@@ -294,6 +296,14 @@ class SimCluster:
                         f"{first} and {node.node_id} differ in {len(odd)} keys: {odd[:3]}"
                     )
 
+    def check_usage(self) -> None:
+        """What every replica has counted adds up."""
+        reported = [gateway.usage for gateway in self.gateways]
+        for node in self.nodes:
+            for group_id, _, pairs in node.contents():
+                if group_id != CATALOG_GROUP:
+                    check_replica(pairs, reported)
+
     async def read_all(self, history: StreamHistory) -> list[SeenRecord]:
         """The complete stream, read in pages while nobody writes; each page is an operation too."""
         client = self.recorder.new_client()
@@ -332,7 +342,7 @@ class SimCluster:
         report.refused = counts.refused
         report.reads, report.failed_reads = counts.reads, counts.failed_reads
         report.trims, report.event_batches = counts.trims, counts.event_batches
-        report.session_batches = counts.session_batches
+        report.session_batches, report.retries = counts.session_batches, counts.retries
         report.lives = counts.lives
         report.repaired = sum(node.repaired for node in self.nodes)
         report.snapshots = sum(node.snapshots_installed for node in self.nodes)

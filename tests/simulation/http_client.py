@@ -89,6 +89,7 @@ class HttpClient:
         items: Sequence[Item],
         match_seq_num: int | None = None,
         fencing_token: str | None = None,
+        request_token: str | None = None,
     ) -> Acked:
         wanted: dict[str, Any] = {"records": [_record(item) for item in items]}
         if match_seq_num is not None:
@@ -96,7 +97,9 @@ class HttpClient:
         if fencing_token is not None:
             wanted["fencing_token"] = fencing_token
         path = f"/v1/streams/{stream}/records"
-        status, body = await self._ask("POST", path, wanted, basin=basin)
+        status, body = await self._ask(
+            "POST", path, wanted, basin=basin, request_token=request_token
+        )
         if status == 412 and "seq_num_mismatch" in body:
             raise TailMismatchError(body["seq_num_mismatch"])
         if status == 412:
@@ -201,8 +204,11 @@ class HttpClient:
         *,
         basin: str | None = None,
         query: str = "",
+        request_token: str | None = None,
     ) -> tuple[int, dict[str, Any]]:
         headers = [("svc-format", "base64")]
+        if request_token is not None:
+            headers.append(("svc-request-token", request_token))
         data = b""
         if body is not None:
             data = json.dumps(body).encode()

@@ -31,6 +31,7 @@ class Ask:
     items: tuple[Item, ...]
     match_seq_num: int | None
     fencing_token: str | None
+    request_token: str | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -78,12 +79,20 @@ class HonestClient:
         items: Sequence[Item],
         match_seq_num: int | None = None,
         fencing_token: str | None = None,
+        request_token: str | None = None,
     ) -> Acked:
-        return await self.put(Ask(basin, stream, tuple(items), match_seq_num, fencing_token))
+        return await self.put(
+            Ask(basin, stream, tuple(items), match_seq_num, fencing_token, request_token)
+        )
 
     async def put(self, ask: Ask) -> Acked:
         return await self.api.append(
-            ask.basin, ask.stream, ask.items, ask.match_seq_num, ask.fencing_token
+            ask.basin,
+            ask.stream,
+            ask.items,
+            ask.match_seq_num,
+            ask.fencing_token,
+            ask.request_token,
         )
 
     async def append_session(

@@ -64,6 +64,19 @@ CHURN = replace(BASE, workload=replace(BASE.workload, clients=1, churned_streams
 SESSIONS = replace(
     BASE, workload=replace(BASE.workload, clients=4, session_share=0.5, read_share=0.1)
 )
+RETRIES = replace(
+    BASE,
+    faults=("crash_leader", "isolate_leader", "gateway_crash"),
+    workload=replace(BASE.workload, clients=6, think_s=0.03, retry_share=1.0, read_share=0.1),
+)
+REPORTS = replace(
+    BASE,
+    gateways=3,
+    http=True,
+    deadline_seconds=1.0,
+    faults=("crash_leader", "isolate_leader", "reset", "clog"),
+    workload=replace(BASE.workload, clients=6, read_share=0.6),
+)
 CALM = replace(BASE, faults=("reset",), fault_pause_s=5.0)
 
 
@@ -137,6 +150,8 @@ PLANTED: dict[str, Planted] = {
     "batch of a session taken without the one before": Planted(
         SESSIONS, TestSwitches(any_ordinal=True)
     ),
+    "leader forgets what others answered": Planted(RETRIES, TestSwitches(outcomes_of_term=True)),
+    "report of usage counts again": Planted(REPORTS, TestSwitches(usage_twice=True)),
     "promises leave before they are durable": _fix(
         replace(POWER, faults=("crash_all", "crash_most", "crash_leader")), persist_first=False
     ),

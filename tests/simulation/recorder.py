@@ -6,6 +6,7 @@ goes on under a new client number.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import deque
 from collections.abc import Sequence
@@ -79,8 +80,28 @@ class Counts:
     event_batches: int = 0
     session_batches: int = 0
     """Acknowledged in append sessions."""
+    retries: int = 0
+    """Attempts behind the first of appends with a request token."""
     lives: int = 0
     """Of streams that were deleted and made again, each checked."""
+
+
+class Retries:
+    """How one append is sent again until its outcome is known, or too often: under one request
+    token, through whichever gateway."""
+
+    def __init__(
+        self, request_token: str, apis: Sequence[SimClient], rng: random.Random, attempts: int
+    ) -> None:
+        self.request_token = request_token
+        self.attempts = attempts
+        self._apis = apis
+        self._rng = rng
+
+    async def next_api(self) -> SimClient:
+        """Behind a pause."""
+        await asyncio.sleep(self._rng.choice((0.0, 0.05, 0.5)))
+        return self._rng.choice(self._apis)
 
 
 class Recorder:
@@ -125,25 +146,41 @@ class Recorder:
         items: Sequence[Item],
         match_seq_num: int | None = None,
         fencing_token: str | None = None,
+        retries: Retries | None = None,
     ) -> Append:
+        """With `retries` it is one operation, however often it is sent."""
         inv = next(self._moments)
         outcome = Outcome.FAILED
         acked: Acked | None = None
         tail: int | None = None
         token: str | None = None
-        try:
-            acked = await api.append(
-                history.basin, history.stream, items, match_seq_num, fencing_token
-            )
-            outcome = Outcome.OK
-        except UnknownOutcomeError:
-            outcome = Outcome.UNKNOWN
-        except TailMismatchError as refusal:
-            tail = refusal.tail
-        except TokenMismatchError as refusal:
-            token = refusal.token
-        except NoEffectError as refusal:
-            history.may_be_gone(refusal)
+        attempts = range(1 if retries is None else retries.attempts)
+        for attempt in attempts:
+            if retries is not None and attempt > 0:
+                api = await retries.next_api()
+                self.counts.retries += 1
+            try:
+                acked = await api.append(
+                    history.basin,
+                    history.stream,
+                    items,
+                    match_seq_num,
+                    fencing_token,
+                    None if retries is None else retries.request_token,
+                )
+                outcome = Outcome.OK
+                break
+            except UnknownOutcomeError:
+                outcome = Outcome.UNKNOWN
+            except TailMismatchError as refusal:
+                tail, outcome = refusal.tail, Outcome.FAILED
+                break
+            except TokenMismatchError as refusal:
+                token, outcome = refusal.token, Outcome.FAILED
+                break
+            except NoEffectError as refusal:
+                # of this attempt; one before it may be under way
+                history.may_be_gone(refusal)
         append = Append(
             client,
             inv,

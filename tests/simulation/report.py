@@ -23,6 +23,7 @@ class Report:
     trims: int = 0
     event_batches: int = 0
     session_batches: int = 0
+    retries: int = 0
     lives: int = 0
     repaired: int = 0
     crashes: int = 0

@@ -13,6 +13,8 @@ QUICK = (
     "acknowledge before fsync",
     "trimmed records resurrected",
     "batch of a session taken without the one before",
+    "leader forgets what others answered",
+    "report of usage counts again",
     "append is never sent",
     "half a batch",
     "match ignored",

@@ -24,7 +24,7 @@ from tests.simulation.api import (
     TokenMismatchError,
     UnknownOutcomeError,
 )
-from tests.simulation.recorder import Counts, Recorder, StreamHistory
+from tests.simulation.recorder import Counts, Recorder, Retries, StreamHistory
 
 __all__ = [
     "Acked",
@@ -66,6 +66,8 @@ class WorkloadOptions:
     """Of the appends."""
     session_share: float = 0.0
     """Of the appends: many batches at once in one append session."""
+    retry_share: float = 0.0
+    """Of the appends: with a request token, and sent again while the outcome is unknown."""
     event_streams: bool = False
     churned_streams: int = 0
     churned_basins: int = 0
@@ -91,6 +93,7 @@ class WorkloadOptions:
             churned_basins=rng.choice((0, 0, 0, 1)),
             configured=rng.choice((0, 0, 1, 2)),
             session_share=rng.choice((0.0, 0.1, 0.3)),
+            retry_share=rng.choice((0.0, 0.2, 0.5, 1.0)),
         )
 
 
@@ -147,7 +150,26 @@ class Client:
             case "fence":
                 await self._fenced(api, history, items)
             case _:
-                self._note(await self._recorder.append(api, history, self._client, items))
+                await self._append(api, history, items)
+
+    async def _append(
+        self,
+        api: SimClient,
+        history: StreamHistory,
+        items: Sequence[Item],
+        match_seq_num: int | None = None,
+        fencing_token: str | None = None,
+    ) -> Append:
+        retries = None
+        if self._options.retry_share and self._rng.random() < self._options.retry_share:
+            token = f"r{self._recorder.new_session()}"
+            retries = Retries(token, self._apis, self._rng, self._rng.choice((2, 5)))
+        append = await self._recorder.append(
+            api, history, self._client, items, match_seq_num, fencing_token, retries
+        )
+        if append.outcome is Outcome.UNKNOWN:
+            self._client = self._recorder.new_client()
+        return append
 
     async def _trim(self, api: SimClient, history: StreamHistory, items: list[Item]) -> None:
         """Only what somebody has read; mostly near the front, now and then everything so far."""
@@ -155,7 +177,7 @@ class Client:
         await self._recorder.read(api, history, self._client, history.covered, 1_000)
         point = rng.choice((history.covered, rng.randint(0, history.covered)))
         items.append(Item.trimming(point))
-        self._note(await self._recorder.append(api, history, self._client, items))
+        await self._append(api, history, items)
 
     def _session(self, history: StreamHistory) -> list[SessionBatch]:
         """Some batches have a condition that holds only as long as nobody else writes; those behind
@@ -187,10 +209,7 @@ class Client:
         key = id(history)
         for _ in range(3):
             expected = self._expected.get(key, history.tail_seen)
-            append = await self._recorder.append(
-                api, history, self._client, items, match_seq_num=expected
-            )
-            self._note(append)
+            append = await self._append(api, history, items, match_seq_num=expected)
             if append.outcome is Outcome.OK:
                 self._expected[key] = append.end or 0
                 return
@@ -211,19 +230,13 @@ class Client:
             spares = range(self._rng.choice((0, 0, 2)))
             items += [Item(f"{token}.{spare}", fence=True) for spare in spares]
             items.append(Item(token, fence=True))
-            append = await self._recorder.append(api, history, self._client, items)
-            self._note(append)
+            append = await self._append(api, history, items)
             if append.outcome is Outcome.OK:
                 self._token[key] = token
             return
-        append = await self._recorder.append(api, history, self._client, items, fencing_token=token)
-        self._note(append)
+        append = await self._append(api, history, items, fencing_token=token)
         if append.actual_token is not None and self._rng.random() < 0.5:
             del self._token[key]
-
-    def _note(self, append: Append) -> None:
-        if append.outcome is Outcome.UNKNOWN:
-            self._client = self._recorder.new_client()
 
     async def _read(self, api: SimClient, history: StreamHistory) -> None:
         rng = self._rng

@@ -121,3 +121,22 @@ def test_space_is_judged_by_the_largest_run() -> None:
     assert not line(card_of(space=[row(seconds=121.0)]), start)[1]
     assert not line(card_of(space=[row(after_mib=[100.0, 303.0])]), start)[1]
     assert line(card_of(space=[row(seconds=121.0), row()]), start)[1]
+
+
+def test_retries_count_together_and_any_violation_counts() -> None:
+    """Two runs of a thousand are the target; one lost or unsettled write is not outnumbered."""
+    half = {
+        "commit": "new",
+        "ambiguous": 1000,
+        "duplicates": 0,
+        "lost": 0,
+        "unresolved": 0,
+        "violations": [],
+    }
+    assert line(card_of(ambiguous=[half]), "writes of unknown")[1] is False
+    assert line(card_of(ambiguous=[half, half]), "writes of unknown") == (
+        "2,000, 0 doubled, 0 lost",
+        True,
+    )
+    for bad in ({"duplicates": 1}, {"lost": 1}, {"unresolved": 1}, {"violations": ["R1"]}):
+        assert not line(card_of(ambiguous=[half, half, half | bad]), "writes of unknown")[1]

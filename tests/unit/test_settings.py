@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from svc_cluster.cli.node_process import locations
+from svc_cluster.model.location import Location
 from svc_cluster.settings import (
     GatewaySettings,
     NodeSettings,
@@ -28,7 +30,7 @@ NODE = {
 
 def written(tmp_path: Path, **changes: object) -> Path:
     path = tmp_path / "node.yaml"
-    path.write_text(yaml.safe_dump(NODE | changes))
+    path.write_text(yaml.safe_dump(NODE | changes, sort_keys=False))
     return path
 
 
@@ -56,6 +58,10 @@ def test_environment_wins_over_the_file_and_the_file_over_the_default(tmp_path: 
         ({"peer_tls_cert": "/a"}, "peer_tls_cert is set alone"),
         ({"peer_tls_cert": "/a", "peer_tls_ca": "/b"}, "together"),
         ({"admin_address": "127.0.0.1"}, "host:port"),
+        ({"locations": {}}, "locations has 0 names: list 1 to 1000"),
+        ({"locations": ["eu-1"]}, "locations"),
+        ({"locations": {"eu 1": False}}, "locations has 'eu 1'"),
+        ({"locations": {"eu-1": "private"}}, "locations"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_key(
@@ -92,6 +98,17 @@ def test_a_wrong_value_of_a_gateway_is_refused_with_its_key(
     with pytest.raises(SettingsError, match=re.escape(says)) as refused:
         load(GatewaySettings, gateway_file(tmp_path, **changes), {})
     assert "\n" not in str(refused.value)
+
+
+def test_locations_keep_their_order(tmp_path: Path) -> None:
+    """The first is the default, from the file as from the environment; without any, `local`."""
+    named = {"us:2": False, "eu-1": False, "a.b": True}
+    settings = load(NodeSettings, written(tmp_path, locations=named), {})
+    assert locations(settings) == (Location("us:2"), Location("eu-1"), Location("a.b", True))
+    text = "{us-2: false, eu-1: true}"
+    settings = load(NodeSettings, written(tmp_path), {"SVC_CLUSTER_LOCATIONS": text})
+    assert locations(settings) == (Location("us-2"), Location("eu-1", True))
+    assert locations(load(NodeSettings, written(tmp_path), {})) == (Location("local"),)
 
 
 def test_with_tls_a_node_may_be_anywhere(tmp_path: Path) -> None:

@@ -61,6 +61,17 @@ annotations:
 {{ .Values.tls.peer.existingSecret | default (printf "%s-peer-tls" (include "svc.fullname" .)) }}
 {{- end -}}
 
+{{/* The pods' certificate and key, and the CA's certificate: never the CA's key. */}}
+{{- define "svc.peerVolume" -}}
+secret:
+  secretName: {{ include "svc.peerSecret" . }}
+  defaultMode: 0440
+  items:
+    - {key: tls.crt, path: tls.crt}
+    - {key: tls.key, path: tls.key}
+    - {key: ca.crt, path: ca.crt}
+{{- end -}}
+
 {{- define "svc.publicSecret" -}}
 {{ .Values.tls.public.existingSecret | default (printf "%s-public-tls" (include "svc.fullname" .)) }}
 {{- end -}}
@@ -164,7 +175,7 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* A restart when secrets of the chart's own change is not needed: certificates are read again. */}}
+{{/* No restart is needed when certificates change: they are read again. */}}
 {{- define "svc.podMetadata" -}}
 labels:
   {{- include "svc.selector" . | nindent 2 }}
@@ -179,6 +190,10 @@ annotations:
 
 {{/* Contradictions that the schema cannot name. */}}
 {{- define "svc.check" -}}
+{{- $known := lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-node" (include "svc.fullname" .)) -}}
+{{- if and $known (ne (int $known.spec.replicas) (int .Values.replica.replicaCount)) -}}
+{{- fail (printf "replica.replicaCount is %d and the cluster has %d nodes: the nodes of a cluster cannot be changed yet, put it back" (int .Values.replica.replicaCount) (int $known.spec.replicas)) -}}
+{{- end -}}
 {{- if and .Values.tls.peer.existingSecret .Values.tls.peer.certManager.enabled -}}
 {{- fail "tls.peer.existingSecret and tls.peer.certManager.enabled are both set: choose one" -}}
 {{- end -}}

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from svc_cluster.base.errors import ServiceError
+from dataclasses import replace
+
+from svc_cluster.base.errors import (
+    ServiceError,
+    StreamDeletionPendingError,
+    StreamNotFoundError,
+)
 from svc_cluster.codec.json_body import DataFormat
 from svc_cluster.codec.json_body import decode_append as decode_json
 from svc_cluster.codec.proto_body import decode_append as decode_proto
@@ -36,25 +42,51 @@ def from_proto(call: Call, body: bytes) -> AppendInput:
     return wanted
 
 
-async def submit(call: Call, basin: str, stream: str, wanted: AppendInput) -> AppendAck:
-    """Returns only when the batch is durable. Sent once: what may have happened is not repeated."""
+async def submit(
+    call: Call, basin: str, stream: str, wanted: AppendInput, request_key: bytes = b""
+) -> AppendAck:
+    """Returns only when the batch is durable. What may have happened is not repeated, unless the
+    cluster knows the request by its key."""
     services = call.services
-    batch = wanted.batch
+    backend = services.backend.keyed(request_key) if request_key else services.backend
+    batch = with_units(call, basin, stream, wanted.batch)
     begun = services.clock.monotonic()
     call.caller.check()  # the body may have taken a while
 
     async def send(batch: StoredBatch) -> AppendAck:
-        return await services.backend.append(
+        return await backend.append(
             basin, stream, batch, wanted.match_seq_num, wanted.fencing_token
         )
 
     try:
-        ack = await services.sealer.append(basin, stream, batch, record_key(call.request), send)
+        try:
+            ack = await services.sealer.append(basin, stream, batch, record_key(call.request), send)
+        except (StreamNotFoundError, StreamDeletionPendingError):
+            # the leader was perhaps not asked, and may know the request even so
+            if not request_key:
+                raise
+            ack = await send(batch)
     except ServiceError as error:
         note_refusal(call, error)
+        units_unused(call, basin, stream, batch, error)
         raise
-    note_ack(call, batch, services.clock.monotonic() - begun)
+    if not ack.is_repeated:
+        note_ack(call, batch, services.clock.monotonic() - begun)
     return ack
+
+
+def with_units(call: Call, basin: str, stream: str, batch: StoredBatch) -> StoredBatch:
+    """The batch with the operation that it is to be counted as, if it is the first of a minute."""
+    units = call.services.usage.append_units(call.request.connection, basin, stream)
+    return replace(batch, op_units=units) if units else batch
+
+
+def units_unused(
+    call: Call, basin: str, stream: str, batch: StoredBatch, error: ServiceError
+) -> None:
+    """The batch failed. If that is certain, the next one is the first of the minute."""
+    if batch.op_units and not error.may_have_taken_effect:
+        call.services.usage.units_unused(call.request.connection, basin, stream)
 
 
 def note_ack(call: Call, batch: StoredBatch, seconds: float) -> None:

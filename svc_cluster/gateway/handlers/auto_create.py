@@ -13,6 +13,7 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.codec.config_json import StreamConfigJson, stream_config_from_json
 from svc_cluster.codec.json_body import decode_object
+from svc_cluster.gateway.audit import Subject
 from svc_cluster.gateway.handlers.context import Call
 from svc_cluster.gateway.http.dialect import Dialect
 from svc_cluster.model.stream_config import (
@@ -65,7 +66,9 @@ async def on_stream(
     try:
         return await ask()
     except StreamNotFoundError:
+        call.services.audit.before_auto_create()
         await call.services.backend.auto_create_stream(basin, stream, new, on_read=on_read)
+        call.services.audit.auto_created(call.request, call.caller, Subject(basin, stream))
     try:
         return await ask()
     except StreamNotFoundError as gone:

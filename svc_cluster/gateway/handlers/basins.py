@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from svc_cluster.base.errors import (
-    ErrorCode,
-    InvalidError,
-    MalformedError,
-)
+from svc_cluster.base.errors import ErrorCode, MalformedError
 from svc_cluster.codec.config_json import (
     CreateBasinJson,
     basin_config_from_json,
@@ -18,10 +14,12 @@ from svc_cluster.codec.config_json import (
 from svc_cluster.codec.creation_hash import basin_creation_hash
 from svc_cluster.codec.ensure_json import ensured_basin
 from svc_cluster.codec.json_body import decode_object, encode_object
+from svc_cluster.codec.location_json import checked_location
 from svc_cluster.codec.reconfigure_json import decode_basin_patch
 from svc_cluster.gateway.authorization import require
 from svc_cluster.gateway.backend import BasinInfo, ProvisionedBasin
 from svc_cluster.gateway.handlers.context import Call
+from svc_cluster.gateway.handlers.repeating import writer
 from svc_cluster.gateway.http.dialect import Dialect
 from svc_cluster.gateway.http.message import Request, Response, json_response
 from svc_cluster.gateway.http.negotiation import (
@@ -59,19 +57,23 @@ def creation_token(request: Request) -> str | None:
 
 
 async def create_basin(call: Call) -> Response:
-    """With a `s2-request-token` it can be repeated."""
-    check_request_token(call.request, creates=True)
-    wire = decode_object(await json_body(call.request), CreateBasinJson)
+    """With a `s2-request-token` it can be repeated too."""
+    token = check_request_token(call.request, creates=True)
+    body = await json_body(call.request)
+    wire = decode_object(body, CreateBasinJson)
     if not names.is_basin_name(wire.basin):
         raise MalformedError(ErrorCode.BAD_JSON, BASIN_NAME_RULE)
+    call.subject.basin = wire.basin
     require(call.caller.grant, basin=wire.basin)
-    if wire.location is not None:
-        raise InvalidError("there is no such location")
+    location = None if wire.location is None else checked_location(wire.location)
     config = BasinConfig()
     if wire.config is not None:
         config = basin_config_from_json(wire.config, alias=call.dialect is not Dialect.S2)
-    made = await call.services.backend.create_basin(
-        wire.basin, config, basin_creation_hash(creation_token(call.request), config)
+    made = await writer(call, token, body, wire.basin).create_basin(
+        wire.basin,
+        config,
+        basin_creation_hash(creation_token(call.request), config, location),
+        location=location,
     )
     return _provisioned(201, made)
 
@@ -79,23 +81,24 @@ async def create_basin(call: Call) -> Response:
 async def ensure_basin(call: Call) -> Response:
     """Replace the configuration as a whole; create the basin where there is none."""
     name = basin_of(call.request, call.match.basin)
-    check_request_token(call.request)
-    wanted = ensured_basin(
-        await optional_json_body(call.request), alias=call.dialect is not Dialect.S2
+    token = check_request_token(call.request)
+    body = await optional_json_body(call.request)
+    wanted = ensured_basin(body, alias=call.dialect is not Dialect.S2)
+    location = None if wanted.location is None else checked_location(wanted.location)
+    made = await writer(call, token, body, name).ensure_basin(
+        name, wanted.config, wanted.storage_class, location=location
     )
-    if wanted.location is not None:
-        raise InvalidError("there is no such location")
-    made = await call.services.backend.ensure_basin(name, wanted.config, wanted.storage_class)
     return _provisioned(201 if made.outcome is Provision.CREATED else 200, made)
 
 
 async def reconfigure_basin(call: Call) -> Response:
     """Change what is said and leave the rest alone."""
     name = basin_of(call.request, call.match.basin)
-    check_request_token(call.request)
+    token = check_request_token(call.request)
     alias = call.dialect is not Dialect.S2
-    patch = decode_basin_patch(await json_body(call.request), alias=alias)
-    config = await call.services.backend.reconfigure_basin(name, patch)
+    body = await json_body(call.request)
+    patch = decode_basin_patch(body, alias=alias)
+    config = await writer(call, token, body, name).reconfigure_basin(name, patch)
     return json_response(200, encode_object(basin_config_to_json(config, alias=alias)))
 
 
@@ -130,8 +133,8 @@ async def get_basin_config(call: Call) -> Response:
 
 async def delete_basin(call: Call) -> Response:
     name = basin_of(call.request, call.match.basin)
-    check_request_token(call.request)
-    await call.services.backend.delete_basin(name)
+    token = check_request_token(call.request)
+    await writer(call, token, b"", name).delete_basin(name)
     return Response(202)
 
 

@@ -6,19 +6,23 @@ import asyncio
 import os
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.metrics import Metrics
+from svc_cluster.gateway.audit import Audit, Subject
 from svc_cluster.gateway.authentication import EVERYBODY, Caller
 from svc_cluster.gateway.backend import Backend
 from svc_cluster.gateway.fanout import SharedTails
-from svc_cluster.gateway.http.budget import BodyBudget
+from svc_cluster.gateway.http.body_budget import BodyBudget
 from svc_cluster.gateway.http.dialect import Dialect
 from svc_cluster.gateway.http.message import Request, Response
 from svc_cluster.gateway.http.router import Match
+from svc_cluster.gateway.rate_limiter import UNLIMITED, Allowance
 from svc_cluster.gateway.sealer import Sealer
 from svc_cluster.gateway.token_client import TokenBackend
+from svc_cluster.gateway.usage import UsageLedger
+from svc_cluster.gateway.usage_reporter import UsageReporter
 
 Readiness = Callable[[], Mapping[str, bool]]
 """Named checks and whether each holds; all must for the process to be ready. Must not block."""
@@ -46,6 +50,10 @@ class Services:
     """None: access tokens are not served."""
     random_bytes: Callable[[int], bytes] = os.urandom
     """For secrets."""
+    audit: Audit
+    usage: UsageLedger
+    usage_reporter: UsageReporter | None = None
+    """None: usage is not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,10 @@ class Call:
     match: Match
     dialect: Dialect
     caller: Caller = EVERYBODY
+    subject: Subject = field(default_factory=Subject)
+    """What the audit log tells of it."""
+    allowance: Allowance = UNLIMITED
+    """What it may take of the limits of rates."""
 
 
 Handler = Callable[[Call], Awaitable[Response]]

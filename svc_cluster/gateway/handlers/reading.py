@@ -93,6 +93,10 @@ class Cursor:
         self.portion_bytes: int | None = None
         """About how much to ask for at once; None: as much as there is."""
 
+    @property
+    def basin(self) -> str:
+        return self._names[0]
+
     async def read(self, wait_ms: int, *, refuse_at_tail: bool = False) -> ReadResult:
         """One backend read from here on, which waits `wait_ms` or less at the tail.
 
@@ -203,6 +207,8 @@ class Cursor:
             metrics = self._call.services.metrics
             metrics.records_read.inc(part.count)
             metrics.read_bytes.inc(part.metered_bytes)
+            self._call.allowance.took(part.metered_bytes)
+            self._call.services.usage.read_bytes(self.basin, part.metered_bytes)
         elif batches and not budget.exhausted:
             next_seq_num = max(next_seq_num, batches[-1].placement.end_seq_num)
         self.start = ReadStart(StartKind.SEQ_NUM, next_seq_num)

@@ -9,11 +9,13 @@ from typing import Final
 from svc_cluster.codec import json_body, proto_body
 from svc_cluster.codec.json_body import DataFormat
 from svc_cluster.codec.records import METERED_BYTES_MAX, RECORDS_MAX, RecordOut
+from svc_cluster.codec.request_key import append_hash
 from svc_cluster.gateway.handlers.appending import from_json, from_proto, submit
 from svc_cluster.gateway.handlers.auto_create import new_stream, on_stream
 from svc_cluster.gateway.handlers.context import Call
 from svc_cluster.gateway.handlers.follow import open_event_stream
 from svc_cluster.gateway.handlers.reading import Cursor, ReadRequest, parse_read
+from svc_cluster.gateway.handlers.repeating import write_key
 from svc_cluster.gateway.http.dialect import Dialect
 from svc_cluster.gateway.http.formats import (
     BodyFormat,
@@ -45,15 +47,20 @@ async def append(call: Call) -> Response:
     kind = session_type(call.request)
     if kind is not None:
         return await open_append_session(call, basin, stream, kind)
-    check_request_token(call.request)
+    token = check_request_token(call.request)
     new = new_stream(call)
     if body_format(call.request) is BodyFormat.PROTOBUF:
         wanted = from_proto(call, await protobuf_body(call.request))
     else:
         encoding = _data_format(call)
         wanted = from_json(call, await read_json(call.request), encoding)
+    call.allowance.appended(wanted.batch.metered_bytes)
+    key = b""
+    if token is not None:
+        hashed = append_hash(wanted.batch, wanted.match_seq_num, wanted.fencing_token)
+        key = write_key(call, token, hashed, basin, stream)
     ack = await on_stream(
-        call, basin, stream, new, lambda: submit(call, basin, stream, wanted), on_read=False
+        call, basin, stream, new, lambda: submit(call, basin, stream, wanted, key), on_read=False
     )
     accepted = answer_format(call.request)
     if accepted is BodyFormat.PROTOBUF:

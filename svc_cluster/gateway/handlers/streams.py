@@ -18,6 +18,7 @@ from svc_cluster.gateway.backend import ProvisionedStream, StreamInfo
 from svc_cluster.gateway.handlers.auto_create import storage_class_default
 from svc_cluster.gateway.handlers.basins import creation_token, provision_header
 from svc_cluster.gateway.handlers.context import Call
+from svc_cluster.gateway.handlers.repeating import writer
 from svc_cluster.gateway.http.dialect import Dialect
 from svc_cluster.gateway.http.message import Response, json_response
 from svc_cluster.gateway.http.negotiation import (
@@ -37,16 +38,18 @@ from svc_cluster.model.stream_config import NewStream
 
 
 async def create_stream(call: Call) -> Response:
-    """With a `s2-request-token` it can be repeated."""
+    """With a `s2-request-token` it can be repeated too."""
     basin = basin_of(call.request, call.match.basin)
-    check_request_token(call.request, creates=True)
-    wire = decode_object(await json_body(call.request), CreateStreamJson)
+    token = check_request_token(call.request, creates=True)
+    body = await json_body(call.request)
+    wire = decode_object(body, CreateStreamJson)
     if not names.is_stream_name(wire.stream):
         raise MalformedError(ErrorCode.BAD_JSON, STREAM_NAME_RULE)
     stream = full_name(call.caller.grant, wire.stream, ErrorCode.BAD_JSON)
+    call.subject.stream = stream
     require(call.caller.grant, stream=stream)
     config = None if wire.config is None else stream_config_from_json(wire.config)
-    made = await call.services.backend.create_stream(
+    made = await writer(call, token, body, basin, stream).create_stream(
         basin,
         stream,
         NewStream(config, storage_class_default(call.dialect)),
@@ -58,19 +61,21 @@ async def create_stream(call: Call) -> Response:
 async def ensure_stream(call: Call) -> Response:
     """Replace the configuration as a whole; create the stream where there is none."""
     basin, stream = _names(call)
-    check_request_token(call.request)
-    config = ensured_stream(await optional_json_body(call.request))
+    token = check_request_token(call.request)
+    body = await optional_json_body(call.request)
+    config = ensured_stream(body)
     new = NewStream(config, storage_class_default(call.dialect))
-    made = await call.services.backend.ensure_stream(basin, stream, new)
+    made = await writer(call, token, body, basin, stream).ensure_stream(basin, stream, new)
     return _provisioned(call, 201 if made.outcome is Provision.CREATED else 200, made)
 
 
 async def reconfigure_stream(call: Call) -> Response:
     """Change what is said and leave the rest alone."""
     basin, stream = _names(call)
-    check_request_token(call.request)
-    patch = decode_stream_patch(await json_body(call.request))
-    config = await call.services.backend.reconfigure_stream(
+    token = check_request_token(call.request)
+    body = await json_body(call.request)
+    patch = decode_stream_patch(body)
+    config = await writer(call, token, body, basin, stream).reconfigure_stream(
         basin, stream, patch, storage_class_default(call.dialect)
     )
     return json_response(200, encode_object(stream_config_to_json(config)))
@@ -112,8 +117,8 @@ async def get_stream_config(call: Call) -> Response:
 
 async def delete_stream(call: Call) -> Response:
     basin, stream = _names(call)
-    check_request_token(call.request)
-    await call.services.backend.delete_stream(basin, stream)
+    token = check_request_token(call.request)
+    await writer(call, token, b"", basin, stream).delete_stream(basin, stream)
     return Response(202)
 
 

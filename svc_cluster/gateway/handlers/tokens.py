@@ -3,13 +3,22 @@ the catalog gets its hash."""
 
 from __future__ import annotations
 
-from svc_cluster.base.errors import ErrorCode, MalformedError, NotImplementedYetError
+from svc_cluster.base.errors import (
+    AlreadyExistsError,
+    ErrorCode,
+    MalformedError,
+    NotImplementedYetError,
+    UnauthenticatedError,
+)
 from svc_cluster.codec.json_body import encode_object
+from svc_cluster.codec.request_key import body_hash
 from svc_cluster.codec.token_json import decode_token_request, token_to_json
+from svc_cluster.gateway.authentication import bearer_secret
 from svc_cluster.gateway.authorization import require
 from svc_cluster.gateway.handlers.context import Call
+from svc_cluster.gateway.handlers.repeating import write_key
 from svc_cluster.gateway.http.dialect import Dialect
-from svc_cluster.gateway.http.message import Response, json_response
+from svc_cluster.gateway.http.message import Request, Response, json_response
 from svc_cluster.gateway.http.negotiation import (
     Query,
     check_request_token,
@@ -17,6 +26,7 @@ from svc_cluster.gateway.http.negotiation import (
     page_limit,
     page_range,
 )
+from svc_cluster.gateway.sealed_secret import SecretSealer
 from svc_cluster.gateway.token_client import TokenBackend
 from svc_cluster.model import names
 from svc_cluster.model.access import visible
@@ -26,13 +36,41 @@ from svc_cluster.model.access_token import AccessToken, check_request
 
 async def issue_token(call: Call) -> Response:
     tokens = _tokens(call)
-    check_request_token(call.request)
-    request = decode_token_request(await json_body(call.request))
+    token = check_request_token(call.request)
+    body = await json_body(call.request)
+    request = decode_token_request(body)
+    call.subject.token_id = request.token_id
     check_request(request)
     require(call.caller.grant, token_id=request.token_id)
-    secret = secret_text(call.services.random_bytes(SECRET_BYTES))
-    await tokens.issue(request, secret_hash(secret), call.caller.serial)
-    return json_response(201, encode_object({"access_token": secret}))
+    key = write_key(call, token, body_hash(body))
+    sealer = None if token is None else _sealer(call.request, token, key)
+    random_bytes = call.services.random_bytes
+    secret = secret_text(random_bytes(SECRET_BYTES))
+    before = await tokens.issue(
+        request,
+        secret_hash(secret),
+        call.caller.serial,
+        key=key,
+        sealed_secret=b"" if sealer is None else sealer.seal(secret, random_bytes),
+    )
+    told = secret
+    if before is not None:
+        opened = None if sealer is None else sealer.open(before)
+        if opened is None:
+            raise AlreadyExistsError(
+                "this request has issued an access token of this id; its secret is told again only "
+                "to whoever shows the access token that the request was sent with"
+            )
+        told = opened
+    return json_response(201, encode_object({"access_token": told}))
+
+
+def _sealer(request: Request, token: str, key: bytes) -> SecretSealer | None:
+    """None: the request brings no secret of its own, so there is nothing to seal another with."""
+    try:
+        return SecretSealer(bearer_secret(request), token, key)
+    except UnauthenticatedError:
+        return None
 
 
 async def list_tokens(call: Call) -> Response:
@@ -63,9 +101,11 @@ async def list_tokens(call: Call) -> Response:
 async def revoke_token(call: Call) -> Response:
     """Answered once no gateway accepts the token, or any that came from it."""
     tokens = _tokens(call)
-    check_request_token(call.request)
-    assert call.match.token_id is not None, "the route has a token in its path"
-    await tokens.revoke(call.match.token_id, call.caller.serial)
+    token = check_request_token(call.request)
+    token_id = call.match.token_id
+    assert token_id is not None, "the route has a token in its path"
+    key = write_key(call, token, body_hash(b""), token_id)
+    await tokens.revoke(token_id, call.caller.serial, key=key)
     return Response(204)
 
 

@@ -34,6 +34,9 @@ class StreamedBody:
         """The next piece; empty at the end. Raises BodyBrokenError, ClientGoneError."""
         raise NotImplementedError
 
+    def pause(self) -> None:
+        """Take nothing more from the client until the next `receive`, where that is possible."""
+
     def abandon(self) -> None:
         """The rest will not be read: the connection cannot carry another request behind it."""
         raise NotImplementedError

@@ -1,66 +1,43 @@
-"""Request bodies under one budget of bytes, their Content-Encoding undone on the way.
-
-Whatever is held of all requests at one time, as sent or decompressed, is counted here; what finds
-no room is refused (502 `hot_server`, without effect) before it is read.
-"""
+"""Request bodies as handlers see them: counted against one budget as they come, and with their
+Content-Encoding undone."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
-
-from prometheus_client import Gauge
 
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import ErrorCode, HotServerError, MalformedError
 from svc_cluster.codec import compression
 from svc_cluster.codec.compression import CompressionError, DecompressedTooLargeError
+from svc_cluster.gateway.http.body import StreamedBody
+from svc_cluster.gateway.http.body_budget import (
+    SMALL_BYTES,
+    WAIT_SECONDS_MAX,
+    BodyBudget,
+    Pace,
+)
 from svc_cluster.gateway.http.errors import PayloadTooLargeError, UnsupportedMediaTypeError
 from svc_cluster.gateway.http.message import (
     BODY_IDLE_SECONDS,
     Body,
     BodyTimeoutError,
     BodyTooLargeError,
+    BytesBody,
     Request,
 )
 
-BODY_BYTES_IN_FLIGHT_MAX: Final = 256 * 1024 * 1024
+SLOW_SECONDS: Final = 0.5
+SLOW_BYTES_PER_SECOND: Final = 128 * 1024
+"""A body that takes longer than the one and comes slower than the other is a slow one."""
 
 _BYTES_PER_SECOND_MIN: Final = 1024
-"""A body without a declared length arrives at least this fast, after the first idle time."""
-
-
-class BodyBudget:
-    """Bytes of request bodies held at one time, by everyone together."""
-
-    __slots__ = ("_gauge", "_held", "_max")
-
-    def __init__(self, bytes_max: int, gauge: Gauge) -> None:
-        self._held = 0
-        self._max = bytes_max
-        self._gauge = gauge
-
-    @property
-    def room(self) -> int:
-        return self._max - self._held
-
-    def has_plenty_for(self, size: int) -> bool:
-        """Whether a quarter is left behind it: what could wait should leave that to others."""
-        return self.room - size >= self._max // 4
-
-    def take(self, size: int) -> None:
-        """Raises HotServerError when there is no room; nothing is taken then."""
-        if size > self.room:
-            raise HotServerError("too many request bodies at once")
-        self._held += size
-        self._gauge.set(self._held)
-
-    def give_back(self, size: int) -> None:
-        if size:
-            self._held -= size
-            assert self._held >= 0, "more was given back than taken"
-            self._gauge.set(self._held)
+"""A body arrives at least this fast, after the first idle time."""
+_PIECE_BYTES: Final = 4 * 1024
+"""A piece that is smaller is put to others."""
+_PART_BYTES: Final = 64 * 1024
 
 
 class BudgetedBody:
@@ -72,7 +49,23 @@ class BudgetedBody:
     it, and comes after the answer was made.
     """
 
-    __slots__ = ("_body", "_budget", "_clock", "_codings", "_held", "_length", "_malformed", "cut")
+    __slots__ = (
+        "_begun",
+        "_body",
+        "_budget",
+        "_clock",
+        "_codings",
+        "_has_turn",
+        "_held",
+        "_is_slow",
+        "_is_whole",
+        "_length",
+        "_malformed",
+        "_number",
+        "_pace",
+        "_wait_left",
+        "cut",
+    )
 
     def __init__(
         self, request: Request, budget: BodyBudget, clock: Clock, malformed: ErrorCode
@@ -82,7 +75,14 @@ class BudgetedBody:
         self._clock = clock
         self._malformed = malformed
         self._codings = content_codings(request)
-        self._length = _declared_length(request)
+        self._length = declared_length(request)
+        self._number = next(_numbers)
+        self._begun = clock.monotonic()
+        self._wait_left = WAIT_SECONDS_MAX
+        self._is_slow = False
+        self._has_turn = False
+        self._pace = Pace.LARGE
+        self._is_whole = False
         self._held = 0
         self.cut = False
         """Reading ended before the body did: the connection is of no further use."""
@@ -94,14 +94,12 @@ class BudgetedBody:
         coding = self._codings[0] if self._codings else "identity"
         if len(self._codings) > 1 or coding not in compression.ENCODINGS:
             raise UnsupportedMediaTypeError("content-encoding is gzip or zstd, once")
-        if self._length is not None:
-            if self._length > limit_bytes:
-                self.cut = True
-                raise PayloadTooLargeError(f"a body has at most {limit_bytes} bytes")
-            self._take(self._length)
-            data = await self._body.read(limit_bytes)
-        else:
-            data = await self._read_undeclared(limit_bytes)
+        if self._length is not None and self._length > limit_bytes:
+            self.cut = True
+            raise PayloadTooLargeError(f"a body has at most {limit_bytes} bytes")
+        data = await self._arrived(limit_bytes)
+        if data is None:
+            data = await self._read_pieces(limit_bytes)
         if coding == "identity":
             return data
         return await self._decompress(coding, data, limit_bytes)
@@ -123,32 +121,90 @@ class BudgetedBody:
 
     def _take(self, size: int) -> None:
         self._budget.take(size)
+        self._hold(size, counted=True)
+
+    def _hold(self, size: int, *, counted: bool = False) -> None:
+        if not counted:
+            self._budget.hold(size, slow=self._is_slow)
+        elif self._is_slow:
+            self._budget.becomes_slow(size)
         self._held += size
 
     def _give_back(self, size: int) -> None:
-        self._budget.give_back(size)
+        self._budget.give_back(size, slow=self._is_slow)
         self._held -= size
 
-    async def _read_undeclared(self, limit_bytes: int) -> bytes:
-        end_at = self._clock.monotonic() + BODY_IDLE_SECONDS
-        parts: list[bytes] = []
+    async def _arrived(self, limit_bytes: int) -> bytes | None:
+        """All of it, where that is there already."""
+        body = self._body
+        if isinstance(body, BytesBody):
+            data: bytes | None = await body.read(limit_bytes)
+        else:
+            data = body.complete() if isinstance(body, StreamedBody) else None
+        if data is None:
+            return None
+        if len(data) > limit_bytes:
+            raise MalformedError(self._malformed, _too_large(limit_bytes))
+        self._is_whole = True
+        self._hold(len(data))
+        await self._begin_turn()
+        self._end_turn()
+        return data
+
+    async def _read_pieces(self, limit_bytes: int) -> bytes:
+        """As it comes, as long as there is room."""
+        parts: list[bytes | bytearray] = []
         size = 0
         pieces = self._body.chunks()
         try:
+            end_at = self._clock.monotonic() + BODY_IDLE_SECONDS + await self._begin_turn()
             async for piece in pieces:
                 size += len(piece)
                 if size > limit_bytes:
                     raise MalformedError(self._malformed, _too_large(limit_bytes))
-                self._take(len(piece))
+                self._hold(len(piece))
+                self._end_turn()
+                _keep(piece, parts)
+                piece = b""
                 if self._clock.monotonic() > end_at + size / _BYTES_PER_SECOND_MIN:
                     raise BodyTimeoutError
-                parts.append(piece)
+                if self._length is None or size < self._length:
+                    end_at += await self._begin_turn()
+            return b"".join(parts)
         except (MalformedError, HotServerError, BodyTimeoutError, BodyTooLargeError):
             self.cut = True
             raise
         finally:
+            self._end_turn()
+            # an error that is told holds on to this frame: not to the body too
+            parts.clear()
             await _close(pieces)
-        return b"".join(parts)
+
+    async def _begin_turn(self) -> float:
+        """Return once there is room for more, after how many seconds; meanwhile nothing is taken
+        from the client. Raises HotServerError when that takes too long."""
+        now = self._clock.monotonic()
+        age = now - self._begun
+        if not self._is_slow and age > max(SLOW_SECONDS, self._held / SLOW_BYTES_PER_SECOND):
+            self._is_slow = True
+            self._budget.becomes_slow(self._held)
+        is_small = self._is_whole or (self._length is not None and self._length <= SMALL_BYTES)
+        self._pace = Pace.SLOW if self._is_slow else Pace.SMALL if is_small else Pace.LARGE
+        waited = 0.0
+        if not self._budget.begin_turn(self._pace):
+            if isinstance(self._body, StreamedBody):
+                self._body.pause()
+            await self._budget.wait_turn(self._number, self._held, self._wait_left, self._pace)
+            waited = self._clock.monotonic() - now
+            self._wait_left = max(0.0, self._wait_left - waited)
+            self._begun += waited  # that it took so long is not its client's doing
+        self._has_turn = True
+        return waited
+
+    def _end_turn(self) -> None:
+        if self._has_turn:
+            self._has_turn = False
+            self._budget.end_turn(self._pace)
 
     async def _decompress(self, coding: str, data: bytes, limit_bytes: int) -> bytes:
         parts: list[bytes] = []
@@ -166,6 +222,20 @@ class BudgetedBody:
         return b"".join(parts)
 
 
+def _keep(piece: bytes, parts: list[bytes | bytearray]) -> None:
+    """Few and large, so that what is held is little more than what is counted."""
+    if len(piece) >= _PIECE_BYTES:
+        parts.append(piece)
+        return
+    last = parts[-1] if parts else b""
+    if not isinstance(last, bytearray) or len(last) >= _PART_BYTES:
+        parts.append(last := bytearray())
+    last += piece
+
+
+_numbers = itertools.count()
+
+
 def content_codings(request: Request) -> list[str]:
     """All values of Content-Encoding in their order, in lower case, without `identity`."""
     return [
@@ -181,7 +251,7 @@ def _too_large(limit_bytes: int) -> str:
     return f"a body has at most {limit_bytes} bytes"
 
 
-def _declared_length(request: Request) -> int | None:
+def declared_length(request: Request) -> int | None:
     """None when the length shows only at the end. The adapter vouches for the header's form."""
     length = request.header("content-length")
     if length is not None and length.isascii() and length.isdigit() and len(length) < 20:

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from svc_cluster.base.clock import Clock
 from svc_cluster.gateway.http.message import Request, Response
+from svc_cluster.gateway.rate_limit import Connection as Client
 
 HEADER_SECONDS: Final = 10.0
 HEADER_BYTES_MAX: Final = 32 * 1024
@@ -36,6 +37,12 @@ class App(Protocol):
     clock: Clock
 
     async def handle(self, request: Request) -> Response: ...
+
+
+def client_of(transport: asyncio.BaseTransport) -> Client:
+    """Who is at the other end, by address."""
+    peer = transport.get_extra_info("peername")
+    return Client(str(peer[0]) if isinstance(peer, tuple) and peer else "")
 
 
 class HttpDate:

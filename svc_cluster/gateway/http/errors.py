@@ -12,6 +12,7 @@ from svc_cluster.base.errors import (
     ErrorCode,
     FencingTokenMismatchError,
     PastTailError,
+    RateLimitedError,
     SeqNumMismatchError,
     ServiceError,
 )
@@ -135,6 +136,9 @@ def error_response(error: ServiceError, dialect: Dialect, *, is_write: bool) -> 
     if is_write:
         effects = "possible" if error.may_have_taken_effect else "none"
         response.headers.append((SIDE_EFFECTS_HEADER, effects))
+    if isinstance(error, RateLimitedError):
+        response.headers.append(("retry-after-ms", str(error.retry_after_ms)))
+        response.headers.append(("retry-after", str(-(-error.retry_after_ms // 1000))))
     if isinstance(error, MethodNotAllowedError):
         response.headers.append(("allow", error.allowed))
     return response

@@ -21,16 +21,21 @@ from svc_cluster.gateway.http.connection import (
     HttpDate,
     TimeLimits,
     WriteGate,
+    client_of,
 )
 from svc_cluster.gateway.http.dialect import Dialect
 from svc_cluster.gateway.http.errors import RequestBodyTimeoutError, error_response
 from svc_cluster.gateway.http.head import check_head
 from svc_cluster.gateway.http.http1_exchange import STATUS_LINES, Exchange, Reply
+from svc_cluster.gateway.http.intake import Intake, Intakes
 from svc_cluster.gateway.http.message import ClientGoneError, Response
 from svc_cluster.gateway.http.sniff import HeaderDeadline
+from svc_cluster.gateway.rate_limit import NOWHERE
 
 _LINE_BYTES_MAX: Final = 8190
 _HEADERS_MAX: Final = 100
+_UNREAD_BYTES: Final = 8 * 1024
+"""Of a body that nobody reads; with twice as much nothing more is taken from the client."""
 
 log = get_logger("gateway.http1")
 
@@ -39,11 +44,18 @@ class Http1:
     """All HTTP/1.1 connections of one listening socket."""
 
     def __init__(
-        self, app: App, loop: asyncio.AbstractEventLoop, date: HttpDate, limits: TimeLimits
+        self,
+        app: App,
+        loop: asyncio.AbstractEventLoop,
+        date: HttpDate,
+        limits: TimeLimits,
+        intakes: Intakes,
     ) -> None:
+        self.intakes = intakes
         self._app = app
         self.loop = loop
         self.date = date
+        self.connections = 0
         self.limits = limits
         self.manager = web.Server(
             self._handle,  # type: ignore[arg-type]
@@ -105,6 +117,7 @@ class Connection(RequestHandler):
             max_field_size=_LINE_BYTES_MAX,
             max_headers=_HEADERS_MAX,
             lingering_time=owner.limits.linger,
+            read_bufsize=_UNREAD_BYTES,
             auto_decompress=False,
         )
         self._owner = owner
@@ -115,8 +128,18 @@ class Connection(RequestHandler):
         self._head_bytes = 0
         self._dropping = False
         self._lost = asyncio.Event()
+        self.client = NOWHERE
+        self._intake: Intake | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.client = client_of(transport)
+        self._intake = Intake(self._owner.intakes, transport)
+        self._owner.connections += 1
+        super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
+        if self._intake is not None:
+            self._intake.received(len(data))
         if self._dropping:
             return
         in_body = self._body is not None and not self._body.is_eof()
@@ -152,6 +175,10 @@ class Connection(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._deadline.cancel()
         self._gate.lose()
+        self.client.close()
+        if self._intake is not None:
+            self._intake.close()
+        self._owner.connections -= 1
         self._lost.set()
         super().connection_lost(exc)
 

@@ -23,6 +23,7 @@ from svc_cluster.gateway.http.message import (
     Request,
     Response,
 )
+from svc_cluster.gateway.rate_limit import Connection
 
 STATUS_LINES: Final = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus
@@ -31,6 +32,9 @@ STATUS_LINES: Final = {
 
 class Wire(Protocol):
     """The connection, as an exchange sees it."""
+
+    @property
+    def client(self) -> Connection: ...
 
     def send(self, data: bytes) -> None:
         """Raises ConnectionResetError when the client has gone."""
@@ -48,6 +52,13 @@ class Wire(Protocol):
         """Say that nothing more will be sent."""
         ...
 
+    @property
+    def connected(self) -> bool: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
     def is_closing(self) -> bool: ...
 
     def date(self) -> str: ...
@@ -56,10 +67,11 @@ class Wire(Protocol):
 class _Body(StreamedBody):
     """A request's body out of aiohttp's stream reader."""
 
-    __slots__ = ("_exchange", "_payload")
+    __slots__ = ("_exchange", "_is_paused", "_payload")
 
     def __init__(self, exchange: Exchange, payload: StreamReader) -> None:
         self._exchange = exchange
+        self._is_paused = False
         self._payload = payload
 
     def declared_bytes(self) -> int | None:
@@ -72,11 +84,25 @@ class _Body(StreamedBody):
             return None
         return payload.read_nowait(-1)
 
+    def pause(self) -> None:
+        wire = self._exchange.wire
+        if not self._is_paused and wire.connected and not self._payload.is_eof():
+            self._is_paused = True
+            wire.pause_reading()
+
     def abandon(self) -> None:
+        self._resume()
         self._exchange.must_close = True
+
+    def _resume(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            if self._exchange.wire.connected:
+                self._exchange.wire.resume_reading()
 
     async def receive(self) -> bytes:
         self._exchange.send_continue()
+        self._resume()
         try:
             piece = await self._payload.readany()
             failure = self._payload.exception()
@@ -149,7 +175,8 @@ class Exchange:
         path, _, query = message.path.partition("#")[0].partition("?")
         if not path.startswith("/"):
             path, headers = _origin_form(path, headers)
-        return Request(message.method, path, query, headers, _Body(self, self.payload))
+        body = _Body(self, self.payload)
+        return Request(message.method, path, query, headers, body, self.wire.client)
 
 
 def _origin_form(target: str, headers: list[tuple[str, str]]) -> tuple[str, list[tuple[str, str]]]:

@@ -29,6 +29,7 @@ from svc_cluster.gateway.http.connection import (
     HttpDate,
     TimeLimits,
     WriteGate,
+    client_of,
 )
 from svc_cluster.gateway.http.http2_library import bound_encoder, farewell, open_library
 from svc_cluster.gateway.http.http2_limits import (
@@ -38,7 +39,9 @@ from svc_cluster.gateway.http.http2_limits import (
     TooMuchError,
 )
 from svc_cluster.gateway.http.http2_stream import Stream
+from svc_cluster.gateway.http.intake import Intake, Intakes
 from svc_cluster.gateway.http.sniff import HeaderDeadline
+from svc_cluster.gateway.rate_limit import NOWHERE
 
 log = get_logger("gateway.http2")
 
@@ -47,8 +50,14 @@ class Http2:
     """All HTTP/2 connections of one listening socket."""
 
     def __init__(
-        self, app: App, loop: asyncio.AbstractEventLoop, date: HttpDate, limits: TimeLimits
+        self,
+        app: App,
+        loop: asyncio.AbstractEventLoop,
+        date: HttpDate,
+        limits: TimeLimits,
+        intakes: Intakes,
     ) -> None:
+        self.intakes = intakes
         self.app = app
         self.loop = loop
         self.date = date
@@ -60,6 +69,10 @@ class Http2:
 
     def connection(self, deadline: HeaderDeadline) -> Http2Connection:
         return Http2Connection(self, deadline)
+
+    @property
+    def connections(self) -> int:
+        return len(self._open)
 
     def stop(self) -> None:
         """Every connection ends with the requests it is serving."""
@@ -109,11 +122,16 @@ class Http2Connection(asyncio.Protocol):
         self._closing = False
         self._retiring = False
         self._idle: asyncio.TimerHandle | None = None
+        self.client = NOWHERE
+        self._pauses = 0
+        self._intake: Intake | None = None
 
     # The transport's calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self.client = client_of(transport)
+        self._intake = Intake(self._owner.intakes, transport)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -123,6 +141,8 @@ class Http2Connection(asyncio.Protocol):
         self._start_idle()
 
     def data_received(self, data: bytes) -> None:
+        if self._intake is not None:
+            self._intake.received(len(data))
         if self._closing:
             return
         try:
@@ -158,6 +178,9 @@ class Http2Connection(asyncio.Protocol):
         self._deadline.cancel()
         self._stop_idle()
         self._gate.lose()
+        self.client.close()
+        if self._intake is not None:
+            self._intake.close()
         for stream in list(self._streams.values()):
             self._cancel(stream)
         self._transport = None
@@ -215,6 +238,19 @@ class Http2Connection(asyncio.Protocol):
 
     def date(self) -> str:
         return self._owner.date.text()
+
+    def pause_reading(self) -> None:
+        # All streams wait for the one: what it may still send is bounded by its window alone, and
+        # with many connections that is more than the one that is short of memory has.
+        self._pauses += 1
+        if self._pauses == 1 and self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._pauses -= 1
+        assert self._pauses >= 0, "what is resumed was paused"
+        if self._pauses == 0 and self._transport is not None:
+            self._transport.resume_reading()
 
     # Stopping.
 

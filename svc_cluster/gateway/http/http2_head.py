@@ -13,6 +13,7 @@ from svc_cluster.base.errors import ErrorCode, MalformedError
 from svc_cluster.gateway.http.head import HTTP_2, check_head
 from svc_cluster.gateway.http.http2_limits import HEADER_LIST_BYTES_MAX
 from svc_cluster.gateway.http.message import Body, Request
+from svc_cluster.gateway.rate_limit import NOWHERE, Connection
 
 _PSEUDO: Final = frozenset({":method", ":scheme", ":path", ":authority"})
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
@@ -28,7 +29,7 @@ def list_bytes(headers: Iterable[tuple[bytes, bytes]]) -> int:
     return sum(len(name) + len(value) + 32 for name, value in headers)
 
 
-def make_request(raw: RawHeaders, body: Body) -> Request:
+def make_request(raw: RawHeaders, body: Body, connection: Connection = NOWHERE) -> Request:
     """Raises MalformedError for a head that breaks a rule."""
     if list_bytes(raw) > HEADER_LIST_BYTES_MAX:
         raise _malformed("the request's head is too large")
@@ -58,7 +59,7 @@ def make_request(raw: RawHeaders, body: Body) -> Request:
     elif not any(name == "host" for name, _ in headers):
         raise _malformed("the request needs an :authority")
     path, _, query = pseudo[":path"].partition("#")[0].partition("?")
-    request = Request(method, path, query, headers, body)
+    request = Request(method, path, query, headers, body, connection)
     check_head(request, HTTP_2)
     return request
 

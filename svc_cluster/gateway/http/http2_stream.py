@@ -15,6 +15,7 @@ from svc_cluster.gateway.http.dialect import Dialect
 from svc_cluster.gateway.http.errors import error_response
 from svc_cluster.gateway.http.http2_head import RawHeaders, make_request
 from svc_cluster.gateway.http.message import ClientGoneError, Response
+from svc_cluster.gateway.rate_limit import Connection
 
 _PIECE_BYTES_MAX: Final = 64 * 1024
 """Of a request's body that are given to its reader, and then owed to nobody."""
@@ -56,6 +57,15 @@ class Frames(Protocol):
 
     def date(self) -> str: ...
 
+    @property
+    def client(self) -> Connection: ...
+
+    def pause_reading(self) -> None:
+        """Take nothing more from the client, whatever it is for, until `resume_reading`."""
+        ...
+
+    def resume_reading(self) -> None: ...
+
 
 class StreamBody(StreamedBody):
     """What has arrived of a body and is not yet read. The client may send no more than the
@@ -68,6 +78,7 @@ class StreamBody(StreamedBody):
         "_frames",
         "_gone",
         "_id",
+        "_is_paused",
         "_padding",
         "_wanted",
         "ended",
@@ -83,6 +94,7 @@ class StreamBody(StreamedBody):
         self._arrived = asyncio.Event()
         self._declared: int | None = None
         self._gone = False
+        self._is_paused = False
         self._wanted = wanted
         self.ended = False
 
@@ -101,11 +113,13 @@ class StreamBody(StreamedBody):
         self._arrived.set()
 
     def lose(self) -> None:
+        self._resume()
         self._gone = True
         self._arrived.set()
 
     def discard(self) -> None:
         """Nobody reads on: give the connection's window back."""
+        self._resume()
         self._take(len(self._data))
 
     async def drain(self, seconds: float) -> bool:
@@ -136,6 +150,16 @@ class StreamBody(StreamedBody):
             return None
         return self._take(len(self._data))
 
+    def pause(self) -> None:
+        if not (self._is_paused or self.ended or self._gone):
+            self._is_paused = True
+            self._frames.pause_reading()
+
+    def _resume(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            self._frames.resume_reading()
+
     def abandon(self) -> None:
         """Nothing to do: other requests have streams of their own."""
 
@@ -145,6 +169,7 @@ class StreamBody(StreamedBody):
             self._frames.send_head(self._id, [(b":status", b"100")], end=False, flush=True)
 
     async def receive(self) -> bytes:
+        self._resume()
         try:
             self.invite()
         except ConnectionResetError as cause:
@@ -208,7 +233,7 @@ class Stream:
 
     async def _answer(self) -> None:
         try:
-            request = make_request(self._raw, self.body)
+            request = make_request(self._raw, self.body, self._frames.client)
             self.body.declare(request.header("content-length"))
         except MalformedError as error:
             response = error_response(error, Dialect.UNMARKED, is_write=True)

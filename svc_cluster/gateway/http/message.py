@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from svc_cluster.gateway.rate_limit import NOWHERE, Connection
+
 JSON: Final = "application/json"
 
 Headers = Sequence[tuple[str, str]]
@@ -82,6 +84,8 @@ class Request:
     query: str
     headers: Headers
     body: Body = field(default_factory=BytesBody)
+    connection: Connection = NOWHERE
+    """The client's, which carries other requests too."""
     _by_name: dict[str, str] | None = None
 
     def header(self, name: str) -> str | None:

@@ -109,14 +109,21 @@ async def optional_json_body(request: Request) -> bytes:
     return body
 
 
-def check_request_token(request: Request, *, creates: bool = False) -> None:
-    """Raises MalformedError (bad_header) for a `svc-request-token` that is empty or over 36 bytes,
+def check_request_token(request: Request, *, creates: bool = False) -> str | None:
+    """The `svc-request-token`, by which the request may be repeated; None where there is none.
+
+    Raises MalformedError (bad_header) for one that is empty or over 36 bytes, for two that differ,
     and, where a basin or stream is created, for a `s2-request-token` over 36 bytes. S2 knows its
-    token nowhere else, and there it is ignored."""
+    token nowhere else, and there it is ignored.
+    """
+    token: str | None = None
     for name, value in request.headers:
         # Header values are bytes, held one a character.
         if name == "svc-request-token":
             wrong = not 1 <= len(value) <= names.REQUEST_TOKEN_BYTES_MAX
+            if token is not None and value != token:
+                raise MalformedError(ErrorCode.BAD_HEADER, "two different request tokens are given")
+            token = value
         elif creates and name == "s2-request-token":
             wrong = len(value) > names.REQUEST_TOKEN_BYTES_MAX
         else:
@@ -126,6 +133,7 @@ def check_request_token(request: Request, *, creates: bool = False) -> None:
                 ErrorCode.BAD_HEADER,
                 f"a request token has 1 to {names.REQUEST_TOKEN_BYTES_MAX} bytes",
             )
+    return token
 
 
 def basin_of(request: Request, path_basin: str | None) -> str:

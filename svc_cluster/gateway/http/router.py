@@ -37,6 +37,12 @@ class Operation(Enum):
     LIST_TOKENS = "list-access-tokens"
     ISSUE_TOKEN = "issue-access-token"
     REVOKE_TOKEN = "revoke-access-token"
+    LIST_LOCATIONS = "list-locations"
+    GET_DEFAULT_LOCATION = "get-default-location"
+    SET_DEFAULT_LOCATION = "set-default-location"
+    ACCOUNT_METRICS = "account-metrics"
+    BASIN_METRICS = "basin-metrics"
+    STREAM_METRICS = "stream-metrics"
     APPEND = "append"
     READ = "read"
     CHECK_TAIL = "check-tail"
@@ -46,8 +52,6 @@ class Operation(Enum):
     METRICS = "metrics"
     VERSION = "version"
     OPENAPI = "openapi"
-    LATER = "later"
-    """Known to the interface, not served yet: 501."""
 
 
 WRITES: Final = frozenset(
@@ -95,7 +99,6 @@ class Match:
     token_id: str | None = None
 
 
-_LATER = Operation.LATER
 _BASINS = Resource("/v1/basins", {"GET": Operation.LIST_BASINS, "POST": Operation.CREATE_BASIN})
 _BASIN = Resource(
     "/v1/basins/{basin}",
@@ -118,8 +121,9 @@ _STREAM = Resource(
     },
     stream_slot=2,
 )
+RECORDS_TEMPLATE: Final = "/v1/streams/{stream}/records"
 _RECORDS = Resource(
-    "/v1/streams/{stream}/records",
+    RECORDS_TEMPLATE,
     {"GET": Operation.READ, "POST": Operation.APPEND},
     stream_slot=2,
 )
@@ -142,12 +146,18 @@ _TOKENS = Resource(
     "/v1/access-tokens", {"GET": Operation.LIST_TOKENS, "POST": Operation.ISSUE_TOKEN}
 )
 _TOKEN = Resource("/v1/access-tokens/{id}", {"DELETE": Operation.REVOKE_TOKEN}, token_slot=2)
-_LOCATIONS = Resource("/v1/locations", {"GET": _LATER})
-_LOCATION = Resource("/v1/locations/default", {"GET": _LATER, "PUT": _LATER})
-_USAGE = Resource("/v1/metrics", {"GET": _LATER})
-_USAGE_BASIN = Resource("/v1/metrics/{basin}", {"GET": _LATER}, basin_slot=2)
+_LOCATIONS = Resource("/v1/locations", {"GET": Operation.LIST_LOCATIONS})
+_LOCATION = Resource(
+    "/v1/locations/default",
+    {"GET": Operation.GET_DEFAULT_LOCATION, "PUT": Operation.SET_DEFAULT_LOCATION},
+)
+_USAGE = Resource("/v1/metrics", {"GET": Operation.ACCOUNT_METRICS})
+_USAGE_BASIN = Resource("/v1/metrics/{basin}", {"GET": Operation.BASIN_METRICS}, basin_slot=2)
 _USAGE_STREAM = Resource(
-    "/v1/metrics/{basin}/{stream}", {"GET": _LATER}, basin_slot=2, stream_slot=3
+    "/v1/metrics/{basin}/{stream}",
+    {"GET": Operation.STREAM_METRICS},
+    basin_slot=2,
+    stream_slot=3,
 )
 
 _TOP_LEVEL: Final = {

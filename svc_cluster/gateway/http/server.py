@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from typing import Final
 
 from svc_cluster.gateway.http.connection import App, HttpDate, TimeLimits
 from svc_cluster.gateway.http.http1_connection import Http1
 from svc_cluster.gateway.http.http2 import Http2
+from svc_cluster.gateway.http.intake import Intakes, begin_small
 from svc_cluster.gateway.http.sniff import Sniffer
+
+CONNECTIONS_MAX: Final = 10_000
 
 
 class Server:
     """A listening gateway."""
 
-    def __init__(self, http1: Http1, http2: Http2) -> None:
+    def __init__(self, http1: Http1, http2: Http2, connections_max: int) -> None:
         self._http1 = http1
         self._http2 = http2
         self._waiting: set[Sniffer] = set()
+        self._connections_max = connections_max
         self._server: asyncio.Server
 
     async def listen(
@@ -28,7 +33,14 @@ class Server:
         loop, header_seconds = http1.loop, http1.limits.header
 
         def accept() -> Sniffer:
-            return Sniffer(loop, header_seconds, http1.connection, http2.connection, self._waiting)
+            return Sniffer(
+                loop,
+                header_seconds,
+                http1.connection,
+                http2.connection,
+                self._waiting,
+                lambda: self.connections < self._connections_max,
+            )
 
         if tls is not None:
             tls.set_alpn_protocols(["h2", "http/1.1"])
@@ -40,7 +52,16 @@ class Server:
             ssl=tls,
             ssl_handshake_timeout=None if tls is None else header_seconds,
             backlog=1024,
+            start_serving=False,
         )
+        for sock in self._server.sockets:
+            begin_small(sock)
+        await self._server.start_serving()
+
+    @property
+    def connections(self) -> int:
+        """All that are open."""
+        return len(self._waiting) + self._http1.connections + self._http2.connections
 
     @property
     def port(self) -> int:
@@ -69,8 +90,10 @@ async def serve(
     tls: ssl.SSLContext | None = None,
     header_seconds: float | None = None,
     limits: TimeLimits | None = None,
+    connections_max: int = CONNECTIONS_MAX,
 ) -> Server:
-    """Listen on `host` and `port` (0: any free one) and serve `app` until `Server.close`.
+    """Listen on `host` and `port` (0: any free one) and serve `app` until `Server.close`. A
+    connection beyond `connections_max` is closed at once.
 
     `header_seconds` is `limits.header` for callers that care for nothing else.
     """
@@ -78,6 +101,11 @@ async def serve(
         limits = TimeLimits() if header_seconds is None else TimeLimits(header=header_seconds)
     loop = asyncio.get_running_loop()
     date = HttpDate(app.clock)
-    server = Server(Http1(app, loop, date, limits), Http2(app, loop, date, limits))
+    intakes = Intakes(loop)
+    server = Server(
+        Http1(app, loop, date, limits, intakes),
+        Http2(app, loop, date, limits, intakes),
+        connections_max,
+    )
     await server.listen(host, port, reuse_port=reuse_port, tls=tls)
     return server

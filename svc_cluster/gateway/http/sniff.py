@@ -58,8 +58,11 @@ class Sniffer(asyncio.Protocol):
         http1: ProtocolFactory,
         http2: ProtocolFactory,
         waiting: set[Sniffer],
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`waiting` holds the connections that have sent nothing yet; its owner closes them."""
+        """`waiting` holds the connections that have sent nothing yet; its owner closes them. A
+        connection for which there is no room is closed at once."""
+        self._has_room = has_room
         self._deadline = HeaderDeadline(loop, header_seconds, self._expired)
         self._http1 = http1
         self._http2 = http2
@@ -69,6 +72,9 @@ class Sniffer(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if not self._has_room():
+            self._transport.abort()
+            return
         _bound_unsent(self._transport)
         self._waiting.add(self)
         self._deadline.start()

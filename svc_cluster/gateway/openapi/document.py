@@ -1,7 +1,6 @@
 """The OpenAPI document, made of the tables that the server itself runs by.
 
-Paths and methods are the router's, statuses and codes those of `http/errors.py`. What is routed but
-not served yet is no operation of the document; its extension `x-not-served` names it.
+Paths and methods are the router's, statuses and codes those of `http/errors.py`.
 """
 
 from __future__ import annotations
@@ -48,18 +47,7 @@ def served() -> Iterator[tuple[Resource, str, Operation]]:
     """Every method of every path that is served, in the router's order."""
     for resource in RESOURCES:
         for method, operation in resource.methods.items():
-            if operation is not Operation.LATER:
-                yield resource, method, operation
-
-
-def not_served() -> list[str]:
-    """`METHOD path` of what is answered with 501."""
-    return [
-        f"{method} {resource.template}"
-        for resource in RESOURCES
-        for method, operation in resource.methods.items()
-        if operation is Operation.LATER
-    ]
+            yield resource, method, operation
 
 
 def build_document(version: str) -> dict[str, Any]:
@@ -92,7 +80,6 @@ def build_document(version: str) -> dict[str, Any]:
         },
         # a server may ask nobody for a token
         "security": [{}, {"token": []}],
-        "x-not-served": not_served(),
     }
 
 

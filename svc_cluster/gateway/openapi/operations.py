@@ -15,6 +15,7 @@ from svc_cluster.gateway.openapi.schemas import (
     BASIN_PREFIX,
     BINARY,
     BOOLEAN,
+    LOCATION_NAME,
     REQUEST_TOKEN,
     STREAM_PREFIX,
     TEXT,
@@ -34,6 +35,7 @@ ANYWHERE: Final = (
     _C.BAD_HEADER,
     _C.OTHER,
     _C.PERMISSION_DENIED,
+    _C.RATE_LIMITED,
     _C.REQUEST_TIMEOUT,
     _C.HOT_SERVER,
     _C.SERVER_DRAINING,
@@ -98,13 +100,35 @@ def _page(prefix: Schema) -> tuple[Parameter, ...]:
 
 
 _TOKEN: Final = _header(
-    "svc-request-token", REQUEST_TOKEN, "Its form is checked; replays are not recognized as yet."
+    "svc-request-token",
+    REQUEST_TOKEN,
+    "The same request with the same token gets the first answer again, for 24 hours, and is not "
+    "carried out again.",
 )
 _CREATE_TOKEN: Final = _header(
     "s2-request-token",
     {"type": "string", "maxLength": REQUEST_TOKEN["maxLength"]},
     "A repetition with the same token and configuration finds what the first one made.",
 )
+_U32: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 2**32 - 1}
+
+
+def _metrics(*sets: str) -> tuple[Parameter, ...]:
+    return (
+        _query("set", words(*sets), "Required: what is wanted."),
+        _query("start", _U32, "Required: Unix seconds."),
+        _query(
+            "end", _U32, "Required: Unix seconds, at most 30 days behind start, not ahead of now."
+        ),
+        _query(
+            "interval",
+            words("minute", "hour", "day"),
+            "Of buckets and readings; that of storage cannot be chosen.",
+        ),
+    )
+
+
+_METRICS_ERRORS: Final = (_C.BAD_QUERY, _C.BAD_PATH, _C.INVALID, _C.NOT_IMPLEMENTED)
 _STREAM_CONFIG: Final = _header(
     "s2-stream-config",
     TEXT,
@@ -263,6 +287,52 @@ OPERATIONS: Final[dict[Operation, OperationDoc]] = {
         parameters=(_TOKEN,),
         errors=(_C.BAD_PATH, _C.ACCESS_TOKEN_NOT_FOUND, _C.TRANSACTION_CONFLICT),
     ),
+    Operation.LIST_LOCATIONS: OperationDoc(
+        summary="List the locations that basins can have",
+        status=200,
+        answer={JSON: {"type": "array", "items": ref("Location"), "minItems": 1}},
+    ),
+    Operation.GET_DEFAULT_LOCATION: OperationDoc(
+        summary="The location of new basins that name none",
+        status=200,
+        answer={JSON: ref("Location")},
+    ),
+    Operation.SET_DEFAULT_LOCATION: OperationDoc(
+        summary="Choose the location of new basins that name none",
+        status=200,
+        answer={JSON: ref("Location")},
+        body={JSON: LOCATION_NAME},
+        parameters=(_TOKEN,),
+        errors=(*_BODY, _C.TRANSACTION_CONFLICT),
+    ),
+    Operation.ACCOUNT_METRICS: OperationDoc(
+        summary="What the account was used for",
+        status=200,
+        answer={JSON: ref("Metrics")},
+        parameters=_metrics("active-basins", "account-ops"),
+        errors=_METRICS_ERRORS,
+    ),
+    Operation.BASIN_METRICS: OperationDoc(
+        summary="What a basin was used for; what does not exist was not used",
+        status=200,
+        answer={JSON: ref("Metrics")},
+        parameters=_metrics(
+            "storage",
+            "append-ops",
+            "read-ops",
+            "read-throughput",
+            "append-throughput",
+            "basin-ops",
+        ),
+        errors=_METRICS_ERRORS,
+    ),
+    Operation.STREAM_METRICS: OperationDoc(
+        summary="What a stream stores; what does not exist stores nothing",
+        status=200,
+        answer={JSON: ref("Metrics")},
+        parameters=_metrics("storage"),
+        errors=_METRICS_ERRORS,
+    ),
     Operation.APPEND: OperationDoc(
         summary="Append a batch of records, all or none, or a session of batches",
         status=200,
@@ -370,4 +440,4 @@ OPERATIONS: Final[dict[Operation, OperationDoc]] = {
     ),
 }
 
-assert OPERATIONS.keys() == set(Operation) - {Operation.LATER}, "what is served is described"
+assert OPERATIONS.keys() == set(Operation), "what is served is described"

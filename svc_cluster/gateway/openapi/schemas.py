@@ -43,6 +43,11 @@ TEXT: Final[Schema] = {"type": "string"}
 BINARY: Final[Schema] = {"type": "string", "format": "binary"}
 DATE_TIME: Final[Schema] = {"type": "string", "format": "date-time"}
 
+_METRIC_UNIT: Final[Schema] = words("bytes", "operations")
+_METRIC_VALUES: Final[Schema] = {
+    "type": "array",
+    "items": {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
+}
 BASIN_NAME: Final[Schema] = {
     "type": "string",
     "minLength": 8,
@@ -77,8 +82,14 @@ REQUEST_TOKEN: Final[Schema] = {
 
 _STORAGE_CLASS: Final = words("standard", "express")
 _MODE: Final = words("client-prefer", "client-require", "arrival")
+LOCATION_NAME: Final[Schema] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 64,
+    "pattern": "^[A-Za-z0-9:.-]+$",
+}
 _LOCATION: Final = nullable(
-    {**TEXT, "description": "There are no locations to choose from: 400 or 422."}
+    {**LOCATION_NAME, "description": "One of those there are; the default where none is named."}
 )
 _CIPHER: Final = words("aegis-256", "aes-256-gcm")
 _HEADERS: Final[Schema] = {
@@ -142,6 +153,29 @@ COMPONENTS: Final[dict[str, Schema]] = {
             "state": words("active", "deleting"),
         }
     ),
+    "Metrics": obj({"values": {"type": "array", "items": ref("Metric")}}),
+    "Metric": {
+        "oneOf": [
+            obj({"accumulation": ref("Accumulation")}),
+            obj({"gauge": ref("Gauge")}),
+            obj({"label": ref("Label")}),
+        ],
+    },
+    "Accumulation": obj(
+        {
+            "name": TEXT,
+            "unit": _METRIC_UNIT,
+            "interval": words("minute", "hour", "day"),
+            "values": _METRIC_VALUES,
+        },
+        text="What was counted from each Unix second on; buckets with nothing are left out.",
+    ),
+    "Gauge": obj(
+        {"name": TEXT, "unit": _METRIC_UNIT, "values": _METRIC_VALUES},
+        text="One reading an interval, the last of it.",
+    ),
+    "Label": obj({"name": TEXT, "values": {"type": "array", "items": TEXT}}),
+    "Location": obj({"name": LOCATION_NAME, "is_private": BOOLEAN}),
     "BasinList": obj({"basins": {"type": "array", "items": ref("BasinInfo")}, "has_more": BOOLEAN}),
     "StreamInfo": obj(
         {

@@ -35,7 +35,13 @@ from svc_cluster.codec.session_frame import (
     encode_frame,
 )
 from svc_cluster.gateway.backend import Appends
-from svc_cluster.gateway.handlers.appending import from_proto, note_ack, note_refusal
+from svc_cluster.gateway.handlers.appending import (
+    from_proto,
+    note_ack,
+    note_refusal,
+    units_unused,
+    with_units,
+)
 from svc_cluster.gateway.handlers.auto_create import new_stream, on_stream
 from svc_cluster.gateway.handlers.context import Call
 from svc_cluster.gateway.handlers.record_key import record_key
@@ -92,7 +98,8 @@ async def open_append_session(call: Call, basin: str, stream: str, kind: str) ->
     async def seal(batch: StoredBatch) -> StoredBatch:
         return await sealer.seal(batch, identity, key)
 
-    session = _AppendSession(call, backend.open_appends(basin, stream), seal)
+    appends = backend.open_appends(basin, stream)
+    session = _AppendSession(call, (basin, stream), appends, seal)
     return Response(200, [("content-type", kind), *STREAM_HEADERS], session.frames())
 
 
@@ -108,9 +115,15 @@ class _AppendSession:
     """One open session: a task receives and puts, whoever iterates `frames` waits for the acks."""
 
     def __init__(
-        self, call: Call, appends: Appends, seal: Callable[[StoredBatch], Awaitable[StoredBatch]]
+        self,
+        call: Call,
+        names: tuple[str, str],
+        appends: Appends,
+        seal: Callable[[StoredBatch], Awaitable[StoredBatch]],
     ) -> None:
+        """`names`: of the basin and the stream."""
         self._call = call
+        self._names = names
         self._appends = appends
         self._seal = seal
         self._under_way: deque[_UnderWay] = deque()
@@ -181,6 +194,7 @@ class _AppendSession:
             ack = await self._appends.next_ack()
         except ServiceError as error:
             note_refusal(self._call, error)
+            units_unused(self._call, *self._names, first.batch, error)
             raise
         note_ack(self._call, first.batch, self._call.services.clock.monotonic() - first.begun)
         return ack
@@ -236,11 +250,15 @@ class _AppendSession:
             await self._has_room.wait()
         if self._takes_no_more():
             return False
+        await self._call.allowance.pace_append(wanted.batch.metered_bytes)
+        if self._takes_no_more():
+            return False
         services.body_budget.take(size)
         self._held_bytes += size
-        batch = await self._seal(wanted.batch)
+        counted = with_units(self._call, *self._names, wanted.batch)
+        batch = await self._seal(counted)
         self._call.caller.check()
-        self._under_way.append(_UnderWay(wanted.batch, services.clock.monotonic()))
+        self._under_way.append(_UnderWay(counted, services.clock.monotonic()))
         self._appends.put(batch, wanted.match_seq_num, wanted.fencing_token)
         self._changed.set()
         return True

@@ -31,6 +31,7 @@ from svc_cluster.gateway.http.dialect import Dialect
 from svc_cluster.gateway.sessions.pace import Pace
 from svc_cluster.gateway.sessions.pieces import Waiting
 from svc_cluster.model.record import Position
+from svc_cluster.model.usage import MINUTE_SECONDS
 
 HEARTBEAT_GAP_SECONDS: Final = (5.0, 15.0)
 OUTAGE_SECONDS_MAX: Final = 20.0
@@ -86,6 +87,8 @@ class Follower:
         self._cursor = cursor
         self._wire = wire
         self._pace = Pace()
+        self._begun = call.services.clock.monotonic()
+        self._minutes_counted = 0
         # Without a bound a stream follows for ever; with one it ends at the tail, unless told.
         self._wait_seconds = wait_seconds
         if wait_seconds is None and not cursor.budget.unbounded:
@@ -96,6 +99,7 @@ class Follower:
         wire = self._wire
         gauge = self._call.services.metrics.read_sessions
         gauge.inc()
+        self._count_minutes()
         try:
             if first is not None:
                 follow = self._follow(first)
@@ -116,6 +120,16 @@ class Follower:
             yield wire.failure(InternalError("internal"))
         finally:
             gauge.dec()
+            self._count_minutes()
+
+    def _count_minutes(self) -> None:
+        """Each minute that is begun is an operation."""
+        seconds = self._call.services.clock.monotonic() - self._begun
+        begun = int(seconds // MINUTE_SECONDS) + 1
+        if begun > self._minutes_counted:
+            usage = self._call.services.usage
+            usage.streaming_read(self._cursor.basin, begun - self._minutes_counted)
+            self._minutes_counted = begun
 
     async def _follow(self, result: ReadResult) -> AsyncGenerator[bytes, None]:
         services, wire, cursor = self._call.services, self._wire, self._cursor
@@ -124,6 +138,7 @@ class Follower:
         heartbeat_at: float | None = None  # None: catching up
         end_at: float | None = None
         while True:
+            self._count_minutes()
             is_live = heartbeat_at is not None
             part, is_all = self._take(result, is_live=is_live)
             if not is_all:
@@ -140,6 +155,9 @@ class Follower:
                 cursor.portion_bytes = pace.portion_bytes
             if cursor.budget.exhausted:
                 break
+            if (pause := self._call.allowance.read_wait_seconds) > 0:
+                async with self._call.caller.while_valid():
+                    await asyncio.sleep(pause)
             if draining.is_set() and wire.may_leave():
                 return
             if result.may_have_more or not is_all:

@@ -71,3 +71,19 @@ def test_there_is_a_bound_on_gateways() -> None:
     assert not table.grant("one more", 1, 0.0)
     assert table.grant("7", 1, 0.0)
     assert table.grant("one more", 1, LEASE_SECONDS_HERE + 0.1)
+
+
+def test_gateways_are_counted_while_their_leases_last() -> None:
+    """Limits are shared by so many. A new leader does not know until its predecessor's leases are
+    over: those who were told a number keep to it."""
+    table = leading()
+    table.grant("a", 1, 0.0)
+    table.grant("b", 1, 0.0)
+    assert table.count(0.1) == 2
+    table.grant("b", 1, 2.0)
+    assert table.count(LEASE_SECONDS_HERE + 0.1) == 1
+    table.in_term(2, 100.0)
+    table.grant("a", 1, 100.0)
+    assert table.count(100.1) == 0
+    table.grant("a", 1, 103.0)
+    assert table.count(100.0 + LEASE_SECONDS_HERE) == 1

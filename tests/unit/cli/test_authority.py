@@ -96,7 +96,7 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
         (PeerTls(good.certificate, tmp_path / "b" / "tls.key", good.authority), "not a cert"),
         (PeerTls(good.certificate, locked, good.authority), "the key is encrypted"),
         (PeerTls(good.certificate, good.key, text), "not usable as a CA"),
-        (PeerTls(good.certificate, good.key, tmp_path / "none"), "not usable as a CA"),
+        (PeerTls(good.certificate, good.key, tmp_path / "none"), "cannot be read"),
     ):
         with pytest.raises(CertificateError, match=says):
             bad.read()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from svc_cluster._pb.cluster.v1 import config_pb2
@@ -15,17 +17,22 @@ from svc_cluster.model.stream_config import (
     Retention,
     StreamConfig,
 )
+from svc_cluster.model.usage import Counts, UsageReport
 from svc_cluster.stream.commands import (
     AppendCommand,
     BasinCommand,
     Bootstrap,
     ConfigureBasin,
     ConfigureStream,
+    CountUsage,
     CreateStream,
     DeleteEmptyStream,
     DeleteStream,
+    ExpireOutcomes,
     ExpirePrefix,
+    KeyedWrite,
     PurgeStream,
+    ReportUsage,
     Seal,
 )
 
@@ -61,6 +68,18 @@ PLAIN_APPEND = AppendCommand(
     ),
     records=b"",
     start_timestamp_ms=MS(0),
+)
+REQUEST_KEY = bytes(range(32))
+USAGE = UsageReport(
+    bytes(range(16)),
+    7,
+    (
+        (29, Counts(read_bytes=3)),
+        (
+            30,
+            Counts(read_ops_unary=1, read_ops_streaming=2, read_bytes=300, ops={"list-streams": 4}),
+        ),
+    ),
 )
 FULL_CONFIG = BasinConfig(
     PartialStreamConfig("express", Retention(60), TimestampingMode.CLIENT_REQUIRE, True, 7),
@@ -120,6 +139,30 @@ GOLDEN: list[tuple[BasinCommand, str]] = [
     ),
     (ConfigureBasin(BasinConfig()), "09010a0442020a00"),
     (DeleteEmptyStream(ID, MS(5)), "09010a06520408031005"),
+    (
+        KeyedWrite(REQUEST_KEY, MS(5), b"\x52\x00", PLAIN_APPEND),
+        "09010a345a320a20000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f10051a02"
+        "520022080a06080118012008",
+    ),
+    (
+        KeyedWrite(REQUEST_KEY, MS(5), b"\x12\x00"),
+        "09010a2a5a280a20000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f10051a02"
+        "1200",
+    ),
+    (ExpireOutcomes(MS(300), 9), "09010a07620508ac021009"),
+    (replace(PLAIN_APPEND, op_units=1), "09010a0b0a09080118012008f00101"),
+    (
+        Bootstrap("basin-one", BasinConfig(), MS(5), True),
+        "09010a1312110a09626173696e2d6f6e6510051a002001",
+    ),
+    (ExpirePrefix(ID, 300, MS(5)), "09010a092207080310ac021805"),
+    (PurgeStream(ID, MS(5)), "09010a06320408031005"),
+    (CountUsage(MS(5)), "09010a05aa01020805"),
+    (
+        ReportUsage(MS(5), USAGE),
+        "09010a3eb2013b080512370a10000102030405060708090a0b0c0d0e0f10071a04081d40031a1b081e300138"
+        "0240ac024a100a0c6c6973742d73747265616d731004",
+    ),
 ]
 
 
@@ -163,6 +206,10 @@ def test_entry_keeps_order_and_number_of_its_commands() -> None:
     assert decode_entry(encode_entry([])) == []
 
 
+def _keyed() -> pb.Command:
+    return pb.Command(keyed_write=pb.KeyedWrite(key=bytes(32)))
+
+
 def _raw(**fields: object) -> bytes:
     return b"\x09\x01" + pb.LogEntry(commands=[pb.Command(**fields)]).SerializeToString()  # type: ignore[arg-type]
 
@@ -181,6 +228,11 @@ def _raw(**fields: object) -> bytes:
         _raw(),
         b"\x09\x01\x0a\x03\xba\x01\x00",
         _raw(append=pb.Append(timestamping_mode=3)),
+        _raw(keyed_write=pb.KeyedWrite(key=bytes(31))),
+        _raw(keyed_write=pb.KeyedWrite(key=bytes(33))),
+        _raw(keyed_write=pb.KeyedWrite(key=bytes(32), write=pb.Command())),
+        _raw(keyed_write=pb.KeyedWrite(key=bytes(32), write=_keyed())),
+        _raw(keyed_write=pb.KeyedWrite(key=bytes(32), write=pb.Command(seal=pb.Seal()))),
         _raw(append=pb.Append(command_records=[pb.CommandRecord(kind=3)])),
         _raw(append=pb.Append(command_records=[pb.CommandRecord()])),
         _raw(create_stream=pb.CreateStream(timestamping_mode=9)),

@@ -29,7 +29,7 @@ from svc_cluster.model.record import (
     TimestampingMode,
 )
 from svc_cluster.raft.group import ENTRY_BYTES_MAX
-from svc_cluster.replica.append import _COMMAND_OVERHEAD_BYTES
+from svc_cluster.replica.append import COMMAND_BYTES
 
 IDENTITY: Final = StreamIdentity(3, 4, AEGIS_256)
 TRIM: Final[RecordIn] = (None, [(b"", b"trim")], bytes(8))
@@ -162,4 +162,4 @@ def test_the_longest_sealed_batch_fits_into_an_entry(count: int) -> None:
     batch = build_batch([(2**64 - 1, [(b"n", b"v")] * headers, b"")] * count)
     assert METERED_BYTES_MAX - batch.metered_bytes < 4 * count
     sealed = seal_batch(batch, IDENTITY, lambda plain: bytes(49) + plain)
-    assert len(sealed.records) + 2 * _COMMAND_OVERHEAD_BYTES < ENTRY_BYTES_MAX
+    assert len(sealed.records) + 2 * COMMAND_BYTES < ENTRY_BYTES_MAX

@@ -15,7 +15,8 @@ import zstandard
 
 from svc_cluster.base.errors import ErrorCode, HotServerError, MalformedError, UnavailableError
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.gateway.http.budget import BodyBudget, BudgetedBody
+from svc_cluster.gateway.http.body_budget import SLOW_SHARE, WAIT_SECONDS_MAX, BodyBudget
+from svc_cluster.gateway.http.budget import BudgetedBody
 from svc_cluster.gateway.http.errors import PayloadTooLargeError, UnsupportedMediaTypeError
 from svc_cluster.gateway.http.message import BodyTimeoutError, BytesBody, Request
 from tests.simulation.clock import SimClock
@@ -30,7 +31,7 @@ def simulate(main: Coroutine[Any, Any, Any]) -> Any:
     return run(lambda loop: main)
 
 
-class PiecesBody(BytesBody):
+class PiecesBody:
     """Comes piece by piece, `pause` seconds apart, without an announced length."""
 
     def __init__(self, pieces: list[bytes], pause: float = 0.0) -> None:
@@ -82,33 +83,34 @@ def test_what_is_held_is_counted_until_it_is_released(coding: str) -> None:
 
 
 def test_a_body_without_a_length_is_counted_as_it_comes() -> None:
-    """Piece by piece; the first that finds no room ends it."""
+    """Piece by piece; what comes on top of the room is the last that is read, and ends it when
+    none is made in time."""
 
     async def main() -> None:
-        bench = Bench(25)
+        bench = Bench(40)
         body = bench.body(PiecesBody([b"x" * 10] * 2))
         assert await body.read(100) == b"x" * 20
-        assert bench.budget.room == 5
+        assert bench.budget.room == 20
         body.release()
         pieces = PiecesBody([b"x" * 10] * 9)
         body = bench.body(pieces)
+        begun = asyncio.get_running_loop().time()
         with pytest.raises(HotServerError):
             await body.read(100)
+        assert asyncio.get_running_loop().time() - begun <= WAIT_SECONDS_MAX + 1.0
         assert pieces.taken == 3
         assert body.cut
         body.release()
-        assert bench.budget.room == 25
+        assert bench.budget.room == 40
 
     simulate(main())
 
 
-def test_no_room_is_told_before_anything_is_read() -> None:
-    """And what is decompressed needs room as well."""
+def test_what_is_decompressed_needs_room_as_well() -> None:
+    """It is refused at once: there is nobody to wait for but itself."""
 
     async def main() -> None:
         bench = Bench(1_000)
-        with pytest.raises(HotServerError):
-            await bench.body(b"x" * 1_001).read(5_000)
         small = gzip.compress(b"x" * 1_001)
         for data in (small, zstandard.compress(b"x" * 1_001)):
             body = bench.body(data, ("content-encoding", "gzip" if data is small else "zstd"))
@@ -116,6 +118,98 @@ def test_no_room_is_told_before_anything_is_read() -> None:
                 await body.read(5_000)
             body.release()
         assert bench.budget.room == 1_000
+
+    simulate(main())
+
+
+def test_an_announced_length_takes_no_room() -> None:
+    """Many that announce much and send little leave the room to one that sends."""
+
+    async def main() -> None:
+        bench = Bench(10_000)
+        silent = [
+            bench.body(PiecesBody([b"x" * 10] * 2, pause=3.0), ("content-length", "9000"))
+            for _ in range(50)
+        ]
+        reading = [asyncio.ensure_future(body.read(9_000)) for body in silent]
+        await asyncio.sleep(4.0)
+        assert bench.budget.room == 10_000 - 50 * 10
+        quick = bench.body(PiecesBody([b"x" * 1_000] * 6))
+        assert len(await quick.read(9_000)) == 6_000
+        quick.release()
+        await asyncio.gather(*reading)
+
+    simulate(main())
+
+
+def test_a_body_waits_for_room_and_the_oldest_goes_first() -> None:
+    """As soon as some is given back; those that come later are not faster."""
+
+    async def main() -> None:
+        bench = Bench(10_000)
+        loop = asyncio.get_running_loop()
+        holder = bench.body(PiecesBody([b"x" * 9_990]), ("content-length", "9990"))
+        await holder.read(10_000)
+        done: list[int] = []
+
+        async def read(number: int) -> None:
+            body = bench.body(PiecesBody([b"x" * 50] * 3, pause=0.01))
+            await body.read(1_000)
+            done.append(number)
+            body.release()
+
+        reading = []
+        for number in range(4):
+            reading.append(loop.create_task(read(number)))
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(1.0)
+        assert done == []
+        holder.release()
+        await asyncio.gather(*reading)
+        assert done == [0, 1, 2, 3]
+        assert bench.budget.room == 10_000
+
+    simulate(main())
+
+
+def test_slow_bodies_leave_most_of_the_room_to_others() -> None:
+    """Those that take their time hold their share at most, then wait, and are refused; meanwhile
+    what comes at once is served."""
+
+    async def main() -> None:
+        bench = Bench(100_000)
+        loop = asyncio.get_running_loop()
+        slow = [bench.body(PiecesBody([b"x" * 1_000] * 1_000, pause=1.0)) for _ in range(100)]
+
+        async def read(body: BudgetedBody) -> bool:
+            try:
+                await body.read(10**7)
+            except HotServerError:
+                return False
+            finally:
+                body.release()
+            return True
+
+        reading = [loop.create_task(read(body)) for body in slow]
+        for _ in range(40):
+            await asyncio.sleep(0.25)
+            # one piece of each that is read comes before it is stopped
+            assert bench.budget.room >= -100_000 // SLOW_SHARE
+        await asyncio.sleep(WAIT_SECONDS_MAX)
+        for _ in range(20):
+            quick = bench.body(PiecesBody([b"x" * 1_000] * 20))
+            begun = loop.time()
+            assert len(await quick.read(10**6)) == 20_000
+            assert loop.time() - begun < 0.1
+            quick.release()
+            await asyncio.sleep(0.2)
+        left = [task for task in reading if not task.done()]
+        assert all(task.result() is False for task in reading if task.done())
+        assert 1 <= len(left) <= 100_000 // SLOW_SHARE // 1_000
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        assert bench.budget.room == 100_000
 
     simulate(main())
 

@@ -1,5 +1,6 @@
 from svc_cluster._pb.cluster.v1 import access_pb2 as _access_pb2
 from svc_cluster._pb.cluster.v1 import config_pb2 as _config_pb2
+from svc_cluster._pb.cluster.v1 import usage_pb2 as _usage_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -15,22 +16,30 @@ class CatalogEntry(_message.Message):
     def __init__(self, commands: _Optional[_Iterable[_Union[CatalogCommand, _Mapping]]] = ...) -> None: ...
 
 class CatalogCommand(_message.Message):
-    __slots__ = ("register_node", "create_basin", "delete_basin", "remove_basin", "issue_token", "revoke_token", "set_root_token")
+    __slots__ = ("register_node", "create_basin", "delete_basin", "remove_basin", "keyed_write", "expire_outcomes", "issue_token", "revoke_token", "set_root_token", "set_default_location", "report_usage")
     REGISTER_NODE_FIELD_NUMBER: _ClassVar[int]
     CREATE_BASIN_FIELD_NUMBER: _ClassVar[int]
     DELETE_BASIN_FIELD_NUMBER: _ClassVar[int]
     REMOVE_BASIN_FIELD_NUMBER: _ClassVar[int]
+    KEYED_WRITE_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_OUTCOMES_FIELD_NUMBER: _ClassVar[int]
     ISSUE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     REVOKE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     SET_ROOT_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SET_DEFAULT_LOCATION_FIELD_NUMBER: _ClassVar[int]
+    REPORT_USAGE_FIELD_NUMBER: _ClassVar[int]
     register_node: RegisterNode
     create_basin: CreateBasin
     delete_basin: DeleteBasin
     remove_basin: RemoveBasin
+    keyed_write: KeyedCatalogWrite
+    expire_outcomes: ExpireOutcomes
     issue_token: IssueToken
     revoke_token: RevokeToken
     set_root_token: SetRootToken
-    def __init__(self, register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasin, _Mapping]] = ..., delete_basin: _Optional[_Union[DeleteBasin, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasin, _Mapping]] = ..., issue_token: _Optional[_Union[IssueToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., set_root_token: _Optional[_Union[SetRootToken, _Mapping]] = ...) -> None: ...
+    set_default_location: SetDefaultLocation
+    report_usage: ReportUsage
+    def __init__(self, register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasin, _Mapping]] = ..., delete_basin: _Optional[_Union[DeleteBasin, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasin, _Mapping]] = ..., keyed_write: _Optional[_Union[KeyedCatalogWrite, _Mapping]] = ..., expire_outcomes: _Optional[_Union[ExpireOutcomes, _Mapping]] = ..., issue_token: _Optional[_Union[IssueToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., set_root_token: _Optional[_Union[SetRootToken, _Mapping]] = ..., set_default_location: _Optional[_Union[SetDefaultLocation, _Mapping]] = ..., report_usage: _Optional[_Union[ReportUsage, _Mapping]] = ...) -> None: ...
 
 class RegisterNode(_message.Message):
     __slots__ = ("node_id", "incarnation", "address")
@@ -43,20 +52,22 @@ class RegisterNode(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class CreateBasin(_message.Message):
-    __slots__ = ("name", "group_id", "replicas", "created_at_ms", "config", "creation_hash")
+    __slots__ = ("name", "group_id", "replicas", "created_at_ms", "config", "creation_hash", "location")
     NAME_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     CREATION_HASH_FIELD_NUMBER: _ClassVar[int]
+    LOCATION_FIELD_NUMBER: _ClassVar[int]
     name: str
     group_id: int
     replicas: _containers.RepeatedScalarFieldContainer[int]
     created_at_ms: int
     config: _config_pb2.BasinConfig
     creation_hash: bytes
-    def __init__(self, name: _Optional[str] = ..., group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., created_at_ms: _Optional[int] = ..., config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., creation_hash: _Optional[bytes] = ...) -> None: ...
+    location: str
+    def __init__(self, name: _Optional[str] = ..., group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., created_at_ms: _Optional[int] = ..., config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., creation_hash: _Optional[bytes] = ..., location: _Optional[str] = ...) -> None: ...
 
 class DeleteBasin(_message.Message):
     __slots__ = ("name", "deleted_at_ms")
@@ -95,3 +106,39 @@ class SetRootToken(_message.Message):
     change_id: bytes
     only_if_absent: bool
     def __init__(self, secret_hash: _Optional[bytes] = ..., change_id: _Optional[bytes] = ..., only_if_absent: _Optional[bool] = ...) -> None: ...
+
+class SetDefaultLocation(_message.Message):
+    __slots__ = ("name", "before")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    before: str
+    def __init__(self, name: _Optional[str] = ..., before: _Optional[str] = ...) -> None: ...
+
+class KeyedCatalogWrite(_message.Message):
+    __slots__ = ("key", "decided_at_ms", "answer", "write")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    DECIDED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    WRITE_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    decided_at_ms: int
+    answer: bytes
+    write: CatalogCommand
+    def __init__(self, key: _Optional[bytes] = ..., decided_at_ms: _Optional[int] = ..., answer: _Optional[bytes] = ..., write: _Optional[_Union[CatalogCommand, _Mapping]] = ...) -> None: ...
+
+class ExpireOutcomes(_message.Message):
+    __slots__ = ("before_ms", "at_most")
+    BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    AT_MOST_FIELD_NUMBER: _ClassVar[int]
+    before_ms: int
+    at_most: int
+    def __init__(self, before_ms: _Optional[int] = ..., at_most: _Optional[int] = ...) -> None: ...
+
+class ReportUsage(_message.Message):
+    __slots__ = ("at_ms", "report")
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    at_ms: int
+    report: _usage_pb2.Report
+    def __init__(self, at_ms: _Optional[int] = ..., report: _Optional[_Union[_usage_pb2.Report, _Mapping]] = ...) -> None: ...

@@ -1,4 +1,5 @@
 from svc_cluster._pb.cluster.v1 import config_pb2 as _config_pb2
+from svc_cluster._pb.cluster.v1 import usage_pb2 as _usage_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -14,7 +15,7 @@ class LogEntry(_message.Message):
     def __init__(self, commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("append", "bootstrap", "create_stream", "expire_prefix", "delete_stream", "purge_stream", "seal", "configure_basin", "configure_stream", "delete_empty_stream")
+    __slots__ = ("append", "bootstrap", "create_stream", "expire_prefix", "delete_stream", "purge_stream", "seal", "configure_basin", "configure_stream", "delete_empty_stream", "keyed_write", "expire_outcomes", "count_usage", "report_usage")
     APPEND_FIELD_NUMBER: _ClassVar[int]
     BOOTSTRAP_FIELD_NUMBER: _ClassVar[int]
     CREATE_STREAM_FIELD_NUMBER: _ClassVar[int]
@@ -25,6 +26,10 @@ class Command(_message.Message):
     CONFIGURE_BASIN_FIELD_NUMBER: _ClassVar[int]
     CONFIGURE_STREAM_FIELD_NUMBER: _ClassVar[int]
     DELETE_EMPTY_STREAM_FIELD_NUMBER: _ClassVar[int]
+    KEYED_WRITE_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    COUNT_USAGE_FIELD_NUMBER: _ClassVar[int]
+    REPORT_USAGE_FIELD_NUMBER: _ClassVar[int]
     append: Append
     bootstrap: Bootstrap
     create_stream: CreateStream
@@ -35,10 +40,14 @@ class Command(_message.Message):
     configure_basin: ConfigureBasin
     configure_stream: ConfigureStream
     delete_empty_stream: DeleteEmptyStream
-    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., bootstrap: _Optional[_Union[Bootstrap, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStream, _Mapping]] = ..., expire_prefix: _Optional[_Union[ExpirePrefix, _Mapping]] = ..., delete_stream: _Optional[_Union[DeleteStream, _Mapping]] = ..., purge_stream: _Optional[_Union[PurgeStream, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., configure_basin: _Optional[_Union[ConfigureBasin, _Mapping]] = ..., configure_stream: _Optional[_Union[ConfigureStream, _Mapping]] = ..., delete_empty_stream: _Optional[_Union[DeleteEmptyStream, _Mapping]] = ...) -> None: ...
+    keyed_write: KeyedWrite
+    expire_outcomes: ExpireOutcomes
+    count_usage: CountUsage
+    report_usage: ReportUsage
+    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., bootstrap: _Optional[_Union[Bootstrap, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStream, _Mapping]] = ..., expire_prefix: _Optional[_Union[ExpirePrefix, _Mapping]] = ..., delete_stream: _Optional[_Union[DeleteStream, _Mapping]] = ..., purge_stream: _Optional[_Union[PurgeStream, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., configure_basin: _Optional[_Union[ConfigureBasin, _Mapping]] = ..., configure_stream: _Optional[_Union[ConfigureStream, _Mapping]] = ..., delete_empty_stream: _Optional[_Union[DeleteEmptyStream, _Mapping]] = ..., keyed_write: _Optional[_Union[KeyedWrite, _Mapping]] = ..., expire_outcomes: _Optional[_Union[ExpireOutcomes, _Mapping]] = ..., count_usage: _Optional[_Union[CountUsage, _Mapping]] = ..., report_usage: _Optional[_Union[ReportUsage, _Mapping]] = ...) -> None: ...
 
 class Append(_message.Message):
-    __slots__ = ("stream_id", "first_seq_num", "record_count", "metered_bytes", "base_timestamp_ms", "arrival_ms", "start_timestamp_ms", "last_timestamp_ms", "timestamping_mode", "uncapped", "expires_at_ms", "match_seq_num", "fencing_token", "command_records", "records")
+    __slots__ = ("stream_id", "first_seq_num", "record_count", "metered_bytes", "base_timestamp_ms", "arrival_ms", "start_timestamp_ms", "last_timestamp_ms", "timestamping_mode", "uncapped", "expires_at_ms", "match_seq_num", "fencing_token", "command_records", "records", "op_units")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     FIRST_SEQ_NUM_FIELD_NUMBER: _ClassVar[int]
     RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +63,7 @@ class Append(_message.Message):
     FENCING_TOKEN_FIELD_NUMBER: _ClassVar[int]
     COMMAND_RECORDS_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    OP_UNITS_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     first_seq_num: int
     record_count: int
@@ -69,7 +79,8 @@ class Append(_message.Message):
     fencing_token: str
     command_records: _containers.RepeatedCompositeFieldContainer[CommandRecord]
     records: bytes
-    def __init__(self, stream_id: _Optional[int] = ..., first_seq_num: _Optional[int] = ..., record_count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., base_timestamp_ms: _Optional[int] = ..., arrival_ms: _Optional[int] = ..., start_timestamp_ms: _Optional[int] = ..., last_timestamp_ms: _Optional[int] = ..., timestamping_mode: _Optional[int] = ..., uncapped: _Optional[bool] = ..., expires_at_ms: _Optional[int] = ..., match_seq_num: _Optional[int] = ..., fencing_token: _Optional[str] = ..., command_records: _Optional[_Iterable[_Union[CommandRecord, _Mapping]]] = ..., records: _Optional[bytes] = ...) -> None: ...
+    op_units: int
+    def __init__(self, stream_id: _Optional[int] = ..., first_seq_num: _Optional[int] = ..., record_count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., base_timestamp_ms: _Optional[int] = ..., arrival_ms: _Optional[int] = ..., start_timestamp_ms: _Optional[int] = ..., last_timestamp_ms: _Optional[int] = ..., timestamping_mode: _Optional[int] = ..., uncapped: _Optional[bool] = ..., expires_at_ms: _Optional[int] = ..., match_seq_num: _Optional[int] = ..., fencing_token: _Optional[str] = ..., command_records: _Optional[_Iterable[_Union[CommandRecord, _Mapping]]] = ..., records: _Optional[bytes] = ..., op_units: _Optional[int] = ...) -> None: ...
 
 class CommandRecord(_message.Message):
     __slots__ = ("offset", "kind", "token", "trim_point")
@@ -84,14 +95,16 @@ class CommandRecord(_message.Message):
     def __init__(self, offset: _Optional[int] = ..., kind: _Optional[int] = ..., token: _Optional[str] = ..., trim_point: _Optional[int] = ...) -> None: ...
 
 class Bootstrap(_message.Message):
-    __slots__ = ("basin", "created_at_ms", "config")
+    __slots__ = ("basin", "created_at_ms", "config", "counts_usage")
     BASIN_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_USAGE_FIELD_NUMBER: _ClassVar[int]
     basin: str
     created_at_ms: int
     config: _config_pb2.BasinConfig
-    def __init__(self, basin: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ...) -> None: ...
+    counts_usage: bool
+    def __init__(self, basin: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., counts_usage: _Optional[bool] = ...) -> None: ...
 
 class CreateStream(_message.Message):
     __slots__ = ("stream_id", "name", "created_at_ms", "cipher", "storage_class", "retention_age_seconds", "timestamping_mode", "timestamping_uncapped", "delete_on_empty_min_age_seconds", "creation_hash")
@@ -118,12 +131,14 @@ class CreateStream(_message.Message):
     def __init__(self, stream_id: _Optional[int] = ..., name: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., cipher: _Optional[str] = ..., storage_class: _Optional[str] = ..., retention_age_seconds: _Optional[int] = ..., timestamping_mode: _Optional[int] = ..., timestamping_uncapped: _Optional[bool] = ..., delete_on_empty_min_age_seconds: _Optional[int] = ..., creation_hash: _Optional[bytes] = ...) -> None: ...
 
 class ExpirePrefix(_message.Message):
-    __slots__ = ("stream_id", "trim_point")
+    __slots__ = ("stream_id", "trim_point", "at_ms")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     TRIM_POINT_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     trim_point: int
-    def __init__(self, stream_id: _Optional[int] = ..., trim_point: _Optional[int] = ...) -> None: ...
+    at_ms: int
+    def __init__(self, stream_id: _Optional[int] = ..., trim_point: _Optional[int] = ..., at_ms: _Optional[int] = ...) -> None: ...
 
 class DeleteStream(_message.Message):
     __slots__ = ("stream_id", "deleted_at_ms")
@@ -134,10 +149,12 @@ class DeleteStream(_message.Message):
     def __init__(self, stream_id: _Optional[int] = ..., deleted_at_ms: _Optional[int] = ...) -> None: ...
 
 class PurgeStream(_message.Message):
-    __slots__ = ("stream_id",)
+    __slots__ = ("stream_id", "at_ms")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
-    def __init__(self, stream_id: _Optional[int] = ...) -> None: ...
+    at_ms: int
+    def __init__(self, stream_id: _Optional[int] = ..., at_ms: _Optional[int] = ...) -> None: ...
 
 class Seal(_message.Message):
     __slots__ = ("sealed_at_ms",)
@@ -166,3 +183,37 @@ class DeleteEmptyStream(_message.Message):
     stream_id: int
     deleted_at_ms: int
     def __init__(self, stream_id: _Optional[int] = ..., deleted_at_ms: _Optional[int] = ...) -> None: ...
+
+class KeyedWrite(_message.Message):
+    __slots__ = ("key", "decided_at_ms", "answer", "write")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    DECIDED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    WRITE_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    decided_at_ms: int
+    answer: bytes
+    write: Command
+    def __init__(self, key: _Optional[bytes] = ..., decided_at_ms: _Optional[int] = ..., answer: _Optional[bytes] = ..., write: _Optional[_Union[Command, _Mapping]] = ...) -> None: ...
+
+class ExpireOutcomes(_message.Message):
+    __slots__ = ("before_ms", "at_most")
+    BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    AT_MOST_FIELD_NUMBER: _ClassVar[int]
+    before_ms: int
+    at_most: int
+    def __init__(self, before_ms: _Optional[int] = ..., at_most: _Optional[int] = ...) -> None: ...
+
+class CountUsage(_message.Message):
+    __slots__ = ("at_ms",)
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    at_ms: int
+    def __init__(self, at_ms: _Optional[int] = ...) -> None: ...
+
+class ReportUsage(_message.Message):
+    __slots__ = ("at_ms", "report")
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    at_ms: int
+    report: _usage_pb2.Report
+    def __init__(self, at_ms: _Optional[int] = ..., report: _Optional[_Union[_usage_pb2.Report, _Mapping]] = ...) -> None: ...

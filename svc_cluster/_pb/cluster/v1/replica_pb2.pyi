@@ -1,5 +1,6 @@
 from svc_cluster._pb.cluster.v1 import access_pb2 as _access_pb2
 from svc_cluster._pb.cluster.v1 import config_pb2 as _config_pb2
+from svc_cluster._pb.cluster.v1 import usage_pb2 as _usage_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -21,10 +22,11 @@ class RequestBatch(_message.Message):
     def __init__(self, requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("id", "group_id", "deadline_ms", "ping", "append", "read", "check_tail", "create_stream", "list_streams", "get_stream_config", "delete_stream", "get_basin_config", "await_basin", "seal_basin", "ensure_stream", "reconfigure_stream", "auto_create_stream", "ensure_basin_config", "reconfigure_basin", "describe_stream", "create_basin", "list_basins", "resolve_basin", "delete_basin", "register_node", "remove_basin", "renew_lease", "issue_token", "revoke_token", "list_tokens", "set_root_token")
+    __slots__ = ("id", "group_id", "deadline_ms", "request_key", "ping", "append", "read", "check_tail", "create_stream", "list_streams", "get_stream_config", "delete_stream", "get_basin_config", "await_basin", "seal_basin", "ensure_stream", "reconfigure_stream", "auto_create_stream", "ensure_basin_config", "reconfigure_basin", "describe_stream", "create_basin", "list_basins", "resolve_basin", "delete_basin", "register_node", "remove_basin", "renew_lease", "issue_token", "revoke_token", "list_tokens", "set_root_token", "report_usage", "get_usage", "get_storage", "active_basins", "list_locations", "set_default_location")
     ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_KEY_FIELD_NUMBER: _ClassVar[int]
     PING_FIELD_NUMBER: _ClassVar[int]
     APPEND_FIELD_NUMBER: _ClassVar[int]
     READ_FIELD_NUMBER: _ClassVar[int]
@@ -53,9 +55,16 @@ class Request(_message.Message):
     REVOKE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     LIST_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SET_ROOT_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    REPORT_USAGE_FIELD_NUMBER: _ClassVar[int]
+    GET_USAGE_FIELD_NUMBER: _ClassVar[int]
+    GET_STORAGE_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_BASINS_FIELD_NUMBER: _ClassVar[int]
+    LIST_LOCATIONS_FIELD_NUMBER: _ClassVar[int]
+    SET_DEFAULT_LOCATION_FIELD_NUMBER: _ClassVar[int]
     id: int
     group_id: int
     deadline_ms: int
+    request_key: bytes
     ping: Done
     append: AppendRequest
     read: ReadRequest
@@ -84,7 +93,13 @@ class Request(_message.Message):
     revoke_token: RevokeTokenRequest
     list_tokens: ListRequest
     set_root_token: SetRootTokenRequest
-    def __init__(self, id: _Optional[int] = ..., group_id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., ping: _Optional[_Union[Done, _Mapping]] = ..., append: _Optional[_Union[AppendRequest, _Mapping]] = ..., read: _Optional[_Union[ReadRequest, _Mapping]] = ..., check_tail: _Optional[_Union[CheckTailRequest, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStreamRequest, _Mapping]] = ..., list_streams: _Optional[_Union[ListRequest, _Mapping]] = ..., get_stream_config: _Optional[_Union[StreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., get_basin_config: _Optional[_Union[BasinRequest, _Mapping]] = ..., await_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., seal_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., ensure_stream: _Optional[_Union[EnsureStreamRequest, _Mapping]] = ..., reconfigure_stream: _Optional[_Union[ReconfigureStreamRequest, _Mapping]] = ..., auto_create_stream: _Optional[_Union[AutoCreateRequest, _Mapping]] = ..., ensure_basin_config: _Optional[_Union[EnsureBasinRequest, _Mapping]] = ..., reconfigure_basin: _Optional[_Union[ReconfigureBasinRequest, _Mapping]] = ..., describe_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasinRequest, _Mapping]] = ..., list_basins: _Optional[_Union[ListRequest, _Mapping]] = ..., resolve_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., delete_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasinRequest, _Mapping]] = ..., renew_lease: _Optional[_Union[RenewLeaseRequest, _Mapping]] = ..., issue_token: _Optional[_Union[IssueTokenRequest, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeTokenRequest, _Mapping]] = ..., list_tokens: _Optional[_Union[ListRequest, _Mapping]] = ..., set_root_token: _Optional[_Union[SetRootTokenRequest, _Mapping]] = ...) -> None: ...
+    report_usage: _usage_pb2.Report
+    get_usage: UsageRequest
+    get_storage: StorageRequest
+    active_basins: ActiveBasinsRequest
+    list_locations: ListLocationsRequest
+    set_default_location: SetDefaultLocationRequest
+    def __init__(self, id: _Optional[int] = ..., group_id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., request_key: _Optional[bytes] = ..., ping: _Optional[_Union[Done, _Mapping]] = ..., append: _Optional[_Union[AppendRequest, _Mapping]] = ..., read: _Optional[_Union[ReadRequest, _Mapping]] = ..., check_tail: _Optional[_Union[CheckTailRequest, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStreamRequest, _Mapping]] = ..., list_streams: _Optional[_Union[ListRequest, _Mapping]] = ..., get_stream_config: _Optional[_Union[StreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., get_basin_config: _Optional[_Union[BasinRequest, _Mapping]] = ..., await_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., seal_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., ensure_stream: _Optional[_Union[EnsureStreamRequest, _Mapping]] = ..., reconfigure_stream: _Optional[_Union[ReconfigureStreamRequest, _Mapping]] = ..., auto_create_stream: _Optional[_Union[AutoCreateRequest, _Mapping]] = ..., ensure_basin_config: _Optional[_Union[EnsureBasinRequest, _Mapping]] = ..., reconfigure_basin: _Optional[_Union[ReconfigureBasinRequest, _Mapping]] = ..., describe_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasinRequest, _Mapping]] = ..., list_basins: _Optional[_Union[ListRequest, _Mapping]] = ..., resolve_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., delete_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasinRequest, _Mapping]] = ..., renew_lease: _Optional[_Union[RenewLeaseRequest, _Mapping]] = ..., issue_token: _Optional[_Union[IssueTokenRequest, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeTokenRequest, _Mapping]] = ..., list_tokens: _Optional[_Union[ListRequest, _Mapping]] = ..., set_root_token: _Optional[_Union[SetRootTokenRequest, _Mapping]] = ..., report_usage: _Optional[_Union[_usage_pb2.Report, _Mapping]] = ..., get_usage: _Optional[_Union[UsageRequest, _Mapping]] = ..., get_storage: _Optional[_Union[StorageRequest, _Mapping]] = ..., active_basins: _Optional[_Union[ActiveBasinsRequest, _Mapping]] = ..., list_locations: _Optional[_Union[ListLocationsRequest, _Mapping]] = ..., set_default_location: _Optional[_Union[SetDefaultLocationRequest, _Mapping]] = ...) -> None: ...
 
 class CommandRecord(_message.Message):
     __slots__ = ("offset", "kind", "token", "trim_point")
@@ -99,7 +114,7 @@ class CommandRecord(_message.Message):
     def __init__(self, offset: _Optional[int] = ..., kind: _Optional[int] = ..., token: _Optional[str] = ..., trim_point: _Optional[int] = ...) -> None: ...
 
 class AppendRequest(_message.Message):
-    __slots__ = ("stream", "records", "record_count", "metered_bytes", "timestamp_max_ms", "timestamps_given", "commands", "match_seq_num", "fencing_token", "timestamp_first_ms", "session", "sealed_for")
+    __slots__ = ("stream", "records", "record_count", "metered_bytes", "timestamp_max_ms", "timestamps_given", "commands", "match_seq_num", "fencing_token", "timestamp_first_ms", "session", "sealed_for", "op_units")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -112,6 +127,7 @@ class AppendRequest(_message.Message):
     TIMESTAMP_FIRST_MS_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEALED_FOR_FIELD_NUMBER: _ClassVar[int]
+    OP_UNITS_FIELD_NUMBER: _ClassVar[int]
     stream: str
     records: bytes
     record_count: int
@@ -124,7 +140,8 @@ class AppendRequest(_message.Message):
     timestamp_first_ms: int
     session: SessionPlace
     sealed_for: StreamIdentity
-    def __init__(self, stream: _Optional[str] = ..., records: _Optional[bytes] = ..., record_count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., timestamp_max_ms: _Optional[int] = ..., timestamps_given: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[CommandRecord, _Mapping]]] = ..., match_seq_num: _Optional[int] = ..., fencing_token: _Optional[str] = ..., timestamp_first_ms: _Optional[int] = ..., session: _Optional[_Union[SessionPlace, _Mapping]] = ..., sealed_for: _Optional[_Union[StreamIdentity, _Mapping]] = ...) -> None: ...
+    op_units: int
+    def __init__(self, stream: _Optional[str] = ..., records: _Optional[bytes] = ..., record_count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., timestamp_max_ms: _Optional[int] = ..., timestamps_given: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[CommandRecord, _Mapping]]] = ..., match_seq_num: _Optional[int] = ..., fencing_token: _Optional[str] = ..., timestamp_first_ms: _Optional[int] = ..., session: _Optional[_Union[SessionPlace, _Mapping]] = ..., sealed_for: _Optional[_Union[StreamIdentity, _Mapping]] = ..., op_units: _Optional[int] = ...) -> None: ...
 
 class StreamIdentity(_message.Message):
     __slots__ = ("group_id", "stream_id", "cipher")
@@ -175,6 +192,36 @@ class CheckTailRequest(_message.Message):
     STREAM_FIELD_NUMBER: _ClassVar[int]
     stream: str
     def __init__(self, stream: _Optional[str] = ...) -> None: ...
+
+class UsageRequest(_message.Message):
+    __slots__ = ("start", "end", "step_seconds")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    STEP_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    step_seconds: int
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ..., step_seconds: _Optional[int] = ...) -> None: ...
+
+class StorageRequest(_message.Message):
+    __slots__ = ("stream", "start", "end", "step_seconds")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    STEP_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    start: int
+    end: int
+    step_seconds: int
+    def __init__(self, stream: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., step_seconds: _Optional[int] = ...) -> None: ...
+
+class ActiveBasinsRequest(_message.Message):
+    __slots__ = ("start", "end")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class StreamRequest(_message.Message):
     __slots__ = ("stream",)
@@ -243,16 +290,18 @@ class AutoCreateRequest(_message.Message):
     def __init__(self, stream: _Optional[str] = ..., on_read: _Optional[bool] = ..., config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ..., storage_class_default: _Optional[str] = ...) -> None: ...
 
 class CreateBasinRequest(_message.Message):
-    __slots__ = ("basin", "config", "creation_hash", "or_existing")
+    __slots__ = ("basin", "config", "creation_hash", "or_existing", "location")
     BASIN_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     CREATION_HASH_FIELD_NUMBER: _ClassVar[int]
     OR_EXISTING_FIELD_NUMBER: _ClassVar[int]
+    LOCATION_FIELD_NUMBER: _ClassVar[int]
     basin: str
     config: _config_pb2.BasinConfig
     creation_hash: bytes
     or_existing: bool
-    def __init__(self, basin: _Optional[str] = ..., config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., creation_hash: _Optional[bytes] = ..., or_existing: _Optional[bool] = ...) -> None: ...
+    location: str
+    def __init__(self, basin: _Optional[str] = ..., config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., creation_hash: _Optional[bytes] = ..., or_existing: _Optional[bool] = ..., location: _Optional[str] = ...) -> None: ...
 
 class EnsureBasinRequest(_message.Message):
     __slots__ = ("config", "storage_class")
@@ -291,12 +340,14 @@ class RenewLeaseRequest(_message.Message):
     def __init__(self, gateway_id: _Optional[str] = ..., version: _Optional[int] = ..., read_all: _Optional[bool] = ..., after_serial: _Optional[int] = ...) -> None: ...
 
 class IssueTokenRequest(_message.Message):
-    __slots__ = ("token", "caller")
+    __slots__ = ("token", "caller", "sealed_secret")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     CALLER_FIELD_NUMBER: _ClassVar[int]
+    SEALED_SECRET_FIELD_NUMBER: _ClassVar[int]
     token: _access_pb2.AccessToken
     caller: int
-    def __init__(self, token: _Optional[_Union[_access_pb2.AccessToken, _Mapping]] = ..., caller: _Optional[int] = ...) -> None: ...
+    sealed_secret: bytes
+    def __init__(self, token: _Optional[_Union[_access_pb2.AccessToken, _Mapping]] = ..., caller: _Optional[int] = ..., sealed_secret: _Optional[bytes] = ...) -> None: ...
 
 class RevokeTokenRequest(_message.Message):
     __slots__ = ("token_id", "caller")
@@ -316,6 +367,16 @@ class SetRootTokenRequest(_message.Message):
     only_if_absent: bool
     def __init__(self, secret_hash: _Optional[bytes] = ..., change_id: _Optional[bytes] = ..., only_if_absent: _Optional[bool] = ...) -> None: ...
 
+class ListLocationsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SetDefaultLocationRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
 class RemoveBasinRequest(_message.Message):
     __slots__ = ("group_id",)
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
@@ -329,9 +390,10 @@ class ResponseBatch(_message.Message):
     def __init__(self, responses: _Optional[_Iterable[_Union[Response, _Mapping]]] = ...) -> None: ...
 
 class Response(_message.Message):
-    __slots__ = ("id", "provision", "refusal", "append", "read", "tail", "stream", "streams", "stream_config", "basin_config", "basin", "basins", "done", "stream_identity", "lease", "tokens")
+    __slots__ = ("id", "provision", "is_repeated", "refusal", "append", "read", "tail", "stream", "streams", "stream_config", "basin_config", "basin", "basins", "done", "stream_identity", "lease", "tokens", "usage", "storage", "active_basins", "issued_token", "locations")
     ID_FIELD_NUMBER: _ClassVar[int]
     PROVISION_FIELD_NUMBER: _ClassVar[int]
+    IS_REPEATED_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     APPEND_FIELD_NUMBER: _ClassVar[int]
     READ_FIELD_NUMBER: _ClassVar[int]
@@ -346,8 +408,14 @@ class Response(_message.Message):
     STREAM_IDENTITY_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_BASINS_FIELD_NUMBER: _ClassVar[int]
+    ISSUED_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LOCATIONS_FIELD_NUMBER: _ClassVar[int]
     id: int
     provision: int
+    is_repeated: bool
     refusal: Refusal
     append: AppendAck
     read: ReadResult
@@ -362,25 +430,32 @@ class Response(_message.Message):
     stream_identity: StreamIdentity
     lease: Lease
     tokens: TokenList
-    def __init__(self, id: _Optional[int] = ..., provision: _Optional[int] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., append: _Optional[_Union[AppendAck, _Mapping]] = ..., read: _Optional[_Union[ReadResult, _Mapping]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., stream: _Optional[_Union[StreamInfo, _Mapping]] = ..., streams: _Optional[_Union[StreamList, _Mapping]] = ..., stream_config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ..., basin_config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., basin: _Optional[_Union[BasinInfo, _Mapping]] = ..., basins: _Optional[_Union[BasinList, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_identity: _Optional[_Union[StreamIdentity, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., tokens: _Optional[_Union[TokenList, _Mapping]] = ...) -> None: ...
+    usage: Usage
+    storage: Storage
+    active_basins: ActiveBasins
+    issued_token: IssuedToken
+    locations: LocationList
+    def __init__(self, id: _Optional[int] = ..., provision: _Optional[int] = ..., is_repeated: _Optional[bool] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., append: _Optional[_Union[AppendAck, _Mapping]] = ..., read: _Optional[_Union[ReadResult, _Mapping]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., stream: _Optional[_Union[StreamInfo, _Mapping]] = ..., streams: _Optional[_Union[StreamList, _Mapping]] = ..., stream_config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ..., basin_config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., basin: _Optional[_Union[BasinInfo, _Mapping]] = ..., basins: _Optional[_Union[BasinList, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_identity: _Optional[_Union[StreamIdentity, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., tokens: _Optional[_Union[TokenList, _Mapping]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ..., active_basins: _Optional[_Union[ActiveBasins, _Mapping]] = ..., issued_token: _Optional[_Union[IssuedToken, _Mapping]] = ..., locations: _Optional[_Union[LocationList, _Mapping]] = ...) -> None: ...
 
 class Done(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("granted", "version", "behind", "changes", "all_read")
+    __slots__ = ("granted", "version", "behind", "changes", "all_read", "gateways")
     GRANTED_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BEHIND_FIELD_NUMBER: _ClassVar[int]
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     ALL_READ_FIELD_NUMBER: _ClassVar[int]
+    GATEWAYS_FIELD_NUMBER: _ClassVar[int]
     granted: bool
     version: int
     behind: bool
     changes: _containers.RepeatedCompositeFieldContainer[TokenChange]
     all_read: bool
-    def __init__(self, granted: _Optional[bool] = ..., version: _Optional[int] = ..., behind: _Optional[bool] = ..., changes: _Optional[_Iterable[_Union[TokenChange, _Mapping]]] = ..., all_read: _Optional[bool] = ...) -> None: ...
+    gateways: int
+    def __init__(self, granted: _Optional[bool] = ..., version: _Optional[int] = ..., behind: _Optional[bool] = ..., changes: _Optional[_Iterable[_Union[TokenChange, _Mapping]]] = ..., all_read: _Optional[bool] = ..., gateways: _Optional[int] = ...) -> None: ...
 
 class TokenChange(_message.Message):
     __slots__ = ("serial", "token")
@@ -390,6 +465,42 @@ class TokenChange(_message.Message):
     token: _access_pb2.AccessToken
     def __init__(self, serial: _Optional[int] = ..., token: _Optional[_Union[_access_pb2.AccessToken, _Mapping]] = ...) -> None: ...
 
+class IssuedToken(_message.Message):
+    __slots__ = ("sealed_secret",)
+    SEALED_SECRET_FIELD_NUMBER: _ClassVar[int]
+    sealed_secret: bytes
+    def __init__(self, sealed_secret: _Optional[bytes] = ...) -> None: ...
+
+class Usage(_message.Message):
+    __slots__ = ("buckets",)
+    BUCKETS_FIELD_NUMBER: _ClassVar[int]
+    buckets: _containers.RepeatedCompositeFieldContainer[_usage_pb2.Counts]
+    def __init__(self, buckets: _Optional[_Iterable[_Union[_usage_pb2.Counts, _Mapping]]] = ...) -> None: ...
+
+class Storage(_message.Message):
+    __slots__ = ("before", "changes", "now")
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    NOW_FIELD_NUMBER: _ClassVar[int]
+    before: int
+    changes: _containers.RepeatedCompositeFieldContainer[StorageReading]
+    now: int
+    def __init__(self, before: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[StorageReading, _Mapping]]] = ..., now: _Optional[int] = ...) -> None: ...
+
+class StorageReading(_message.Message):
+    __slots__ = ("at", "stored_bytes")
+    AT_FIELD_NUMBER: _ClassVar[int]
+    STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    at: int
+    stored_bytes: int
+    def __init__(self, at: _Optional[int] = ..., stored_bytes: _Optional[int] = ...) -> None: ...
+
+class ActiveBasins(_message.Message):
+    __slots__ = ("basins",)
+    BASINS_FIELD_NUMBER: _ClassVar[int]
+    basins: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, basins: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class TokenList(_message.Message):
     __slots__ = ("tokens", "has_more")
     TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -397,6 +508,22 @@ class TokenList(_message.Message):
     tokens: _containers.RepeatedCompositeFieldContainer[_access_pb2.AccessToken]
     has_more: bool
     def __init__(self, tokens: _Optional[_Iterable[_Union[_access_pb2.AccessToken, _Mapping]]] = ..., has_more: _Optional[bool] = ...) -> None: ...
+
+class Location(_message.Message):
+    __slots__ = ("name", "is_private")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    IS_PRIVATE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    is_private: bool
+    def __init__(self, name: _Optional[str] = ..., is_private: _Optional[bool] = ...) -> None: ...
+
+class LocationList(_message.Message):
+    __slots__ = ("locations", "default_location")
+    LOCATIONS_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_LOCATION_FIELD_NUMBER: _ClassVar[int]
+    locations: _containers.RepeatedCompositeFieldContainer[Location]
+    default_location: Location
+    def __init__(self, locations: _Optional[_Iterable[_Union[Location, _Mapping]]] = ..., default_location: _Optional[_Union[Location, _Mapping]] = ...) -> None: ...
 
 class Position(_message.Message):
     __slots__ = ("seq_num", "timestamp_ms")
@@ -407,7 +534,7 @@ class Position(_message.Message):
     def __init__(self, seq_num: _Optional[int] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class Refusal(_message.Message):
-    __slots__ = ("code", "message", "may_have_taken_effect", "not_leader", "leader", "group_unknown", "tail_seq_num", "tail_timestamp_ms", "fencing_token", "seal_mismatch")
+    __slots__ = ("code", "message", "may_have_taken_effect", "not_leader", "leader", "group_unknown", "tail_seq_num", "tail_timestamp_ms", "fencing_token", "retry_after_ms", "seal_mismatch")
     CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     MAY_HAVE_TAKEN_EFFECT_FIELD_NUMBER: _ClassVar[int]
@@ -417,6 +544,7 @@ class Refusal(_message.Message):
     TAIL_SEQ_NUM_FIELD_NUMBER: _ClassVar[int]
     TAIL_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     FENCING_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
     SEAL_MISMATCH_FIELD_NUMBER: _ClassVar[int]
     code: str
     message: str
@@ -427,8 +555,9 @@ class Refusal(_message.Message):
     tail_seq_num: int
     tail_timestamp_ms: int
     fencing_token: str
+    retry_after_ms: int
     seal_mismatch: bool
-    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., may_have_taken_effect: _Optional[bool] = ..., not_leader: _Optional[bool] = ..., leader: _Optional[int] = ..., group_unknown: _Optional[bool] = ..., tail_seq_num: _Optional[int] = ..., tail_timestamp_ms: _Optional[int] = ..., fencing_token: _Optional[str] = ..., seal_mismatch: _Optional[bool] = ...) -> None: ...
+    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., may_have_taken_effect: _Optional[bool] = ..., not_leader: _Optional[bool] = ..., leader: _Optional[int] = ..., group_unknown: _Optional[bool] = ..., tail_seq_num: _Optional[int] = ..., tail_timestamp_ms: _Optional[int] = ..., fencing_token: _Optional[str] = ..., retry_after_ms: _Optional[int] = ..., seal_mismatch: _Optional[bool] = ...) -> None: ...
 
 class AppendAck(_message.Message):
     __slots__ = ("start", "end", "tail")
@@ -503,18 +632,20 @@ class StreamList(_message.Message):
     def __init__(self, streams: _Optional[_Iterable[_Union[StreamInfo, _Mapping]]] = ..., has_more: _Optional[bool] = ...) -> None: ...
 
 class BasinInfo(_message.Message):
-    __slots__ = ("name", "created_at_ms", "deleted_at_ms", "group_id", "replicas")
+    __slots__ = ("name", "created_at_ms", "deleted_at_ms", "group_id", "replicas", "location")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     DELETED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    LOCATION_FIELD_NUMBER: _ClassVar[int]
     name: str
     created_at_ms: int
     deleted_at_ms: int
     group_id: int
     replicas: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, name: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., deleted_at_ms: _Optional[int] = ..., group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ...) -> None: ...
+    location: str
+    def __init__(self, name: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., deleted_at_ms: _Optional[int] = ..., group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., location: _Optional[str] = ...) -> None: ...
 
 class BasinList(_message.Message):
     __slots__ = ("basins", "has_more")

@@ -1,0 +1,231 @@
+"""Which requests are events of the audit trail, and what of them is told.
+
+Told are names: of the operation, of who asked (the token's id), of what it is about, and of the
+refusal. Of requests that were refused only some a second are told of each token, and of all who
+showed no valid one together: otherwise whoever may do nothing could fill the disk. What had, or may
+have had, an effect is always told.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from prometheus_client import Counter
+
+from svc_cluster.base.audit import AuditTrail
+from svc_cluster.base.clock import Clock
+from svc_cluster.base.errors import MalformedError, ServiceError
+from svc_cluster.codec.config_json import rfc3339
+from svc_cluster.gateway.authentication import Caller
+from svc_cluster.gateway.http.message import Request, Response
+from svc_cluster.gateway.http.negotiation import basin_of
+from svc_cluster.gateway.http.router import Match, Operation, Resource, route
+
+AUDITED: Final = frozenset(
+    {
+        Operation.CREATE_BASIN,
+        Operation.ENSURE_BASIN,
+        Operation.RECONFIGURE_BASIN,
+        Operation.DELETE_BASIN,
+        Operation.CREATE_STREAM,
+        Operation.ENSURE_STREAM,
+        Operation.RECONFIGURE_STREAM,
+        Operation.DELETE_STREAM,
+        Operation.ISSUE_TOKEN,
+        Operation.REVOKE_TOKEN,
+        Operation.SET_DEFAULT_LOCATION,
+    }
+)
+"""Every write to the control plane."""
+
+AUTO_CREATE: Final = "auto-create-stream"
+NOBODY: Final = "-"
+REFUSALS_PER_SECOND: Final = 10.0
+REFUSALS_BURST: Final = 100.0
+_OWNERS_MAX: Final = 1_000
+_NO_ANSWER: Final = 499
+_PROVISION_RESULT: Final = "s2-provision-result"
+_IN_BASIN: Final = frozenset(
+    {
+        Operation.CREATE_STREAM,
+        Operation.ENSURE_STREAM,
+        Operation.RECONFIGURE_STREAM,
+        Operation.DELETE_STREAM,
+    }
+)
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+
+
+@dataclass(slots=True)
+class Subject:
+    """What a request is about, as far as it is known: filled in on the way, by handlers too where a
+    name stands in the body. Streams have their full names, with the prefix of whoever asks."""
+
+    basin: str | None = None
+    stream: str | None = None
+    token_id: str | None = None
+    location: str | None = None
+
+
+@dataclass(slots=True)
+class Note:
+    """An event in the making."""
+
+    operation: Operation
+    request: Request
+    subject: Subject = field(default_factory=Subject)
+    token: str = NOBODY
+    is_known: bool = False
+    """Who asks has been found out; before that nothing happens."""
+    refusal: ServiceError | None = None
+
+
+@dataclass(slots=True)
+class _Allowance:
+    """How many refusals of one token may still be told."""
+
+    left: float
+    at: float
+    """When it was that much, in monotonic seconds."""
+    untold: int = 0
+    """Refusals since the last one that was told."""
+
+    def refill(self, now: float) -> None:
+        grown = (now - self.at) * REFUSALS_PER_SECOND
+        self.left, self.at = min(REFUSALS_BURST, self.left + grown), now
+
+
+class Audit:
+    """The trail of one gateway."""
+
+    def __init__(self, trail: AuditTrail, clock: Clock, suppressed: Counter) -> None:
+        """`suppressed` counts the refusals that are not told one by one."""
+        self._trail = trail
+        self._clock = clock
+        self._suppressed = suppressed
+        self._allowances: dict[str, _Allowance] = {}
+        """By token, of those that were refused something lately."""
+
+    def begin(
+        self,
+        request: Request,
+        resource: Resource | None,
+        segments: list[str],
+        host_basin: str | None,
+    ) -> Note | None:
+        """None for what is no event. Names that cannot be read off the request stay open."""
+        operation = None if resource is None else resource.methods.get(request.method)
+        if operation not in AUDITED:
+            return None
+        assert operation is not None, "None is not audited"
+        note = Note(operation, request)
+        try:
+            match = route(resource, segments, request.method, host_basin)
+        except ServiceError:
+            return note
+        subject = note.subject
+        subject.basin, subject.stream, subject.token_id = match.basin, match.stream, match.token_id
+        if operation in _IN_BASIN:
+            try:
+                subject.basin = basin_of(request, match.basin)
+            except MalformedError:
+                subject.basin = None
+        return note
+
+    def known(self, note: Note, caller: Caller) -> None:
+        """Who asks has been found out."""
+        note.token = caller.token_id
+        note.is_known = True
+
+    def allowed(self, note: Note, match: Match) -> None:
+        """The caller may go on, and the names are whole. Raises UnavailableError while the trail
+        cannot be written."""
+        note.subject.stream = match.stream
+        self._trail.check()
+
+    def end(self, note: Note, response: Response | None) -> None:
+        """What came of it; None: nobody waited for the answer."""
+        refusal = note.refusal
+        if response is None:
+            effect = "possible" if note.is_known else "none"
+        elif refusal is None:
+            effect = "done"
+        else:
+            effect = "possible" if refusal.may_have_taken_effect else "none"
+        untold = 0
+        if effect == "none":
+            allowance = self._allowance_of(note.token)
+            if allowance.left < 1:
+                allowance.untold += 1
+                self._suppressed.inc()
+                return
+            allowance.left -= 1
+            untold, allowance.untold = allowance.untold, 0
+        event = self._event(note.operation.value, note.token, note.subject, note.request)
+        event["status"] = _NO_ANSWER if response is None else response.status
+        event["code"] = None if refusal is None else refusal.code.value
+        event["effect"] = effect
+        event["outcome"] = None if response is None else _outcome(response)
+        if untold:
+            event["suppressed_before"] = untold
+        self._trail.record(event, is_refusal=effect == "none")
+
+    def before_auto_create(self) -> None:
+        """Raises UnavailableError while the trail cannot be written."""
+        self._trail.check()
+
+    def auto_created(self, request: Request, caller: Caller, subject: Subject) -> None:
+        """A stream was made because records were appended to it, or it was read."""
+        event = self._event(AUTO_CREATE, caller.token_id, subject, request)
+        event |= {"status": None, "code": None, "effect": "done", "outcome": None}
+        self._trail.record(event, is_refusal=False)
+
+    def reopen(self) -> None:
+        """After the file was moved away."""
+        self._trail.reopen()
+
+    def _event(
+        self, operation: str, token: str, subject: Subject, request: Request
+    ) -> dict[str, object]:
+        return {
+            "time": rfc3339(self._clock.wall_ms()),
+            "operation": operation,
+            "token": token,
+            "address": request.connection.address or None,
+            "basin": subject.basin,
+            "stream": subject.stream,
+            "token_id": subject.token_id,
+            "location": subject.location,
+            "request_id": _request_id(request),
+        }
+
+    def _allowance_of(self, token: str) -> _Allowance:
+        now = self._clock.monotonic()
+        allowance = self._allowances.get(token)
+        if allowance is None:
+            if len(self._allowances) >= _OWNERS_MAX:
+                self._forget_the_quiet(now)
+            allowance = self._allowances[token] = _Allowance(REFUSALS_BURST, now)
+        allowance.refill(now)
+        return allowance
+
+    def _forget_the_quiet(self, now: float) -> None:
+        """Those that may tell as much as if they were new; others are as many as are refused
+        something at the moment."""
+        for token, allowance in list(self._allowances.items()):
+            allowance.refill(now)
+            if allowance.left >= REFUSALS_BURST:
+                del self._allowances[token]
+
+
+def _request_id(request: Request) -> str | None:
+    """As the client or a proxy in front gave it, where it is short and plain."""
+    given = request.header("x-request-id")
+    return given if given is not None and _REQUEST_ID.fullmatch(given) else None
+
+
+def _outcome(response: Response) -> str | None:
+    """Created, updated or noop, of what creates or ensures."""
+    return next((value for name, value in response.headers if name == _PROVISION_RESULT), None)

@@ -1,0 +1,231 @@
+"""One budget for the bytes of all request bodies that are held at one time.
+
+Bytes are counted as they come, as sent or decompressed; an announced length takes no room. A body
+is read on in **turns**: while there is room for what the turns under way may bring. Those without
+one wait, the oldest first; when none has come in time the youngest make room for the others, by
+being refused (502 `hot_server`, without effect). Slow bodies have a part of it all, and the last
+part is for small ones that come at once. Slow bodies that hold more than their part, as they may
+have taken it before they were slow, make room for whatever is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from prometheus_client import Gauge
+
+from svc_cluster.base.errors import HotServerError
+
+BODY_BYTES_IN_FLIGHT_MAX: Final = 128 * 1024 * 1024
+WAIT_SECONDS_MAX: Final = 5.0
+"""For room, of one body, all its waiting together."""
+SLOW_SHARE: Final = 4
+"""Slow bodies together hold one part in so many; and one is kept for small ones."""
+SMALL_BYTES: Final = 64 * 1024
+
+_MAKE_ROOM_SECONDS: Final = 1.0
+"""For those that were refused to go."""
+_TURN_BYTES_MAX: Final = 16 * 1024
+_TURNS_MIN: Final = 4096
+"""In a budget too small for that many, less is expected of each."""
+_NO_ROOM: Final = "too many request bodies at once"
+
+
+class Pace(Enum):
+    """How a body comes, and so how much of the room is for it."""
+
+    SMALL = 0
+    """It is announced as small, or there as a whole."""
+    LARGE = 1
+    SLOW = 2
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """A body that waits for its turn."""
+
+    number: int
+    held: int
+    pace: Pace
+    future: asyncio.Future[None]
+
+    async def turn(self, seconds: float) -> bool:
+        """Whether it came in time. Raises HotServerError when it has to make room."""
+        done, _ = await asyncio.wait([self.future], timeout=seconds)
+        if done:
+            self.future.result()
+        return bool(done)
+
+
+class BodyBudget:
+    """Bytes of request bodies held at one time, by everyone together."""
+
+    __slots__ = (
+        "_gauge",
+        "_held",
+        "_max",
+        "_slow",
+        "_ticks",
+        "_turn_bytes",
+        "_turns",
+        "_waiting",
+        "_waiting_gauge",
+        "_waits",
+        "_youngest",
+    )
+
+    def __init__(self, bytes_max: int, gauge: Gauge, waiting: Gauge | None = None) -> None:
+        """`gauge` shows the bytes, `waiting` the bodies that wait for room."""
+        self._max = bytes_max
+        self._gauge = gauge
+        self._waiting_gauge = waiting
+        self._turn_bytes = min(_TURN_BYTES_MAX, bytes_max // _TURNS_MIN)
+        """What a turn is expected to bring, until it has brought something."""
+        self._held = 0
+        self._slow = 0
+        """Of `_held`, by slow bodies."""
+        self._turns = dict.fromkeys(Pace, 0)
+        """Under way."""
+        self._waiting: dict[Pace, list[tuple[int, int, _Waiter]]] = {pace: [] for pace in Pace}
+        """Heaps by age: the oldest goes on first."""
+        self._youngest: dict[bool, list[tuple[int, int, _Waiter]]] = {False: [], True: []}
+        """The same the other way round, of slow ones and of others."""
+        self._waits = 0
+        self._ticks = 0
+
+    @property
+    def room(self) -> int:
+        return self._max - self._held
+
+    def has_plenty_for(self, size: int) -> bool:
+        """Whether a quarter is left behind it: what could wait should leave that to others."""
+        return self.room - size >= self._max // 4
+
+    def take(self, size: int) -> None:
+        """Raises HotServerError when there is no room; nothing is taken then."""
+        if size > self.room:
+            raise HotServerError(_NO_ROOM)
+        self.hold(size)
+
+    def hold(self, size: int, *, slow: bool = False) -> None:
+        """Count what is there already, be it more than there is room for."""
+        self._held += size
+        if slow:
+            self._slow += size
+        self._gauge.set(self._held)
+
+    def becomes_slow(self, size: int) -> None:
+        """Of what is held."""
+        self._slow += size
+
+    def give_back(self, size: int, *, slow: bool = False) -> None:
+        if not size:
+            return
+        self._held -= size
+        if slow:
+            self._slow -= size
+        assert self._held >= self._slow >= 0, "more was given back than taken"
+        self._gauge.set(self._held)
+        self._wake()
+
+    # -- turns
+
+    def begin_turn(self, pace: Pace) -> bool:
+        """Whether a body may be read on at once; `end_turn` then follows."""
+        if not self._has_room(pace):
+            return False
+        self._turns[pace] += 1
+        return True
+
+    def end_turn(self, pace: Pace) -> None:
+        """What it brought is held; or it brings nothing any more."""
+        self._turns[pace] -= 1
+        assert self._turns[pace] >= 0, "a turn ends once"
+        self._wake()
+
+    async def wait_turn(self, number: int, held: int, seconds: float, pace: Pace) -> None:
+        """As `begin_turn`, when there is room for a body that holds so much. Smaller numbers, older
+        bodies, go first. Raises HotServerError for one that has to make room, and after `seconds`
+        and a moment."""
+        waiter = _Waiter(number, held, pace, asyncio.get_running_loop().create_future())
+        has_gone_on = False
+        self._waits += 1
+        self._show_waits()
+        try:
+            self._ticks += 1
+            heapq.heappush(self._waiting[pace], (number, self._ticks, waiter))
+            is_slow = pace is Pace.SLOW
+            heapq.heappush(self._youngest[is_slow], (-number, self._ticks, waiter))
+            self._forget_done()
+            if not is_slow:
+                self._refuse_slow(self._slow - self._max // SLOW_SHARE)
+            if not await waiter.turn(seconds):
+                self._make_room(waiter)
+                if not await waiter.turn(_MAKE_ROOM_SECONDS):
+                    raise HotServerError(_NO_ROOM)
+            has_gone_on = True
+        finally:
+            self._waits -= 1
+            self._show_waits()
+            had_turn = not waiter.future.cancel() and waiter.future.exception() is None
+            if had_turn and not has_gone_on:
+                self.end_turn(pace)
+
+    def _has_room(self, pace: Pace) -> bool:
+        share = self._max // SLOW_SHARE
+        limit = self._max if pace is Pace.SMALL else self._max - share
+        if self._held + sum(self._turns.values()) * self._turn_bytes >= limit:
+            return False
+        slow = self._slow + self._turns[Pace.SLOW] * self._turn_bytes
+        return pace is not Pace.SLOW or slow < share
+
+    def _wake(self) -> None:
+        for pace, waiting in self._waiting.items():
+            while waiting and (waiting[0][2].future.done() or self._has_room(pace)):
+                future = heapq.heappop(waiting)[2].future
+                if not future.done():
+                    self._turns[pace] += 1
+                    future.set_result(None)
+
+    def _make_room(self, waiter: _Waiter) -> None:
+        """Refuse as many as it takes of those that are younger, or slow where this one is not."""
+        share = self._max // SLOW_SHARE
+        if waiter.pace is Pace.SLOW:
+            lacking = max(self._slow - share, self._held - self._max + share)
+            self._refuse(True, lacking + self._turn_bytes, waiter.number)
+            return
+        limit = self._max if waiter.pace is Pace.SMALL else self._max - share
+        lacking = self._held - limit + self._turn_bytes
+        lacking -= self._refuse_slow(lacking)
+        self._refuse(False, lacking, waiter.number)
+
+    def _refuse_slow(self, lacking: int) -> int:
+        return self._refuse(True, lacking, -1)
+
+    def _refuse(self, slow: bool, lacking: int, younger_than: int) -> int:
+        """Refuse the youngest that wait until so many bytes are given back. Returns how many."""
+        youngest = self._youngest[slow]
+        found = 0
+        while youngest and found < lacking:
+            victim = youngest[0][2]
+            if not victim.future.done():
+                if victim.number <= younger_than:
+                    break
+                victim.future.set_exception(HotServerError(_NO_ROOM))
+                found += victim.held
+            heapq.heappop(youngest)
+        return found
+
+    def _forget_done(self) -> None:
+        for slow, youngest in self._youngest.items():
+            if len(youngest) > 2 * self._waits + 64:
+                self._youngest[slow] = [one for one in youngest if not one[2].future.done()]
+                heapq.heapify(self._youngest[slow])
+
+    def _show_waits(self) -> None:
+        if self._waiting_gauge is not None:
+            self._waiting_gauge.set(self._waits)

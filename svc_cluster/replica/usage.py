@@ -1,0 +1,226 @@
+"""Usage on a leader: takes reports of gateways, and tells what was counted and is stored.
+
+What it tells is linearizable, as reads are. A long time is looked through in steps, between which
+others have the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Final
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.errors import ErrorCode, MalformedError
+from svc_cluster.base.ids import CATALOG_GROUP, StreamId, TimestampMs
+from svc_cluster.catalog.usage import sequence_report
+from svc_cluster.codec import usage_pb
+from svc_cluster.model.usage import (
+    DAY_MINUTES,
+    KEPT_MINUTES,
+    MINUTE_SECONDS,
+    Counts,
+    Readings,
+    bucket_range,
+    sum_by_step,
+)
+from svc_cluster.model.usage_table import Reader, UsageTable
+from svc_cluster.replica.basin import BasinReplica
+from svc_cluster.replica.catalog import CatalogReplica
+from svc_cluster.stream import keys, usage_requests
+from svc_cluster.stream.usage import BasinUsage
+from svc_cluster.stream.usage_rows import decode_basin_reading, decode_reading
+
+ROWS_PER_STEP: Final = 256
+"""Rows looked at before others have the event loop: about a millisecond."""
+
+_STEP_SECONDS_MAX: Final = DAY_MINUTES * MINUTE_SECONDS
+_MINUTES_MAX: Final = KEPT_MINUTES + 2 * DAY_MINUTES
+
+Fill = Callable[[pb.Response], None]
+Operation = Callable[[pb.Request], Coroutine[Any, Any, Fill]]
+Change = Callable[[pb.Request, BasinReplica, Callable[[Any], Any]], Awaitable[Any]]
+
+
+class UsageOperations:
+    """The operations of a node that concern usage. All but `active_basins` are a leader's."""
+
+    def __init__(
+        self,
+        basin: Callable[[pb.Request], BasinReplica],
+        catalog: Callable[[pb.Request], CatalogReplica],
+        change: Change,
+        deadline: Callable[[pb.Request], float],
+        basins: Callable[[], Iterable[BasinReplica]],
+    ) -> None:
+        """`basin`, `catalog`: find what a request asks, or raise; `change`: as in Provisioning;
+        `basins`: all that have a replica here."""
+        self._basin = basin
+        self._catalog = catalog
+        self._change = change
+        self._deadline = deadline
+        self._basins = basins
+        self.operations: dict[str, Operation] = {
+            "report_usage": self._report_usage,
+            "get_usage": self._get_usage,
+            "get_storage": self._get_storage,
+            "active_basins": self._active_basins,
+        }
+
+    async def _report_usage(self, request: pb.Request) -> Fill:
+        """Answered when the report is counted, now or before."""
+        report = usage_pb.get_report(request.report_usage)
+        if request.group_id == CATALOG_GROUP:
+            catalog = self._catalog(request)
+            await catalog.change(
+                lambda now_ms: sequence_report(catalog.state.usage, report, now_ms),
+                self._deadline(request),
+            )
+            return _done
+        basin = self._basin(request)
+
+        def sequence(now_ms: TimestampMs) -> Any:
+            usage = basin.state.usage
+            return basin.sequencer.decide(
+                lambda view: usage_requests.report(view, usage, report, now_ms)
+            )
+
+        await self._change(request, basin, sequence)
+        return _done
+
+    async def _get_usage(self, request: pb.Request) -> Fill:
+        wanted = request.get_usage
+        first, end = _minutes(wanted.start, wanted.end, wanted.step_seconds)
+        if request.group_id == CATALOG_GROUP:
+            catalog = self._catalog(request)
+            await catalog.linearize()
+            table = catalog.state.usage
+        else:
+            basin = self._basin(request)
+            await basin.reader.linearize()
+            table = basin.state.usage.table
+        buckets = await _sums(table, first, end, wanted.step_seconds)
+
+        def fill(response: pb.Response) -> None:
+            response.usage.SetInParent()
+            for at, counts in sorted(buckets.items()):
+                usage_pb.put_counts(response.usage.buckets.add(), at, counts)
+
+        return fill
+
+    async def _get_storage(self, request: pb.Request) -> Fill:
+        """Of a stream that is not there, nothing."""
+        wanted = request.get_storage
+        first, end = _minutes(wanted.start, wanted.end, wanted.step_seconds)
+        basin = self._basin(request)
+        await basin.reader.linearize()
+        readings = Readings()
+        usage = basin.state.usage
+        if not wanted.HasField("stream"):
+            if usage.reading is not None:
+                now = usage.reading[1].stored_bytes
+                readings = await _readings(
+                    usage, keys.WHOLE_BASIN, first, end, wanted.step_seconds, now
+                )
+        else:
+            stream = basin.state.stream_by_name(wanted.stream)
+            if stream is not None and usage.counts:
+                now = usage.stream_reading(stream).stored_bytes
+                readings = await _readings(
+                    usage, stream.stream_id, first, end, wanted.step_seconds, now
+                )
+
+        def fill(response: pb.Response) -> None:
+            out = response.storage
+            out.SetInParent()
+            if readings.before is not None:
+                out.before = readings.before
+            if readings.now is not None:
+                out.now = readings.now
+            for at, stored_bytes in readings.changes:
+                out.changes.add(at=at, stored_bytes=stored_bytes)
+
+        return fill
+
+    async def _active_basins(self, request: pb.Request) -> Fill:
+        """As applied here: whoever wants all of them asks every node."""
+        wanted = request.active_basins
+        # the second that the time ends with counts: whoever asks knows no fractions
+        start_ms, end_ms = wanted.start * 1000, wanted.end * 1000 + 1000
+        names = sorted(
+            basin.state.basin.name
+            for basin in self._basins()
+            if basin.state.basin is not None and basin.state.usage.had_streams(start_ms, end_ms)
+        )
+
+        def fill(response: pb.Response) -> None:
+            response.active_basins.SetInParent()
+            response.active_basins.basins.extend(names)
+
+        return fill
+
+
+def _minutes(start: int, end: int, step_seconds: int) -> tuple[int, int]:
+    """The half-open range of minutes that the buckets of a query consist of. Raises
+    MalformedError for what no gateway asks."""
+    if (
+        step_seconds % MINUTE_SECONDS
+        or not MINUTE_SECONDS <= step_seconds <= _STEP_SECONDS_MAX
+        or not 0 <= end - start <= _MINUTES_MAX * MINUTE_SECONDS
+    ):
+        raise MalformedError(ErrorCode.BAD_PROTO, "no such time to look at")
+    steps = bucket_range(start, end, step_seconds)
+    return steps[0] // MINUTE_SECONDS, (steps[-1] + step_seconds) // MINUTE_SECONDS
+
+
+async def _sums(table: UsageTable, first: int, end: int, step_seconds: int) -> dict[int, Counts]:
+    buckets: dict[int, Counts] = {}
+    while True:
+        rows = table.rows(first, end, ROWS_PER_STEP)
+        sum_by_step(rows, step_seconds, buckets)
+        if len(rows) < ROWS_PER_STEP:
+            return buckets
+        first = rows[-1][0] + 1
+        await asyncio.sleep(0)
+
+
+async def _readings(
+    usage: BasinUsage, stream_id: StreamId, first: int, end: int, step_seconds: int, now: int
+) -> Readings:
+    reader = usage.reader
+    start_key, _ = keys.readings_range(stream_id)
+    before = None
+    for _, value in reader.scan(start_key, keys.reading_key(stream_id, first), reverse=True):
+        before = _stored(stream_id, value)
+        break
+    changes: dict[int, int] = {}
+    while True:
+        rows = _reading_rows(reader, stream_id, first, end)
+        for minute, stored_bytes in rows:
+            changes[minute * MINUTE_SECONDS // step_seconds * step_seconds] = stored_bytes
+        if len(rows) < ROWS_PER_STEP:
+            return Readings(before, tuple(changes.items()), now)
+        first = rows[-1][0] + 1
+        await asyncio.sleep(0)
+
+
+def _reading_rows(
+    reader: Reader, stream_id: StreamId, first: int, end: int
+) -> list[tuple[int, int]]:
+    rows: list[tuple[int, int]] = []
+    pairs = reader.scan(keys.reading_key(stream_id, first), keys.reading_key(stream_id, end))
+    for key, value in pairs:
+        rows.append((keys.reading_minute(key), _stored(stream_id, value)))
+        if len(rows) == ROWS_PER_STEP:
+            break
+    return rows
+
+
+def _stored(stream_id: StreamId, value: bytes) -> int:
+    if stream_id == keys.WHOLE_BASIN:
+        return decode_basin_reading(value).stored_bytes
+    return decode_reading(value)
+
+
+def _done(response: pb.Response) -> None:
+    response.done.SetInParent()

@@ -1,0 +1,239 @@
+"""Limits on the wire, over both protocols: 429 with the time to wait, quotas, and the cap of failed
+attempts that valid tokens do not notice."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from svc_cluster.model.access_secret import secret_text
+from tests.contract import conftest
+from tests.contract.access import ROOT_SECRET, Account
+from tests.contract.client import Answer, Client, b64
+from tests.contract.conftest import Server
+from tests.contract.session_client import ack_of, append_session, input_frame
+
+_NUMBERS = itertools.count()
+REQUESTS_PER_SECOND = 20.0
+STREAMS_MAX = 5
+BASINS_MAX = 4
+TOKENS_MAX = 4
+FAILURES_PER_SECOND = 2.0
+
+
+def running(server: Server) -> Iterator[Server]:
+    conftest._SERVERS.append(server)
+    yield server
+    conftest._SERVERS.remove(server)
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A limit for all requests together."""
+    yield from running(
+        Server(
+            tmp_path_factory.mktemp("limited"),
+            10.0,
+            gateway={"account_requests_per_second": REQUESTS_PER_SECOND},
+        )
+    )
+
+
+@pytest.fixture(params=["http", "h2c"])
+def client(limited: Server, request: pytest.FixtureRequest) -> Iterator[Client]:
+    with Client(f"{request.param}://127.0.0.1:{limited.port}") as opened:
+        yield opened
+
+
+def patient(client: Client, *ask: Any, **more: Any) -> Answer:
+    """As asked, and again after what is announced."""
+    answer = client.request(*ask, **more)
+    waits = 0
+    while answer.status == 429:
+        waits += 1
+        assert waits <= 3, "it has waited three times as it was told"
+        time.sleep(int(answer.headers["retry-after-ms"]) / 1000)
+        answer = client.request(*ask, **more)
+    return answer
+
+
+def new_stream(client: Client) -> str:
+    basin = f"limits-{next(_NUMBERS):05}"
+    answer = patient(
+        client,
+        *("POST", "/v1/basins", f'{{"basin":"{basin}"}}'.encode()),
+        {"content-type": "application/json"},
+    )
+    assert answer.status == 201, answer
+    answer = patient(
+        client,
+        *("POST", "/v1/streams", b'{"stream":"s"}'),
+        {"content-type": "application/json", "svc-basin": basin},
+    )
+    assert answer.status == 201, answer
+    return basin
+
+
+def test_a_lone_client_is_refused_with_the_time_to_wait_and_then_served(client: Client) -> None:
+    """The refusal says all that the contract wants, and nothing has happened of it."""
+    basin = new_stream(client)
+    body = f'{{"records":[{{"body":"{b64("x")}"}}]}}'.encode()
+    ask = ("POST", "/v1/streams/s/records", body)
+    headers = {"content-type": "application/json", "svc-basin": basin}
+    served = refused = 0
+    begun = time.monotonic()
+    while refused < 15:
+        answer = client.request(*ask, headers)
+        if answer.status == 200:
+            served += 1
+            continue
+        refused += 1
+        assert answer.status == 429
+        assert answer.json["code"] == answer.json["error"] == "rate_limited"
+        assert answer.json["may_have_taken_effect"] is False
+        assert answer.headers["svc-side-effects"] == "none"
+        wait_ms = int(answer.headers["retry-after-ms"])
+        assert 1 <= wait_ms <= 2_000
+        assert int(answer.headers["retry-after"]) == -(-wait_ms // 1000)
+        time.sleep(wait_ms / 1000)
+        answer = client.request(*ask, headers)
+        assert answer.status == 200, answer
+        served += 1
+    seconds = time.monotonic() - begun
+    assert served <= REQUESTS_PER_SECOND * (seconds + 1) + 2
+    tail = patient(client, "GET", "/v1/streams/s/records/tail", None, {"svc-basin": basin})
+    assert tail.json["tail"]["seq_num"] == served
+
+
+def test_probes_are_not_limited(client: Client) -> None:
+    """However many there are."""
+    for _ in range(100):
+        assert client.get("/health").status == 200
+
+
+def test_a_session_is_slowed_down_and_not_refused(limited: Server) -> None:
+    """Each batch counts as a request; all are acknowledged."""
+    endpoint = f"http://127.0.0.1:{limited.port}"
+    with Client(endpoint) as client:
+        basin = new_stream(client)
+    count = int(2.5 * REQUESTS_PER_SECOND)
+    begun = time.monotonic()
+    while True:
+        with append_session(endpoint, basin, "s") as session:
+            if session.status == 429:
+                time.sleep(0.1)  # until it may open
+                continue
+            for number in range(count):
+                session.send(input_frame(str(number).encode()))
+            session.half_close()
+            acks = [ack_of(frame) for frame in session.rest()]
+            break
+    assert acks == [(number, number + 1) for number in range(count)]
+    assert time.monotonic() - begun >= count / REQUESTS_PER_SECOND - 1.1
+
+
+# -- quotas
+
+
+@pytest.fixture(scope="module")
+def guarded_with_quotas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    for server in running(
+        Server(
+            tmp_path_factory.mktemp("quotas"),
+            10.0,
+            ROOT_SECRET,
+            node={
+                "basins_max": BASINS_MAX,
+                "streams_per_basin_max": STREAMS_MAX,
+                "access_tokens_max": TOKENS_MAX,
+            },
+            gateway={"failed_authentications_per_second": FAILURES_PER_SECOND},
+        )
+    ):
+        with Account(f"http://127.0.0.1:{server.port}", server.directory) as account:
+            yield account
+
+
+def at_once(count: int, endpoint: str, directory: Any, ask: Any) -> list[Answer]:
+    def one(number: int) -> Answer:
+        account = Account(endpoint, directory)
+        try:
+            answer: Answer = ask(account, number)
+        finally:
+            account.client.connection.close()
+        return answer
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(one, range(count)))
+
+
+def check_quota(answers: list[Answer], room: int) -> None:
+    assert sorted({answer.status for answer in answers}) == [201, 403]
+    assert sum(answer.status == 201 for answer in answers) == room
+    for answer in answers:
+        if answer.status == 403:
+            assert answer.json["code"] == "quota_exhausted"
+            assert answer.json["error"] == "forbidden"
+            assert answer.json["may_have_taken_effect"] is False
+
+
+def test_quotas_hold_for_all_who_ask_at_once(guarded_with_quotas: Account) -> None:
+    """Basins, streams of a basin, tokens: of many at the same time exactly those are made for which
+    there is room, and what is removed makes room again."""
+    account = guarded_with_quotas
+    more = (account.endpoint, account.directory)
+
+    def basin(asking: Account, number: int) -> Answer:
+        return asking.ask("POST", "/v1/basins", {"basin": f"quota-basin-{number}"})
+
+    answers = at_once(12, *more, basin)
+    check_quota(answers, BASINS_MAX)
+    made = next(n for n, answer in enumerate(answers) if answer.status == 201)
+
+    def stream(asking: Account, number: int) -> Answer:
+        body = {"stream": f"s-{number}"}
+        return asking.ask("POST", "/v1/streams", body, svc_basin=f"quota-basin-{made}")
+
+    check_quota(at_once(20, *more, stream), STREAMS_MAX)
+
+    def token(asking: Account, number: int) -> Answer:
+        body = {"id": f"t-{number}", "scope": {"ops": ["read"]}}
+        return asking.ask("POST", "/v1/access-tokens", body)
+
+    answers = at_once(12, *more, token)
+    check_quota(answers, TOKENS_MAX - 1)  # and the root's
+    issued = next(n for n, answer in enumerate(answers) if answer.status == 201)
+    assert account.revoke(f"t-{issued}").status == 204
+    assert token(account, 99).status == 201
+    assert account.ask("DELETE", f"/v1/basins/quota-basin-{made}").status == 202
+    account.until(lambda: basin(account, 99).status == 201)
+
+
+# -- failed attempts
+
+
+def test_valid_tokens_are_served_beside_any_number_of_guesses(
+    guarded_with_quotas: Account,
+) -> None:
+    """Guesses are answered 401, then 429; from the same address the root token is always served."""
+    account = guarded_with_quotas
+    seen: dict[int, int] = {}
+    for number in range(150):
+        secret = secret_text(number.to_bytes(32, "big")) if number % 3 else "garbage"
+        answer = account.ask("GET", "/v1/basins", None, secret)
+        seen[answer.status] = seen.get(answer.status, 0) + 1
+        if answer.status == 429:
+            assert answer.json["code"] == "rate_limited"
+            assert int(answer.headers["retry-after-ms"]) > 0
+        if number % 10 == 0:
+            assert account.ask("GET", "/v1/basins").status == 200
+    assert seen.keys() == {401, 429}
+    assert seen[429] >= 50
+    nobody = account.ask("GET", "/v1/basins", None, None)
+    assert nobody.status == 401, "without any token nothing is guessed"

@@ -1,0 +1,197 @@
+"""Many bodies that come slowly: they hold a bounded part of memory, wait, and are refused in the
+end; whoever sends at once is served meanwhile."""
+
+from __future__ import annotations
+
+import re
+import select
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.contract import conftest
+from tests.contract.client import Client
+from tests.contract.conftest import Server
+from tests.contract.h2_client import H2Session
+
+MIB_IN_FLIGHT = 16
+CONNECTIONS = 300
+CONNECTIONS_MAX = 400
+BODY_BYTES = 8 * 1024 * 1024
+SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with the smallest budget that there can be."""
+    server = Server(
+        tmp_path_factory.mktemp("small"),
+        10.0,
+        gateway={"body_mib_in_flight": MIB_IN_FLIGHT, "connections_max": CONNECTIONS_MAX},
+    )
+    conftest._SERVERS.append(server)
+    yield server
+    conftest._SERVERS.remove(server)
+    server.stop()
+
+
+class Sender:
+    """A connection that sends a large body as fast as it is let, up to `most` bytes."""
+
+    def __init__(self, port: int, basin: str, most: int) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port))
+        self.sock.sendall(
+            f"POST /v1/streams/s/records HTTP/1.1\r\nhost: x\r\nsvc-basin: {basin}\r\n"
+            f"content-type: application/json\r\ncontent-length: {BODY_BYTES}\r\n\r\n".encode()
+        )
+        self.sock.setblocking(False)
+        self.left = most
+        self.answer = b""
+        self.is_over = False
+
+    def go_on(self) -> None:
+        if self.is_over:
+            return
+        readable, writable, _ = select.select([self.sock], [self.sock], [], 0)
+        try:
+            if writable and self.left:
+                self.left -= self.sock.send(b" " * min(self.left, 16 * 1024))
+            if readable:
+                data = self.sock.recv(65536)
+                self.answer += data
+                self.is_over = not data
+        except BlockingIOError:
+            return
+        except OSError:
+            self.is_over = True
+
+    @property
+    def status(self) -> int:
+        return int(self.answer[9:12]) if self.answer else 0
+
+
+def body_bytes(client: Client) -> int:
+    """That are held."""
+    text = client.get("/metrics").body.decode()
+    value = re.search(r"^svc_http_body_bytes_in_flight (\S+)$", text, re.MULTILINE)
+    assert value is not None
+    return int(float(value[1]))
+
+
+def test_slow_bodies_wait_and_are_refused_while_others_are_served(small: Server) -> None:
+    """300 connections want to send 100 KiB each, twice what there is room for: what is held stays
+    within the budget, appends are served throughout, and those refused are told that nothing
+    happened."""
+    basin = "slow-bodies-1"
+    with Client(f"http://127.0.0.1:{small.port}") as client:
+        assert client.post("/v1/basins", {"basin": basin}).status == 201
+        client.create_stream(basin, "s")
+        senders = [Sender(small.port, basin, 100 * 1024) for _ in range(CONNECTIONS)]
+        try:
+            appended = most_held = 0
+            deadline = time.monotonic() + SECONDS
+            while not any(sender.status for sender in senders):
+                assert time.monotonic() < deadline, "nobody was refused"
+                for sender in senders:
+                    sender.go_on()
+                assert client.append(basin, "s", "x" * 1000).status == 200
+                appended += 1
+                most_held = max(most_held, body_bytes(client))
+            # one piece of each may come on top
+            assert most_held <= (MIB_IN_FLIGHT << 20) + CONNECTIONS * 32 * 1024
+            refused = next(sender for sender in senders if sender.status)
+            while b"\r\n\r\n" not in refused.answer and not refused.is_over:
+                refused.go_on()
+            assert refused.status == 502
+            assert b"svc-side-effects: none" in refused.answer
+        finally:
+            for sender in senders:
+                sender.sock.close()
+        while body_bytes(client):
+            assert time.monotonic() < deadline, "what they held is given back"
+        assert client.tail(basin, "s") == appended
+
+
+def test_a_connection_of_http2_goes_on_behind_a_body_that_was_refused(small: Server) -> None:
+    """120 connections send 150 KiB each of a large body and then nothing: what is held stays within
+    the budget; those refused are told, and their connections carry other requests."""
+    basin = "slow-bodies-2"
+    connections, part = 120, 150 * 1024
+    with Client(f"http://127.0.0.1:{small.port}") as client:
+        assert client.post("/v1/basins", {"basin": basin}).status == 201
+        client.create_stream(basin, "s")
+        sessions = [H2Session("127.0.0.1", small.port) for _ in range(connections)]
+        headers = {
+            "svc-basin": basin,
+            "content-type": "application/json",
+            "content-length": str(BODY_BYTES),
+        }
+        try:
+            responses = []
+            for session in sessions:
+                path = "/v1/streams/s/records"
+                responses.append(session.request("POST", path, headers, b" " * part, end=False))
+                assert body_bytes(client) <= (MIB_IN_FLIGHT << 20) + connections * 64 * 1024
+            assert client.append(basin, "s", "x").status == 200
+            refused = None
+            deadline = time.monotonic() + SECONDS
+            while refused is None:
+                assert time.monotonic() < deadline, "nobody was refused"
+                ready, _, _ = select.select([session.sock for session in sessions], [], [], 1.0)
+                for session, response in zip(sessions, responses, strict=True):
+                    if session.sock in ready:
+                        session.receive()
+                        if response.status:
+                            refused = session, response
+            session, response = refused
+            assert response.status == 502
+            assert response.headers["svc-side-effects"] == "none"
+            assert session.request("GET", "/health", {}).status == 200
+        finally:
+            for session in sessions:
+                session.close()
+        while body_bytes(client):
+            assert time.monotonic() < deadline, "what they held is given back"
+
+
+def test_one_connection_too_many_is_closed_at_once(small: Server) -> None:
+    """Those that are open go on, whatever they have sent; when they are closed others are taken."""
+
+    def is_closed(sock: socket.socket) -> bool:
+        try:
+            return sock.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+    with Client(f"http://127.0.0.1:{small.port}") as client:
+        assert client.get("/health").status == 200
+        opened = [
+            socket.create_connection(("127.0.0.1", small.port), timeout=SECONDS)
+            for _ in range(CONNECTIONS_MAX + 20)
+        ]
+        try:
+            closed = 0
+            while closed < 21:
+                ready, _, _ = select.select(opened, [], [], SECONDS)
+                assert ready, "none too many was closed"
+                for sock in ready:
+                    assert is_closed(sock)
+                    opened.remove(sock)
+                    sock.close()
+                    closed += 1
+            assert client.get("/health").status == 200
+        finally:
+            for sock in opened:
+                sock.close()
+        deadline = time.monotonic() + SECONDS
+        while True:
+            assert time.monotonic() < deadline, "there is room again"
+            with socket.create_connection(("127.0.0.1", small.port), timeout=SECONDS) as sock:
+                sock.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+                try:
+                    if sock.recv(12) == b"HTTP/1.1 200":
+                        break
+                except ConnectionResetError:
+                    continue

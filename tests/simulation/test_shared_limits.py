@@ -1,0 +1,110 @@
+"""The limits of an account are those of all gateways together: each learns how many there are with
+its freshness lease."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from svc_cluster.base.errors import RateLimitedError
+from svc_cluster.base.metrics import Metrics
+from svc_cluster.catalog.leases import LEASE_SECONDS_HERE
+from svc_cluster.gateway.http.message import Request
+from svc_cluster.gateway.http.router import Operation
+from svc_cluster.gateway.lease import LeaseKeeper
+from svc_cluster.gateway.rate_limit import Connection, Rates
+from svc_cluster.gateway.rate_limiter import RateLimiter
+from svc_cluster.gateway.token_client import TokenClient
+from svc_cluster.gateway.token_directory import TokenDirectory
+from tests.simulation.adapters import rpc_address
+from tests.simulation.backend_client import GatewayProcess
+from tests.simulation.cluster import LIVENESS_S, SimCluster, in_simulation
+from tests.simulation.options import Options
+from tests.simulation.test_revocation import catalog_leader
+
+OPTIONS = Options(gateways=3, http=False, basins=1, streams=1)
+RATE = 30.0
+SECONDS = 20.0
+
+
+async def limiter_of(cluster: SimCluster, number: int) -> tuple[LeaseKeeper, RateLimiter]:
+    async def build(process: GatewayProcess) -> tuple[LeaseKeeper, RateLimiter]:
+        clock = process.app.clock
+        keeper = LeaseKeeper(
+            TokenClient(process.backend.directory, clock),
+            TokenDirectory(clock),
+            clock,
+            f"gateway {number}",
+        )
+        keeper.start()
+        limiter = RateLimiter(
+            Rates(requests=RATE),
+            Rates(),
+            clock=clock,
+            metrics=Metrics(),
+            gateways=lambda: keeper.gateways,
+        )
+        return keeper, limiter
+
+    return await cluster.gateways[number].ask(build)
+
+
+async def clients(cluster: SimCluster, limiter: RateLimiter, count: int, seconds: float) -> int:
+    """Requests of so many clients that were let through; each waits as it is told."""
+    loop = cluster.loop
+    end_at = loop.time() + seconds
+    done = 0
+
+    async def one(number: int) -> None:
+        nonlocal done
+        connection = Connection(f"10.0.0.{number}")
+        while loop.time() < end_at:
+            request = Request("GET", "/v1/basins", "", [], connection=connection)
+            try:
+                limiter.admit(request, Operation.LIST_BASINS, 0, is_stream=False)
+            except RateLimitedError as refusal:
+                await asyncio.sleep(refusal.retry_after_ms / 1000)
+            else:
+                done += 1
+                await asyncio.sleep(0.001)
+
+    await asyncio.gather(*(one(number) for number in range(count)))
+    return done
+
+
+async def until_all_see(cluster: SimCluster, keepers: list[LeaseKeeper], count: int) -> None:
+    deadline = cluster.loop.time() + LIVENESS_S
+    while any(keeper.gateways != count for keeper in keepers):
+        assert cluster.loop.time() < deadline, [keeper.gateways for keeper in keepers]
+        await asyncio.sleep(0.1)
+
+
+def test_three_gateways_together_let_through_the_limit_of_one_account() -> None:
+    """Within 5 %, and the burst of a second; with one of them cut off, the other two share all of
+    it; a change of the catalog's leader gives nobody more meanwhile."""
+
+    async def main(cluster: SimCluster) -> None:
+        watch = cluster.start()
+        await cluster.guarded(cluster.set_up(), watch)
+        await cluster.guarded(scene(cluster), watch)
+        watch.cancel()
+
+    async def scene(cluster: SimCluster) -> None:
+        pairs = [await limiter_of(cluster, number) for number in range(3)]
+        keepers = [keeper for keeper, _ in pairs]
+        limiters = [limiter for _, limiter in pairs]
+        await until_all_see(cluster, keepers, 3)
+        done = await asyncio.gather(*(clients(cluster, one, 5, SECONDS) for one in limiters))
+        assert 0.95 <= sum(done) / (RATE * SECONDS) <= 1.06, done
+        cluster.nemesis.crash(catalog_leader(cluster), random.Random(5), 0.5)
+        for _ in range(int(2 * LEASE_SECONDS_HERE / 0.1)):
+            assert [keeper.gateways for keeper in keepers] == [3, 3, 3]
+            await asyncio.sleep(0.1)
+        for node in cluster.nodes:
+            cluster.network.cut("gateway2", rpc_address(node.node_id))
+        await until_all_see(cluster, keepers[:2], 2)
+        done = await asyncio.gather(*(clients(cluster, one, 5, SECONDS) for one in limiters[:2]))
+        assert 0.95 <= sum(done) / (RATE * SECONDS) <= 1.06, done
+        assert keepers[2].gateways == 3, "it keeps to what it was told"
+
+    in_simulation(11, OPTIONS, main)

@@ -1,0 +1,87 @@
+"""Operations on the account, counted in the catalog as gateways report them."""
+
+from __future__ import annotations
+
+import pytest
+
+from svc_cluster.base.errors import InvalidError
+from svc_cluster.base.ids import LogIndex, Term, TimestampMs
+from svc_cluster.catalog.state import Applied, CatalogState, Plan, Rejected
+from svc_cluster.catalog.usage import ReportAccountUsage, sequence_report
+from svc_cluster.codec.catalog_entry import decode_catalog_entry, encode_catalog_entry
+from svc_cluster.model.usage import (
+    KEPT_MINUTES,
+    MINUTE_MS,
+    REPORTER_BYTES,
+    Counts,
+    UsageReport,
+)
+from tests.unit.stream.support import MemoryStore
+
+MINUTE = 30_000_000
+REPORTER = b"r" * REPORTER_BYTES
+
+
+class Catalog:
+    """A state over a store; every command goes through its bytes."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.state = CatalogState(self.store)
+
+    def apply(self, *commands: ReportAccountUsage) -> Plan:
+        decoded = decode_catalog_entry(encode_catalog_entry(list(commands)))
+        assert decoded == list(commands)
+        index = LogIndex(self.state.applied_index + 1)
+        plan = self.state.plan(index, Term(1), decoded)
+        self.store.write(plan.write_set)
+        self.state.commit(plan)
+        return plan
+
+    def rows(self) -> list[tuple[int, Counts]]:
+        """As they are, and as a restart finds them."""
+        found = self.state.usage.rows(0, 2**40, 1000)
+        assert CatalogState(self.store).usage.rows(0, 2**40, 1000) == found
+        return found
+
+
+def command(sequence: int, minute: int = MINUTE, **ops: int) -> ReportAccountUsage:
+    named = {op.replace("_", "-"): count for op, count in ops.items()}
+    report = UsageReport(REPORTER, sequence, ((minute, Counts(ops=named)),))
+    return ReportAccountUsage(TimestampMs(minute * MINUTE_MS), report)
+
+
+def test_reports_add_up_and_count_once() -> None:
+    """Also twice in an entry, late, and after a restart."""
+    catalog = Catalog()
+    catalog.apply(command(2, list_basins=1, create_basin=1))
+    catalog.apply(command(2, list_basins=1), command(1, list_basins=9), command(3, list_basins=4))
+    catalog.state = CatalogState(catalog.store)
+    catalog.apply(command(3, list_basins=4))
+    assert catalog.rows() == [(MINUTE, Counts(ops={"create-basin": 1, "list-basins": 5}))]
+
+
+def test_what_no_gateway_reports_is_refused_and_rejected() -> None:
+    """An operation on a basin, bytes of appends, an unknown word: without effect."""
+    catalog = Catalog()
+    good = command(1, list_basins=1)
+    for counts in (
+        Counts(ops={"create-stream": 1}),
+        Counts(ops={"nothing": 1}),
+        Counts(append_bytes_express=1),
+    ):
+        report = UsageReport(REPORTER, 1, ((MINUTE, counts),))
+        with pytest.raises(InvalidError):
+            sequence_report(catalog.state.usage, report, good.at_ms)
+        plan = catalog.apply(ReportAccountUsage(good.at_ms, report))
+        assert [type(outcome) for outcome in plan.outcomes] == [Rejected]
+        assert catalog.rows() == []
+    assert isinstance(catalog.apply(good).outcomes[0], Applied)
+    assert sequence_report(catalog.state.usage, good.report, good.at_ms) is None
+
+
+def test_old_minutes_go() -> None:
+    catalog = Catalog()
+    for number, minute in enumerate((MINUTE, MINUTE + 1, MINUTE + 1 + KEPT_MINUTES), start=1):
+        catalog.apply(command(number, minute, list_basins=1))
+    assert [minute for minute, _ in catalog.rows()] == [MINUTE + 1, MINUTE + 1 + KEPT_MINUTES]

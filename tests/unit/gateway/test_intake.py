@@ -1,0 +1,76 @@
+"""How much the kernel takes in for a connection: little at first, more for those that send fast."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+from svc_cluster.gateway.http import intake
+from svc_cluster.gateway.http.intake import FAST_MAX, Intake, Intakes
+from tests.simulation.loop import run
+
+
+class Socket:
+    family = socket.AF_INET
+
+    def __init__(self) -> None:
+        self.set: list[tuple[int, int, int]] = []
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        self.set.append((level, option, value))
+
+
+class Transport(asyncio.BaseTransport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sock = Socket()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self.sock if name == "socket" else default
+
+
+LARGE = [(socket.SOL_SOCKET, socket.SO_RCVBUF, intake.RECEIVE_BYTES_FAST)]
+
+
+def test_only_a_connection_that_sends_fast_gets_more() -> None:
+    """10 KiB a second, for however long, do not; 128 KiB within one do, once."""
+
+    async def main() -> None:
+        intakes = Intakes(asyncio.get_running_loop())
+        slow, fast = Transport(), Transport()
+        trickle, flood = Intake(intakes, slow), Intake(intakes, fast)
+        for _ in range(100):
+            trickle.received(10 * 1024)
+            await asyncio.sleep(1.0)
+        for _ in range(100):
+            flood.received(64 * 1024)
+            await asyncio.sleep(0.1)
+        assert slow.sock.set == []
+        assert fast.sock.set == LARGE
+        assert intakes.fast == 1
+        flood.close()
+        flood.close()
+        trickle.close()
+        assert intakes.fast == 0
+
+    run(lambda loop: main())
+
+
+def test_there_is_a_bound_on_large_buffers() -> None:
+    """One more is served as it is, until another is closed."""
+
+    async def main() -> None:
+        intakes = Intakes(asyncio.get_running_loop())
+        opened = [Intake(intakes, Transport()) for _ in range(FAST_MAX)]
+        for one in opened:
+            one.received(1 << 20)
+        late = Transport()
+        last = Intake(intakes, late)
+        last.received(1 << 20)
+        assert late.sock.set == []
+        opened[0].close()
+        last.received(1 << 20)
+        assert late.sock.set == LARGE
+
+    run(lambda loop: main())
