@@ -141,7 +141,15 @@ def test_three_hosts_serve_over_tls_and_outlive_one(hosts: Hosts, tmp_path: Path
 
     texts: list[str] = []
 
+    async def known() -> None:
+        """Return once the root token of the file is in the catalog, which takes a leader."""
+        end = SystemClock().monotonic() + READY_S
+        while (await call("GET", "/v1/basins"))[0] == 401:
+            assert SystemClock().monotonic() < end, "the root token is not taken"
+            await asyncio.sleep(0.2)
+
     async def play() -> None:
+        await known()
         assert (await call("POST", "/v1/basins", b'{"basin":"host-basin"}'))[0] in (201, 409)
         assert (await call("POST", "/v1/streams", b'{"stream":"s"}'))[0] in (201, 409)
         assert await append("first") in (200, 412)
