@@ -80,16 +80,17 @@ def create_streams_by_use(s2: S2Command) -> None:
     assert [stream["name"] for stream in listed] == ["looked-for", "written"]
 
 
-@check("list-basins", "prefix, start after, limit; a page; in order")
+@check("list-basins", "prefix, start after, limit; a page; in order; with the location")
 def list_basins(s2: S2Command) -> None:
     names = [s2.new_basin() for _ in range(3)]
     arguments = ("list-basins", "--prefix", "acceptance-basin-")
-    everything = s2.ok(*arguments).lines
+    everything = [line.split(" ")[0] for line in s2.ok(*arguments).lines]
     assert everything == sorted(everything) and set(names) <= set(everything)
-    before = everything[everything.index(names[0])]
-    assert s2.ok(*arguments, "--start-after", before, "--limit", "2").lines == names[1:]
+    lines = [f"{name} (local)" for name in names]
+    before = names[0]
+    assert s2.ok(*arguments, "--start-after", before, "--limit", "2").lines == lines[1:]
     page = (*arguments, "--start-after", before, "--limit", "1", "--no-auto-paginate")
-    assert s2.ok(*page).lines == names[1:2]
+    assert s2.ok(*page).lines == lines[1:2]
 
 
 @check("ls", "without a basin the basins, with one its streams, with a prefix those")
@@ -97,7 +98,7 @@ def ls(s2: S2Command) -> None:
     basin = s2.new_basin()
     for name in ("a/1", "a/2", "b"):
         s2.api("POST", "/v1/streams", {"stream": name}, basin)
-    assert basin in s2.ok("ls").lines
+    assert f"{basin} (local)" in s2.ok("ls").lines
     found = [line.split(" ")[0] for line in s2.ok("ls", uri(basin)).lines]
     assert found == [uri(basin, name) for name in ("a/1", "a/2", "b")]
     found = [line.split(" ")[0] for line in s2.ok("ls", uri(basin, "a/")).lines]
@@ -134,7 +135,7 @@ def delete_basin(s2: S2Command) -> None:
     stream = s2.new_stream(basin)
     s2.ok("delete-basin", basin)
     listed = s2.ok("list-basins", "--prefix", basin).lines
-    assert listed in ([], [f"{basin} [deleting]"]), listed
+    assert listed in ([], [f"{basin} (local) [deleting]"]), listed
     assert s2.call("append", uri(basin, stream), stdin="late\n").status != 0
 
 
