@@ -19,7 +19,16 @@ from tests.reliability import DIRECTORY, ROOT, RunLog, git
 
 WATCHED: Final = tuple(f"svc_cluster/{part}" for part in ("raft", "stream", "storage", "replica"))
 PAGE: Final = ROOT / "docs" / "reliability.md"
-LOGS: Final = ("simulation", "chaos", "crashpoints", "corruption", "kills", "space", "ambiguous")
+LOGS: Final = (
+    "simulation",
+    "chaos",
+    "crashpoints",
+    "corruption",
+    "kills",
+    "space",
+    "ambiguous",
+    "usage",
+)
 HISTORY_OPERATIONS_MIN: Final = 1000
 SCENARIOS: Final = ("single", "restart", "snapshot")
 
@@ -70,6 +79,7 @@ def make_card(rows: Rows, is_current: Callable[[str], bool]) -> Card:
     _corruption(card, current["corruption"])
     _space(card, current["space"])
     _ambiguous(card, current["ambiguous"])
+    _usage(card, current["usage"])
     return card
 
 
@@ -226,6 +236,22 @@ def _ambiguous(card: Card, rows: list[dict[str, Any]]) -> None:
     card.failures += [f"ambiguous: {violation}" for violation in violations]
 
 
+def _usage(card: Card, rows: list[dict[str, Any]]) -> None:
+    """All runs together."""
+    kills = sum(int(row["leader_kills"]) for row in rows)
+    retries = sum(int(row["retries_of_answered"]) for row in rows)
+    records = sum(int(row["records"]) for row in rows)
+    off = sum(abs(row["counted_records"] - row["records"]) for row in rows)
+    wrong = [text for row in rows for text in row["wrong"]]
+    card.add(
+        "usage: what the buckets say is appended against the records there are",
+        "50 leaders killed, 1,000 appends repeated, no record off",
+        f"{kills} killed, {retries:,} repeated, {off:.0f} of {records:,} records off",
+        reached=kills >= 50 and retries >= 1000 and not off and not wrong,
+    )
+    card.failures += [f"usage: {text}" for text in wrong]
+
+
 def page(card: Card, last_change: str, whole: Card | None = None) -> str:
     """The scorecard as Markdown. `whole` counts earlier files too, as what they are."""
     lines = [
@@ -278,6 +304,7 @@ def page(card: Card, last_change: str, whole: Card | None = None) -> str:
         "| kill cycles | `RECORD=1 KILL_ROUNDS=100 pytest tests/e2e/test_kill_leader.py` |",
         "| space | `RECORD=1 SPACE_MIB=2048 SPACE_OTHERS_MIB=512 SPACE_NODES=3 "
         "SPACE_SEGMENT_MIB=16 pytest --timeout 900 tests/e2e/test_space.py` |",
+        "| usage | `python -m tests.chaos.usage_sums --kills 50 --record` |",
         "| retries | `python -m tests.chaos.ambiguous --outcomes 2000 --record` |",
         "| power cuts | `RECORD=1 POWER_ROUNDS=100 pytest tests/e2e/test_power_loss.py` |",
         "",

@@ -140,3 +140,17 @@ def test_retries_count_together_and_any_violation_counts() -> None:
     )
     for bad in ({"duplicates": 1}, {"lost": 1}, {"unresolved": 1}, {"violations": ["R1"]}):
         assert not line(card_of(ambiguous=[half, half, half | bad]), "writes of unknown")[1]
+
+
+def test_usage_that_is_off_by_one_record_is_off() -> None:
+    """Kills and retries add up over runs, and so does what is missing or too much."""
+
+    def row(**changes: Any) -> dict[str, Any]:
+        base = {"commit": "new", "leader_kills": 25, "retries_of_answered": 500, "wrong": []}
+        return {**base, "records": 7000, "counted_records": 7000.0, **changes}
+
+    start = "usage"
+    assert not line(card_of(usage=[row()]), start)[1]
+    assert line(card_of(usage=[row(), row()]), start)[1]
+    assert not line(card_of(usage=[row(), row(counted_records=7001.0)]), start)[1]
+    assert not line(card_of(usage=[row(), row(wrong=["1 read too many"])]), start)[1]
