@@ -1,10 +1,10 @@
 """What slow consumers cost: `python -m tests.benchmarks.slow_consumers`.
 
-Three nodes and a gateway of its own. Appends at a fixed rate, measured in turns without and with
-CONSUMERS that follow the same stream and read a little of it now and then, over HTTP/1.1 as events
-and as sessions. Prints a JSON object a turn and, at the end, for both the median of the turns' 99th
-percentiles (what else the machine does falls into single turns), the ratio of the two, and what the
-gateway's memory grew by for each consumer.
+Three nodes and a gateway of its own. Appends at a fixed rate to a stream with a follower that reads
+all at once, measured in turns without and with CONSUMERS beside it, which follow too and read a
+little now and then, over HTTP/1.1 as events and as sessions. Prints a JSON object a turn and, at
+the end, for both the median of the turns' 99th percentiles (what else the machine does falls into
+single turns), the ratio of the two, and what the gateway's memory grew by for each consumer.
 """
 
 from __future__ import annotations
@@ -66,6 +66,24 @@ class Appends:
         return latencies
 
 
+async def follow(url: str) -> None:
+    """Read events as they come, until cancelled."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        writer.write(follow_request("accept: text/event-stream"))
+        while await reader.read(256 * 1024):
+            pass
+        raise AssertionError("the follower was cut off")
+    finally:
+        writer.close()
+
+
+def follow_request(kind: str) -> bytes:
+    head = f"GET /v1/streams/{STREAM}/records?tail_offset=0 HTTP/1.1\r\nhost: x\r\n"
+    return f"{head}svc-basin: {BASIN}\r\n{kind}\r\n\r\n".encode()
+
+
 class Consumers:
     """Sockets that are read a little of, now and then."""
 
@@ -85,8 +103,7 @@ class Consumers:
             sock.setblocking(False)
             await loop.sock_connect(sock, self._address)
             kind = "accept: text/event-stream" if number % 2 else "content-type: svcs/proto"
-            head = f"GET /v1/streams/{STREAM}/records?tail_offset=0 HTTP/1.1\r\nhost: x\r\n"
-            await loop.sock_sendall(sock, f"{head}svc-basin: {BASIN}\r\n{kind}\r\n\r\n".encode())
+            await loop.sock_sendall(sock, follow_request(kind))
             self._sockets.append(sock)
 
     async def read(self) -> None:
@@ -164,7 +181,10 @@ async def main(options: argparse.Namespace) -> int:
         try:
             await cluster.wait_ready(60.0)
             await set_up(cluster.url, BASIN, [STREAM], SystemClock())
+            following = asyncio.create_task(follow(cluster.url))
             result = await measure(cluster, options)
+            assert not following.done(), "the follower was cut off"
+            following.cancel()
         finally:
             cluster.stop()
     print(json.dumps(result), flush=True)
@@ -179,10 +199,10 @@ if __name__ == "__main__":
     )
     parser.add_argument("--consumers", type=int, default=100)
     parser.add_argument("--turns", type=int, default=12, help="pairs of turns without and with")
-    parser.add_argument("--settle", type=float, default=3.0, help="seconds before each turn")
+    parser.add_argument("--settle", type=float, default=6.0, help="seconds before each turn")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each turn")
     parser.add_argument("--rate", type=float, default=200.0, help="appends a second")
     parser.add_argument("--connections", type=int, default=8)
-    parser.add_argument("--body-bytes", type=int, default=10_000)
+    parser.add_argument("--body-bytes", type=int, default=1_000)
     parser.add_argument("--ratio-max", type=float, default=1.1, help="above it the exit code is 1")
     sys.exit(asyncio.run(main(parser.parse_args())))
