@@ -288,7 +288,7 @@ def _median(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         if name == "errors":
             out[name] = dict(sum((Counter(row[name]) for row in rows), Counter()))
         elif isinstance(value, int | float):
-            out[name] = median(row[name] for row in rows)
+            out[name] = round(median(row[name] for row in rows), 4)
         else:
             out[name] = value
     return out

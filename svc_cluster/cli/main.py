@@ -25,7 +25,7 @@ from svc_cluster.cli.local import (
     overrides,
     say,
 )
-from svc_cluster.cli.process import fail, run
+from svc_cluster.cli.process import fail, run, watch_supervisor
 from svc_cluster.cli.start_checks import EMBEDDED_FILES_MIN, gateway_files_min, node_files_min
 from svc_cluster.settings import (
     GatewaySettings,
@@ -180,6 +180,7 @@ async def _supervise(make: _MakeCluster, limit: float | None, *, demo: bool) -> 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    watch_supervisor(loop, stop)
     cluster = make()
     cluster.prepare()
     await cluster.start()

@@ -22,6 +22,7 @@ import msgspec
 from svc_cluster.base.clock import Clock, SystemClock
 from svc_cluster.cli.http_client import ConnectionLostError, HttpClient
 from svc_cluster.cli.proc_stat import cluster_pids, read_cluster_file
+from svc_cluster.cli.process import SUPERVISOR_FD
 
 _POLL_S: Final = 0.05
 _STOP_S: Final = 30.0
@@ -68,6 +69,9 @@ class OwnCluster:
         self.environment = dict(environment or {})
         self._clock = clock or SystemClock()
         self._supervisor: subprocess.Popen[bytes] | None = None
+        self._alive: int | None = None
+        """The end of a pipe that is closed when we are gone, however we end: the cluster then ends
+        itself."""
 
     @property
     def url(self) -> str:
@@ -79,15 +83,20 @@ class OwnCluster:
         (self.directory / "cluster.json").unlink(missing_ok=True)
         command = [sys.executable, "-m", "svc_cluster", "local", "--nodes", str(self._nodes)]
         command += ["--port", str(self.port), "--data-dir", str(self.directory), *self._options]
-        with self.log_path.open("ab") as log:
-            self._supervisor = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=os.environ | self.environment,
-                start_new_session=True,  # a Ctrl-C is for us, and we end it in order
-            )
+        watched, self._alive = os.pipe()
+        try:
+            with self.log_path.open("ab") as log:
+                self._supervisor = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=os.environ | self.environment | {SUPERVISOR_FD: str(watched)},
+                    pass_fds=(watched,),
+                    start_new_session=True,  # a Ctrl-C is for us, and we end it in order
+                )
+        finally:
+            os.close(watched)
 
     def file(self) -> dict[str, Any]:
         """The cluster file as it is now. Raises OSError while there is none."""
@@ -175,7 +184,7 @@ class OwnCluster:
         for pid in pids:
             _kill_ours(pid)
         self._supervisor.wait(_STOP_S)
-        self._supervisor = None
+        self._forget()
         for pid in pids:
             _wait_gone(pid)
 
@@ -193,10 +202,16 @@ class OwnCluster:
         except subprocess.TimeoutExpired:
             self._supervisor.kill()
             status = self._supervisor.wait()
-        self._supervisor = None
+        self._forget()
         for pid in pids:
             _kill_ours(pid)
         return status
+
+    def _forget(self) -> None:
+        self._supervisor = None
+        if self._alive is not None:
+            os.close(self._alive)
+            self._alive = None
 
     def log_tail(self, lines: int = 40) -> str:
         """The end of what the supervisor and each process printed."""

@@ -263,11 +263,15 @@ class _Tail:
     def _collect(self, at: int, bytes_max: int = RESULT_BYTES_MAX) -> ReadResult:
         latest = self._latest
         assert latest is not None, "something is kept"
+        # from the end on: most are at the tail and miss one batch of the thousands that are kept
+        rest: list[SequencedBatch] = []
+        for batch in reversed(self._kept):
+            if batch.placement.end_seq_num <= at:
+                break
+            rest.append(batch)
         found: list[SequencedBatch] = []
         size = 0
-        for batch in self._kept:
-            if batch.placement.end_seq_num <= at:
-                continue
+        for batch in reversed(rest):
             if found and size + _size(batch) > bytes_max:
                 break
             found.append(batch)

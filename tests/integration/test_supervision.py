@@ -97,3 +97,37 @@ def test_no_restart_leaves_a_dead_node_down(tmp_path: Path) -> None:
         assert await supervisor.interrupt() == 0
 
     asyncio.run(main())
+
+
+OWNER = """
+import asyncio, sys, time
+from pathlib import Path
+from svc_cluster.cli.own_cluster import OwnCluster
+
+cluster = OwnCluster(Path(sys.argv[1]))
+cluster.start()
+asyncio.run(cluster.wait_ready(60.0))
+print(*cluster.pids(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_cluster_ends_when_whoever_owns_it_is_killed(tmp_path: Path) -> None:
+    """A load or fault test that is killed itself leaves no cluster behind."""
+    directory = tmp_path / "owned"
+    directory.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(directory)], stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        pids = [int(text) for text in owner.stdout.readline().split()]
+        assert len(pids) == 4
+        owner.kill()
+        owner.wait()
+
+    async def until_gone() -> None:
+        async with asyncio.timeout(60):
+            while any(is_alive(pid) for pid in pids):
+                await asyncio.sleep(0.05)
+
+    asyncio.run(until_gone())
