@@ -19,6 +19,20 @@ METRICS_SCRIPT = Path(__file__).parent / "clients" / "s2_python_metrics.py"
 TOKENS_SCRIPT = Path(__file__).parent / "clients" / "s2_python_tokens.py"
 
 
+async def output_of(script: Path, *arguments: str) -> str:
+    """What a script of the official client says; it must end with 0."""
+    client = await asyncio.create_subprocess_exec(
+        str(CLIENTS),
+        str(script),
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await client.communicate()
+    assert client.returncode == 0, said.decode()
+    return said.decode()
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(not CLIENTS.exists(), reason="no .venv/clients: run `make setup`")
 def test_the_python_client_is_at_home(tmp_path: Path) -> None:
@@ -27,16 +41,7 @@ def test_the_python_client_is_at_home(tmp_path: Path) -> None:
 
     async def main() -> str:
         async with running(tmp_path / "cluster") as cluster:
-            client = await asyncio.create_subprocess_exec(
-                str(CLIENTS),
-                str(SCRIPT),
-                cluster.url,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-            )
-            said, _ = await client.communicate()
-            assert client.returncode == 0, said.decode()
-            return said.decode()
+            return await output_of(SCRIPT, cluster.url)
 
     said = asyncio.run(main())
     for cipher in ("aegis-256", "aes-256-gcm"):
@@ -54,17 +59,7 @@ def test_the_python_client_has_access_tokens(tmp_path: Path) -> None:
     async def main() -> str:
         async with running(tmp_path / "cluster", options=["--auth"]) as cluster:
             root = await root_token(cluster.log_path)
-            client = await asyncio.create_subprocess_exec(
-                str(CLIENTS),
-                str(TOKENS_SCRIPT),
-                cluster.url,
-                root,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-            )
-            said, _ = await client.communicate()
-            assert client.returncode == 0, said.decode()
-            return said.decode()
+            return await output_of(TOKENS_SCRIPT, cluster.url, root)
 
     said = asyncio.run(main())
     for step in ("access tokens", "a tenant behind a prefix", "no valid token"):
@@ -78,16 +73,7 @@ def test_the_python_client_is_told_what_was_used(tmp_path: Path) -> None:
 
     async def main() -> str:
         async with running(tmp_path / "cluster") as cluster:
-            client = await asyncio.create_subprocess_exec(
-                str(CLIENTS),
-                str(METRICS_SCRIPT),
-                cluster.url,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-            )
-            said, _ = await client.communicate()
-            assert client.returncode == 0, said.decode()
-            return said.decode()
+            return await output_of(METRICS_SCRIPT, cluster.url)
 
     said = asyncio.run(main())
     for step in ("account", "basin", "stream", "refusals"):
@@ -110,18 +96,10 @@ def test_the_python_client_comes_back_when_it_is_told_to(tmp_path: Path) -> None
     async def main() -> tuple[str, str]:
         environment = {"SVC_CLUSTER_ACCOUNT_REQUESTS_PER_SECOND": "10"}
         async with running(tmp_path / "cluster", nodes=1, environment=environment) as cluster:
-            client = await asyncio.create_subprocess_exec(
-                str(CLIENTS),
-                str(LIMITS_SCRIPT),
-                cluster.url,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-            )
-            said, _ = await client.communicate()
-            assert client.returncode == 0, said.decode()
+            said = await output_of(LIMITS_SCRIPT, cluster.url)
             async with HttpClient(cluster.url) as http:
                 metrics = await http.request("GET", "/metrics")
-            return said.decode(), metrics.body.decode()
+            return said, metrics.body.decode()
 
     said, metrics = asyncio.run(main())
     assert "appends at a limit" in said
