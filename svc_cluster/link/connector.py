@@ -1,0 +1,170 @@
+"""A connection to one address that is kept up: made again for ever, with back-off, until closed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import ssl
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from svc_cluster.base.log import get_logger
+from svc_cluster.base.tasks import Tasks
+from svc_cluster.link.conversation import Terms
+from svc_cluster.link.frame import Kind
+from svc_cluster.link.greeting import NONCE_BYTES, Speaker
+from svc_cluster.link.session import LinkLostError
+from svc_cluster.link.tls import CertificateError
+from svc_cluster.link.wire import GREETING_SECONDS, Wire
+
+log = get_logger("link")
+
+RECONNECT_SECONDS_MIN: Final = 0.05
+RECONNECT_SECONDS_MAX: Final = 1.0
+SAY_AGAIN_SECONDS: Final = 60.0
+"""How often one and the same reason is logged while a connection cannot be made."""
+
+
+class LinkEvents(Protocol):
+    """What a connection tells its owner."""
+
+    def link_up(self, speaker: Speaker) -> None: ...
+
+    def link_down(self) -> None: ...
+
+    def message(self, kind: Kind, payload: bytes) -> None:
+        """The owner calls the connector's `dealt_with` once the message costs no memory."""
+        ...
+
+
+class Connector:
+    """The calling side of a link."""
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        address: str,
+        terms: Callable[[], Terms],
+        events: LinkEvents,
+        rng: random.Random,
+        tls: Callable[[], ssl.SSLContext] | None,
+        server_name: str,
+    ) -> None:
+        """`address` is HOST:PORT. `tls` makes a context for each connection, so that renewed files
+        count from the next one on; `server_name` is what the other side's certificate carries."""
+        self._loop = loop
+        self._address = address
+        self._terms = terms
+        self._events = events
+        self._rng = rng
+        self._tls = tls
+        self._server_name = server_name
+        self._wire: Wire | None = None
+        self._ended: asyncio.Future[str] | None = None
+        self._tasks = Tasks()
+        self._last_reason = ""
+        self._said_at = float("-inf")
+
+    def start(self) -> None:
+        self._tasks.spawn(self._run(), f"link to {self._address}")
+
+    @property
+    def is_up(self) -> bool:
+        return self._wire is not None and self._wire.is_open
+
+    @property
+    def held_bytes(self) -> int:
+        return 0 if self._wire is None else self._wire.talk.held_bytes
+
+    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+        """Queue a message. Raises LinkLostError(sent=False) while there is no connection,
+        NoCreditError while the other side has too much to deal with; neither has an effect."""
+        if self._wire is None or not self._wire.is_open:
+            raise LinkLostError(sent=False)
+        self._wire.send(kind, flow, payload)
+
+    def dealt_with(self, kind: Kind, size: int) -> None:
+        if self._wire is not None and self._wire.is_open:
+            self._wire.dealt_with(kind, size)
+
+    async def close(self) -> None:
+        await self._tasks.cancel_all()
+
+    # -- inside
+
+    async def _run(self) -> None:
+        delay = RECONNECT_SECONDS_MIN
+        while True:
+            started = self._loop.time()
+            reason = "cancelled"
+            try:
+                reason = await self._converse()
+            except (OSError, ssl.SSLError, CertificateError, TimeoutError) as cause:
+                reason = f"{type(cause).__name__}: {cause}"
+            except Exception as fault:
+                # a bug in whoever takes the messages ends this conversation, never the link
+                log.error("link_failed", address=self._address, exc_info=fault)
+                reason = repr(fault)
+            finally:
+                self._drop(reason)
+            self._say(reason)
+            if self._loop.time() - started > RECONNECT_SECONDS_MAX:
+                delay = RECONNECT_SECONDS_MIN
+            await asyncio.sleep(delay * (0.5 + self._rng.random()))
+            delay = min(delay * 2, RECONNECT_SECONDS_MAX)
+
+    async def _converse(self) -> str:
+        """One connection from its beginning to the reason of its end."""
+        self._ended = self._loop.create_future()
+        terms = self._terms()
+        host, _, port = self._address.rpartition(":")
+        context = None if self._tls is None else self._tls()
+        async with asyncio.timeout(GREETING_SECONDS):
+            _, self._wire = await self._loop.create_connection(
+                lambda: Wire(
+                    self._loop,
+                    terms,
+                    self,
+                    secrets.token_bytes(NONCE_BYTES),
+                    self._on_end,
+                    acceptor=False,
+                ),
+                host.strip("[]"),
+                int(port),
+                ssl=context,
+                server_hostname=self._server_name if context is not None else None,
+            )
+        return await self._ended
+
+    def _on_end(self, wire: Wire, reason: str) -> None:
+        if wire is self._wire or self._wire is None:
+            was_up = wire is self._wire and wire.talk.peer is not None
+            self._wire = None
+            if was_up:
+                self._events.link_down()
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(reason)
+
+    def _drop(self, reason: str) -> None:
+        if self._wire is not None:
+            self._wire.close(reason)
+            wire, self._wire = self._wire, None
+            if wire.talk.peer is not None:
+                self._events.link_down()
+
+    def _say(self, reason: str) -> None:
+        now = self._loop.time()
+        if reason != self._last_reason or now - self._said_at >= SAY_AGAIN_SECONDS:
+            self._last_reason, self._said_at = reason, now
+            log.warning("link_ended", address=self._address, reason=reason[:200])
+
+    # -- what the wire tells
+
+    def opened(self, speaker: Speaker) -> None:
+        self._last_reason = ""
+        self._events.link_up(speaker)
+
+    def message(self, kind: Kind, payload: bytes) -> None:
+        self._events.message(kind, payload)

@@ -1,0 +1,65 @@
+"""Puts the frames of message classes together again, within the bounds that the sender has too."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from svc_cluster.link.credit import CREDIT_BYTES, MESSAGE_BYTES_MAX, receive_credits
+from svc_cluster.link.frame import CLASSES, Frame, FrameError, Kind
+from svc_cluster.link.outbox import SLICE_BYTES
+
+SERIES_MAX: Final = sum(
+    max(CREDIT_BYTES[kind], MESSAGE_BYTES_MAX[kind]) // SLICE_BYTES for kind in CLASSES
+)
+"""Series that may be incomplete at once: a message is only cut when it is longer than a slice, so
+that the credits bound their number for every sender that follows the rules."""
+
+
+class Inbox:
+    """Series that are under way, and what of each class was dealt with."""
+
+    def __init__(self) -> None:
+        self.credits = receive_credits()
+        self._series: dict[int, _Series] = {}
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of incomplete series: bounded by the credits."""
+        return sum(series.size for series in self._series.values())
+
+    def take(self, frame: Frame) -> bytes | None:
+        """Return the message that `frame` completes, or None. Raises FrameError for more than the
+        sender was allowed, an empty frame, or a series that does not go together."""
+        if not frame.payload:
+            raise FrameError("a frame without content")
+        self.credits[frame.kind].arrive(len(frame.payload))
+        if not frame.series:
+            if len(frame.payload) > MESSAGE_BYTES_MAX[frame.kind]:
+                raise FrameError(f"a message of {len(frame.payload)} bytes")
+            return frame.payload
+        series = self._series.get(frame.series)
+        if series is None:
+            if not frame.more:
+                raise FrameError("the end of a series that has no beginning")
+            if len(self._series) >= SERIES_MAX:
+                raise FrameError(f"more than {SERIES_MAX} series at once")
+            series = self._series[frame.series] = _Series(frame.kind)
+        if series.kind is not frame.kind:
+            raise FrameError("a series of two classes")
+        series.parts.append(frame.payload)
+        series.size += len(frame.payload)
+        if series.size > MESSAGE_BYTES_MAX[frame.kind]:
+            raise FrameError(f"a message of more than {MESSAGE_BYTES_MAX[frame.kind]} bytes")
+        if frame.more:
+            return None
+        del self._series[frame.series]
+        return b"".join(series.parts)
+
+
+class _Series:
+    __slots__ = ("kind", "parts", "size")
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.parts: list[bytes] = []
+        self.size = 0

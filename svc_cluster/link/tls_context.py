@@ -1,0 +1,71 @@
+"""TLS for links: contexts made from the cluster's files, again whenever those were renewed."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from svc_cluster.base.log import get_logger
+from svc_cluster.link.tls import CertificateError, PeerTls
+
+log = get_logger("tls")
+
+PROTOCOL: Final = "svc-link/1"
+"""What both sides name in ALPN, so that no other service behind the address is taken for a node."""
+
+
+def caller_context(tls: PeerTls) -> ssl.SSLContext:
+    """For one connection to another process. Raises CertificateError."""
+    return _load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), tls)
+
+
+def acceptor_context(tls: PeerTls) -> ssl.SSLContext:
+    """For a listening address: callers show a certificate of the CA. Raises CertificateError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return _load(context, tls)
+
+
+def _load(context: ssl.SSLContext, tls: PeerTls) -> ssl.SSLContext:
+    tls.read()  # says which file cannot be used, and why
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.set_alpn_protocols([PROTOCOL])
+    context.load_verify_locations(tls.authority)
+    context.load_cert_chain(tls.certificate, tls.key)
+    return context
+
+
+class Renewal:
+    """Notices that files were renewed: `changed` makes a new context from them, once a change.
+    Unusable ones are reported once and leave what is in use."""
+
+    def __init__(self, tls: PeerTls, make: Callable[[PeerTls], ssl.SSLContext]) -> None:
+        self._tls = tls
+        self._make = make
+        self._seen = self._state()
+
+    def changed(self) -> ssl.SSLContext | None:
+        state = self._state()
+        if state == self._seen:
+            return None
+        self._seen = state
+        try:
+            context = self._make(self._tls)
+        except CertificateError as cause:
+            log.error("certificate_unusable", reason=str(cause))
+            return None
+        log.info("certificate_renewed", certificate=str(self._tls.certificate))
+        return context
+
+    def _state(self) -> tuple[tuple[int, int, int], ...]:
+        """What a renewal changes, whether files are written over or links are moved."""
+        out = []
+        for path in (self._tls.certificate, self._tls.key, self._tls.authority):
+            try:
+                stat = path.stat()
+            except OSError:
+                out.append((0, 0, 0))
+            else:
+                out.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
+        return tuple(out)

@@ -1,0 +1,166 @@
+"""A conversation on a socket: bytes to and from the event loop's transport, and its clockwork.
+
+Thin on purpose: it writes what the conversation cuts, no faster than the other side reads, asks for
+signs of life, and reports the end. Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from svc_cluster.link.conversation import WRITE_BYTES, Conversation, ConversationEvents, Terms
+from svc_cluster.link.frame import Kind
+
+GREETING_SECONDS: Final = 5.0
+"""Time from the connection to complete proofs."""
+
+PING_SECONDS: Final = 2.5
+"""Silence after which the other side is asked for a sign of life."""
+
+SILENCE_SECONDS_MAX: Final = 8.0
+"""Silence after which the other side is taken for gone."""
+
+
+class Wire(asyncio.Protocol):
+    """One connection. It belongs to whoever made it, who is told of its end exactly once."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        terms: Terms,
+        events: ConversationEvents,
+        nonce: bytes,
+        on_end: Callable[[Wire, str], None],
+        *,
+        acceptor: bool,
+        on_transport: Callable[[asyncio.Transport], str | None] = lambda _: None,
+    ) -> None:
+        """`on_transport` sees the connection before a byte is read and may name a reason to refuse
+        it."""
+        self.talk = Conversation(terms, events, nonce, acceptor=acceptor)
+        self._loop = loop
+        self._on_end = on_end
+        self._on_transport = on_transport
+        self._transport: asyncio.Transport | None = None
+        self._paused = False
+        self._pump_scheduled = False
+        self._heard_at = loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+        self._ended = False
+
+    # -- what the owner does
+
+    @property
+    def is_open(self) -> bool:
+        return self.talk.is_open and not self._ended
+
+    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+        """Queue a message for this turn of the loop. Raises NoCreditError, without effect."""
+        self.talk.send(kind, flow, payload)
+        self._schedule_pump()
+
+    def dealt_with(self, kind: Kind, size: int) -> None:
+        """A message that was delivered costs no memory any more."""
+        self.talk.dealt_with(kind, size)
+        if not self.talk.outbox.is_empty:
+            self._schedule_pump()
+
+    def close(self, reason: str) -> None:
+        """End the connection and tell the other side why."""
+        self.talk.close(reason)
+        self._pump()
+
+    def info(self, name: str) -> Any:
+        """What the transport knows, such as the other side's address or certificate."""
+        return None if self._transport is None else self._transport.get_extra_info(name)
+
+    # -- what the event loop does
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "writelines")
+        self._transport = transport  # type: ignore[assignment]  # uvloop's derive from nothing
+        assert self._transport is not None
+        self._transport.set_write_buffer_limits(high=WRITE_BYTES)
+        self._timer = self._loop.call_later(GREETING_SECONDS, self._greeting_is_over)
+        reason = self._on_transport(self._transport)
+        if reason is not None:
+            self.talk.refuse(reason)
+        self._pump()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_at = self._loop.time()
+        self.talk.receive(data)
+        if not self.talk.outbox.is_empty or self.talk.is_over:
+            self._schedule_pump()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._pump()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is None:
+            self._finish(self.talk.end or "the other side closed the connection")
+        else:
+            self._finish(self.talk.end or f"{type(exc).__name__}: {exc}")
+
+    # -- inside
+
+    def _schedule_pump(self) -> None:
+        if not self._pump_scheduled:
+            self._pump_scheduled = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Write as much as the socket takes; the rest when it has taken that."""
+        self._pump_scheduled = False
+        transport = self._transport
+        if transport is None or self._ended:
+            return
+        while not self._paused and (frames := self.talk.take()):
+            transport.writelines(frames)
+        if self.talk.is_over:
+            if self._paused:
+                transport.abort()
+            else:
+                transport.close()
+
+    def _greeting_is_over(self) -> None:
+        if self.talk.is_open:
+            self._watch()
+        else:
+            self._give_up(f"no proof within {GREETING_SECONDS:.0f} s")
+
+    def _watch(self) -> None:
+        silent = self._loop.time() - self._heard_at
+        if silent >= SILENCE_SECONDS_MAX:
+            self._give_up(f"no sign of life for {silent:.0f} s")
+            return
+        if silent >= PING_SECONDS:
+            self.talk.ping()
+            self._schedule_pump()
+        self._timer = self._loop.call_later(PING_SECONDS, self._watch)
+
+    def _give_up(self, reason: str) -> None:
+        """The other side does not listen: what waits for it is let go at once."""
+        self.talk.close(reason)
+        self._finish(reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _finish(self, reason: str) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.talk.close(reason)
+        self.talk.let_go()
+        self._on_end(self, reason)
