@@ -1,0 +1,551 @@
+"""Conversations over real sockets of the loopback interface, on both event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from svc_cluster.base.ids import NodeId
+from svc_cluster.cli.authority import Authority, certificate_names, issue, utc_now
+from svc_cluster.link import wire as wire_module
+from svc_cluster.link.acceptor import REFUSAL_SECONDS, UNPROVEN_MAX, Acceptor, Refusals
+from svc_cluster.link.connector import Connector
+from svc_cluster.link.conversation import Terms
+from svc_cluster.link.credit import CREDIT_BYTES, MESSAGE_BYTES_MAX
+from svc_cluster.link.frame import HEADER, Kind
+from svc_cluster.link.greeting import Speaker
+from svc_cluster.link.handshake import HandshakeError, Identity
+from svc_cluster.link.outbox import NoCreditError
+from svc_cluster.link.session import LinkLostError
+from svc_cluster.link.tls import PeerTls
+from svc_cluster.link.tls_context import Renewal, acceptor_context, caller_context
+from svc_cluster.link.wire import Wire
+
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(params=sorted(LOOPS))
+def run(request: pytest.FixtureRequest) -> Callable[[Awaitable[None]], None]:
+    """Run a coroutine on a fresh loop, with an end to its patience."""
+
+    def go(body: Awaitable[None]) -> None:
+        async def bounded() -> None:
+            async with asyncio.timeout(30):
+                await body
+
+        with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
+            runner.run(bounded())
+
+    return go
+
+
+def terms(role: str, node: int, secret: bytes = b"s" * 32) -> Callable[[], Terms]:
+    speaker = Speaker(Identity("c1", role, NodeId(node), "i1"))
+    return lambda: Terms(secret, speaker, lambda _: None)
+
+
+class Served:
+    """The acceptor's side of one conversation."""
+
+    def __init__(self, speaker: Speaker, wire: Wire) -> None:
+        self.speaker = speaker
+        self.wire = wire
+        self.got: asyncio.Queue[tuple[Kind, bytes]] = asyncio.Queue()
+        self.deals = True
+        self.down = asyncio.Event()
+
+    def message(self, kind: Kind, payload: bytes) -> None:
+        self.got.put_nowait((kind, payload))
+        if self.deals:
+            self.wire.dealt_with(kind, len(payload))
+
+    def link_down(self) -> None:
+        self.down.set()
+
+
+class Called:
+    """The owner of a connector."""
+
+    def __init__(self) -> None:
+        self.ups: asyncio.Queue[Speaker] = asyncio.Queue()
+        self.downs = 0
+        self.got: asyncio.Queue[tuple[Kind, bytes]] = asyncio.Queue()
+
+    def link_up(self, speaker: Speaker) -> None:
+        self.ups.put_nowait(speaker)
+
+    def link_down(self) -> None:
+        self.downs += 1
+
+    def message(self, kind: Kind, payload: bytes) -> None:
+        self.got.put_nowait((kind, payload))
+
+
+class Pair:
+    """An acceptor and a connector on one loop."""
+
+    def __init__(self, acceptor: Acceptor, port: int, served: asyncio.Queue[Served]) -> None:
+        self.acceptor = acceptor
+        self.port = port
+        self.served = served
+
+    def connector(self, called: Called, secret: bytes = b"s" * 32) -> Connector:
+        return Connector(
+            loop=asyncio.get_running_loop(),
+            address=f"127.0.0.1:{self.port}",
+            terms=terms("node", 1, secret),
+            events=called,
+            rng=random.Random(1),
+            tls=None,
+            server_name="",
+        )
+
+
+@contextlib.asynccontextmanager
+async def listening(own: Callable[[], Terms] = terms("node", 2)) -> AsyncIterator[Pair]:
+    served: asyncio.Queue[Served] = asyncio.Queue()
+
+    def welcome(speaker: Speaker, wire: Wire) -> Served:
+        made = Served(speaker, wire)
+        served.put_nowait(made)
+        return made
+
+    acceptor = Acceptor(asyncio.get_running_loop(), own, welcome)
+    port = await acceptor.start("127.0.0.1", 0)
+    try:
+        yield Pair(acceptor, port, served)
+    finally:
+        await acceptor.close("the test is over")
+
+
+def test_messages_arrive_whole_and_in_order_both_ways(run: Callable[..., None]) -> None:
+    async def body() -> None:
+        async with listening() as pair:
+            called = Called()
+            connector = pair.connector(called)
+            connector.start()
+            assert (await called.ups.get()).identity.node_id == 2
+            served = await pair.served.get()
+            assert served.speaker.identity.node_id == 1
+            large = bytes(range(256)) * (MESSAGE_BYTES_MAX[Kind.BULK] // 256)
+            connector.send(Kind.BULK, 1, large)
+            for number in range(100):
+                connector.send(Kind.CALL, 1, b"%d" % number)
+            got = [await served.got.get() for _ in range(101)]
+            assert [p for k, p in got if k is Kind.CALL] == [b"%d" % n for n in range(100)]
+            assert [p for k, p in got if k is Kind.BULK] == [large]
+            served.wire.send(Kind.CALL, 1, b"answer")
+            assert await called.got.get() == (Kind.CALL, b"answer")
+            await connector.close()
+            await served.down.wait()
+            assert called.downs == 1
+
+    run(body())
+
+
+def test_a_wrong_secret_is_refused_at_both_ends_and_tried_again(run: Callable[..., None]) -> None:
+    """Nobody is told of a conversation; the acceptor counts each attempt."""
+
+    async def body() -> None:
+        async with listening() as pair:
+            called = Called()
+            connector = pair.connector(called, secret=b"x" * 32)
+            connector.start()
+            while pair.acceptor.refusals.count < 2:
+                await asyncio.sleep(0)
+            with pytest.raises(LinkLostError):
+                connector.send(Kind.CALL, 1, b"x")
+            assert called.ups.empty() and called.downs == 0 and pair.served.empty()
+            await connector.close()
+
+    run(body())
+
+
+def test_an_unwanted_caller_hears_the_reason(run: Callable[..., None]) -> None:
+    """The acceptor's own check decides behind the proof, and what it says reaches the caller."""
+    speaker = Speaker(Identity("c1", "node", NodeId(2), "i1"))
+
+    def check(identity: Identity) -> None:
+        raise HandshakeError(f"node {identity.node_id} is not wanted")
+
+    async def body() -> None:
+        async with listening(lambda: Terms(b"s" * 32, speaker, check)) as pair:
+            reader, writer = await asyncio.open_connection("127.0.0.1", pair.port)
+            writer.close()
+            called = Called()
+            connector = pair.connector(called)
+            connector.start()
+            while connector._last_reason != "node 1 is not wanted":
+                await asyncio.sleep(0)
+            assert called.ups.empty() and pair.served.empty()
+            await connector.close()
+            await writer.wait_closed()
+            del reader
+
+    run(body())
+
+
+def test_a_peer_that_does_not_read_costs_its_credit_and_no_more(run: Callable[..., None]) -> None:
+    """The other side's socket is not read at all: what the sender holds stays below the credit,
+    each further message is refused, and what is urgent is still taken."""
+
+    async def body() -> None:
+        async with listening() as pair:
+            called = Called()
+            connector = pair.connector(called)
+            connector.start()
+            await called.ups.get()
+            served = await pair.served.get()
+            assert served.wire._transport is not None
+            served.wire._transport.pause_reading()
+            message = bytes(256 * 1024)
+            refused = 0
+            for turn in range(400):
+                try:
+                    connector.send(Kind.BULK, turn % 7, message)
+                except NoCreditError:
+                    refused += 1
+                await asyncio.sleep(0)
+                assert connector.held_bytes <= CREDIT_BYTES[Kind.BULK]
+            assert refused == 400 - CREDIT_BYTES[Kind.BULK] // len(message)
+            connector.send(Kind.URGENT, 1, b"heartbeat")
+            served.wire._transport.resume_reading()
+            got = [
+                await served.got.get() for _ in range(CREDIT_BYTES[Kind.BULK] // len(message) + 1)
+            ]
+            assert (Kind.URGENT, b"heartbeat") in got
+            connector.send(Kind.BULK, 1, message)
+            await served.got.get()
+            await connector.close()
+
+    run(body())
+
+
+def test_the_caller_comes_back_when_the_other_side_does(run: Callable[..., None]) -> None:
+    """An ended conversation is told once, and made again by itself under the same address."""
+
+    async def body() -> None:
+        called = Called()
+        async with listening() as pair:
+            connector = pair.connector(called)
+            connector.start()
+            await called.ups.get()
+            (await pair.served.get()).wire.close("restart")
+            await called.ups.get()
+            assert called.downs == 1
+            served = await pair.served.get()
+            connector.send(Kind.CALL, 1, b"again")
+            assert await served.got.get() == (Kind.CALL, b"again")
+        await connector.close()
+        assert called.downs == 2
+
+    run(body())
+
+
+def test_a_fault_of_the_owner_does_not_end_the_link_for_ever(run: Callable[..., None]) -> None:
+    """An exception while a message is taken costs this conversation; the next one is made."""
+
+    async def body() -> None:
+        async with listening() as pair:
+
+            class Faulty(Called):
+                def message(self, kind: Kind, payload: bytes) -> None:
+                    super().message(kind, payload)
+                    if payload == b"poison":
+                        raise ValueError(payload)
+
+            called = Faulty()
+            loop = asyncio.get_running_loop()
+            loop.set_exception_handler(lambda *_: None)
+            connector = pair.connector(called)
+            connector.start()
+            await called.ups.get()
+            (await pair.served.get()).wire.send(Kind.CALL, 1, b"poison")
+            await called.ups.get()
+            (await pair.served.get()).wire.send(Kind.CALL, 1, b"food")
+            assert [(await called.got.get())[1] for _ in range(2)] == [b"poison", b"food"]
+            assert called.downs == 1
+            await connector.close()
+
+    run(body())
+
+
+def test_callers_that_prove_nothing_are_few_and_short(run: Callable[..., None]) -> None:
+    """Beyond UNPROVEN_MAX a connection is refused at once, 15 MiB from each of them are not kept,
+    they are ended when their time is over, and a proven caller gets in behind them."""
+
+    async def body() -> None:
+        async with listening() as pair:
+            strangers = [
+                await asyncio.open_connection("127.0.0.1", pair.port) for _ in range(UNPROVEN_MAX)
+            ]
+            while pair.acceptor.unproven < UNPROVEN_MAX:
+                await asyncio.sleep(0)
+            reader, writer = await asyncio.open_connection("127.0.0.1", pair.port)
+            said = await reader.read()
+            assert b"too many callers have not proved themselves" in said
+            writer.close()
+            for _, stranger in strangers:
+                stranger.write(bytes(64 * 1024))
+            for connection in list(pair.acceptor._unproven):
+                assert connection.wire.talk.held_bytes <= 4096 + HEADER.size
+                connection.wire._greeting_is_over()
+            while pair.acceptor.unproven:
+                await asyncio.sleep(0)
+            assert not pair.acceptor._connections
+            called = Called()
+            connector = pair.connector(called)
+            connector.start()
+            await called.ups.get()
+            await connector.close()
+            for _, stranger in strangers:
+                stranger.close()
+
+    run(body())
+
+
+def test_a_silent_side_is_given_up(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is frozen keeps its connections and says nothing: it is asked, and after
+    SILENCE_SECONDS_MAX the conversation is over and everything that waited for it is let go."""
+    monkeypatch.setattr(wire_module, "GREETING_SECONDS", 0.05)
+    monkeypatch.setattr(wire_module, "PING_SECONDS", 0.05)
+    monkeypatch.setattr(wire_module, "SILENCE_SECONDS_MAX", 0.4)
+
+    async def body() -> None:
+        async with listening() as pair:
+            called = Called()
+            connector = pair.connector(called)
+            connector.start()
+            await called.ups.get()
+            served = await pair.served.get()
+            wire = connector._wire
+            assert wire is not None and served.wire._transport is not None
+            served.wire._transport.pause_reading()
+            served.wire._give_up = lambda reason: None  # type: ignore[method-assign]
+            connector.send(Kind.BULK, 1, bytes(CREDIT_BYTES[Kind.BULK]))
+            while called.downs == 0:
+                await asyncio.sleep(0)
+            assert wire.talk.end is not None and "no sign of life" in wire.talk.end
+            assert wire.talk.held_bytes == 0
+            served.wire._transport.abort()
+            await connector.close()
+
+    run(body())
+
+
+def test_idle_sides_that_answer_stay_connected(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pings are answered by the wire itself: silence of the owners is no reason to end."""
+    monkeypatch.setattr(wire_module, "GREETING_SECONDS", 0.02)
+    monkeypatch.setattr(wire_module, "PING_SECONDS", 0.02)
+    monkeypatch.setattr(wire_module, "SILENCE_SECONDS_MAX", 0.5)
+
+    async def body() -> None:
+        async with listening() as pair:
+            called = Called()
+            connector = pair.connector(called)
+            connector.start()
+            await called.ups.get()
+            served = await pair.served.get()
+            loop = asyncio.get_running_loop()
+            until = loop.time() + 1.5
+            while loop.time() < until:
+                await asyncio.sleep(0.05)
+            assert called.downs == 0 and not served.down.is_set()
+            await connector.close()
+
+    run(body())
+
+
+def test_refusals_of_one_address_are_one_line_a_minute_with_their_number() -> None:
+    """The first is said at once; those of the next minute are counted into one line; the table of
+    addresses is bounded."""
+    now = [0.0]
+    refusals = Refusals(lambda: now[0])
+    said: list[tuple[str, int]] = []
+    refusals.say = lambda address, reason, count: said.append((address, count))  # type: ignore[method-assign]
+    for _ in range(1000):
+        refusals.note("10.0.0.1", "no proof")
+    refusals.note("10.0.0.2", "no proof")
+    now[0] = REFUSAL_SECONDS
+    refusals.note("10.0.0.1", "no proof")
+    assert said == [("10.0.0.1", 1), ("10.0.0.2", 1), ("10.0.0.1", 1000)]
+    assert refusals.count == 1002
+    for number in range(3000):
+        refusals.note(f"host-{number}", "no proof")
+    assert refusals.tracked <= 1025
+
+
+def test_an_address_that_is_taken_is_an_error_at_the_start(run: Callable[..., None]) -> None:
+    async def body() -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            acceptor = Acceptor(
+                asyncio.get_running_loop(),
+                terms("node", 2),
+                lambda speaker, wire: Served(speaker, wire),
+            )
+            with pytest.raises(OSError, match="in use"):
+                await acceptor.start("127.0.0.1", taken.getsockname()[1])
+
+    run(body())
+
+
+class Pki:
+    """A CA and the files that it issues."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.authority = Authority.create(directory / "ca", utc_now)
+
+    def tls(self, place: str, *, node: int | None = None, gateway: bool = False) -> PeerTls:
+        out = self.directory / place
+        names = certificate_names([] if node is None else [node], gateway=gateway, names=[])
+        issue(self.authority, names, out)
+        return PeerTls(out / "tls.crt", out / "tls.key", out / "ca.crt")
+
+
+def secure(connector_of: Pair, called: Called, tls: PeerTls, role: str, node: int) -> Connector:
+    return Connector(
+        loop=asyncio.get_running_loop(),
+        address=f"127.0.0.1:{connector_of.port}",
+        terms=terms(role, node),
+        events=called,
+        rng=random.Random(1),
+        tls=lambda: caller_context(tls),
+        server_name="node-2.svc-cluster.internal",
+    )
+
+
+@contextlib.asynccontextmanager
+async def listening_securely(tls: PeerTls) -> AsyncIterator[Pair]:
+    served: asyncio.Queue[Served] = asyncio.Queue()
+
+    def welcome(speaker: Speaker, wire: Wire) -> Served:
+        made = Served(speaker, wire)
+        served.put_nowait(made)
+        return made
+
+    acceptor = Acceptor(asyncio.get_running_loop(), terms("node", 2), welcome)
+    port = await acceptor.start("127.0.0.1", 0, acceptor_context(tls))
+    try:
+        yield Pair(acceptor, port, served)
+    finally:
+        await acceptor.close("the test is over")
+
+
+def test_a_certificate_says_who_may_claim_what(run: Callable[..., None], tmp_path: Path) -> None:
+    """Under TLS a node's certificate carries a node's claim and a gateway's a gateway's; a
+    gateway's does not pass as a node's although its holder knows the secret."""
+    pki = Pki(tmp_path)
+    own = pki.tls("node2", node=2)
+    gateway, node = pki.tls("gateway", gateway=True), pki.tls("node1", node=1)
+
+    async def body() -> None:
+        async with listening_securely(own) as pair:
+            for tls, role, number in ((node, "node", 1), (gateway, "gateway", 0)):
+                called = Called()
+                connector = secure(pair, called, tls, role, number)
+                connector.start()
+                await called.ups.get()
+                served = await pair.served.get()
+                connector.send(Kind.BULK, 1, bytes(3_000_000))
+                assert len((await served.got.get())[1]) == 3_000_000
+                await connector.close()
+            called = Called()
+            connector = secure(pair, called, gateway, "node", 1)
+            connector.start()
+            wanted = "the caller's certificate is not one for node-1.svc-cluster.internal"
+            while connector._last_reason != wanted:
+                await asyncio.sleep(0)
+            assert called.ups.empty() and pair.served.empty()
+            await connector.close()
+
+    run(body())
+
+
+def test_strangers_do_not_get_through_the_handshake_of_tls(
+    run: Callable[..., None], tmp_path: Path
+) -> None:
+    """A certificate of another CA, and plain text: nothing of ours is read from them."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    own = Pki(tmp_path / "a").tls("node2", node=2)
+    foreign = Pki(tmp_path / "b").tls("node1", node=1)
+
+    async def body() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda *_: None)
+        async with listening_securely(own) as pair:
+            called = Called()
+            connector = secure(pair, called, foreign, "node", 1)
+            connector.start()
+            while not connector._last_reason:
+                await asyncio.sleep(0)
+            plain = Called()
+            clear = pair.connector(plain)
+            clear.start()
+            while not clear._last_reason:
+                await asyncio.sleep(0)
+            assert called.ups.empty() and plain.ups.empty() and pair.served.empty()
+            await connector.close()
+            await clear.close()
+
+    run(body())
+
+
+def test_renewed_files_count_from_the_next_connection_on(
+    run: Callable[..., None], tmp_path: Path
+) -> None:
+    """Files of another CA are put in place of the old ones: who has the new ones gets in, the
+    connection that stands goes on, unusable files change nothing."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    first, second = Pki(tmp_path / "a"), Pki(tmp_path / "b")
+    own, caller = first.tls("node2", node=2), first.tls("node1", node=1)
+    renewed, later = second.tls("node2", node=2), second.tls("node1", node=1)
+
+    async def body() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda *_: None)
+        renewal = Renewal(own, acceptor_context)
+        async with listening_securely(own) as pair:
+            called = Called()
+            connector = secure(pair, called, caller, "node", 1)
+            connector.start()
+            await called.ups.get()
+            served = await pair.served.get()
+            assert renewal.changed() is None
+            own.key.write_bytes(b"not a key")
+            assert renewal.changed() is None
+            for old, new in (
+                (own.certificate, renewed.certificate),
+                (own.key, renewed.key),
+                (own.authority, renewed.authority),
+            ):
+                old.write_bytes(new.read_bytes())
+            context = renewal.changed()
+            assert context is not None and renewal.changed() is None
+            await pair.acceptor.renew(context)
+            other = Called()
+            fresh = secure(pair, other, later, "node", 1)
+            fresh.start()
+            await other.ups.get()
+            connector.send(Kind.CALL, 1, b"still here")
+            assert await served.got.get() == (Kind.CALL, b"still here")
+            assert called.downs == 0
+            await connector.close()
+            await fresh.close()
+
+    run(body())
