@@ -221,7 +221,7 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     token_requests_per_second: float | None = None
     token_append_mib_per_second: float | None = None
     token_read_mib_per_second: float | None = None
-    """The same for each access token."""
+    """The same for each access token of the root's and all that were issued with it together."""
     failed_authentications_per_second: float | None = 20.0
     """Of one client address that are answered 401; more get 429. Valid tokens are always let in.
     None: no limit."""

@@ -30,6 +30,8 @@ class ErrorCode(Enum):
     NOT_IMPLEMENTED = "not_implemented"
     OTHER = "other"
     PAYLOAD_TOO_LARGE = "payload_too_large"
+    TARGET_TOO_LONG = "target_too_long"
+    HEADERS_TOO_LARGE = "headers_too_large"
     PERMISSION_DENIED = "permission_denied"
     QUOTA_EXHAUSTED = "quota_exhausted"
     RATE_LIMITED = "rate_limited"

@@ -156,7 +156,7 @@ class Metrics:
             "svc_raft_groups_without_leader", "Replicas on this node that know no leader."
         )
         self.raft_groups = self._gauge(
-            "svc_raft_groups", "Replicas on this node by their role.", "state"
+            "svc_raft_groups", "Replicas on this node by what they do.", "state"
         )
         self.raft_term = self._gauge("svc_raft_term", "Term of the catalog group.")
         self.raft_last_index = self._gauge(
@@ -177,6 +177,14 @@ class Metrics:
         self.raft_state_divergence = self._counter(
             "svc_raft_state_divergence_total",
             "Replicas here whose state was not what a quorum had.",
+        )
+        self.retention_stopped_groups = self._gauge(
+            "svc_retention_stopped_groups",
+            "Groups led here in which nothing expires: this clock is away from theirs.",
+        )
+        self.clock_away = self._gauge(
+            "svc_clock_away_seconds",
+            "This clock from the median of a group's, where it is furthest; below 0: behind.",
         )
         self.raft_replicas_repaired = self._counter(
             "svc_raft_replicas_repaired_total", "Damaged replicas here that were made whole again."
@@ -214,6 +222,14 @@ class Metrics:
         self.raft_peer_active = self._gauge(
             "svc_raft_peer_active", "1 while a peer answers.", "peer"
         )
+        self.raft_peer_refused = self._gauge(
+            "svc_raft_peer_refused",
+            "1 while a node asks to take part under a peer's id with another data directory.",
+            "peer",
+        )
+        self.node_refused = self._gauge(
+            "svc_node_refused", "1 while the cluster goes on without this node: its log says why."
+        )
         self.raft_peer_round_trip = self._seconds(
             "svc_raft_peer_round_trip_seconds", "Round trip time to a peer.", "peer"
         )
@@ -222,6 +238,11 @@ class Metrics:
         )
         self.raft_peer_send_failures = self._counter(
             "svc_raft_peer_send_failures_total", "Messages to a peer that were not sent.", "peer"
+        )
+        self.raft_peer_unreadable = self._counter(
+            "svc_raft_peer_unreadable_total",
+            "Messages from a peer that could not be read, and were dropped.",
+            "peer",
         )
         self.raft_heartbeat_send_failures = self._counter(
             "svc_raft_heartbeat_send_failures_total", "Heartbeats that were not sent."
@@ -243,6 +264,10 @@ class Metrics:
         self.wal_size_bytes = self._gauge(
             "svc_wal_size_bytes", "Bytes of write-ahead log that are in use."
         )
+        self.wal_held_bytes = self._gauge(
+            "svc_wal_held_bytes",
+            "Bytes of write-ahead log that a stopped or parked group keeps from being freed.",
+        )
         self.storage_used_bytes = self._gauge(
             "svc_storage_used_bytes", "Bytes on disk used by the data directory."
         )
@@ -262,6 +287,10 @@ class Metrics:
     def _declare_process(self) -> None:
         self.event_loop_lag = self._seconds(
             "svc_event_loop_lag_seconds", "How late the event loop ran a timer."
+        )
+        self.loop_faults = self._counter(
+            "svc_loop_faults_total",
+            "Exceptions that escaped callbacks and tasks of the event loop.",
         )
         self.tls_cert_expiry = self._gauge(
             "svc_tls_cert_expiry_timestamp_seconds",

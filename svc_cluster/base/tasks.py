@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from svc_cluster.base.log import get_logger
 
 log = get_logger("tasks")
+
+
+Result = TypeVar("Result")
+
+
+def start_task(coroutine: Coroutine[Any, Any, Result], name: str) -> asyncio.Task[Result]:
+    """A task whose result the caller waits for, or looks at when it has ended. Whoever does
+    neither wants `Tasks`: the failure of a task that nobody holds is silent."""
+    return asyncio.get_running_loop().create_task(coroutine, name=name)
 
 
 class Tasks:
@@ -20,7 +29,7 @@ class Tasks:
         self._on_failure = on_failure
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> None:
-        task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(coroutine, name=name)
+        task = start_task(coroutine, name)
         self._tasks.add(task)
         task.add_done_callback(self._finished)
 

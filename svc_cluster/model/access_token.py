@@ -6,8 +6,11 @@ Pure: the time is an argument, the secret is known by its hash only. Source: wir
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
-from typing import Final
+from datetime import UTC, datetime, timedelta, timezone
+from enum import Enum
+from typing import Final, Self
 
 from svc_cluster.base.errors import InvalidError, PermissionDeniedError
 from svc_cluster.base.ids import TimestampMs
@@ -28,12 +31,69 @@ NO_PARENT: Final = 0
 """The parent of the root token, and of tokens issued where nobody is asked for one."""
 
 
+class AuthenticationOff(Enum):
+    """Stands where a token's serial would, where nobody is asked for a token. A word of its own:
+    what is left out, or 0, must never mean full rights."""
+
+    OFF = "authentication off"
+
+
+AskedBy = int | AuthenticationOff
+"""The serial of the token of whoever asks (above 0), or the word for nobody being asked."""
+
+
+STORED_NS_MAX: Final = 2**63 - 1
+"""Nanoseconds since 1970 are stored in 64 bits, which end in the years 1677 and 2262. A moment
+beyond is stored as the nearest one of these; what it is exactly is in its text."""
+STORED_NS_MIN: Final = -(2**63)
+
+MOMENT_RULE: Final = (
+    "expires_at is a date and time of the years 1 to 9999, such as 2030-01-31T12:00:00Z"
+)
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_RFC_3339: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):(\d\d))",
+    re.ASCII,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """A moment as the client wrote it (RFC 3339), and the same in nanoseconds since 1970."""
+    """A moment as the client wrote it (RFC 3339), and the same in nanoseconds since 1970, which
+    may take more than 64 bits."""
 
     text: str
     unix_ns: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The moment that `text` names, exact to the nanosecond, in the years 1 to 9999 of its own
+        offset. Raises ValueError with MOMENT_RULE."""
+        found = _RFC_3339.fullmatch(text)
+        if found is None:
+            raise ValueError(MOMENT_RULE)
+        date, time, fraction, sign, hours, minutes = found.groups()
+        try:
+            offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+            zone = timezone(-offset if sign == "-" else offset)
+            moment = datetime.fromisoformat(f"{date}T{time}").replace(tzinfo=zone)
+            seconds = (moment - _EPOCH) // timedelta(seconds=1)
+        except (ValueError, OverflowError) as cause:
+            raise ValueError(MOMENT_RULE) from cause
+        return cls(text, seconds * 1_000_000_000 + int((fraction or "").ljust(9, "0")))
+
+    @property
+    def stored_ns(self) -> int:
+        """What stands for `unix_ns` where there are 64 bits for it."""
+        return min(max(self.unix_ns, STORED_NS_MIN), STORED_NS_MAX)
+
+    @classmethod
+    def restored(cls, text: str, stored_ns: int) -> Self:
+        """The moment of which these were stored. Raises ValueError where no moment is stored so."""
+        if STORED_NS_MIN < stored_ns < STORED_NS_MAX:
+            return cls(text, stored_ns)
+        return cls.parse(text)
 
     def is_over(self, now_ms: TimestampMs) -> bool:
         return now_ms * 1_000_000 >= self.unix_ns
@@ -105,7 +165,9 @@ def derive(request: TokenRequest, caller: AccessToken | None, now_ms: TimestampM
     if not within:
         raise PermissionDeniedError("a token cannot give more than it has")
     if scope.streams is not None and not names.is_stream_prefix(scope.streams.value):
-        raise InvalidError("with its prefix the streams set is longer than a stream name")
+        raise InvalidError(
+            "with its prefix the streams set has no stream name: over 512 bytes, or with NUL"
+        )
     name_prefix = grant.name_prefix
     if request.auto_prefix_streams:
         assert scope.streams is not None, "checked with the request"

@@ -1,4 +1,9 @@
-"""The rules for names, in UTF-8 bytes. Source: wire contract section 1."""
+"""The rules for names, in UTF-8 bytes. Source: wire contract section 1.
+
+Names of streams and ids of access tokens hold no NUL (U+0000): one such name makes a listing
+unreadable to widely used clients. Some may have been made before that was a rule; they can be
+read, listed and deleted, and the functions for `stored` names are for those.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from typing import Final
 _BASIN: Final = re.compile(r"[a-z0-9][a-z0-9-]{6,46}[a-z0-9]")
 _BASIN_PREFIX: Final = re.compile(r"(?:[a-z0-9][a-z0-9-]{0,47})?")
 
+NUL: Final = "\0"
 STREAM_NAME_BYTES_MAX: Final = 512
 FENCING_TOKEN_BYTES_MAX: Final = 36
 REQUEST_TOKEN_BYTES_MAX: Final = 36
@@ -25,13 +31,18 @@ def is_basin_prefix(prefix: str) -> bool:
 
 
 def is_stream_name(name: str) -> bool:
-    """1 to 512 bytes of UTF-8, not `.` or `..`; lone surrogates are not UTF-8."""
+    """1 to 512 bytes of UTF-8 without NUL, not `.` or `..`; lone surrogates are not UTF-8."""
+    return NUL not in name and is_stored_stream_name(name)
+
+
+def is_stored_stream_name(name: str) -> bool:
+    """As `is_stream_name`, with NUL too: a stream that exists may have such a name."""
     return name not in (".", "..") and 1 <= _utf8_len(name) <= STREAM_NAME_BYTES_MAX
 
 
 def is_stream_prefix(prefix: str) -> bool:
-    """0 to 512 bytes; `.` and `..` are fine here."""
-    return 0 <= _utf8_len(prefix) <= STREAM_NAME_BYTES_MAX
+    """0 to 512 bytes without NUL; `.` and `..` are fine here."""
+    return NUL not in prefix and 0 <= _utf8_len(prefix) <= STREAM_NAME_BYTES_MAX
 
 
 def is_fencing_token(token: str) -> bool:
@@ -40,13 +51,18 @@ def is_fencing_token(token: str) -> bool:
 
 
 def is_token_id(token_id: str) -> bool:
-    """1 to 96 bytes of UTF-8, not `.` or `..`."""
+    """1 to 96 bytes of UTF-8 without NUL, not `.` or `..`."""
+    return NUL not in token_id and is_stored_token_id(token_id)
+
+
+def is_stored_token_id(token_id: str) -> bool:
+    """As `is_token_id`, with NUL too: a token that exists may have such an id."""
     return token_id not in (".", "..") and 1 <= _utf8_len(token_id) <= TOKEN_ID_BYTES_MAX
 
 
 def is_token_id_prefix(prefix: str) -> bool:
-    """0 to 96 bytes."""
-    return 0 <= _utf8_len(prefix) <= TOKEN_ID_BYTES_MAX
+    """0 to 96 bytes without NUL."""
+    return NUL not in prefix and 0 <= _utf8_len(prefix) <= TOKEN_ID_BYTES_MAX
 
 
 def _utf8_len(text: str) -> int:

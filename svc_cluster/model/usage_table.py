@@ -42,14 +42,10 @@ class Reader(Protocol):
 class UsageTable:
     """Counts by minute under one kind of key, reporters under another; each kind is one byte."""
 
-    def __init__(
-        self, reader: Reader, minutes_kind: int, reporters_kind: int, *, twice: bool = False
-    ) -> None:
+    def __init__(self, reader: Reader, minutes_kind: int, reporters_kind: int) -> None:
         self.reader = reader
         self.minutes_kind = minutes_kind
         self.reporter_prefix = bytes([reporters_kind])
-        # test-only: takes a report again and again
-        self.twice = twice
         self._latest: tuple[int, Counts] | None = None
         """The minute that was touched last: nearly always the one that is touched next."""
 
@@ -81,7 +77,7 @@ class UsageTable:
 
     def was_taken(self, report: UsageReport) -> bool:
         """Or one behind it was."""
-        return report.sequence <= self.last_sequence(report.reporter) and not self.twice
+        return report.sequence <= self.last_sequence(report.reporter)
 
     def commit(self, draft: UsageDraft) -> None:
         """The store holds what the draft has written."""
@@ -115,7 +111,7 @@ class UsageDraft:
         """Count the report, unless it was counted before."""
         known = self._reporters.get(report.reporter)
         last = self._table.last_sequence(report.reporter) if known is None else known[0]
-        if report.sequence <= last and not self._table.twice:
+        if report.sequence <= last:
             return False
         self._reporters[report.reporter] = (report.sequence, now_minute)
         for minute, counts in report.minutes:

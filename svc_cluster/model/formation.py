@@ -1,0 +1,76 @@
+"""What a cluster begins with: the incarnations of all of its initial nodes, on which these agree
+and which each of them has on its disk before the first vote is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from svc_cluster.base.ids import NodeId
+
+Members = tuple[tuple[NodeId, str], ...]
+"""(node, incarnation of its data directory), each node once, in the order of the ids."""
+
+MEMBERS_MAX: Final = 1024
+INCARNATION_CHARACTERS: Final = 32
+"""Lower-case hexadecimal digits."""
+ROUND_MAX: Final = 2**62
+
+
+class Stage(IntEnum):
+    """How far a node is. A later stage of the same round is never left for an earlier one."""
+
+    GATHERING = 1
+    """It learns who the others are."""
+    DRAFTED = 2
+    """It has a list on its disk, and does not know yet whether all others have the same."""
+    FORMED = 3
+    """All initial nodes had this list on their disks; final."""
+    EXISTING = 4
+    """Its directory has a log of the catalog and no list: from a version that had no formation."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormationRecord:
+    """What a node has on its disk. Being in a round, it never forms a list of an earlier one."""
+
+    round: int = 0
+    stage: Stage = Stage.GATHERING
+    members: Members = ()
+    """The last list that this node drafted, in whichever round; empty: none yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormationReport:
+    """What a node says of itself, only after it is on its disk."""
+
+    node_id: NodeId
+    incarnation: str
+    round: int
+    stage: Stage
+    members: Members
+    """Of DRAFTED and FORMED; empty in the other stages."""
+
+
+def are_members(members: Members) -> bool:
+    """Whether it is a list as described at `Members`."""
+    ids = [node for node, _ in members]
+    return (
+        len(members) <= MEMBERS_MAX
+        and ids == sorted(set(ids))
+        and all(node > 0 for node in ids)
+        and all(is_incarnation(incarnation) for _, incarnation in members)
+    )
+
+
+def is_incarnation(text: str) -> bool:
+    """Whether it can be the incarnation of a data directory."""
+    return len(text) == INCARNATION_CHARACTERS and set(text) <= set("0123456789abcdef")
+
+
+def replaced(members: Members, earlier: Members) -> Iterable[NodeId]:
+    """The nodes of `members` whose data directory is not the one of the earlier list."""
+    before = dict(earlier)
+    return [node for node, incarnation in members if before.get(node) != incarnation]
