@@ -14,11 +14,19 @@ import fcntl
 import os
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn, Protocol, TypeVar
 
+from svc_cluster.base.log import get_logger
+from svc_cluster.base.seldom import Seldom
+from svc_cluster.storage.disk_trouble import remedy
+from svc_cluster.storage.private import keep_private
+from svc_cluster.storage.removal import excess, remove_slowly
+
 _T = TypeVar("_T")
+log = get_logger("storage.disk")
 _IOVEC_MAX: Final = 512
 _ZEROS_BYTES: Final = 1024 * 1024
 _ZEROS: Final = bytes(_ZEROS_BYTES)
@@ -68,8 +76,15 @@ class Disk(Protocol):
         """
         ...
 
+    def submit_aside(
+        self, writes: Sequence[tuple[DiskFile, int, bytes]], done: Callable[[], None]
+    ) -> None:
+        """As `submit`, in the background thread: in no order with the submissions, which do not
+        wait for it. For small files that nobody else writes to at that time."""
+        ...
+
     def write_sync(self, writes: Sequence[tuple[DiskFile, int, bytes]]) -> None:
-        """The same, blocking: for start-up and shutdown."""
+        """As `submit`, blocking: for start-up and shutdown."""
         ...
 
     def unlink(self, name: str) -> None:
@@ -77,8 +92,9 @@ class Disk(Protocol):
         ...
 
     def submit_unlink(self, name: str) -> None:
-        """As `unlink`, in the background thread. Nobody is told: who can wait for a file's end
-        has no more use for it."""
+        """As `unlink`, in a background thread, which takes its time. Nobody is told: who can wait
+        for a file's end has no more use for it; `close` may come first, and the file is then still
+        there."""
         ...
 
     def free_bytes(self) -> int: ...
@@ -93,10 +109,10 @@ class DirectoryInUseError(Exception):
 def lock_directory(directory: Path) -> int:
     """Take the directory for this process, creating it if need be, until the process ends.
 
-    Returns the open descriptor that holds the lock; closing it gives the directory back. Raises
-    DirectoryInUseError when another process holds it.
+    Returns the open descriptor that holds the lock; closing it gives the directory back. What is in
+    it is for this user alone from now on. Raises DirectoryInUseError when another process holds it.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(directory / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,6 +121,7 @@ def lock_directory(directory: Path) -> int:
         raise DirectoryInUseError(
             f"{directory} is in use by another process: stop that one, or choose another directory"
         ) from cause
+    keep_private(directory)
     return handle
 
 
@@ -143,28 +160,31 @@ class RealFile:
 
 
 class RealDisk:
-    """A directory on the machine's disk. One thread writes and syncs, another makes files.
+    """A directory on the machine's disk. One thread writes and syncs, others make and remove files.
 
     Writers wait in the kernel with the interpreter lock released; the event loop only puts a job
     into a queue.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        loop: asyncio.AbstractEventLoop,
-        *,
-        unsafe_skip_sync: bool = False,
-    ) -> None:
+    def __init__(self, directory: Path, loop: asyncio.AbstractEventLoop) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._loop = loop
-        self._skip_sync = unsafe_skip_sync
         self.on_sync: Callable[[float, int], None] | None = None
         """Told of each batch of writes, on the thread that wrote it: the seconds of its syncs,
         and its bytes."""
-        self._syncer = Worker("disk-sync")
-        self._maker = Worker("disk-create")
+        self._syncer = Worker("disk-sync", directory)
+        self._maker = Worker("disk-create", directory)
+        self._remover = Worker("disk-remove", directory)
+        self._removals_lock = threading.Lock()
+        self._removals: deque[tuple[str, int]] = deque()
+        """Names and sizes of what waits to be removed. Longer than BACKLOG_FILES_MAX only until
+        the remover, which takes the first ones at once then, has come to it."""
+        self.removed_at_once = 0
+        """Files that were not removed slowly, as too much waited already."""
+        self._behind = Seldom()
+        self._pause = threading.Event()
+        """Set when the removals that are left need not spare anybody."""
 
     def list_names(self) -> list[str]:
         return sorted(os.listdir(self._directory))
@@ -173,7 +193,7 @@ class RealDisk:
         return RealFile(name, os.open(self._directory / name, os.O_RDWR | os.O_CLOEXEC))
 
     def create(self, name: str, size: int) -> RealFile:
-        return _or_exit(lambda: self._create(name, size))
+        return _or_exit(lambda: self._create(name, size), self._directory)
 
     def submit_create(self, name: str, size: int, done: Callable[[DiskFile], None]) -> None:
         def job() -> None:
@@ -191,6 +211,15 @@ class RealDisk:
 
         self._syncer.put(job)
 
+    def submit_aside(
+        self, writes: Sequence[tuple[DiskFile, int, bytes]], done: Callable[[], None]
+    ) -> None:
+        def job() -> None:
+            self._write(writes, is_aside=True)
+            self._to_loop(done)
+
+        self._maker.put(job)
+
     def write_sync(self, writes: Sequence[tuple[DiskFile, int, bytes]]) -> None:
         finished = threading.Event()
 
@@ -203,17 +232,36 @@ class RealDisk:
 
     def unlink(self, name: str) -> None:
         def job() -> None:
-            os.unlink(self._directory / name)
+            remove_slowly(self._directory / name, self._loop.time, self._pause.wait)
             self._sync_directory()
 
-        _or_exit(job)
+        _or_exit(job, self._directory)
 
     def submit_unlink(self, name: str) -> None:
-        def job() -> None:
-            os.unlink(self._directory / name)
-            self._sync_directory()
+        with self._removals_lock:
+            self._removals.append((name, self._size_of(name)))
+        self._remover.put(self._remove_next)
 
-        self._maker.put(job)
+    def _remove_next(self) -> None:
+        if self._pause.is_set():
+            return  # the process ends, and has better to do in the time that it is given
+        with self._removals_lock:
+            is_behind = excess([size for _, size in self._removals]) > 0
+            path = self._directory / self._removals.popleft()[0]
+        if is_behind:
+            path.unlink(missing_ok=True)
+            self.removed_at_once += 1
+            if (since := self._behind.note(self._loop.time())) is not None:
+                log.warning("removals_fell_behind", folder=str(path.parent), removed_at_once=since)
+        else:
+            remove_slowly(path, self._loop.time, self._pause.wait)
+        self._sync_directory()
+
+    def _size_of(self, name: str) -> int:
+        try:
+            return (self._directory / name).lstat().st_size
+        except FileNotFoundError:
+            return 0
 
     def free_bytes(self) -> int:
         """What this process may still write, in bytes."""
@@ -221,9 +269,12 @@ class RealDisk:
         return facts.f_bavail * facts.f_frsize
 
     def close(self) -> None:
-        """Finish what was submitted, then end the threads. Blocking."""
+        """Finish what was submitted, then end the threads. Blocking. Removals that have not begun
+        are left out: what is to be removed holds nothing, and its owner meets it again."""
         self._syncer.stop()
         self._maker.stop()
+        self._pause.set()
+        self._remover.stop()
 
     def _create(self, name: str, size: int) -> RealFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -235,12 +286,13 @@ class RealDisk:
             offset += step
             if offset % _CREATE_SYNC_BYTES == 0:
                 self._sync(handle)  # in steps, so that the log's own syncs wait for little
-        if not self._skip_sync:
-            os.fsync(handle)
+        os.fsync(handle)
         self._sync_directory()
         return RealFile(name, handle)
 
-    def _write(self, writes: Sequence[tuple[DiskFile, int, bytes]]) -> None:
+    def _write(
+        self, writes: Sequence[tuple[DiskFile, int, bytes]], *, is_aside: bool = False
+    ) -> None:
         handles: dict[int, None] = {}
         size = 0
         run: list[bytes | memoryview] = []
@@ -260,16 +312,13 @@ class RealDisk:
         started = self._loop.time()
         for handle in handles:
             self._sync(handle)
-        if self.on_sync is not None:
+        if self.on_sync is not None and not is_aside:
             self.on_sync(self._loop.time() - started, size)
 
     def _sync(self, handle: int) -> None:
-        if not self._skip_sync:
-            os.fdatasync(handle)
+        os.fdatasync(handle)
 
     def _sync_directory(self) -> None:
-        if self._skip_sync:
-            return
         handle = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(handle)
@@ -287,7 +336,9 @@ class RealDisk:
 class Worker:
     """A thread that runs jobs in order, and takes the process down when one fails."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, place: Path | None = None) -> None:
+        """`place`: the directory that its jobs work in, which a failure then tells about."""
+        self._place = place
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -301,22 +352,26 @@ class Worker:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            _or_exit(job)
+            _or_exit(job, self._place)
 
 
-def exit_storage(failure: BaseException) -> NoReturn:
-    """End the process now: what the disk holds is no longer known. Any thread may call this."""
-    line = f"fatal: storage failed, the process ends and must be restarted: {failure!r}\n"
+def exit_storage(failure: BaseException, place: Path | None = None) -> NoReturn:
+    """End the process now: what the disk holds, in the directory `place`, is no longer known. Any
+    thread may call this."""
+    line = f"fatal: storage failed, the process ends and must be restarted: {failure!r}"
+    if place is not None and (what_to_do := remedy(failure, place)) is not None:
+        line += f": {what_to_do}"
+    line += "\n"
     with contextlib.suppress(OSError):
         os.write(2, line.encode("utf-8", "replace"))
     os._exit(EXIT_STORAGE)
 
 
-def _or_exit(job: Callable[[], _T]) -> _T:
+def _or_exit(job: Callable[[], _T], place: Path | None) -> _T:
     try:
         return job()
     except Exception as failure:  # whatever it is, a retry could only hide it
-        exit_storage(failure)
+        exit_storage(failure, place)
 
 
 def _write_all(handle: int, pieces: Sequence[bytes | memoryview], offset: int) -> None:

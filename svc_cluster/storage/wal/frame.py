@@ -218,6 +218,25 @@ def generation_of(body: FrameBody) -> int:
     return int(generation)
 
 
+_LENGTHS: Final = {
+    CREATE: _GENERATION.size,
+    SNAPSHOT: _GENERATION.size,
+    STATE: STATE_BYTES,
+    **dict.fromkeys((TRUNCATE, HARD_STATE, COMMIT, TRIM, DESTROY, END), 0),
+}
+
+
+def is_well_formed(body: FrameBody) -> bool:
+    """Whether the kind is known and the payload as long as that kind's must be."""
+    size = len(body.payload)
+    if body.kind == ENTRY:
+        return True
+    if body.kind == BATCH:
+        items = size - _CENSUS_HEAD.size
+        return items >= 0 and items % _CENSUS_ITEM.size == 0
+    return _LENGTHS.get(body.kind) == size
+
+
 def encode_state(state: GroupState) -> bytes:
     """Always STATE_BYTES long."""
     return _STATE.pack(

@@ -22,6 +22,7 @@ from svc_cluster.storage.wal.frame import (
     frame_bytes,
 )
 from svc_cluster.storage.wal.ledger import Ledger
+from svc_cluster.storage.wal.reach import ReachFile
 from svc_cluster.storage.wal.segment import DATA_START, Segment
 from svc_cluster.storage.wal.settings import WalSettings
 from svc_cluster.storage.wal.supply import SegmentSupply, Writes
@@ -40,10 +41,10 @@ Done = Callable[[], None]
 class _Batch:
     """What one sync will make durable."""
 
-    __slots__ = ("begun", "dones", "forced", "groups", "start", "total_bytes", "writes")
+    __slots__ = ("begun", "dones", "end", "forced", "groups", "start", "total_bytes", "writes")
 
     def __init__(self, start: Position) -> None:
-        self.start = start
+        self.start = self.end = start
         self.begun = False
         self.forced = False
         self.total_bytes = 0
@@ -66,8 +67,10 @@ class Pipeline:
         active: list[Segment],
         offset: int,
         prev_crc: int,
+        reach: ReachFile,
     ) -> None:
         self._disk = disk
+        self._reach = reach
         self._coder = coder
         self._settings = settings
         self._supply = supply
@@ -143,8 +146,11 @@ class Pipeline:
         else:
             self._on_idle.append(done)
 
-    def flush_now(self, bodies: Iterable[FrameBody] = ()) -> None:
-        """For start-up and shutdown, blocking: write `bodies`, what rides, and a testimony."""
+    def flush_now(
+        self, bodies: Iterable[FrameBody] = (), then: Callable[[], None] = lambda: None
+    ) -> None:
+        """For start-up and shutdown, blocking: write `bodies`, what rides, and a testimony; then
+        what is to be done before anything else is submitted."""
         assert not self._in_flight, "only while idle"
         assert not self._waiting, "only while idle"
         self._draining = True  # nothing is submitted on the side
@@ -155,6 +161,7 @@ class Pipeline:
         self._disk.write_sync(batch.writes)
         for done in batch.dones:
             done()
+        then()
         self._draining = False
         self._pump()
 
@@ -277,7 +284,7 @@ class Pipeline:
     def _seal(self) -> _Batch:
         self._cut_run()
         batch = self._batch
-        self._sealed = self.position
+        self._sealed = batch.end = self.position
         self._batch = _Batch(self._sealed)
         if batch.begun:
             self._marked = not batch.groups
@@ -302,13 +309,8 @@ class Pipeline:
         for extra, _ in controls:
             writes = writes + extra
         batch.writes = []
-        early: list[Done] = []
-        if self._settings.unsafe_skip_sync:
-            early, batch.dones = batch.dones, []
         self._in_flight = True
         self._disk.submit(writes, lambda: self._synced(batch, controls))
-        for done in early:
-            done()
 
     def _synced(self, batch: _Batch, controls: list[tuple[Writes, Done]]) -> None:
         self._in_flight = False
@@ -316,6 +318,8 @@ class Pipeline:
         for _, control_done in controls:
             control_done()
         self._draining = False
+        if batch.begun:
+            self._reach.synced(batch.end, quiet=not batch.groups)
         self._drain_waiting()
         self._pump()
         dones, batch.dones = batch.dones, []

@@ -1,9 +1,11 @@
-"""Frees the oldest segments, one at a time, in three durable steps.
+"""Frees the oldest segments, one at a time, in four durable steps.
 
 1. Every replica whose newest state, or whose oldest kept entries, stand in the segment gets a
    STATE frame at the end of the log; that frame moves its log base above the segment's entries.
-2. When those frames, and everything framed before them, are synced, the segment is marked free.
-3. When that mark is synced, the next oldest may follow. So a crash never leaves an older segment
+2. When those frames, and everything framed before them, are synced, `wal-reach` says that the log
+   begins behind the segment.
+3. When that is synced, the segment is marked free.
+4. When that mark is synced, the next oldest may follow. So a crash never leaves an older segment
    behind a newer freed one.
 """
 
@@ -16,6 +18,7 @@ from svc_cluster.storage.wal import frame as fr
 from svc_cluster.storage.wal.frame import FrameBody
 from svc_cluster.storage.wal.ledger import Ledger
 from svc_cluster.storage.wal.pipeline import Pipeline
+from svc_cluster.storage.wal.reach import ReachFile
 from svc_cluster.storage.wal.segment import Segment
 from svc_cluster.storage.wal.supply import SegmentSupply
 
@@ -28,12 +31,14 @@ class Purge:
         pipeline: Pipeline,
         supply: SegmentSupply,
         ledger: Ledger,
+        reach: ReachFile,
         active: list[Segment],
         on_space: Callable[[], None] | None,
     ) -> None:
         self._pipeline = pipeline
         self._supply = supply
         self._ledger = ledger
+        self._reach = reach
         self._active = active
         self._on_space = on_space
         self._freeing = False
@@ -68,4 +73,4 @@ class Purge:
             self._pipeline.resume()
             self.release()
 
-        self._supply.put_back(oldest, freed)
+        self._reach.raise_first(seq + 1, lambda: self._supply.put_back(oldest, freed))

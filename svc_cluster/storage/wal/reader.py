@@ -9,16 +9,15 @@ from svc_cluster.storage.wal.segment import DATA_START, Segment
 class SegmentReader:
     """The frames of one life of a segment."""
 
-    def __init__(self, coder: FrameCoder, segment: Segment, *, accept_old: bool = False) -> None:
+    def __init__(self, coder: FrameCoder, segment: Segment) -> None:
         self._coder = coder
         self.seq = segment.seq
-        self._seq = None if accept_old else segment.seq
-        self._generation = None if accept_old else segment.generation
+        self._generation = segment.generation
         self.data = segment.file.pread(segment.size, 0)
 
     def at(self, offset: int) -> Frame | None:
         """The frame at `offset`, or None when its header cannot be believed."""
-        parsed = self._coder.parse(self.data, offset, self._seq, self._generation)
+        parsed = self._coder.parse(self.data, offset, self.seq, self._generation)
         return None if parsed is None else parsed[0]
 
     def next_from(self, offset: int) -> int | None:

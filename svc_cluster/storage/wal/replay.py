@@ -110,8 +110,20 @@ class Replay:
             self._group(body.group).log.damaged = True
             self._group(body.group).count = frame.group_seq
 
+    @property
+    def has_holes(self) -> bool:
+        """Something was lost, of which not all that it held is known."""
+        return bool(self._holes)
+
     def apply(self, frame: Frame, place: Position) -> None:
+        """A frame that has its checksums and is none that a writer makes is damage as well."""
         body = frame.body
+        if not fr.is_well_formed(body):
+            if body.group:
+                self.damage(frame)
+            else:
+                self.hole(place)
+            return
         if body.kind == fr.BATCH:
             if self._holes:
                 self._census(fr.decode_census(body.payload))

@@ -15,7 +15,10 @@ from svc_cluster.base.checksum import crc32c
 from svc_cluster.storage.disk import DiskFile
 from svc_cluster.storage.wal.settings import WalFormatError
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""2 gives the length of the file, and says that a `wal-reach` stands beside it."""
+
+FORMAT_WITHOUT_LENGTH: Final = 1
 SLOT_BYTES: Final = 4096
 DATA_START: Final = 2 * SLOT_BYTES
 FREE: Final = 0
@@ -24,16 +27,20 @@ ACTIVE: Final = 1
 _MAGIC: Final = b"svcWALsg"
 _FIELDS: Final = struct.Struct("<8sIIQQQ")
 _CRC: Final = struct.Struct("<I")
+_LENGTH: Final = struct.Struct("<Q")
+_SLOT_USED: Final = _FIELDS.size + _CRC.size + _LENGTH.size + _CRC.size
 _NAME: Final = "wal-{:08d}.segment"
 
 
 class SegmentHeader(NamedTuple):
     """`generation` grows with every change of the file's header; `segment_seq` is the segment's
-    place in the log (0 while the file is free)."""
+    place in the log (0 while the file is free); `length` is the file's, in bytes, and 0 in a header
+    of the format that does not give it."""
 
     state: int
     generation: int
     segment_seq: int
+    length: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -52,6 +59,11 @@ class Segment:
     def generation(self) -> int:
         return self.header.generation
 
+    @property
+    def is_cut(self) -> bool:
+        """The file is not as long as it was made."""
+        return self.header.length not in (0, self.size)
+
 
 def segment_name(number: int) -> str:
     return _NAME.format(number)
@@ -64,10 +76,17 @@ def segment_number(name: str) -> int | None:
 
 
 def encode_header(header: SegmentHeader, node_tag: int) -> bytes:
+    """The first part is as long, and has its checksum, in every format: each program can tell
+    that a header is of a format that it does not know."""
+    version = FORMAT if header.length else FORMAT_WITHOUT_LENGTH
     fields = _FIELDS.pack(
-        _MAGIC, FORMAT, header.state, node_tag, header.generation, header.segment_seq
+        _MAGIC, version, header.state, node_tag, header.generation, header.segment_seq
     )
-    return fields + _CRC.pack(crc32c(fields))
+    data = fields + _CRC.pack(crc32c(fields))
+    if header.length:
+        data += _LENGTH.pack(header.length)
+        data += _CRC.pack(crc32c(data))
+    return data
 
 
 def read_slots(file: DiskFile, node_tag: int) -> list[SegmentHeader | None]:
@@ -76,7 +95,7 @@ def read_slots(file: DiskFile, node_tag: int) -> list[SegmentHeader | None]:
     Raises WalFormatError when a valid copy is of another node or of a format of the future.
     """
     return [
-        _decode_slot(file.pread(_FIELDS.size + _CRC.size, slot * SLOT_BYTES), node_tag, file.name)
+        _decode_slot(file.pread(_SLOT_USED, slot * SLOT_BYTES), node_tag, file.name)
         for slot in (0, 1)
     ]
 
@@ -88,14 +107,20 @@ def _decode_slot(data: bytes, node_tag: int, name: str) -> SegmentHeader | None:
     (crc,) = _CRC.unpack_from(data, _FIELDS.size)
     if magic != _MAGIC or crc != crc32c(data[: _FIELDS.size]):
         return None
-    if version != FORMAT:
+    if version not in (FORMAT_WITHOUT_LENGTH, FORMAT):
         raise WalFormatError(
-            f"{name} has WAL format {version}, this program reads format {FORMAT}: start the "
-            "version of the program that wrote it"
+            f"{name} has WAL format {version}, this program reads formats up to {FORMAT}: start "
+            "the version of the program that wrote it"
         )
     if tag != node_tag:
         raise WalFormatError(
             f"{name} was written by another node identity: give this node its own data directory, "
             "or restore the identity that belongs to this one"
         )
-    return SegmentHeader(state, generation, segment_seq)
+    if version == FORMAT_WITHOUT_LENGTH:
+        return SegmentHeader(state, generation, segment_seq)
+    checked = _FIELDS.size + _CRC.size + _LENGTH.size
+    if len(data) < _SLOT_USED or data[checked:] != _CRC.pack(crc32c(data[:checked])):
+        return None
+    (length,) = _LENGTH.unpack_from(data, _FIELDS.size + _CRC.size)
+    return SegmentHeader(state, generation, segment_seq, length)

@@ -27,10 +27,6 @@ class WalSettings:
     a busy one keeps as many as it uses."""
     reserve_bytes: int = 512 * 1024 * 1024
     """Free disk space below which `has_space()` is false and the WAL grows only if it must."""
-    unsafe_accept_old_generation_frames: bool = False
-    """For tests that prove themselves: recovery takes frames of a segment's earlier lives."""
-    unsafe_skip_sync: bool = False
-    """For tests that prove themselves: appends are reported durable before they are."""
 
     def __post_init__(self) -> None:
         if self.segment_bytes < _SEGMENT_BYTES_MIN or self.segment_bytes % 4096:

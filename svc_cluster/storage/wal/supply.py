@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from svc_cluster.storage.disk import Disk, DiskFile
+from svc_cluster.storage.wal.reach import ReachFile
 from svc_cluster.storage.wal.segment import (
     ACTIVE,
     FREE,
@@ -44,11 +45,12 @@ class SegmentSupply:
         self._stopped = False
         self._next_seq = 1
         self._control: Control | None = None
+        self._reach: ReachFile | None = None
         self._on_ready: Callable[[], None] = lambda: None
 
-    def start(self, control: Control, on_ready: Callable[[], None]) -> None:
+    def start(self, control: Control, reach: ReachFile, on_ready: Callable[[], None]) -> None:
         """From now on changes ride on the log's syncs; `on_ready` follows each new segment."""
-        self._control, self._on_ready = control, on_ready
+        self._control, self._reach, self._on_ready = control, reach, on_ready
 
     def stop(self) -> None:
         """Begin nothing more."""
@@ -108,7 +110,7 @@ class SegmentSupply:
             self._free.append(segment)
             done()
 
-        self._change(segment, SegmentHeader(FREE, segment.generation + 1, 0), marked)
+        self._change(segment, _free_life(segment), marked)
 
     def shrink(self) -> None:
         """Remove the free segments that were not needed since the last call, but for those that
@@ -136,19 +138,34 @@ class SegmentSupply:
         self._prepared = self.take_now(following)
 
     def put_back_now(self, segment: Segment) -> None:
-        """For start-up, blocking."""
+        """For start-up, blocking. What is not kept is marked free and then removed behind the
+        start's back: a stop that comes before leaves it for the next start, which meets it in
+        here again."""
         if segment.header.state != FREE:
-            self._change_now(segment, SegmentHeader(FREE, segment.generation + 1, 0))
+            self._change_now(segment, _free_life(segment))
         if segment.size != self._settings.segment_bytes or (
             len(self._free) >= self._settings.free_segments_max + _NEEDED_AT_START
         ):
             segment.file.close()
-            self._disk.unlink(segment.file.name)
+            if self._disk.free_bytes() < self._settings.segment_bytes:
+                self._disk.unlink(segment.file.name)  # its room may be needed by this very start
+            else:
+                self._disk.submit_unlink(segment.file.name)
         else:
             self._free.append(segment)
 
     def continue_behind(self, segment_seq: int) -> None:
         self._next_seq = segment_seq + 1
+
+    @property
+    def newest_seq(self) -> int:
+        """The newest segment that was made ready, 0 before the first."""
+        return self._next_seq - 1
+
+    def accept_length_now(self, segment: Segment) -> None:
+        """Write down how long the file is. Blocking, for start-up: for a header of the format that
+        does not say it, and for a file that was cut, once what that hurt is noted in the log."""
+        self._change_now(segment, segment.header._replace(length=segment.size))
 
     def _new_name(self) -> str:
         self._next_number += 1
@@ -156,7 +173,7 @@ class SegmentSupply:
 
     def _next_life(self, segment: Segment) -> SegmentHeader:
         self._next_seq += 1
-        return SegmentHeader(ACTIVE, segment.generation + 1, self._next_seq - 1)
+        return SegmentHeader(ACTIVE, segment.generation + 1, self._next_seq - 1, segment.size)
 
     def _created(self, file: DiskFile) -> None:
         if self._stopped:
@@ -170,7 +187,9 @@ class SegmentSupply:
             self._prepared = segment
             self._on_ready()
 
-        self._change(segment, self._next_life(segment), ready)
+        header, reach = self._next_life(segment), self._reach
+        assert reach is not None, "the log runs"
+        self._change(segment, header, lambda: reach.raise_newest(header.segment_seq, ready))
 
     def _change(self, segment: Segment, header: SegmentHeader, done: Callable[[], None]) -> None:
         control = self._control
@@ -191,6 +210,10 @@ class SegmentSupply:
         self._disk.write_sync([(segment.file, 0, data)])
         self._disk.write_sync([(segment.file, SLOT_BYTES, data)])
         segment.header = header
+
+
+def _free_life(segment: Segment) -> SegmentHeader:
+    return SegmentHeader(FREE, segment.generation + 1, 0, segment.size)
 
 
 def sync_segments(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from svc_cluster.base.ids import GroupId, LogIndex
 from svc_cluster.base.log_ops import LogOp, RecoveredLog, SetCommit, TrimPrefix
@@ -14,6 +15,7 @@ from svc_cluster.storage.wal import frame as fr
 from svc_cluster.storage.wal.frame import FrameBody, FrameCoder
 from svc_cluster.storage.wal.pipeline import Pipeline
 from svc_cluster.storage.wal.purge import Purge
+from svc_cluster.storage.wal.reach import ReachFile
 from svc_cluster.storage.wal.recovery import Recovered, recover
 from svc_cluster.storage.wal.settings import WalSettings
 from svc_cluster.storage.wal.supply import SegmentSupply
@@ -34,6 +36,7 @@ class Wal:
         self._settings = settings
         self._ledger = found.ledger
         self._active = found.active
+        self._reach = reach = ReachFile(disk, node_tag, found.serial, found.reach)
         self._supply = supply = SegmentSupply(disk, node_tag, settings, found.next_number)
         supply.continue_behind(found.active[-1].seq if found.active else 0)
         for segment in found.free:
@@ -52,10 +55,17 @@ class Wal:
             found.active,
             found.offset,
             found.prev_crc,
+            reach,
         )
-        supply.start(self._pipeline.control, self._pipeline.resume)
-        self._purge = Purge(self._pipeline, supply, found.ledger, found.active, on_space)
+        reach.write_now(
+            reach.reach._replace(first_seq=found.active[0].seq, newest_seq=supply.newest_seq)
+        )
+        supply.start(self._pipeline.control, reach, self._pipeline.resume)
+        self._purge = Purge(self._pipeline, supply, found.ledger, reach, found.active, on_space)
         self._closed = False
+        self.was_marked = found.is_marked
+        """Whether a mark of how far the log reaches stood in the directory when it was opened."""
+
         self.recovered: dict[GroupId, RecoveredLog] = found.logs
         """What the disk held when it was opened; the caller may empty it once taken over."""
 
@@ -72,12 +82,32 @@ class Wal:
         `node_tag` (0 <= tag < 2**64) belongs to the node's identity and is part of every
         checksum. `on_space` runs after each segment that was freed. Raises WalFormatError.
         """
-        wal = cls(disk, node_tag, settings, recover(disk, node_tag, settings), on_space)
+        found = recover(disk, node_tag)
+        wal = cls(disk, node_tag, settings, found, on_space)
         damaged = [
             FrameBody(fr.STATE, group) for group, log in wal.recovered.items() if log.damaged
         ]
-        wal._pipeline.flush_now(damaged)
+        wal._pipeline.flush_now(damaged, lambda: wal._settle(found))
         return wal
+
+    def _settle(self, found: Recovered) -> None:
+        """What was damaged is noted in the log: the files may be taken as they are now."""
+        for segment in found.active:
+            if segment.is_cut or not segment.header.length:
+                self._supply.accept_length_now(segment)
+        self._reach.write_now(
+            self._reach.reach._replace(end=self._pipeline.position, unsettled=False)
+        )
+
+    @property
+    def has_losses(self) -> bool:
+        """Frames of replicas that nothing here names may have been lost: whoever makes a replica
+        that is not new cannot know what it has promised. Lasts over restarts."""
+        return self._reach.reach.lost
+
+    def settle_losses(self) -> None:
+        """Every replica that may have been among what was lost stands in the log again, damaged."""
+        self._pipeline.put([], self._reach.settle_loss, force=True)
 
     def append(self, group: GroupId, ops: Sequence[LogOp], done: Callable[[], None] | None) -> None:
         """Write the operations, in order, behind everything appended before.
@@ -129,6 +159,16 @@ class Wal:
         """Groups with entries in the oldest segment that are above their flushed index."""
         return self._purge.pinned_by()
 
+    @property
+    def free_bytes(self) -> int:
+        """What the disk can still take, in bytes."""
+        return self._disk.free_bytes()
+
+    @property
+    def reserve_bytes(self) -> int:
+        """Free disk space that is kept for what the node itself must write."""
+        return self._settings.reserve_bytes
+
     def has_space(self) -> bool:
         """False when free disk space is below the reserve: refuse appends, go on reading."""
         return self._disk.free_bytes() >= self._settings.reserve_bytes
@@ -165,16 +205,25 @@ class Wal:
         await self._idle()
         self._supply.stop()
         await self._idle()
-        self._pipeline.flush_now()
+        reach = self._reach
+        self._pipeline.flush_now(
+            (), lambda: reach.write_now(reach.reach._replace(end=self._pipeline.position))
+        )
+        reach.close()
         for segment in self._active + self._supply.segments():
             segment.file.close()
 
     async def _idle(self) -> None:
-        idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Return while nothing is being written. What the one part does once the other is idle may
+        give that one work again, and so may whatever runs before this does."""
+        while True:
+            idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._pipeline.when_idle(partial(self._reach.when_idle, partial(_settle, idle)))
+            await idle
+            if self._pipeline.is_idle:
+                return
 
-        def reached() -> None:
-            if not idle.done():
-                idle.set_result(None)
 
-        self._pipeline.when_idle(reached)
-        await idle
+def _settle(idle: asyncio.Future[None]) -> None:
+    if not idle.done():
+        idle.set_result(None)
