@@ -11,6 +11,8 @@ import os
 from pathlib import Path
 from typing import Final, NoReturn
 
+from svc_cluster.storage.disk_trouble import is_trouble
+
 EXIT_STORE_DAMAGED: Final = 75
 """Process exit code after damage in the state store: start the process again."""
 
@@ -20,7 +22,7 @@ _SIGNS: Final = ("Corruption", "checksum", "No such file or directory")
 
 def is_damage(failure: BaseException) -> bool:
     """Whether a failure of the store says that its files are damaged, not only out of reach."""
-    return any(sign in str(failure) for sign in _SIGNS)
+    return not is_trouble(failure) and any(sign in str(failure) for sign in _SIGNS)
 
 
 def lacks_its_root(store: Path) -> bool:

@@ -29,9 +29,11 @@ from rocksdict import (
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.storage import dead_records
+from svc_cluster.storage.aside import Aside
 from svc_cluster.storage.damage import exit_damaged, is_damage, lacks_its_root
 from svc_cluster.storage.dead_ranges import DeadRange, TableFile
 from svc_cluster.storage.disk import Worker, exit_storage
+from svc_cluster.storage.disk_trouble import remedy
 from svc_cluster.storage.manifest import cut_torn_end
 from svc_cluster.storage.reclaim import Reclaimer
 from svc_cluster.storage.state_store import StoreStalledError
@@ -40,6 +42,7 @@ _T = TypeVar("_T")
 log = get_logger("storage.rocks_store")
 _STALL_TEXT: Final = "Write stall"
 _CUT_SHORT_TEXT: Final = "Shutdown in progress"
+_UNFLUSHED: Final = "rocksdb.cur-size-all-mem-tables"
 
 
 class StoreOpenError(Exception):
@@ -50,11 +53,14 @@ class StoreDamagedError(StoreOpenError):
     """The store's files are damaged: set it aside (storage/damage.py) and begin anew."""
 
 
+WRITE_BUFFER_BYTES: Final = 64 * 1024 * 1024
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RocksSettings:
     """Sizes in bytes."""
 
-    write_buffer_bytes: int = 64 * 1024 * 1024
+    write_buffer_bytes: int = WRITE_BUFFER_BYTES
     write_buffers: int = 4
     block_cache_bytes: int = 128 * 1024 * 1024
     background_jobs: int = 2
@@ -86,15 +92,20 @@ class RocksStore:
             if is_damage(cause):
                 text = f"the state store in {directory} is damaged ({cause})"
                 raise StoreDamagedError(text) from cause
+            what_to_do = remedy(cause, directory) or (
+                "stop the process that uses it; leave its files as they are, they may be the only "
+                "copies of what they hold"
+            )
             raise StoreOpenError(
-                f"the state store in {directory} cannot be opened ({cause}): stop the process "
-                "that uses it, or remove it together with the WAL and rejoin as a new node"
+                f"the state store in {directory} cannot be opened ({cause}): {what_to_do}"
             ) from cause
         self._write_options = WriteOptions()
         self._write_options.disable_wal = True  # type: ignore[method-assign, assignment]
         self._write_options.no_slowdown = True
         self._db.set_write_options(self._write_options)
         self._flusher = Worker("store-flush")
+        self._aside = Aside(directory, loop.time)
+        self._aside.start()
         self._guard = _Guard(directory)
         # automatic compactions, which bound the files of level 0, go on beside ours
         self._compact_options = CompactOptions()
@@ -161,6 +172,11 @@ class RocksStore:
         self._reclaimer.run()
 
     @property
+    def unflushed_bytes(self) -> int:
+        found: int | None = self._guard.run(lambda: self._db.property_int_value(_UNFLUSHED))
+        return found or 0
+
+    @property
     def reclaim_pending(self) -> int:
         """Deleted ranges that may still hold space."""
         return self._reclaimer.pending
@@ -190,6 +206,7 @@ class RocksStore:
             self._flusher.stop()
             self._guard.run(lambda: self._db.flush(True))
             self._reclaimer.stop(self._cut_short)
+            self._aside.stop()
             try:
                 self._db.close()
             except Exception as failure:
@@ -237,7 +254,7 @@ class _Guard:
     def fail(self, failure: BaseException) -> NoReturn:
         if is_damage(failure):
             exit_damaged(self._directory, failure)
-        exit_storage(failure)
+        exit_storage(failure, self._directory)
 
 
 class RocksSnapshot:

@@ -51,6 +51,11 @@ class StateStore(StoreReader, Protocol):
         after it is. A failed flush ends the process."""
         ...
 
+    @property
+    def unflushed_bytes(self) -> int:
+        """About how much room on the disk the next flush takes."""
+        ...
+
     def reclaim(self) -> None:
         """To be called now and then: begin to give the disk back what flushed range deletes still
         hold, when that is worth its work and none is under way. Returns at once; what it does runs
