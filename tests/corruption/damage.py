@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from svc_cluster.storage.wal import reach
 from svc_cluster.storage.wal.frame import ALIGNMENT, MAGIC
 from svc_cluster.storage.wal.segment import DATA_START, segment_number
 
@@ -138,6 +139,48 @@ def wal_header(node: Path, rng: random.Random) -> str:
     return f"flip in header {region.path.name} {offset}"
 
 
+def wal_gone(node: Path, rng: random.Random) -> str:
+    """A file of the log is not there any more."""
+    path = _segment(node, rng)
+    path.unlink()
+    return f"gone {path.name}"
+
+
+def wal_cut(node: Path, rng: random.Random) -> str:
+    """A file of the log is shorter than it was made."""
+    path = _segment(node, rng)
+    size = rng.randrange(path.stat().st_size)
+    with path.open("r+b") as file:
+        file.truncate(size)
+    return f"cut {path.name} to {size}"
+
+
+def wal_swap_segments(node: Path, rng: random.Random) -> str:
+    """Two files of the log have each other's frames, or one stands in place of both."""
+    found = [region.path for region in regions(node / "wal")]
+    if len(found) < 2:
+        return wal_gone(node, rng)
+    one, other = rng.sample(found, 2)
+    data, others = one.read_bytes(), other.read_bytes()
+    if rng.random() < 0.5:
+        other.write_bytes(data)
+        return f"{one.name} also over {other.name}"
+    one.write_bytes(data[:DATA_START] + others[DATA_START:])
+    other.write_bytes(others[:DATA_START] + data[DATA_START:])
+    return f"frames of {one.name} and {other.name} swapped"
+
+
+def wal_emptied_end(node: Path, rng: random.Random) -> str:
+    """The last frames of the log, its closing mark included, are zeros: not torn, as all of them
+    had been synced long before."""
+    return _tear(node, rng.randint(1, TAIL_BYTES), "zeros", rng)
+
+
+def _segment(node: Path, rng: random.Random) -> Path:
+    """Of the log, mostly the newest one; free files hold nothing that could be missed."""
+    return _somewhere(node, rng).path
+
+
 def state_flip(node: Path, rng: random.Random) -> str:
     path = rng.choice(_state_files(node))
     offset = rng.randrange(path.stat().st_size)
@@ -179,7 +222,19 @@ def _state_files(node: Path) -> list[Path]:
 
 def torn_tail(node: Path, distance: int, fill: str, rng: random.Random) -> str:
     """What was written last does not arrive: from `distance` bytes before the end of the log on,
-    there is what `fill` says."""
+    there is what `fill` says. As that was never synced, nothing has noted that it was."""
+    path = node / "wal" / reach.NAME
+    data = path.read_bytes()
+    tag = int.from_bytes(data[16:24], "little")
+    said = [found for slot in (0, 1) if (found := reach.decode(data[slot * 4096 :], tag))]
+    newest = max(said, key=lambda found: found.serial)
+    assert newest.reach is not None
+    slot = reach.encode(newest.reach._replace(end=(0, 0)), newest.serial, tag)
+    path.write_bytes(slot.ljust(reach.SLOT_BYTES, b"\0") * 2)
+    return _tear(node, distance, fill, rng)
+
+
+def _tear(node: Path, distance: int, fill: str, rng: random.Random) -> str:
     region = _newest(regions(node / "wal"))
     end = len(region.path.read_bytes().rstrip(b"\0"))
     offset = max(region.start, end - distance)
@@ -195,6 +250,10 @@ WAL: dict[str, Callable[[Path, random.Random], str]] = {
     "swap": wal_swap,
     "misdirect": wal_misdirect,
     "header": wal_header,
+    "segment gone": wal_gone,
+    "segment cut": wal_cut,
+    "segments swapped": wal_swap_segments,
+    "emptied end": wal_emptied_end,
 }
 STATE: dict[str, Callable[[Path, random.Random], str]] = {
     "state flip": state_flip,

@@ -33,6 +33,8 @@ class FakeDisk:
         self.files: dict[str, FakeFile] = {}
         self.queue: deque[tuple[list[Write], Callable[[], None]]] = deque()
         self.free = free
+        self.removals: list[str] = []
+        """Names whose removal was submitted."""
         self.sync_count = 0
         self.trace: list[tuple[str, int, int]] = []
         """(file, offset, length) of every durable write, in order."""
@@ -55,6 +57,9 @@ class FakeDisk:
     def submit(self, writes: Sequence[Write], done: Callable[[], None]) -> None:
         self.queue.append((list(writes), done))
 
+    def submit_aside(self, writes: Sequence[Write], done: Callable[[], None]) -> None:
+        self.submit(writes, done)
+
     def write_sync(self, writes: Sequence[Write]) -> None:
         assert not any(w for w, _ in self.queue), "the tests never block behind the queue"
         self._sync(writes)
@@ -63,6 +68,7 @@ class FakeDisk:
         self.free += self.files.pop(name).size()
 
     def submit_unlink(self, name: str) -> None:
+        self.removals.append(name)
         self.queue.append(([], lambda: self.unlink(name)))
 
     def free_bytes(self) -> int:

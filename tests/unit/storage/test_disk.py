@@ -6,11 +6,13 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from svc_cluster.storage import removal
 from svc_cluster.storage.disk import EXIT_STORAGE, DirectoryInUseError, RealDisk, lock_directory
 
 FAILING = """
@@ -18,15 +20,19 @@ import asyncio, os, sys
 from pathlib import Path
 from svc_cluster.storage.disk import RealDisk
 
+failures = []
+
 def broken(handle):
-    raise OSError(5, "Input/output error")
+    if not failures:  # a second call would succeed, and mean nothing
+        failures.append(1)
+        raise OSError(5, "Input/output error")
 
 async def main():
     loop = asyncio.get_running_loop()
     disk = RealDisk(Path(sys.argv[1]), loop)
     file = disk.create("f", 4096)
     os.fdatasync = broken
-    disk.submit([(file, 0, b"x")], lambda: print("acknowledged"))
+    disk.submit([(file, 0, b"x")], lambda: (print("acknowledged", flush=True), os._exit(0)))
     await asyncio.Event().wait()
 
 asyncio.run(main())
@@ -100,6 +106,34 @@ def test_a_file_is_created_behind_the_loops_back(
     assert loop.run_until_complete(main()) == bytes(3)
 
 
+def test_every_file_of_a_batch_is_synced(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that goes over the end of a segment stands in two files."""
+    one, other = disk.create("one", 4096), disk.create("other", 4096)
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", lambda handle: synced.append(os.fstat(handle).st_ino))
+    disk.write_sync([(one, 0, b"a"), (other, 0, b"b"), (one, 100, b"c")])
+    inodes = {(tmp_path / name).stat().st_ino for name in ("one", "other")}
+    assert set(synced) == inodes
+
+
+def test_a_created_files_name_is_synced_behind_its_content(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory is synced last, once the file is: a power cut leaves the whole file or none."""
+    synced: list[int] = []
+    really = os.fsync
+
+    def watched(handle: int) -> None:
+        really(handle)
+        synced.append(os.fstat(handle).st_ino)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    disk.create("new", 4096).close()
+    assert synced == [(tmp_path / "new").stat().st_ino, tmp_path.stat().st_ino]
+
+
 def test_an_unlinked_file_is_gone(disk: RealDisk) -> None:
     """And its name can be used again."""
     disk.create("f", 4096).close()
@@ -130,3 +164,82 @@ def test_a_directory_has_one_owner(tmp_path: Path) -> None:
         lock_directory(tmp_path / "data")
     os.close(first)
     os.close(lock_directory(tmp_path / "data"))
+
+
+def test_an_opened_directory_is_its_users_alone(tmp_path: Path) -> None:
+    """A new one, and one that was there with rights for others."""
+    old = tmp_path / "old"
+    (old / "state").mkdir(parents=True)
+    (old / "state" / "000001.sst").write_text("x")
+    (old / "state" / "000001.sst").chmod(0o644)
+    (old / "state").chmod(0o755)
+    old.chmod(0o755)
+    for directory in (old, tmp_path / "new"):
+        os.close(lock_directory(directory))
+        for path in (directory, *directory.rglob("*")):
+            assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_close_does_not_wait_for_removals_that_have_not_begun(
+    tmp_path: Path, loop: asyncio.AbstractEventLoop
+) -> None:
+    """A stop has a few seconds; what is left is there for the next start, whole. What was begun is
+    finished."""
+    disk = RealDisk(tmp_path, loop)
+    names = [f"f{number}" for number in range(5)]
+    for name in names:
+        disk.create(name, 4096).close()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def first() -> None:
+        begun.set()
+        go_on.wait()
+
+    disk._remover.put(first)
+    for name in names:
+        disk.submit_unlink(name)
+    begun.wait()
+    closing = threading.Thread(target=disk.close)
+    closing.start()
+    assert disk._pause.wait(60), "told before it waits for the removals"
+    go_on.set()
+    closing.join()
+    assert sorted(os.listdir(tmp_path)) == names
+    assert all((tmp_path / name).stat().st_size == 4096 for name in names)
+
+
+def test_removals_beyond_the_bound_go_at_once(
+    tmp_path: Path,
+    loop: asyncio.AbstractEventLoop,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """They are counted, one line says so, and as many as may wait still go in steps."""
+    monkeypatch.setattr(removal, "BACKLOG_FILES_MAX", 2)
+    slowly: list[int] = []
+    shorten = os.ftruncate
+
+    def watched(handle: int, size: int) -> None:
+        slowly.append(size)
+        shorten(handle, size)
+
+    monkeypatch.setattr(os, "ftruncate", watched)
+    disk = RealDisk(tmp_path, loop)
+    go_on, done = threading.Event(), threading.Event()
+
+    def first() -> None:
+        go_on.wait()
+
+    disk._remover.put(first)
+    for number in range(5):
+        (tmp_path / f"f{number}").write_bytes(bytes(5 * 1024 * 1024))
+        disk.submit_unlink(f"f{number}")
+    disk.submit_unlink("gone already")
+    disk._remover.put(done.set)
+    go_on.set()
+    assert done.wait(60)
+    assert os.listdir(tmp_path) == []
+    assert disk.removed_at_once == 4
+    assert slowly == [1024 * 1024]
+    assert [record.message for record in caplog.records] == ["removals_fell_behind"]
+    disk.close()

@@ -9,7 +9,6 @@ from svc_cluster.base.log_ops import DestroyReplica, InstallSnapshot
 from svc_cluster.storage.wal import Wal, WalFormatError, WalSettings
 from tests.unit.storage.fakes import FakeDisk
 from tests.unit.storage.wal_driver import (
-    SMALL,
     TAG,
     commit,
     create,
@@ -197,12 +196,19 @@ def test_a_batch_is_bounded_and_nothing_is_lost_by_it() -> None:
     assert indexes(log_of(Wal.open(disk.crash(), TAG, settings), 1)) == list(range(1, 201))
 
 
-def test_the_skip_sync_switch_is_caught_by_a_crash() -> None:
-    """The test-only switch really acknowledges early, so a checker has something to find."""
-    settings = WalSettings(segment_bytes=16 * 1024, reserve_bytes=0, unsafe_skip_sync=True)
+def test_whoever_waited_for_a_segment_is_told_behind_the_sync() -> None:
+    """The disk is slow to make a segment; what waited for it is durable when it is told so."""
     disk = FakeDisk()
-    wal = Wal.open(disk, TAG, settings)
-    reached: list[bool] = []
-    wal.append(GroupId(1), [create()], lambda: reached.append(True))
-    assert reached
-    assert not Wal.open(disk.crash(), TAG, SMALL).recovered
+    wal = open_wal(disk)
+    put(wal, disk, 1, create())
+    told: list[int] = []
+    for log_index in range(1, 61):
+        wal.append(
+            GroupId(1), [entries(1, log_index, 1, size=900)], lambda i=log_index: told.append(i)
+        )
+    assert wal.is_stalled
+    while disk.queue:
+        disk.step()
+        if told:
+            assert log_of(open_wal(disk.crash()), 1).last_index >= told[-1]
+    assert told == list(range(1, 61))
