@@ -29,6 +29,7 @@ class _Row(msgspec.Struct, array_like=True):
     name_prefix: str
     expires_text: str | None
     expires_ns: int
+    """`Expiry.stored_ns`."""
 
 
 def token_to_bytes(token: AccessToken) -> bytes:
@@ -48,7 +49,7 @@ def token_to_bytes(token: AccessToken) -> bytes:
             auto_prefix_streams=token.auto_prefix_streams,
             name_prefix=token.name_prefix,
             expires_text=None if expiry is None else expiry.text,
-            expires_ns=0 if expiry is None else expiry.unix_ns,
+            expires_ns=0 if expiry is None else expiry.stored_ns,
         )
     )
 
@@ -56,7 +57,12 @@ def token_to_bytes(token: AccessToken) -> bytes:
 def token_from_bytes(raw: bytes) -> AccessToken:
     """Raises msgspec.DecodeError for what no version of this program wrote."""
     row = msgspec.msgpack.decode(raw, type=_Row)
-    expiry = None if row.expires_text is None else Expiry(row.expires_text, row.expires_ns)
+    expiry = None
+    if row.expires_text is not None:
+        try:
+            expiry = Expiry.restored(row.expires_text, row.expires_ns)
+        except ValueError as cause:
+            raise msgspec.DecodeError("an expiry that names no moment") from cause
     return AccessToken(
         serial=row.serial,
         token_id=row.token_id,

@@ -28,14 +28,17 @@ def put_token(out: pb.AccessToken, token: AccessToken, *, with_hash: bool = True
     out.name_prefix = token.name_prefix
     if token.expires_at is not None:
         out.expires_at.text = token.expires_at.text
-        out.expires_at.unix_ns = token.expires_at.unix_ns
+        out.expires_at.unix_ns = token.expires_at.stored_ns
 
 
 def get_token(message: pb.AccessToken) -> AccessToken:
     """Raises AccessFormatError."""
     expires_at = None
     if message.HasField("expires_at"):
-        expires_at = Expiry(message.expires_at.text, message.expires_at.unix_ns)
+        try:
+            expires_at = Expiry.restored(message.expires_at.text, message.expires_at.unix_ns)
+        except ValueError as cause:
+            raise AccessFormatError("an expiry that names no moment") from cause
     return AccessToken(
         serial=message.serial,
         token_id=message.token_id,

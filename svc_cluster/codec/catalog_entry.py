@@ -24,22 +24,39 @@ from svc_cluster.catalog.locations import SetDefaultLocation
 from svc_cluster.catalog.token_commands import IssueToken, RevokeToken, SetRootToken
 from svc_cluster.catalog.usage import ReportAccountUsage
 from svc_cluster.codec import access_pb, config_pb, usage_pb
+from svc_cluster.codec.entry_version import (
+    CATALOG_KINDS,
+    UnknownEntryError,
+    refuse_unknown_members,
+    version_of,
+)
 from svc_cluster.model.access_token import AccessToken
 from svc_cluster.model.outcome_table import REQUEST_KEY_BYTES
 
 _HEADER: Final = b"\x09\x81"
 """The engine's type byte for payloads, and version 1 of the catalog's format."""
 
+_VERSIONS: Final = (0x81, 0xFF)
+
 
 class CatalogEntryFormatError(Exception):
-    """The payload is not an entry of this format; it is rejected alike on every replica."""
+    """The payload is an entry of no release; it is rejected alike on every replica."""
+
+
+def encode_catalog_command(command: CatalogCommand) -> bytes:
+    """As `log_entry.encode_command`."""
+    entry = pb.CatalogEntry()
+    _to_pb(entry.commands.add(), command)
+    return entry.SerializeToString()
+
+
+def join_catalog_commands(encoded: Sequence[bytes]) -> bytes:
+    """As `log_entry.join_commands`."""
+    return b"".join((_HEADER, *encoded))
 
 
 def encode_catalog_entry(commands: Sequence[CatalogCommand]) -> bytes:
-    entry = pb.CatalogEntry()
-    for command in commands:
-        _to_pb(entry.commands.add(), command)
-    return _HEADER + entry.SerializeToString()
+    return join_catalog_commands([encode_catalog_command(command) for command in commands])
 
 
 def _to_pb(out: pb.CatalogCommand, command: CatalogCommand) -> None:
@@ -81,15 +98,36 @@ def _to_pb(out: pb.CatalogCommand, command: CatalogCommand) -> None:
             usage_pb.put_report(out.report_usage.report, report)
 
 
-def decode_catalog_entry(payload: bytes) -> list[CatalogCommand]:
-    """Raises CatalogEntryFormatError for anything this version does not know."""
+def decode_catalog_entry(
+    payload: bytes, known: frozenset[str] = CATALOG_KINDS
+) -> list[CatalogCommand]:
+    """The commands, all of the kinds in `known`. Raises UnknownEntryError for what a newer release
+    may have written, CatalogEntryFormatError for what none has."""
     if payload[:2] != _HEADER:
-        raise CatalogEntryFormatError("not a catalog entry of a known version")
+        version = version_of(payload, *_VERSIONS)
+        if version is None:
+            raise CatalogEntryFormatError("not an entry of the catalog")
+        raise UnknownEntryError(f"an entry of version {version}")
     try:
         entry = pb.CatalogEntry.FromString(payload[2:])
     except DecodeError as cause:
         raise CatalogEntryFormatError("not a catalog entry") from cause
+    refuse_unknown_members(entry)
+    for command in entry.commands:
+        _check_known(command, known)
     return [_from_pb(command) for command in entry.commands]
+
+
+def _check_known(command: pb.CatalogCommand, known: frozenset[str]) -> None:
+    kind = command.WhichOneof("command")
+    if kind is None:
+        refuse_unknown_members(command)
+        raise CatalogEntryFormatError("no command")
+    if kind not in known:
+        raise UnknownEntryError(f"a command of the unknown kind {kind}")
+    refuse_unknown_members(command, getattr(command, kind))
+    if kind == "keyed_write" and command.keyed_write.HasField("write"):
+        _check_known(command.keyed_write.write, known)
 
 
 def _from_pb(command: pb.CatalogCommand) -> CatalogCommand:
@@ -125,7 +163,7 @@ def _from_pb(command: pb.CatalogCommand) -> CatalogCommand:
             report = usage_pb.get_report(said.report)
             return ReportAccountUsage(TimestampMs(said.at_ms), report)
         case _:
-            raise CatalogEntryFormatError("a command of an unknown kind")
+            raise UnknownEntryError("a command of an unknown kind")
 
 
 def _keyed_from_pb(keyed: pb.KeyedCatalogWrite) -> KeyedCatalogWrite:
@@ -144,7 +182,7 @@ def _token_from_pb(message: access_message.AccessToken) -> AccessToken:
     try:
         return access_pb.get_token(message)
     except access_pb.AccessFormatError as cause:
-        raise CatalogEntryFormatError(str(cause)) from cause
+        raise UnknownEntryError(str(cause)) from cause
 
 
 def _create_to_pb(out: pb.CreateBasin, command: CreateBasin) -> None:
@@ -161,7 +199,7 @@ def _create_from_pb(message: pb.CreateBasin) -> CreateBasin:
     try:
         config = config_pb.get_basin(message.config)
     except config_pb.ConfigFormatError as cause:
-        raise CatalogEntryFormatError(str(cause)) from cause
+        raise UnknownEntryError(str(cause)) from cause
     return CreateBasin(
         name=message.name,
         group_id=GroupId(message.group_id),

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import binascii
 import json
+import re
+from collections.abc import Callable, Generator, Iterator
 from enum import Enum
 from typing import Any, Final, TypeVar
 
@@ -17,7 +19,18 @@ import pybase64
 from msgspec import UNSET, UnsetType
 
 from svc_cluster.base.errors import ErrorCode, InvalidError, MalformedError
-from svc_cluster.codec.records import FENCING_TOKEN_RULE, U64_MAX, RecordIn, RecordOut
+from svc_cluster.base.steps import at_once
+from svc_cluster.codec.json_scan import Structure, structure_steps
+from svc_cluster.codec.records import (
+    FENCING_TOKEN_RULE,
+    METERED_BYTES_MAX,
+    METERED_BYTES_RULE,
+    RECORD_COUNT_RULE,
+    RECORDS_MAX,
+    U64_MAX,
+    RecordIn,
+    RecordOut,
+)
 from svc_cluster.model import names
 from svc_cluster.model.record import AppendAck, Position
 
@@ -43,6 +56,18 @@ class _Append(msgspec.Struct):
     fencing_token: str | UnsetType | None = UNSET
 
 
+class _HeavyRecord(msgspec.Struct):
+    timestamp: int | UnsetType | None = UNSET
+    headers: msgspec.Raw | UnsetType = UNSET
+    body: str | UnsetType | None = UNSET
+
+
+class _HeavyAppend(msgspec.Struct):
+    records: list[_HeavyRecord]
+    match_seq_num: int | UnsetType | None = UNSET
+    fencing_token: str | UnsetType | None = UNSET
+
+
 class AppendRequest(msgspec.Struct, frozen=True):
     """A decoded append; None means that the condition was not given."""
 
@@ -51,21 +76,76 @@ class AppendRequest(msgspec.Struct, frozen=True):
     fencing_token: str | None
 
 
+LIGHT_BYTES_MAX: Final = 64 * 1024
+"""A body of so much is decoded as it is: at its worst that takes a few ms."""
+LIGHT_ARRAYS_MAX: Final = 8192
+"""With more, a longer body is decoded in steps."""
+OBJECTS_MAX: Final = 2 * RECORDS_MAX
+"""In a body: itself, its records, and some within unknown members."""
+UNKNOWN_VALUES_MAX: Final = 4096
+"""In all unknown members of a longer body together."""
+ARRAYS_MAX: Final = METERED_BYTES_MAX // 3 + 2 * RECORDS_MAX
+"""In a body: its pairs of headers, of which each has a name, and what holds them."""
+NESTING_MAX: Final = 512
+"""Objects and arrays within each other, seen at the end of a slice; a batch needs five."""
+PAIRS_AT_ONCE: Final = 1024
+_CUT_BYTES_MIN: Final = 4096
+_BLANK: Final = rb"[ \t\r\n]*+"
+_STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_PAIRS: Final = re.compile(
+    _BLANK
+    + rb"(?:\["
+    + _BLANK
+    + _STRING
+    + _BLANK
+    + rb","
+    + _BLANK
+    + _STRING
+    + _BLANK
+    + rb"\]"
+    + _BLANK
+    + rb",?+"
+    + _BLANK
+    + rb"){1,%d}+" % PAIRS_AT_ONCE,
+    re.DOTALL,
+)
+
 _APPEND_DECODER: Final = msgspec.json.Decoder(_Append)
+_HEAVY_DECODER: Final = msgspec.json.Decoder(_HeavyAppend)
+_PAIRS_DECODER: Final = msgspec.json.Decoder(list[tuple[str, str]])
 _DECODERS: Final[dict[Any, msgspec.json.Decoder[Any]]] = {}
 
 
 def decode_append(body: bytes, data_format: DataFormat) -> AppendRequest:
-    """Decode an append's body.
+    """All of `decode_append_steps` at once."""
+    return at_once(decode_append_steps(body, data_format))
 
-    Raises MalformedError (bad_json) for syntax and types, InvalidError for base64 that is not, and
-    for a fencing token of more than 36 bytes.
+
+def decode_append_steps(
+    body: bytes, data_format: DataFormat
+) -> Generator[None, None, AppendRequest]:
+    """Decode an append's body, in steps of a bounded time.
+
+    What has more records or header pairs than a batch can have is refused before objects are made
+    of them, and so are unknown members of more than UNKNOWN_VALUES_MAX values.
+
+    Raises MalformedError (bad_json) for syntax and types, InvalidError for base64 that is not, for
+    a fencing token of more than 36 bytes, and for more than a batch can be.
     """
+    structure: Structure | None = None
+    if len(body) > LIGHT_BYTES_MAX:
+        structure = yield from structure_steps(body, _check_growth)
+        _check_separators(structure)
+    decode = _from_base64 if data_format is DataFormat.BASE64 else str.encode
+    if structure is not None and structure.arrays > LIGHT_ARRAYS_MAX:
+        return (yield from _decode_heavy(body, decode, structure))
     wire = _decode(_APPEND_DECODER, body)
-    if body.count(b":") != _members(wire):
+    if len(wire.records) > RECORDS_MAX:
+        raise InvalidError(RECORD_COUNT_RULE)
+    colons = body.count(b":") if structure is None else structure.colons
+    if colons != _members(wire):
         # More colons than known members: some stand in strings, or members are unknown or doubled.
         _refuse_doubled_members(body)
-    decode = _from_base64 if data_format is DataFormat.BASE64 else str.encode
     records: list[RecordIn] = []
     for record in wire.records:
         headers = record.headers or ()
@@ -76,13 +156,86 @@ def decode_append(body: bytes, data_format: DataFormat) -> AppendRequest:
                 decode(record.body) if record.body else b"",
             )
         )
+    return _append_request(wire, records)
+
+
+def _append_request(wire: _Append | _HeavyAppend, records: list[RecordIn]) -> AppendRequest:
     fencing_token = wire.fencing_token if wire.fencing_token is not UNSET else None
     if fencing_token is not None and not names.is_fencing_token(fencing_token):
         raise InvalidError(FENCING_TOKEN_RULE)
     return AppendRequest(records, _u64("match_seq_num", wire.match_seq_num), fencing_token)
 
 
-def _members(wire: _Append) -> int:
+def _check_growth(structure: Structure) -> None:
+    """Raises InvalidError for more records or header pairs than a batch has, MalformedError for
+    what no decoder takes either."""
+    if structure.open > NESTING_MAX:
+        raise MalformedError(ErrorCode.BAD_JSON, f"nested more than {NESTING_MAX} deep")
+    if structure.objects > OBJECTS_MAX:
+        raise InvalidError(f"{RECORD_COUNT_RULE}, with few objects beside them")
+    if structure.arrays > ARRAYS_MAX:
+        raise InvalidError(METERED_BYTES_RULE)
+
+
+def _check_separators(structure: Structure) -> None:
+    """Raises MalformedError for too much beside what a batch has."""
+    # A pair has a comma inside and one behind it; a record two between its members.
+    usual = 2 * structure.arrays + 3 * structure.objects
+    if structure.commas > usual + UNKNOWN_VALUES_MAX:
+        raise MalformedError(
+            ErrorCode.BAD_JSON, f"unknown members have at most {UNKNOWN_VALUES_MAX} values"
+        )
+
+
+def _decode_heavy(
+    body: bytes, decode: Callable[[str], bytes], structure: Structure
+) -> Generator[None, None, AppendRequest]:
+    """A body of many arrays, which as a rule are pairs of headers: they are left as they stand at
+    first, and then made objects of a few at a time."""
+    wire = _decode(_HEAVY_DECODER, body)
+    yield
+    if len(wire.records) > RECORDS_MAX:
+        raise InvalidError(RECORD_COUNT_RULE)
+    rest = body
+    is_unclear = structure.colons != _members(wire)
+    room = METERED_BYTES_MAX
+    records: list[RecordIn] = []
+    for record in wire.records:
+        headers: list[tuple[bytes, bytes]] = []
+        if record.headers is not UNSET:
+            raw = bytes(record.headers)
+            for pairs in _header_pairs(raw):
+                piece = [(decode(name), decode(value)) for name, value in pairs]
+                room -= sum(2 + len(name) + len(value) for name, value in piece)
+                if room < 0:
+                    raise InvalidError(METERED_BYTES_RULE)
+                headers += piece
+                yield
+            if is_unclear and len(raw) > _CUT_BYTES_MIN:
+                # Pairs have no members: what is doubled is elsewhere.
+                rest = rest.replace(raw, b"0", 1)
+        data = decode(record.body) if record.body else b""
+        records.append((_u64("timestamp", record.timestamp), headers, data))
+    if is_unclear:
+        yield
+        _refuse_doubled_members(rest)
+    return _append_request(wire, records)
+
+
+def _header_pairs(raw: bytes) -> Iterator[list[tuple[str, str]]]:
+    """The pairs of one record's headers, PAIRS_AT_ONCE at a time. `raw` is well-formed. Raises
+    MalformedError for what is neither null nor an array of pairs."""
+    if raw == b"null":
+        return
+    position, end = 1, len(raw) - 1
+    while (found := _PAIRS.match(raw, position, end)) is not None:
+        yield _decode(_PAIRS_DECODER, b"[%b]" % found.group().rstrip(b", \t\r\n"))
+        position = found.end()
+    if raw[:1] != b"[" or raw[position:end].strip(b" \t\r\n"):
+        raise MalformedError(ErrorCode.BAD_JSON, "headers are an array of pairs of strings")
+
+
+def _members(wire: _Append | _HeavyAppend) -> int:
     """How many members of the body have been seen by the typed decoder."""
     members = 1 + (wire.match_seq_num is not UNSET) + (wire.fencing_token is not UNSET)
     for record in wire.records:

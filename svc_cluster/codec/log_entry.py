@@ -14,6 +14,12 @@ from google.protobuf.message import DecodeError
 from svc_cluster._pb.cluster.v1 import log_entry_pb2 as pb
 from svc_cluster.base.ids import SeqNum, StreamId, TimestampMs
 from svc_cluster.codec import config_pb, usage_pb
+from svc_cluster.codec.entry_version import (
+    BASIN_KINDS,
+    UnknownEntryError,
+    refuse_unknown_members,
+    version_of,
+)
 from svc_cluster.model.outcome_table import REQUEST_KEY_BYTES
 from svc_cluster.model.record import (
     BatchPlacement,
@@ -48,16 +54,28 @@ FORMAT_VERSION: Final = 1
 _HEADER: Final = bytes([PAYLOAD_TYPE, FORMAT_VERSION])
 
 
+_VERSIONS: Final = (0x01, 0x7F)
+
+
 class EntryFormatError(Exception):
-    """The payload is not an entry of this format; every replica rejects it alike."""
+    """The payload is an entry of no release; every replica rejects it alike."""
+
+
+def encode_command(command: BasinCommand) -> bytes:
+    """One command of an entry. Commands come from the sequencer, within the ranges of their types:
+    whatever this raises is a fault of ours, and harms no other command."""
+    entry = pb.LogEntry()
+    _to_pb(entry.commands.add(), command)
+    return entry.SerializeToString(deterministic=True)
+
+
+def join_commands(encoded: Sequence[bytes]) -> bytes:
+    """The entry of these commands: concatenated messages are one message with all their members."""
+    return b"".join((_HEADER, *encoded))
 
 
 def encode_entry(commands: Sequence[BasinCommand]) -> bytes:
-    """Raises nothing: commands come from the sequencer, within the ranges of their types."""
-    entry = pb.LogEntry()
-    for command in commands:
-        _to_pb(entry.commands.add(), command)
-    return _HEADER + entry.SerializeToString(deterministic=True)
+    return join_commands([encode_command(command) for command in commands])
 
 
 def _to_pb(out: pb.Command, command: BasinCommand) -> None:
@@ -108,16 +126,35 @@ def _to_pb(out: pb.Command, command: BasinCommand) -> None:
             assert_never(command)
 
 
-def decode_entry(payload: bytes) -> list[BasinCommand]:
-    """Raises EntryFormatError for anything that version 1 does not know."""
+def decode_entry(payload: bytes, known: frozenset[str] = BASIN_KINDS) -> list[BasinCommand]:
+    """The commands, all of the kinds in `known`. Raises UnknownEntryError for what a newer release
+    may have written, EntryFormatError for what none has."""
     if payload[:2] != _HEADER:
-        raise EntryFormatError("not a basin's entry of a known version")
+        version = version_of(payload, *_VERSIONS)
+        if version is None:
+            raise EntryFormatError("not a basin's entry")
+        raise UnknownEntryError(f"an entry of version {version}")
     try:
         # any buffer will do, whatever the stubs say; a slice of bytes would copy the records
         entry = pb.LogEntry.FromString(memoryview(payload)[2:])  # type: ignore[arg-type]
-        return [_from_pb(command) for command in entry.commands]
     except DecodeError as cause:
         raise EntryFormatError("not a log entry") from cause
+    refuse_unknown_members(entry)
+    for command in entry.commands:
+        _check_known(command, known)
+    return [_from_pb(command) for command in entry.commands]
+
+
+def _check_known(command: pb.Command, known: frozenset[str]) -> None:
+    kind = command.WhichOneof("command")
+    if kind is None:
+        refuse_unknown_members(command)
+        raise EntryFormatError("no command")
+    if kind not in known:
+        raise UnknownEntryError(f"a command of the unknown kind {kind}")
+    refuse_unknown_members(command, getattr(command, kind))
+    if kind == "keyed_write" and command.keyed_write.HasField("write"):
+        _check_known(command.keyed_write.write, known)
 
 
 def _from_pb(command: pb.Command) -> BasinCommand:
@@ -158,7 +195,7 @@ def _from_pb(command: pb.Command) -> BasinCommand:
             expired = command.expire_outcomes
             return ExpireOutcomes(TimestampMs(expired.before_ms), expired.at_most)
         case _:
-            raise EntryFormatError("unknown kind of command")
+            raise UnknownEntryError("a command of an unknown kind")
 
 
 def _keyed_from_pb(keyed: pb.KeyedWrite) -> KeyedWrite:
@@ -230,8 +267,10 @@ def _append_from_pb(append: pb.Append) -> AppendCommand:
 
 
 def _command_record_from_pb(record: pb.CommandRecord) -> CommandRecord:
+    if record.kind == 0:
+        raise EntryFormatError("a command record of no kind")
     if record.kind not in (CommandKind.FENCE, CommandKind.TRIM):
-        raise EntryFormatError("unknown kind of command record")
+        raise UnknownEntryError(f"a command record of the unknown kind {record.kind}")
     return CommandRecord(record.offset, CommandKind(record.kind), record.token, record.trim_point)
 
 
@@ -240,7 +279,7 @@ _MODES: Final = tuple(TimestampingMode(value) for value in range(len(Timestampin
 
 def _mode(value: int) -> TimestampingMode:
     if value >= len(_MODES):
-        raise EntryFormatError("unknown timestamping mode")
+        raise UnknownEntryError(f"the unknown timestamping mode {value}")
     return _MODES[value]
 
 
@@ -255,7 +294,7 @@ def _bootstrap_from_pb(bootstrap: pb.Bootstrap) -> Bootstrap:
     try:
         config = config_pb.get_basin(bootstrap.config)
     except config_pb.ConfigFormatError as cause:
-        raise EntryFormatError(str(cause)) from cause
+        raise UnknownEntryError(str(cause)) from cause
     return Bootstrap(
         bootstrap.basin, config, TimestampMs(bootstrap.created_at_ms), bootstrap.counts_usage
     )
@@ -268,7 +307,7 @@ def _configure_from_pb(command: pb.Command) -> ConfigureStream | ConfigureBasin:
         stream = command.configure_stream
         return ConfigureStream(StreamId(stream.stream_id), config_pb.get_complete(stream.config))
     except config_pb.ConfigFormatError as cause:
-        raise EntryFormatError(str(cause)) from cause
+        raise UnknownEntryError(str(cause)) from cause
 
 
 def _create_to_pb(out: pb.CreateStream, command: CreateStream) -> None:

@@ -1,19 +1,22 @@
 """Wire form of what replicas say to each other: one envelope for the messages of many groups.
 
-An entry's payload is copied once by protobuf each way and never looked into. Every number and
+An entry's payload is copied twice by protobuf each way and never looked into. Every number and
 length of an incoming envelope is checked here; what its messages mean is checked by the group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final, assert_never
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, assert_never
 
 from google.protobuf.message import DecodeError
 
 from svc_cluster._pb.cluster.v1 import peer_pb2 as pb
 from svc_cluster.base.ids import GroupId, LogIndex, Term
+from svc_cluster.base.limits import MESSAGE_BYTES_MAX
 from svc_cluster.base.log_ops import LogEntry
+from svc_cluster.codec.batch import check_member, pack
 from svc_cluster.raft.group import ENTRY_BYTES_MAX
 from svc_cluster.raft.messages import (
     AppendRequest,
@@ -29,7 +32,6 @@ from svc_cluster.raft.messages import (
     VoteRequest,
 )
 
-ENVELOPE_BYTES_MAX: Final = 16 * 1024 * 1024
 MESSAGES_MAX: Final = 65_536
 """Messages of one envelope."""
 
@@ -37,19 +39,71 @@ _NUMBER_MAX: Final = 2**62
 """Terms, indexes and ids stay far below; so that arithmetic on them fits 63 bits."""
 
 
+class Envelope(NamedTuple):
+    """`wall_ms`: what the sender's wall clock showed, Unix milliseconds; None: it did not say.
+    `faults`: what is wrong with each of the messages that cannot be read."""
+
+    messages: list[tuple[GroupId, PeerMessage]]
+    wall_ms: int | None
+    faults: list[str]
+
+
 class PeerMessageError(Exception):
-    """The bytes are not an envelope; whoever sent them is not to be listened to."""
+    """The bytes are not an envelope, or not a message that is known here."""
 
 
-def encode_envelope(messages: Iterable[tuple[GroupId, PeerMessage]]) -> bytes:
-    """One envelope. The caller keeps it below ENVELOPE_BYTES_MAX (see `payload_bytes`)."""
-    envelope = pb.PeerEnvelope()
-    for group_id, message in messages:
-        out = envelope.messages.add()
-        out.group_id = group_id
-        out.sender_term = message.sender_term
-        _put(out, message)
-    return envelope.SerializeToString()
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One message of a group, encoded."""
+
+    group_id: GroupId
+    has_entries: bool
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingEnvelope:
+    """Messages of some groups, for one peer, encoded."""
+
+    data: bytes
+    is_bulk: bool
+    """It has entries: it may be dropped, since the group sends them again."""
+    small: list[Outgoing]
+    """Of its messages, those without entries."""
+
+
+def encode_message(group_id: GroupId, message: PeerMessage) -> Outgoing:
+    """Raises MemberTooLongError for what no peer would take."""
+    out = pb.GroupMessage(group_id=group_id, sender_term=message.sender_term)
+    _put(out, message)
+    has_entries = isinstance(message, AppendRequest) and bool(message.entries)
+    return Outgoing(group_id, has_entries, check_member(out.SerializeToString()))
+
+
+def envelopes(messages: Iterable[Outgoing], wall_ms: int | None = None) -> list[OutgoingEnvelope]:
+    """What arose in one turn, in envelopes of about BATCH_BYTES_MAX bytes or a single message, each
+    with what the wall clock shows.
+
+    Those without entries (heartbeats, votes, acknowledgements) come first, so that they never wait
+    behind somebody's megabytes; only what follows upon entries of its own group stays behind them,
+    because it would be refused if it came before."""
+    first: list[Outgoing] = []
+    behind: list[Outgoing] = []
+    with_entries: set[GroupId] = set()
+    for message in messages:
+        if message.has_entries:
+            with_entries.add(message.group_id)
+        (behind if message.group_id in with_entries else first).append(message)
+    clock = pb.PeerBatch(wall_ms=wall_ms).SerializeToString()
+    return [*_packed(first, clock), *_packed(behind, clock)]
+
+
+def _packed(messages: list[Outgoing], clock: bytes) -> Iterator[OutgoingEnvelope]:
+    position = 0
+    for data, count in pack(message.data for message in messages):
+        small = [each for each in messages[position : position + count] if not each.has_entries]
+        position += count
+        yield OutgoingEnvelope(data + clock, len(small) < count, small)
 
 
 def payload_bytes(message: PeerMessage) -> int:
@@ -59,19 +113,31 @@ def payload_bytes(message: PeerMessage) -> int:
     return 96
 
 
-def decode_envelope(data: bytes) -> list[tuple[GroupId, PeerMessage]]:
-    """The messages in order. Raises PeerMessageError."""
-    if len(data) > ENVELOPE_BYTES_MAX:
+def decode_envelope(data: bytes) -> Envelope:
+    """The messages in order, and the sender's clock. What cannot be read may be a kind of message
+    that only a later version knows, and is the business of its group alone. Raises
+    PeerMessageError for what is no envelope."""
+    if len(data) > MESSAGE_BYTES_MAX:
         raise PeerMessageError(f"an envelope of {len(data)} bytes")
     try:
-        envelope = pb.PeerEnvelope.FromString(data)
+        batch = pb.PeerBatch.FromString(data)
     except DecodeError as error:
         raise PeerMessageError("not a protobuf envelope") from error
-    if len(envelope.messages) > MESSAGES_MAX:
-        raise PeerMessageError(f"an envelope of {len(envelope.messages)} messages")
-    return [
-        (GroupId(_checked(message.group_id)), _message(message)) for message in envelope.messages
-    ]
+    members = batch.messages
+    if len(members) > MESSAGES_MAX:
+        raise PeerMessageError(f"an envelope of {len(members)} messages")
+    messages: list[tuple[GroupId, PeerMessage]] = []
+    faults: list[str] = []
+    for member in members:
+        try:
+            message = pb.GroupMessage.FromString(member)
+            messages.append((GroupId(_checked(message.group_id)), _message(message)))
+        except DecodeError:
+            faults.append("not a message")
+        except PeerMessageError as fault:
+            faults.append(str(fault))
+    wall_ms = _checked(batch.wall_ms) if batch.HasField("wall_ms") else None
+    return Envelope(messages, wall_ms, faults)
 
 
 def _put(out: Any, message: PeerMessage) -> None:
@@ -110,6 +176,7 @@ def _put(out: Any, message: PeerMessage) -> None:
             out.state_mark.log_index = message.log_index
             out.state_mark.digest = message.digest
             out.state_mark.kind = message.kind
+            out.state_mark.encoding = message.encoding
         case _:
             assert_never(message)
 
@@ -168,7 +235,8 @@ def _state_mark(term: Term, body: Any) -> StateMark:
         kind = MarkKind(body.kind)
     except ValueError as error:
         raise PeerMessageError("a state mark of unknown kind") from error
-    return StateMark(term, LogIndex(_checked(body.log_index)), body.digest, kind)
+    log_index = LogIndex(_checked(body.log_index))
+    return StateMark(term, log_index, body.digest, kind, body.encoding)
 
 
 def _append_request(term: Term, body: Any) -> AppendRequest:

@@ -7,7 +7,7 @@ that a read may return out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
 from svc_cluster.base.errors import InternalError, InvalidError
+from svc_cluster.base.steps import at_once
 from svc_cluster.model import names
 from svc_cluster.model.record import CommandKind, CommandRecord, SequencedBatch, StoredBatch
 from svc_cluster.stream.timestamping import stamp
@@ -26,6 +27,10 @@ U64_MAX: Final = 2**64 - 1
 RECORD_COUNT_RULE: Final = f"a batch has 1 to {RECORDS_MAX} records"
 METERED_BYTES_RULE: Final = f"a batch holds at most {METERED_BYTES_MAX} metered bytes"
 FENCING_TOKEN_RULE: Final = f"a fencing token has at most {names.FENCING_TOKEN_BYTES_MAX} bytes"
+
+EMPTY_NAME_RULE: Final = "a header name may be empty only as the one header of a command record"
+HEADERS_AT_ONCE: Final = 4096
+"""Counted and encoded between two chances for others to work."""
 
 _TRIM_BODY_BYTES: Final = 8
 
@@ -63,7 +68,13 @@ class RecordOut:
 
 
 def build_batch(records: Sequence[RecordIn]) -> StoredBatch:
-    """Encode, count and check the records of one append.
+    """All of `build_batch_steps` at once."""
+    return at_once(build_batch_steps(records))
+
+
+def build_batch_steps(records: Sequence[RecordIn]) -> Generator[None, None, StoredBatch]:
+    """Encode, count and check the records of one append, in steps of at most HEADERS_AT_ONCE
+    headers.
 
     Raises InvalidError: no record, more than 1000, more than 1 MiB metered, or a header with an
     empty name that does not make a proper command record.
@@ -73,6 +84,7 @@ def build_batch(records: Sequence[RecordIn]) -> StoredBatch:
     stored = pb.AppendInput()
     add = stored.records.add
     metered_bytes = 0
+    header_count = 0
     timestamps_given = 0
     timestamp_max_ms: int | None = None
     timestamp_first_ms: int | None = None
@@ -80,12 +92,14 @@ def build_batch(records: Sequence[RecordIn]) -> StoredBatch:
     for offset, (timestamp_ms, headers, body) in enumerate(records):
         record = add(body=body)
         metered_bytes += 8 + len(body)
-        if headers:
-            if not all(name for name, _ in headers):
+        for name, value in headers:
+            if not name:
                 commands.append(command_record(offset, headers, body))
-            for name, value in headers:
-                record.headers.add(name=name, value=value)
-                metered_bytes += 2 + len(name) + len(value)
+            record.headers.add(name=name, value=value)
+            metered_bytes += 2 + len(name) + len(value)
+            header_count += 1
+            if header_count % HEADERS_AT_ONCE == 0:
+                yield
         if timestamp_ms is not None:
             record.timestamp = timestamp_ms
             timestamps_given += 1
@@ -111,7 +125,7 @@ def command_record(
 ) -> CommandRecord:
     """What a record of which a header has an empty name commands. Raises InvalidError."""
     if len(headers) != 1:
-        raise InvalidError("a header name may be empty only as the one header of a command record")
+        raise InvalidError(EMPTY_NAME_RULE)
     match headers[0][1]:
         case b"fence":
             try:

@@ -264,5 +264,8 @@ def refusal_from_pb(message: pb.Refusal) -> ServiceError:
         return errors.PastTailError(message.tail_seq_num, message.tail_timestamp_ms)
     if message.code == ErrorCode.REQUEST_TIMEOUT.value and not message.may_have_taken_effect:
         return errors.ReadDeadlineError(message.message)
-    cls = _CLASS_BY_CODE.get(message.code, errors.InternalError)
-    return cls(message.message)
+    error = _CLASS_BY_CODE.get(message.code, errors.InternalError)(message.message)
+    if isinstance(error, errors.InternalError):
+        # the node may know that it was before any effect
+        error.may_have_taken_effect = message.may_have_taken_effect
+    return error

@@ -16,7 +16,8 @@ _U64_MAX: Final = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class EventId:
-    """Last sequence number delivered; records and metered bytes delivered on the connection."""
+    """Last sequence number delivered; records and metered bytes delivered by the read so far, on
+    this connection and on those that it resumes."""
 
     seq_num: int
     count: int
@@ -24,6 +25,19 @@ class EventId:
 
     def encode(self) -> bytes:
         return b"%d,%d,%d" % (self.seq_num, self.count, self.metered_bytes)
+
+    def behind(self, seq_num: int, count: int, metered_bytes: int) -> EventId:
+        """The id of an event that delivers so many records more, the last of them `seq_num`. The
+        sums stop at 2^64 - 1, so that an id can be parsed whatever a client has sent."""
+        return EventId(
+            seq_num,
+            min(self.count + count, _U64_MAX),
+            min(self.metered_bytes + metered_bytes, _U64_MAX),
+        )
+
+
+NOTHING_DELIVERED: Final = EventId(0, 0, 0)
+"""Where a read that resumes nothing begins to count."""
 
 
 def parse_event_id(text: str) -> EventId:

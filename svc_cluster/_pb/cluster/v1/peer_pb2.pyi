@@ -7,10 +7,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class PeerEnvelope(_message.Message):
-    __slots__ = ("messages",)
+    __slots__ = ("messages", "wall_ms")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    WALL_MS_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[GroupMessage]
-    def __init__(self, messages: _Optional[_Iterable[_Union[GroupMessage, _Mapping]]] = ...) -> None: ...
+    wall_ms: int
+    def __init__(self, messages: _Optional[_Iterable[_Union[GroupMessage, _Mapping]]] = ..., wall_ms: _Optional[int] = ...) -> None: ...
+
+class PeerBatch(_message.Message):
+    __slots__ = ("messages", "wall_ms")
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    WALL_MS_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedScalarFieldContainer[bytes]
+    wall_ms: int
+    def __init__(self, messages: _Optional[_Iterable[bytes]] = ..., wall_ms: _Optional[int] = ...) -> None: ...
 
 class GroupMessage(_message.Message):
     __slots__ = ("group_id", "sender_term", "append_request", "append_response", "vote_request", "vote_granted", "pre_vote_request", "pre_vote_response", "stale_term", "timeout_now", "state_mark")
@@ -113,11 +123,13 @@ class TimeoutNow(_message.Message):
     def __init__(self) -> None: ...
 
 class StateMark(_message.Message):
-    __slots__ = ("log_index", "digest", "kind")
+    __slots__ = ("log_index", "digest", "kind", "encoding")
     LOG_INDEX_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
+    ENCODING_FIELD_NUMBER: _ClassVar[int]
     log_index: int
     digest: int
     kind: int
-    def __init__(self, log_index: _Optional[int] = ..., digest: _Optional[int] = ..., kind: _Optional[int] = ...) -> None: ...
+    encoding: int
+    def __init__(self, log_index: _Optional[int] = ..., digest: _Optional[int] = ..., kind: _Optional[int] = ..., encoding: _Optional[int] = ...) -> None: ...

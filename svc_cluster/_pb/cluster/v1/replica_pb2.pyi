@@ -21,6 +21,12 @@ class RequestBatch(_message.Message):
     requests: _containers.RepeatedCompositeFieldContainer[Request]
     def __init__(self, requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ...) -> None: ...
 
+class Batch(_message.Message):
+    __slots__ = ("members",)
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    members: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, members: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class Request(_message.Message):
     __slots__ = ("id", "group_id", "deadline_ms", "request_key", "ping", "append", "read", "check_tail", "create_stream", "list_streams", "get_stream_config", "delete_stream", "get_basin_config", "await_basin", "seal_basin", "ensure_stream", "reconfigure_stream", "auto_create_stream", "ensure_basin_config", "reconfigure_basin", "describe_stream", "create_basin", "list_basins", "resolve_basin", "delete_basin", "register_node", "remove_basin", "renew_lease", "issue_token", "revoke_token", "list_tokens", "set_root_token", "report_usage", "get_usage", "get_storage", "active_basins", "list_locations", "set_default_location")
     ID_FIELD_NUMBER: _ClassVar[int]
@@ -340,22 +346,26 @@ class RenewLeaseRequest(_message.Message):
     def __init__(self, gateway_id: _Optional[str] = ..., version: _Optional[int] = ..., read_all: _Optional[bool] = ..., after_serial: _Optional[int] = ...) -> None: ...
 
 class IssueTokenRequest(_message.Message):
-    __slots__ = ("token", "caller", "sealed_secret")
+    __slots__ = ("token", "token_serial", "authentication_off", "sealed_secret")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
-    CALLER_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_SERIAL_FIELD_NUMBER: _ClassVar[int]
+    AUTHENTICATION_OFF_FIELD_NUMBER: _ClassVar[int]
     SEALED_SECRET_FIELD_NUMBER: _ClassVar[int]
     token: _access_pb2.AccessToken
-    caller: int
+    token_serial: int
+    authentication_off: Done
     sealed_secret: bytes
-    def __init__(self, token: _Optional[_Union[_access_pb2.AccessToken, _Mapping]] = ..., caller: _Optional[int] = ..., sealed_secret: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, token: _Optional[_Union[_access_pb2.AccessToken, _Mapping]] = ..., token_serial: _Optional[int] = ..., authentication_off: _Optional[_Union[Done, _Mapping]] = ..., sealed_secret: _Optional[bytes] = ...) -> None: ...
 
 class RevokeTokenRequest(_message.Message):
-    __slots__ = ("token_id", "caller")
+    __slots__ = ("token_id", "token_serial", "authentication_off")
     TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
-    CALLER_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_SERIAL_FIELD_NUMBER: _ClassVar[int]
+    AUTHENTICATION_OFF_FIELD_NUMBER: _ClassVar[int]
     token_id: str
-    caller: int
-    def __init__(self, token_id: _Optional[str] = ..., caller: _Optional[int] = ...) -> None: ...
+    token_serial: int
+    authentication_off: Done
+    def __init__(self, token_id: _Optional[str] = ..., token_serial: _Optional[int] = ..., authentication_off: _Optional[_Union[Done, _Mapping]] = ...) -> None: ...
 
 class SetRootTokenRequest(_message.Message):
     __slots__ = ("secret_hash", "change_id", "only_if_absent")
@@ -656,7 +666,7 @@ class BasinList(_message.Message):
     def __init__(self, basins: _Optional[_Iterable[_Union[BasinInfo, _Mapping]]] = ..., has_more: _Optional[bool] = ...) -> None: ...
 
 class SnapshotChunk(_message.Message):
-    __slots__ = ("group_id", "sequence", "transfer_id", "log_index", "term", "keys", "values", "last", "digest", "pairs", "recovery")
+    __slots__ = ("group_id", "sequence", "transfer_id", "log_index", "term", "keys", "values", "last", "digest", "pairs", "recovery", "sender_term", "encoding", "kinds")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -668,6 +678,9 @@ class SnapshotChunk(_message.Message):
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     PAIRS_FIELD_NUMBER: _ClassVar[int]
     RECOVERY_FIELD_NUMBER: _ClassVar[int]
+    SENDER_TERM_FIELD_NUMBER: _ClassVar[int]
+    ENCODING_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
     group_id: int
     sequence: int
     transfer_id: int
@@ -679,7 +692,10 @@ class SnapshotChunk(_message.Message):
     digest: int
     pairs: int
     recovery: int
-    def __init__(self, group_id: _Optional[int] = ..., sequence: _Optional[int] = ..., transfer_id: _Optional[int] = ..., log_index: _Optional[int] = ..., term: _Optional[int] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., last: _Optional[bool] = ..., digest: _Optional[int] = ..., pairs: _Optional[int] = ..., recovery: _Optional[int] = ...) -> None: ...
+    sender_term: int
+    encoding: int
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, group_id: _Optional[int] = ..., sequence: _Optional[int] = ..., transfer_id: _Optional[int] = ..., log_index: _Optional[int] = ..., term: _Optional[int] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., last: _Optional[bool] = ..., digest: _Optional[int] = ..., pairs: _Optional[int] = ..., recovery: _Optional[int] = ..., sender_term: _Optional[int] = ..., encoding: _Optional[int] = ..., kinds: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SnapshotResult(_message.Message):
     __slots__ = ("accepted", "reason")
@@ -688,3 +704,25 @@ class SnapshotResult(_message.Message):
     accepted: bool
     reason: str
     def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class FormationReport(_message.Message):
+    __slots__ = ("node_id", "incarnation", "round", "stage", "members")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    incarnation: str
+    round: int
+    stage: int
+    members: _containers.RepeatedCompositeFieldContainer[InitialNode]
+    def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., round: _Optional[int] = ..., stage: _Optional[int] = ..., members: _Optional[_Iterable[_Union[InitialNode, _Mapping]]] = ...) -> None: ...
+
+class InitialNode(_message.Message):
+    __slots__ = ("node_id", "incarnation")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    incarnation: str
+    def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ...) -> None: ...

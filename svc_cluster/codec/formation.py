@@ -1,0 +1,58 @@
+"""What nodes tell each other about the formation of their cluster, as bytes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.ids import NodeId
+from svc_cluster.model.formation import (
+    MEMBERS_MAX,
+    ROUND_MAX,
+    FormationReport,
+    Stage,
+    are_members,
+    is_incarnation,
+)
+
+REPORT_BYTES_MAX: Final = 256 + 64 * MEMBERS_MAX
+
+
+class FormationFormatError(Exception):
+    """The bytes are no report; whoever sent them is not listened to."""
+
+
+def encode_report(report: FormationReport) -> bytes:
+    out = pb.FormationReport(
+        node_id=report.node_id,
+        incarnation=report.incarnation,
+        round=report.round,
+        stage=int(report.stage),
+    )
+    for node, incarnation in report.members:
+        out.members.add(node_id=node, incarnation=incarnation)
+    return out.SerializeToString()
+
+
+def decode_report(data: bytes) -> FormationReport:
+    """Raises FormationFormatError, also for a stage that only a later version knows."""
+    if len(data) > REPORT_BYTES_MAX:
+        raise FormationFormatError(f"a report of {len(data)} bytes")
+    try:
+        raw = pb.FormationReport.FromString(data)
+        stage = Stage(raw.stage)
+    except (DecodeError, ValueError) as cause:
+        raise FormationFormatError("not a report on a formation") from cause
+    members = tuple((NodeId(node.node_id), node.incarnation) for node in raw.members)
+    has_list = stage in (Stage.DRAFTED, Stage.FORMED)
+    if (
+        raw.round > ROUND_MAX
+        or not is_incarnation(raw.incarnation)
+        or not are_members(members)
+        or has_list != bool(members)
+        or (has_list and (NodeId(raw.node_id), raw.incarnation) not in members)
+    ):
+        raise FormationFormatError("a report on a formation that contradicts itself")
+    return FormationReport(NodeId(raw.node_id), raw.incarnation, raw.round, stage, members)
