@@ -78,12 +78,13 @@ def test_an_id_is_taken_once_and_free_after_revocation() -> None:
 
 
 def test_revocation_takes_all_descendants_and_nobody_else() -> None:
-    """Children and their children go with a token; siblings, and what another made, stay. The same
-    is found in the store."""
+    """Children, their children and theirs go with a token; siblings, and what another made, stay.
+    The same is found in the store."""
     catalog = Catalog()
     top = issue(catalog, "top")
     child = issue(catalog, "child", top)
-    issue(catalog, "grandchild", child)
+    grandchild = issue(catalog, "grandchild", child)
+    issue(catalog, "great-grandchild", grandchild)
     issue(catalog, "sibling", top)
     issue(catalog, "other")
     assert catalog.apply(RevokeToken(child)) == [Applied()]

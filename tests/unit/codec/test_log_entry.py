@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from google.protobuf.message import Message
 
 from svc_cluster._pb.cluster.v1 import config_pb2
 from svc_cluster._pb.cluster.v1 import log_entry_pb2 as pb
 from svc_cluster.base.ids import SeqNum, StreamId, TimestampMs
+from svc_cluster.codec.entry_version import BASIN_KINDS, UnknownEntryError
 from svc_cluster.codec.log_entry import EntryFormatError, decode_entry, encode_entry
 from svc_cluster.model.record import BatchPlacement, CommandKind, CommandRecord, TimestampingMode
 from svc_cluster.model.stream_config import (
@@ -221,35 +223,80 @@ def _raw(**fields: object) -> bytes:
         b"\x09",
         b"\x08\x01",
         b"\x09\x00",
-        b"\x09\x02",
         b"\x09\x81",
         b"\x09\x01\xff",
         encode_entry([FULL_APPEND])[:-1],
         _raw(),
-        b"\x09\x01\x0a\x03\xba\x01\x00",
-        _raw(append=pb.Append(timestamping_mode=3)),
         _raw(keyed_write=pb.KeyedWrite(key=bytes(31))),
         _raw(keyed_write=pb.KeyedWrite(key=bytes(33))),
         _raw(keyed_write=pb.KeyedWrite(key=bytes(32), write=pb.Command())),
         _raw(keyed_write=pb.KeyedWrite(key=bytes(32), write=_keyed())),
         _raw(keyed_write=pb.KeyedWrite(key=bytes(32), write=pb.Command(seal=pb.Seal()))),
-        _raw(append=pb.Append(command_records=[pb.CommandRecord(kind=3)])),
         _raw(append=pb.Append(command_records=[pb.CommandRecord()])),
-        _raw(create_stream=pb.CreateStream(timestamping_mode=9)),
-        _raw(
-            bootstrap=pb.Bootstrap(
-                config=config_pb2.BasinConfig(
-                    default_stream_config=config_pb2.PartialStreamConfig(timestamping_mode=9)
-                )
-            )
-        ),
         b"\x09\x01" + bytes.fromhex("0a041a0212ff")[:-1] + b"\xff",
     ],
 )
-def test_what_is_no_entry_of_version_1_is_refused(payload: bytes) -> None:
-    """Wrong type, version, bytes, unknown kinds of command, mode or command record."""
+def test_what_is_an_entry_of_no_release_is_refused(payload: bytes) -> None:
+    """Wrong type, another group's version, broken bytes, no command at all, members that are not
+    what they must be."""
     with pytest.raises(EntryFormatError):
         decode_entry(payload)
+
+
+def _with_member(message: Message) -> bytes:
+    """The message with a member that nobody has declared."""
+    return message.SerializeToString() + b"\xf8\x07\x01"
+
+
+def _nested(tag: int, content: bytes) -> bytes:
+    return bytes([tag << 3 | 2, len(content)]) + content
+
+
+UNKNOWN = {
+    "version 2": b"\x09\x02",
+    "the last version there can be": b"\x09\x7f" + bytes(3),
+    "a kind of command": b"\x09\x01\x0a\x03\xba\x01\x00",
+    "a kind with a request key": _raw(
+        keyed_write=pb.KeyedWrite(
+            key=bytes(32), write=pb.Command.FromString(bytes.fromhex("ba0100"))
+        )
+    ),
+    "a timestamping mode": _raw(append=pb.Append(timestamping_mode=3)),
+    "a kind of command record": _raw(append=pb.Append(command_records=[pb.CommandRecord(kind=3)])),
+    "a mode of a new stream": _raw(create_stream=pb.CreateStream(timestamping_mode=9)),
+    "a mode of a new basin's streams": _raw(
+        bootstrap=pb.Bootstrap(
+            config=config_pb2.BasinConfig(
+                default_stream_config=config_pb2.PartialStreamConfig(timestamping_mode=9)
+            )
+        )
+    ),
+    "a member of the entry": b"\x09\x01" + _with_member(pb.LogEntry()),
+    "a member of a known command": b"\x09\x01"
+    + _nested(1, _nested(7, _with_member(pb.Seal(sealed_at_ms=5)))),
+    "a member beside the command": b"\x09\x01"
+    + _nested(1, _with_member(pb.Command(seal=pb.Seal(sealed_at_ms=5)))),
+}
+
+
+@pytest.mark.parametrize("what", UNKNOWN)
+def test_what_a_newer_release_may_have_written_is_not_refused_but_unknown(what: str) -> None:
+    """The versions of this kind of group that are to come, and kinds, values and members that are
+    not known: whoever knows them applies them, so nobody may reject them."""
+    with pytest.raises(UnknownEntryError):
+        decode_entry(UNKNOWN[what])
+
+
+def test_a_replica_of_an_older_release_knows_fewer_kinds() -> None:
+    """Also inside a repeatable request; everything else it reads as ever."""
+    known = BASIN_KINDS - {"configure_basin"}
+    change = ConfigureBasin(BasinConfig())
+    for command in (change, KeyedWrite(REQUEST_KEY, MS(5), b"", change)):
+        payload = encode_entry([PLAIN_APPEND, command])
+        assert decode_entry(payload) == [PLAIN_APPEND, command]
+        with pytest.raises(UnknownEntryError, match="configure_basin"):
+            decode_entry(payload, known)
+    assert decode_entry(encode_entry([PLAIN_APPEND]), known) == [PLAIN_APPEND]
 
 
 def test_invalid_utf8_in_a_name_is_refused() -> None:

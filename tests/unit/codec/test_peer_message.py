@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from svc_cluster._pb.cluster.v1 import peer_pb2 as pb
+from svc_cluster._pb.cluster.v1 import replica_pb2
 from svc_cluster.base.ids import GroupId, LogIndex, Term
+from svc_cluster.base.limits import BATCH_BYTES_MAX, MESSAGE_BYTES_MAX
 from svc_cluster.base.log_ops import LogEntry
 from svc_cluster.codec.peer_message import (
-    ENVELOPE_BYTES_MAX,
     PeerMessageError,
     decode_envelope,
-    encode_envelope,
+    encode_message,
+    envelopes,
     payload_bytes,
 )
 from svc_cluster.raft.group import ENTRY_BYTES_MAX
@@ -54,30 +56,89 @@ MESSAGES: list[PeerMessage] = [
     PreVoteResponse(TERM, Term(TERM + 1), granted=False),
     StaleTerm(TERM),
     TimeoutNow(TERM),
-    StateMark(TERM, LogIndex(9), 2**64 - 1, MarkKind.VERDICT),
+    StateMark(TERM, LogIndex(9), 2**64 - 1, MarkKind.VERDICT, 3),
 ]
+
+
+def one_envelope(messages: list[tuple[GroupId, PeerMessage]]) -> bytes:
+    """What leaves in one turn, where it is little."""
+    (envelope,) = envelopes(encode_message(*each) for each in messages)
+    return envelope.data
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
 def test_every_message_survives_the_wire(message: PeerMessage) -> None:
     """Decoding gives back an equal value, also when all its numbers are zero."""
-    data = encode_envelope([(GroupId(7), message)])
-    assert decode_envelope(data) == [(GroupId(7), message)]
+    data = one_envelope([(GroupId(7), message)])
+    assert decode_envelope(data) == ([(GroupId(7), message)], None, [])
     assert len(data) <= payload_bytes(message) + 16
+    assert len(pb.PeerEnvelope.FromString(data).messages) == 1, "older nodes read it as this"
 
 
 def test_messages_of_many_groups_share_an_envelope_in_order() -> None:
     """Coalesced heartbeats of several groups come out as they went in."""
-    messages = [(GroupId(group), message) for group in (5, 1, 9) for message in MESSAGES]
-    assert decode_envelope(encode_envelope(messages)) == messages
-    assert decode_envelope(encode_envelope([])) == []
+    small = [message for message in MESSAGES if not getattr(message, "entries", ())]
+    messages = [(GroupId(group), message) for group in (5, 1, 9) for message in small]
+    assert decode_envelope(one_envelope(messages)) == (messages, None, [])
+    assert envelopes([]) == []
 
 
 def test_an_entry_of_the_greatest_length_survives_the_wire() -> None:
     """The bound on payloads is inclusive."""
-    entry = LogEntry(LogIndex(1), Term(1), b"\x09" * ENTRY_BYTES_MAX)
-    message = AppendRequest(Term(1), LogIndex(0), Term(0), LogIndex(0), (entry,), 1)
-    assert decode_envelope(encode_envelope([(GroupId(1), message)]))[0][1] == message
+    message = entries_of(ENTRY_BYTES_MAX)
+    assert decode_envelope(one_envelope([(GroupId(1), message)])).messages[0][1] == message
+
+
+def with_clock(wall_ms: int) -> bytes:
+    (envelope,) = envelopes([encode_message(GroupId(1), StaleTerm(Term(1)))], wall_ms)
+    return envelope.data
+
+
+@pytest.mark.parametrize("wall_ms", [0, 1, 1_700_000_000_000, 2**62])
+def test_the_clock_of_the_sender_survives_the_wire(wall_ms: int) -> None:
+    """Also one that shows the epoch; it is in every envelope of a turn."""
+    assert decode_envelope(with_clock(wall_ms)).wall_ms == wall_ms
+    bulk = entries_of(1_900_000, 1_900_000)
+    turn: list[tuple[GroupId, PeerMessage]] = [(GroupId(1), bulk), (GroupId(2), bulk)]
+    turn.append((GroupId(3), StaleTerm(Term(1))))
+    sent = envelopes((encode_message(*each) for each in turn), wall_ms)
+    assert [decode_envelope(each.data).wall_ms for each in sent] == [wall_ms] * 3
+
+
+def test_a_clock_that_was_not_told_is_unknown_and_not_zero() -> None:
+    """As from a version before clocks were told: its bytes have no such field."""
+    older = pb.PeerEnvelope()
+    older.messages.add(group_id=1, sender_term=1).stale_term.SetInParent()
+    assert decode_envelope(older.SerializeToString()).wall_ms is None
+    assert one_envelope([(GroupId(1), StaleTerm(Term(1)))]) == older.SerializeToString()
+
+
+def entries_of(*lengths: int) -> AppendRequest:
+    entries = [
+        LogEntry(LogIndex(number), Term(1), b"\x09" * length)
+        for number, length in enumerate(lengths, start=1)
+    ]
+    return AppendRequest(Term(1), LogIndex(0), Term(0), LogIndex(0), tuple(entries), 1)
+
+
+def test_small_messages_leave_before_bulk_but_not_before_their_own_groups() -> None:
+    """A turn in which three groups send megabytes and others heartbeats and votes: what is small
+    is in the first envelope, none is beyond the bound, and within a group nothing overtakes."""
+    bulk = entries_of(1_900_000, 1_900_000)
+    turn: list[tuple[GroupId, PeerMessage]] = []
+    for group in range(1, 4):
+        turn += [(GroupId(group), StaleTerm(Term(3))), (GroupId(group), bulk)]
+        turn += [(GroupId(group), TimeoutNow(Term(9))), (GroupId(group + 10), VoteGranted(TERM))]
+    sent = envelopes(encode_message(*each) for each in turn)
+    assert all(len(envelope.data) <= BATCH_BYTES_MAX for envelope in sent)
+    assert [envelope.is_bulk for envelope in sent] == [False, True, True, True]
+    arrived = [each for envelope in sent for each in decode_envelope(envelope.data).messages]
+    for group, _ in turn:
+        assert [m for g, m in arrived if g == group] == [m for g, m in turn if g == group]
+    first = decode_envelope(sent[0].data).messages
+    assert [m for _, m in first] == [StaleTerm(Term(3)), VoteGranted(TERM)] * 3
+    small = [each for envelope in sent[1:] for each in envelope.small]
+    assert [each.group_id for each in small] == [1, 2, 3], "kept where the entries are dropped"
 
 
 def _envelope_with_payload(payload: bytes) -> bytes:
@@ -103,16 +164,35 @@ def _envelope_without_body() -> bytes:
     "data",
     [
         b"\xff\xff\xff",
-        encode_envelope([(GroupId(1), MESSAGES[0])])[:-1],
-        b"\x00" * (ENVELOPE_BYTES_MAX + 1),
-        _envelope_with_payload(b""),
-        _envelope_with_payload(b"\x09" * (ENTRY_BYTES_MAX + 1)),
-        _envelope_with_huge_term(),
-        _envelope_without_body(),
+        one_envelope([(GroupId(1), MESSAGES[0])])[:-1],
+        b"\x00" * (MESSAGE_BYTES_MAX + 1),
+        with_clock(2**62 + 1),
     ],
-    ids=["noise", "cut", "long", "empty payload", "long payload", "huge term", "no body"],
+    ids=["noise", "cut", "long", "huge clock"],
 )
 def test_bytes_that_are_no_envelope_are_refused(data: bytes) -> None:
     """Whatever is wrong with the bytes, the error is the same and nothing else is raised."""
     with pytest.raises(PeerMessageError):
         decode_envelope(data)
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        _envelope_with_payload(b""),
+        _envelope_with_payload(b"\x09" * (ENTRY_BYTES_MAX + 1)),
+        _envelope_with_huge_term(),
+        _envelope_without_body(),
+        replica_pb2.Batch(members=[b"\xff\xff\xff"]).SerializeToString(),
+        # a body that a later version may have
+        replica_pb2.Batch(members=[b"\x08\x01\x10\x01\xfa\x07\x00"]).SerializeToString(),
+    ],
+    ids=["empty payload", "long payload", "huge term", "no body", "noise", "unknown body"],
+)
+def test_a_message_that_cannot_be_read_harms_no_other(member: bytes) -> None:
+    """It is left out and told of; those before and behind it are taken."""
+    before = one_envelope([(GroupId(5), VoteGranted(TERM))])
+    behind = one_envelope([(GroupId(6), StaleTerm(TERM))])
+    messages, _, faults = decode_envelope(before + member + behind)
+    assert messages == [(GroupId(5), VoteGranted(TERM)), (GroupId(6), StaleTerm(TERM))]
+    assert len(faults) == 1
