@@ -241,9 +241,8 @@ class Core:
         rng: random.Random,
         settings: RaftSettings,
         send: Callable[[NodeId, CoreMessage], None],
-        wait_for_leader: bool = False,
     ) -> None:
-        """`send` is called from inside the other methods. `wait_for_leader` is a test's."""
+        """`send` is called from inside the other methods."""
         self._rng = rng
         self._nodes = {member: _PeerNode(member) for member in sorted(members)}
         self._pipe = _Pipe(send)
@@ -257,7 +256,7 @@ class Core:
             leaderFallbackTimeout=settings.leader_fallback,
             appendEntriesBatchSizeBytes=settings.append_batch_bytes,
             connectionTimeout=settings.election_max * 10,
-            commandsWaitLeader=wait_for_leader,
+            commandsWaitLeader=False,
             dynamicMembershipChange=False,
             journalFile=_LogJournal(log),
             logCompactionMinEntries=_NEVER,
@@ -326,11 +325,10 @@ class Core:
         if before is not None:
             times[node] = before
 
-    def propose(self, payload: bytes, *, now: bool = True) -> None:
-        """Append to the leader's log; `now=False` is a test's."""
+    def propose(self, payload: bytes) -> None:
+        """Append to the leader's log."""
         self._sync._applyCommand(payload, None)
-        if now:
-            self._sync._checkCommandsToApply()
+        self._sync._checkCommandsToApply()
 
     def connect(self, peer: NodeId) -> None:
         self._pipe.connected(self._nodes[peer])

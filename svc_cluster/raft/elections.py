@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Sequence
 
 from svc_cluster.base.ids import NodeId, Term
 from svc_cluster.raft.core import Core
-from svc_cluster.raft.fixes import Fixes
 from svc_cluster.raft.log_view import LogView
 from svc_cluster.raft.messages import (
     PreVoteRequest,
@@ -31,14 +30,12 @@ class Elections:
         node_id: NodeId,
         peers: Sequence[NodeId],
         quorum: int,
-        fixes: Fixes,
         submit: Callable[[NodeId, ElectionMessage], None],
     ) -> None:
         self._core = core
         self._log = log
         self._node_id = node_id
         self._peers = peers
-        self._fixes = fixes
         self._submit = submit
         self._votes = VoteLedger(frozenset(peers))
         self._prevote = PreVoteRound(frozenset(peers), quorum)
@@ -64,7 +61,7 @@ class Elections:
         nobody can be asked."""
         if not self._ticked:
             return
-        if not self._peers or not self._fixes.prevote:
+        if not self._peers:
             self._core.tick(flush=False)
             return
         if not up:
@@ -106,7 +103,7 @@ class Elections:
 
     def on_vote(self, sender: NodeId, vote: VoteGranted) -> None:
         """A vote given in this term."""
-        if self._votes.count(vote.sender_term, sender) or not self._fixes.h9a_votes:
+        if self._votes.count(vote.sender_term, sender):
             self._core.receive(sender, {"type": "response_vote", "term": vote.sender_term})
 
     def on_timeout_now(self, sender: NodeId, wish: TimeoutNow) -> None:

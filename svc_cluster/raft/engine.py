@@ -14,7 +14,6 @@ from svc_cluster.base.ids import GroupId, LogIndex, NodeId, Term
 from svc_cluster.base.log_ops import LogEntry, RecoveredLog
 from svc_cluster.raft.core import Core, CoreMessage
 from svc_cluster.raft.elections import Elections
-from svc_cluster.raft.fixes import Fixes
 from svc_cluster.raft.follower import FollowerSide
 from svc_cluster.raft.gate import Gate
 from svc_cluster.raft.group import (
@@ -56,8 +55,6 @@ from svc_cluster.raft.settings import RaftSettings
 
 __all__ = ["EngineGroup", "is_noop"]
 
-_ALL_FIXES: Final = Fixes()
-
 TERM_JUMP_MAX: Final = 2**32
 """Nobody falls behind by more elections than this: a message from further ahead is a lie, and to
 follow it would use up the terms that there are."""
@@ -76,7 +73,6 @@ class EngineGroup:
         applied_index: LogIndex,
         rng: random.Random,
         settings: RaftSettings,
-        fixes: Fixes = _ALL_FIXES,
     ) -> None:
         """`members` are the voters, this node among them. `applied_index` is the state store's;
         `Ready.committed` starts behind it. Raises EngineFault for a log that cannot be used."""
@@ -85,11 +81,10 @@ class EngineGroup:
         self.group_id = group_id
         self.node_id = node_id
         self._settings = settings
-        self._fixes = fixes
         self.members = tuple(sorted(members))
         self._peers = tuple(sorted(member for member in members if member != node_id))
         commit_index = usable_commit_index(recovered, applied_index)
-        self._log = LogView(recovered, commit_index, commit_order=fixes.h5a_commit_order)
+        self._log = LogView(recovered, commit_index)
         self._core = Core(
             node_id=node_id,
             members=members,
@@ -97,15 +92,14 @@ class EngineGroup:
             rng=rng,
             settings=settings,
             send=self._on_send,
-            wait_for_leader=not fixes.h9e_queue_check,
         )
         quorum = len(members) // 2 + 1
         self._gate = Gate()
         self._elections = Elections(
-            self._core, self._log, node_id, self._peers, quorum, fixes, self._submit
+            self._core, self._log, node_id, self._peers, quorum, self._submit
         )
-        self._following = FollowerSide(self._core, self._log, settings, fixes, self._submit)
-        self._leading = LeaderSide(self._core, self._log, self._peers, quorum, settings, fixes)
+        self._following = FollowerSide(self._core, self._log, settings, self._submit)
+        self._leading = LeaderSide(self._core, self._log, self._peers, quorum, settings)
         self._rng = rng
         if recovered.damaged:
             self._following.recovery = self._new_recovery()
@@ -115,6 +109,7 @@ class EngineGroup:
         self._now = 0.0
         self._seen_term = self._core.term
         self._led = False
+        self._abstains = False
         self._number = 0
         self._broken: BaseException | None = None
 
@@ -132,6 +127,9 @@ class EngineGroup:
     def leader(self) -> NodeId | None:
         if self._core.is_leader and not self._log.hard_state_durable:
             return None
+        if self._abstains and not self._core.is_leader:
+            # nobody may ever stand after a leader that is gone
+            return self._core.leader if self._following.hears_leader(self._now) else None
         return self._core.leader
 
     @property
@@ -141,7 +139,7 @@ class EngineGroup:
     @property
     def commit_index(self) -> LogIndex:
         commit_index = self._core.commit_index
-        if not self._peers and self._fixes.h3_ack_hold:
+        if not self._peers:
             return LogIndex(min(commit_index, self._log.durable_index))
         return commit_index
 
@@ -177,11 +175,23 @@ class EngineGroup:
         self._core.enter(self._now)
         try:
             self._following.recovery = self._new_recovery()
-            if self._peers and not self._is_plain_follower:
-                self._core.step_down(Term(self._core.term + 1), self._peers[0])
-            self._settle()
+            self._step_aside()
         except Exception as error:
             raise self._fault(error) from error
+
+    def abstain(self) -> None:
+        self._check_usable()
+        self._core.enter(self._now)
+        try:
+            self._abstains = True
+            self._step_aside()
+        except Exception as error:
+            raise self._fault(error) from error
+
+    def _step_aside(self) -> None:
+        if self._peers and not self._is_plain_follower:
+            self._core.step_down(Term(self._core.term + 1), self._peers[0])
+        self._settle()
 
     @property
     def _is_plain_follower(self) -> bool:
@@ -232,9 +242,6 @@ class EngineGroup:
         self._core.enter(self._now)
         position = LogPosition(LogIndex(self._log.last_index + 1), self._core.term)
         self._leading.flush_due = True
-        if not self._fixes.h9e_queue_check:
-            self._core.propose(payload, now=False)
-            return position
         try:
             assert self._core.queue_length == 0, "nothing is left over from before"
             self._core.propose(payload)
@@ -267,7 +274,7 @@ class EngineGroup:
     def campaign(self) -> None:
         """Stand for election without waiting for the time-out (a pre-vote still comes first)."""
         self._check_usable()
-        if self.recovery or self._core.is_leader:
+        if self.recovery or self._abstains or self._core.is_leader:
             return
         self._core.enter(self._now)
         try:
@@ -322,15 +329,16 @@ class EngineGroup:
         """Answers, and a wish to hand over, of this term or an older one."""
         match body:
             case PreVoteResponse():
-                self._elections.on_prevote_response(sender, body)
+                if not self._abstains:
+                    self._elections.on_prevote_response(sender, body)
             case AppendResponse():
-                if self._core.is_leader and not (is_old and self._fixes.h2_term):
+                if self._core.is_leader and not is_old:
                     self._leading.on_response(sender, body)
             case VoteGranted():
                 if not is_old:
                     self._elections.on_vote(sender, body)
             case TimeoutNow():
-                if not is_old and not self.recovery:
+                if not is_old and not self.recovery and not self._abstains:
                     self._elections.on_timeout_now(sender, body)
             case StaleTerm():
                 pass
@@ -358,7 +366,7 @@ class EngineGroup:
             return
         if self._core.is_leader:
             self._leading.tick(now, self._up)
-        else:
+        elif not self._abstains:
             self._elections.on_tick(now, self._up)
 
     def _on_peer_up(self, peer: NodeId) -> None:
@@ -401,7 +409,7 @@ class EngineGroup:
 
     def _submit(self, to: NodeId, message: PeerMessage) -> None:
         """Send once the hard state of this moment is durable."""
-        if self._fixes.persist_first and not self._log.hard_state_durable:
+        if not self._log.hard_state_durable:
             self._gate.hold(self._log.hard_ordinal, to, message)
         else:
             self._outbox.append((to, message))
@@ -449,6 +457,12 @@ class EngineGroup:
                 break
         self._delivered = committed[-1].log_index
         return committed
+
+    def release(self) -> None:
+        if self._broken is None:
+            self._broken = EngineFault("the group was released")
+        self._log.release()
+        self._outbox.clear()
 
     def _check_usable(self) -> None:
         if self._broken is not None:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from svc_cluster.base.ids import LogIndex, NodeId, Term
 from svc_cluster.raft.core import Core, CoreMessage
-from svc_cluster.raft.fixes import Fixes
 from svc_cluster.raft.gate import FollowerAcks
 from svc_cluster.raft.log_view import LogView
 from svc_cluster.raft.messages import AppendRequest, AppendResponse
-from svc_cluster.raft.normalise import Backtrack, Plan, as_sent, normalise
+from svc_cluster.raft.normalise import Backtrack, Plan, normalise
 from svc_cluster.raft.settings import RaftSettings
 
 
@@ -31,7 +30,6 @@ class FollowerSide:
         core: Core,
         log: LogView,
         settings: RaftSettings,
-        fixes: Fixes,
         submit: Callable[[NodeId, AppendResponse], None],
     ) -> None:
         self.recovery = 0
@@ -40,7 +38,6 @@ class FollowerSide:
         self._core = core
         self._log = log
         self._settings = settings
-        self._fixes = fixes
         self._submit = submit
         self._acks = FollowerAcks()
         self._backtrack = Backtrack()
@@ -67,10 +64,8 @@ class FollowerSide:
         self._leader_heard = now
         if self.recovery:
             plan = self._nothing()
-        elif self._fixes.h1_normalise:
-            plan = normalise(self._log, self._core.commit_index, request)
         else:
-            plan = as_sent(request)
+            plan = normalise(self._log, self._core.commit_index, request)
         if plan.verified is not None:
             self._backtrack.matched()
         term, sequence = self._echo
@@ -107,7 +102,7 @@ class FollowerSide:
             return
         if message["reset"]:
             retry_from = LogIndex(message["next_node_idx"])
-            if self._fixes.h9b_backtrack and plan.retry_from is not None:
+            if plan.retry_from is not None:
                 retry_from = self._backtrack.retry_from(term, plan.retry_from)
             sequence = request.read_sequence
             self._submit(to, AppendResponse(term, retry_from, False, True, sequence))
@@ -116,9 +111,7 @@ class FollowerSide:
         if plan.verified is not None:
             verified = plan.verified
         self._acks.verified(term, to, verified)
-        durable = verified
-        if self._fixes.persist_first:
-            durable = LogIndex(min(verified, self._log.durable_index))
+        durable = LogIndex(min(verified, self._log.durable_index))
         overdue = self._now - self._responded >= self._settings.heartbeat / 2
         if durable == verified or not request.entries or overdue:
             self._acks.told(durable)

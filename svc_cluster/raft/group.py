@@ -197,6 +197,12 @@ class RaftGroup(Protocol):
         to it that this is still known after a restart."""
         ...
 
+    def abstain(self) -> None:
+        """This replica cannot apply what is decided: until it is built again it leads no more and
+        does not stand for election; it goes on logging, acknowledging and voting. The only member
+        of its group has nobody to leave the lead to and keeps it."""
+        ...
+
     def propose(self, payload: bytes) -> LogPosition:
         """Append to the leader's log. `payload[0]` must be `PAYLOAD_TYPE`; at most
         `ENTRY_BYTES_MAX` long. Raises NotLeaderError, without effect."""
@@ -219,6 +225,11 @@ class RaftGroup(Protocol):
 
     def campaign(self) -> None:
         """Stand for election without waiting for the time-out (a pre-vote still comes first)."""
+        ...
+
+    def release(self) -> None:
+        """This replica is used no more: let go of what its log holds in memory. What it was asked
+        to make durable stays so; only the properties may still be asked."""
         ...
 
     def index_keeping_bytes(self, size: int) -> LogIndex:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from svc_cluster.base.ids import LogIndex, NodeId, Term
 from svc_cluster.base.log_ops import LogEntry
 from svc_cluster.raft.core import Core, CoreMessage, next_node_idx
-from svc_cluster.raft.fixes import Fixes
 from svc_cluster.raft.flow import Flow
 from svc_cluster.raft.gate import LeaderAcks
 from svc_cluster.raft.group import ReadTicket
@@ -29,15 +28,12 @@ class LeaderSide:
         peers: Sequence[NodeId],
         quorum: int,
         settings: RaftSettings,
-        fixes: Fixes,
     ) -> None:
         self._core = core
         self._log = log
         self._peers = peers
         self._settings = settings
-        self._fixes = fixes
-        others_needed = quorum - 1 if fixes.h4_read_rounds else 0
-        self.reads = ReadRounds(others_needed, settings.leader_fallback)
+        self.reads = ReadRounds(quorum - 1, settings.leader_fallback)
         self.flush_due = False
         """Send to every peer at the next `flush`."""
 
@@ -104,7 +100,7 @@ class LeaderSide:
             self._tick_core(up, flush=flush)
             if for_reads:
                 self.reads.round_sent()
-        if not self._peers or not self._fixes.h4_read_rounds:
+        if not self._peers:
             self.reads.settle()
         return heartbeats
 
@@ -120,7 +116,7 @@ class LeaderSide:
         for peer, log_index in self._acks.newly_durable(self._log.durable_index):
             before = self._core.next_index(peer)
             self._core.show_ack(peer, log_index)
-            self._keep_next_index(peer, before)
+            self._core.raise_next_index(peer, before)
 
     def on_response(self, peer: NodeId, response: AppendResponse) -> None:
         if response.recovery:
@@ -153,20 +149,15 @@ class LeaderSide:
 
     def _on_ack(self, peer: NodeId, log_index: LogIndex) -> None:
         self._flow.acked(peer, log_index)
-        durable_index = self._log.durable_index if self._fixes.h3_ack_hold else log_index
-        shown = self._acks.on_ack(peer, log_index, durable_index)
+        shown = self._acks.on_ack(peer, log_index, self._log.durable_index)
         before = self._core.next_index(peer)
         message = next_node_idx(LogIndex(shown + 1), success=True, reset=False)
         self._core.receive(peer, message)
-        self._keep_next_index(peer, before)
-
-    def _keep_next_index(self, peer: NodeId, before: LogIndex) -> None:
-        if self._fixes.h9c_next_index:
-            self._core.raise_next_index(peer, before)
+        self._core.raise_next_index(peer, before)
 
     def _on_refusal(self, peer: NodeId, next_index: LogIndex, response: AppendResponse) -> None:
         reset = response.reset
-        if self._fixes.h9b_backtrack and response.read_sequence <= self._rewound.get(peer, 0):
+        if response.read_sequence <= self._rewound.get(peer, 0):
             reset = False
         if reset:
             self._flow.forget(peer)

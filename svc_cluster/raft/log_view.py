@@ -34,10 +34,8 @@ class _Batch:
 class LogView:
     """Entries `base_index + 1 ..= last_index`, the hard state and what of them is durable."""
 
-    def __init__(
-        self, recovered: RecoveredLog, commit_index: LogIndex, *, commit_order: bool = True
-    ) -> None:
-        """Everything in `recovered` is durable. `commit_order=False` is a test's (fixes.py)."""
+    def __init__(self, recovered: RecoveredLog, commit_index: LogIndex) -> None:
+        """Everything in `recovered` is durable."""
         self.base_index = recovered.base_index
         self.base_term = recovered.base_term
         self.entries: list[LogEntry] = list(recovered.entries)
@@ -52,7 +50,6 @@ class LogView:
 
         self.durable_ordinal = 0
         self.durable_index = recovered.last_index
-        self._commit_order = commit_order
         self._ops: list[LogOp] = []
         self._run: list[LogEntry] = []
         self._batches: deque[_Batch] = deque()
@@ -146,8 +143,6 @@ class LogView:
         ops = self._ops
         if not ops:
             return []
-        if not self._commit_order:
-            ops.sort(key=lambda op: not isinstance(op, SetCommit))
         self._ops = []
         self._batches.append(_Batch(number, self.ordinal, self.last_index))
         return ops
@@ -165,6 +160,12 @@ class LogView:
             news = True
         assert self.durable_index <= self.last_index, "durable entries are entries of the log"
         return news
+
+    def release(self) -> None:
+        """Let go of the entries in memory: the log ends where it ended and cannot be read or
+        changed any more."""
+        self.base_term, self.base_index = self.last_term, self.last_index
+        self.entries, self._run, self._ops = [], [], []
 
     def _record(self, op: LogOp) -> None:
         self._end_run()

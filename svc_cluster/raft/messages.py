@@ -103,6 +103,9 @@ class StateMark:
     digest: int
     """64 bits."""
     kind: MarkKind
+    encoding: int
+    """Version of the encoding that the digest was taken over; only equal ones are compared. 0:
+    the sender is of a release that did not say."""
 
 
 PeerMessage = (

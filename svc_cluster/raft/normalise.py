@@ -56,17 +56,6 @@ def is_payload(payload: bytes, entry_bytes_max: int) -> bool:
     return 0 < len(payload) <= entry_bytes_max and payload[0] in (PAYLOAD_TYPE, NOOP_TYPE)
 
 
-def as_sent(request: AppendRequest) -> Plan:
-    """No repair: what the engine alone would do."""
-    return Plan(
-        request.previous_index,
-        request.previous_term,
-        request.entries,
-        request.commit_index,
-        verified=None,
-    )
-
-
 def normalise(log: LogView, commit_index: LogIndex, request: AppendRequest) -> Plan:
     """Plan for one message. `commit_index` is this replica's own.
 

@@ -1,4 +1,4 @@
-"""`python -m tests.simulation.core --seeds 200 --start 0 [--without h1_normalise]`.
+"""`python -m tests.simulation.core --seeds 200 --start 0`.
 
 `--resume FILE` keeps what is done in FILE and leaves it out the next time; `--record` appends the
 result to docs/reliability/simulation.jsonl.
@@ -7,13 +7,10 @@ result to docs/reliability/simulation.jsonl.
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import logging
 import sys
 import time
 from pathlib import Path
 
-from svc_cluster.raft.fixes import Fixes
 from tests.simulation.core.options import Options, draw
 from tests.simulation.core.world import run
 from tests.simulation.record import Progress, record
@@ -24,7 +21,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run")
     parser.add_argument("--start", type=int, default=0, help="the first seed")
     parser.add_argument("--nodes", type=int, default=None, choices=(1, 3, 5))
-    parser.add_argument("--without", action="append", default=[], help="switch a repair off")
     parser.add_argument("--stop", action="store_true", help="stop at the first violation")
     parser.add_argument("--resume", type=Path, default=None, help="where progress is kept")
     parser.add_argument("--record", action="store_true", help="append to the results")
@@ -37,15 +33,12 @@ def _virtual_s(options: Options) -> float:
 
 def main() -> int:
     arguments = _arguments()
-    fixes = dataclasses.replace(Fixes(), **dict.fromkeys(arguments.without, False))
-    if arguments.without:
-        logging.getLogger("pysyncobj").setLevel(logging.CRITICAL + 1)
     progress = Progress(arguments.resume)
     for seed in range(arguments.start, arguments.start + arguments.seeds):
         if seed in progress.done:
             continue
         began = time.monotonic()
-        options = draw(seed, fixes=fixes, node_count=arguments.nodes)
+        options = draw(seed, node_count=arguments.nodes)
         outcome = run(options)
         progress.note(
             seed,
@@ -67,7 +60,6 @@ def main() -> int:
         f" {progress.total('crashes')} crashes"
     )
     if arguments.record:
-        assert not arguments.without, "only the whole engine is recorded"
         facts = {
             "virtual_s": round(progress.total("virtual_s")),
             "acked": progress.total("acked"),

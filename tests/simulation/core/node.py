@@ -92,7 +92,6 @@ class SimNode:
             applied_index=LogIndex(self.store.applied_index),
             rng=random.Random(self.rng.getrandbits(64)),
             settings=self.options.settings,
-            fixes=self.options.fixes,
         )
         self.life = _Life(group)
         for peer in sorted(self.up):
@@ -144,8 +143,7 @@ class SimNode:
                 self._begin_sync(life)
             for to, body in ready.messages:
                 self.checkers.on_sent(self.node_id, to, body)
-                if self.options.fixes.persist_first:
-                    self.checkers.on_ack_sent(body, group.durable_index)
+                self.checkers.on_ack_sent(body, group.durable_index)
                 self.send(self.node_id, to, body)
             life.committed.extend(ready.committed)
             for state in ready.read_states:

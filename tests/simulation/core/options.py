@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from svc_cluster.raft.fixes import Fixes
 from svc_cluster.raft.settings import RaftSettings
 
 
@@ -27,13 +26,10 @@ class Options:
     tick_seconds: tuple[float, float]
     """Shortest and longest time between two ticks of a node."""
 
-    fixes: Fixes = Fixes()
-
 
 def draw(
     seed: int,
     *,
-    fixes: Fixes | None = None,
     node_count: int | None = None,
     adversarial: bool | None = None,
     chaos_seconds: float | None = None,
@@ -61,7 +57,6 @@ def draw(
         chaos_seconds=(20.0 if heavy else 15.0) if chaos_seconds is None else chaos_seconds,
         quiet_seconds=12.0 if heavy else 8.0,
         tick_seconds=(0.02, 0.05) if heavy or rng.random() < 0.3 else (0.05, 0.1),
-        fixes=fixes or Fixes(),
     )
 
 

@@ -1,15 +1,11 @@
-"""Seeds of the Raft-only simulator: with every repair none fails, without one some do."""
+"""Seeds of the Raft-only simulator: none breaks an invariant."""
 
 from __future__ import annotations
 
-import dataclasses
-import logging
 import os
-from collections.abc import Iterator
 
 import pytest
 
-from svc_cluster.raft.fixes import Fixes
 from tests.simulation.core.options import draw
 from tests.simulation.core.world import run
 
@@ -19,16 +15,16 @@ SEEDS = int(os.environ.get("CORE_SEEDS", "40"))
 KEPT_SEEDS = (4, 12, 44, 59, 1006, 1045, 1063, 1084)
 """Seeds that once failed, or that stand for a kind of failure."""
 
-SEEDS_WITHOUT: dict[str, tuple[int, ...]] = {
-    "h1_normalise": (2, 13, 17),
-    "h3_ack_hold": (45, 83, 88),
-    "h4_read_rounds": (17, 27),
-    "h5a_commit_order": (13, 17, 22, 28, 48),
-    "persist_first": (94, 133, 140, 168),
+SEEDS_OF: dict[str, tuple[int, ...]] = {
+    "a follower keeps a tail that merely is longer": (2, 13, 17),
+    "a leader counts itself when its own log is durable": (45, 83, 88),
+    "a read is confirmed behind its beginning": (17, 27),
+    "a commit index is written behind what it commits": (13, 17, 22, 28, 48),
+    "promises wait until they are durable": (94, 133, 140, 168),
 }
-"""For each repair, seeds that fail without it; one is enough, the others are there because any
-change of the engine's conversation changes a seed's history. The repairs not named here are shown
-to be needed by directed tests in tests/unit/raft."""
+"""For each rule, seeds that break an invariant where it does not hold (tests/mutants/raft.toml).
+One is enough; the others are there because any change of the engine's conversation changes a
+seed's history."""
 
 
 @pytest.mark.parametrize("first", range(500_000, 500_000 + SEEDS, 20))
@@ -72,23 +68,9 @@ def test_one_seed_twice_is_one_history() -> None:
     assert first.trace != run(draw(4, chaos_seconds=3.0)).trace
 
 
-@pytest.fixture
-def quiet_library() -> Iterator[None]:
-    """The library reports truncations of what it has applied, which are wanted here."""
-    logger = logging.getLogger("pysyncobj")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    yield
-    logger.setLevel(level)
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("quiet_library")
-@pytest.mark.parametrize("switch", sorted(SEEDS_WITHOUT))
-def test_the_simulator_finds_what_a_missing_repair_does(switch: str) -> None:
-    """With one repair switched off, at least one of its seeds breaks an invariant."""
-    fixes = dataclasses.replace(Fixes(), **{switch: False})
-    for seed in SEEDS_WITHOUT[switch]:
-        if run(draw(seed, fixes=fixes)).violation is not None:
-            return
-    pytest.fail(f"no seed of {SEEDS_WITHOUT[switch]} fails without {switch}")
+@pytest.mark.parametrize("rule", sorted(SEEDS_OF))
+def test_seeds_in_which_a_rule_matters_hold(rule: str) -> None:
+    """Histories that need the rule: each breaks an invariant in an engine without it."""
+    broken = [seed for seed in SEEDS_OF[rule] if run(draw(seed)).violation is not None]
+    assert broken == []

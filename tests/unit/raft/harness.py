@@ -18,7 +18,6 @@ from svc_cluster.base.log_ops import (
     TruncateSuffix,
 )
 from svc_cluster.raft.engine import EngineGroup
-from svc_cluster.raft.fixes import Fixes
 from svc_cluster.raft.group import (
     Durable,
     Message,
@@ -116,13 +115,11 @@ class Node:
         *,
         applied_index: int = 0,
         settings: RaftSettings | None = None,
-        fixes: Fixes | None = None,
     ) -> None:
         self.node_id = NodeId(node_id)
         self.members = [NodeId(member) for member in members]
         self.disk = recovered or RecoveredLog(GROUP, Generation(1))
         self.settings = settings or RaftSettings()
-        self.fixes = fixes or Fixes()
         self.applied: list[LogEntry] = []
         self.applied_index = applied_index
         self.start()
@@ -136,7 +133,6 @@ class Node:
             applied_index=LogIndex(self.applied_index),
             rng=random.Random(int(self.node_id)),
             settings=self.settings,
-            fixes=self.fixes,
         )
         self.unsynced: list[Ready] = []
         self.sent: list[tuple[NodeId, PeerMessage]] = []
@@ -192,14 +188,11 @@ class Node:
 class Cluster:
     """Nodes 1..n with perfect links in order and a disk that syncs whenever the test settles."""
 
-    def __init__(
-        self, count: int, *, settings: RaftSettings | None = None, fixes: Fixes | None = None
-    ) -> None:
+    def __init__(self, count: int, *, settings: RaftSettings | None = None) -> None:
         members = list(range(1, count + 1))
         self.now = 100.0
         self.nodes = {
-            NodeId(member): Node(member, members, settings=settings, fixes=fixes)
-            for member in members
+            NodeId(member): Node(member, members, settings=settings) for member in members
         }
         self.cut: set[tuple[int, int]] = set()
         """Directed links that lose everything."""

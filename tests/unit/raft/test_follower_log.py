@@ -6,7 +6,6 @@ import pytest
 
 from svc_cluster.base.ids import NodeId
 from svc_cluster.raft.engine import TERM_JUMP_MAX
-from svc_cluster.raft.fixes import Fixes
 from svc_cluster.raft.group import Message, PeerLieError
 from svc_cluster.raft.messages import AppendRequest
 from svc_cluster.raft.settings import RaftSettings
@@ -23,33 +22,31 @@ from tests.unit.raft.harness import (
 )
 
 
-def follower(*terms: int, fixes: Fixes | None = None, commit_index: int = 0) -> Node:
-    node = Node(1, [1, 2, 3], log_of(*terms, commit_index=commit_index), fixes=fixes)
+def follower(*terms: int, commit_index: int = 0) -> Node:
+    node = Node(1, [1, 2, 3], log_of(*terms, commit_index=commit_index))
     node.tick(1.0)
     return node
 
 
-@pytest.mark.parametrize("repaired", [True, False])
-def test_a_late_heartbeat_does_not_shorten_the_log(repaired: bool) -> None:
+def test_a_late_heartbeat_does_not_shorten_the_log() -> None:
     """An old empty message behind which we have acknowledged more removes nothing (H1)."""
-    node = follower(fixes=Fixes(h1_normalise=repaired))
+    node = follower()
     node.receive(2, append(1, (0, 0), *[1] * 10))
     node.sync()
     assert max(answer.next_index for answer in answers(node)) == 11
     node.receive(2, append(1, (5, 1)))
-    assert (terms_of(node) == [1] * 10) is repaired
+    assert terms_of(node) == [1] * 10
 
 
-@pytest.mark.parametrize("repaired", [True, False])
-def test_a_resend_that_breaks_off_keeps_what_was_acknowledged(repaired: bool) -> None:
+def test_a_resend_that_breaks_off_keeps_what_was_acknowledged() -> None:
     """A resend cut into several messages, of which only the first arrives, removes nothing (H1)."""
-    node = follower(fixes=Fixes(h1_normalise=repaired))
+    node = follower()
     node.receive(2, append(1, (0, 0), *[1] * 6))
     node.sync()
     assert answers(node)[-1].next_index == 7
     node.receive(2, append(1, (2, 1), 1, 1, 1))
     node.sync()
-    assert (terms_of(node) == [1] * 6) is repaired
+    assert terms_of(node) == [1] * 6
 
 
 def test_an_old_message_is_acknowledged_only_as_far_as_it_proves() -> None:
@@ -133,12 +130,12 @@ def test_later_messages_do_not_lead_the_leader_forward_again() -> None:
     assert [answer.next_index for answer in answers(node) if answer.reset] == [3]
 
 
-def _messages_to_catch_up(fixes: Fixes, divergent: int) -> int:
+def _messages_to_catch_up(divergent: int) -> int:
     """A leader with a tail of several messages meets a divergent follower. How many messages it
     sends before the follower has it all; at most 500."""
     settings = RaftSettings(append_batch_bytes=64, entry_bytes_max=48)
-    leader = Node(1, [1, 2, 3], log_of(1, *[2] * 60), settings=settings, fixes=fixes)
-    other = Node(2, [1, 2, 3], log_of(1, *[1] * divergent), settings=settings, fixes=fixes)
+    leader = Node(1, [1, 2, 3], log_of(1, *[2] * 60), settings=settings)
+    other = Node(2, [1, 2, 3], log_of(1, *[1] * divergent), settings=settings)
     now = become_leader(leader, 10.0, [3])
     other.tick(now)
     leader.sync()
@@ -161,19 +158,16 @@ def _messages_to_catch_up(fixes: Fixes, divergent: int) -> int:
     return 500
 
 
-@pytest.mark.parametrize("repaired", [True, False])
-def test_a_divergent_follower_costs_a_few_messages(repaired: bool) -> None:
+def test_a_divergent_follower_costs_a_few_messages() -> None:
     """The leader goes back by a whole term at once, and what was under way does not lead it
     forward again (H9b)."""
-    sent = _messages_to_catch_up(Fixes(h9b_backtrack=repaired), divergent=40)
-    assert (sent < 30) is repaired
-    assert (sent >= 500) is not repaired
+    sent = _messages_to_catch_up(divergent=40)
+    assert sent < 30
 
 
-@pytest.mark.parametrize("repaired", [True, False])
-def test_a_late_acknowledgement_sends_nothing_twice(repaired: bool) -> None:
+def test_a_late_acknowledgement_sends_nothing_twice() -> None:
     """While acknowledgements are under way, no entry is sent again (H9c)."""
-    node = Node(1, [1, 2, 3], fixes=Fixes(h9c_next_index=repaired))
+    node = Node(1, [1, 2, 3])
     become_leader(node, 10.0, [3])
     node.sync()
     node.take_sent()
@@ -190,7 +184,7 @@ def test_a_late_acknowledgement_sends_nothing_twice(repaired: bool) -> None:
             for to, body in node.take_sent()
             if to == NodeId(2) and isinstance(body, AppendRequest)
         )
-    assert (sent == 40) is repaired
+    assert sent == 40
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from svc_cluster.base.ids import LogIndex, NodeId, Term
-from svc_cluster.raft.fixes import Fixes
 from svc_cluster.raft.group import Role
 from svc_cluster.raft.messages import (
     AppendRequest,
@@ -24,40 +21,37 @@ from tests.unit.raft.harness import (
 )
 
 
-@pytest.mark.parametrize("repaired", [True, False])
-def test_an_acknowledgement_of_an_older_term_is_not_counted(repaired: bool) -> None:
+def test_an_acknowledgement_of_an_older_term_is_not_counted() -> None:
     """An answer created in an earlier term commits nothing in this one (H2)."""
-    node = Node(1, [1, 2, 3], fixes=Fixes(h2_term=repaired))
+    node = Node(1, [1, 2, 3])
     become_leader(node, 10.0, [3])
     node.group.propose(payload("new"))
     node.drain()
     node.sync()
     node.receive(2, ack(0, 2))
-    assert (node.group.match_index(NodeId(2)) == 0) is repaired
-    assert (node.group.commit_index == 0) is repaired
+    assert node.group.match_index(NodeId(2)) == 0
+    assert node.group.commit_index == 0
 
 
-@pytest.mark.parametrize("repaired", [True, False])
-def test_a_leader_does_not_commit_before_its_own_disk_has_the_entry(repaired: bool) -> None:
+def test_a_leader_does_not_commit_before_its_own_disk_has_the_entry() -> None:
     """One follower and the leader's memory are no quorum; with the leader's disk they are (H3)."""
-    node = Node(1, [1, 2, 3], fixes=Fixes(h3_ack_hold=repaired))
+    node = Node(1, [1, 2, 3])
     become_leader(node, 10.0, [3])
     term = node.group.term
     node.group.propose(payload("x"))
     node.drain()
     node.receive(2, ack(term, 2))
     assert node.group.durable_index == 0
-    assert (node.group.commit_index == 0) is repaired
+    assert node.group.commit_index == 0
     assert node.group.match_index(NodeId(2)) == 2
     node.sync()
     assert node.group.commit_index == 2
     assert node.applied_texts() == ["x"]
 
 
-@pytest.mark.parametrize("repaired", [True, False])
-def test_a_group_of_one_commits_only_what_is_on_its_disk(repaired: bool) -> None:
+def test_a_group_of_one_commits_only_what_is_on_its_disk() -> None:
     """Without followers the leader's own sync is the quorum (H3)."""
-    node = Node(1, [1], fixes=Fixes(h3_ack_hold=repaired))
+    node = Node(1, [1])
     node.tick(1.0)
     assert not node.group.can_propose
     assert node.group.role is not Role.LEADER
@@ -66,7 +60,7 @@ def test_a_group_of_one_commits_only_what_is_on_its_disk(repaired: bool) -> None
     assert node.group.commit_index == 1
     node.group.propose(payload("x"))
     node.drain()
-    assert (node.group.commit_index == 1) is repaired
+    assert node.group.commit_index == 1
     assert node.applied_texts() == []
     node.sync()
     assert node.group.commit_index == 2
@@ -103,19 +97,18 @@ def test_append_entries_leave_before_the_leaders_own_sync() -> None:
     assert all(len(body.entries) == 1 for body in requests)
 
 
-@pytest.mark.parametrize("repaired", [True, False])
-def test_an_acknowledgement_waits_for_the_disk(repaired: bool) -> None:
+def test_an_acknowledgement_waits_for_the_disk() -> None:
     """A follower tells its leader only of what is durable."""
-    node = Node(1, [1, 2, 3], fixes=Fixes(persist_first=repaired))
+    node = Node(1, [1, 2, 3])
     node.tick(1.0)
     node.receive(2, append(1, (0, 0)))
     node.sync()
     answers(node)
     node.receive(2, append(1, (0, 0), 1, 1, read_sequence=2))
     told = max((answer.next_index - 1 for answer in answers(node)), default=0)
-    assert (told == 0) is repaired
+    assert told == 0
     node.sync()
-    assert [answer.next_index for answer in answers(node)] == ([3] if repaired else [])
+    assert [answer.next_index for answer in answers(node)] == [3]
 
 
 def test_a_slow_disk_does_not_silence_the_answers_to_heartbeats() -> None:
@@ -150,20 +143,19 @@ def test_an_acknowledgement_is_clipped_to_what_is_durable() -> None:
     assert answers(node)[-1].next_index == 4
 
 
-@pytest.mark.parametrize("repaired", [True, False])
-def test_a_vote_waits_for_the_disk(repaired: bool) -> None:
+def test_a_vote_waits_for_the_disk() -> None:
     """A vote that a crash could make the node forget has not left it."""
-    node = Node(1, [1, 2, 3], fixes=Fixes(persist_first=repaired))
+    node = Node(1, [1, 2, 3])
     node.tick(1.0)
     node.receive(2, VoteRequest(Term(1), LogIndex(0), Term(0)))
     votes = [body for _, body in node.take_sent() if isinstance(body, VoteGranted)]
-    assert (votes == []) is repaired
+    assert votes == []
     node.crash()
     node.tick(2.0)
     node.receive(3, VoteRequest(Term(1), LogIndex(0), Term(0)))
     node.sync()
     votes += [body for _, body in node.take_sent() if isinstance(body, VoteGranted)]
-    assert (len(votes) == 1) is repaired
+    assert len(votes) == 1
 
 
 def test_a_held_vote_is_dropped_when_its_term_is_over() -> None:
@@ -190,10 +182,9 @@ def test_a_candidate_asks_for_votes_when_its_own_is_durable() -> None:
     assert asked == [2, 3]
 
 
-@pytest.mark.parametrize("repaired", [True, False])
-def test_a_repeated_vote_elects_nobody(repaired: bool) -> None:
+def test_a_repeated_vote_elects_nobody() -> None:
     """One of five voters, heard twice, is one vote (H9a)."""
-    node = Node(1, [1, 2, 3, 4, 5], fixes=Fixes(h9a_votes=repaired))
+    node = Node(1, [1, 2, 3, 4, 5])
     node.tick(1.0)
     node.tick(2.1)
     for voter in (2, 3):
@@ -201,7 +192,7 @@ def test_a_repeated_vote_elects_nobody(repaired: bool) -> None:
     node.sync()
     node.receive(2, VoteGranted(Term(1)))
     node.receive(2, VoteGranted(Term(1)))
-    assert (node.group.role is Role.CANDIDATE) is repaired
+    assert node.group.role is Role.CANDIDATE
     node.receive(3, VoteGranted(Term(1)))
     assert node.group.role is Role.LEADER
 
