@@ -13,7 +13,7 @@ import msgspec
 
 from svc_cluster.base.ids import SeqNum, StreamId
 from svc_cluster.model.cipher import seq_num_max
-from svc_cluster.model.names import is_stream_name
+from svc_cluster.model.names import is_stored_stream_name
 from svc_cluster.model.outcome_table import Expired, Outcome
 from svc_cluster.model.record import CommandKind
 from svc_cluster.model.usage import BASIN_OPS, is_report
@@ -207,7 +207,8 @@ def _is_malformed(command: AppendCommand) -> bool:
 def _create(view: View, basin: BasinRecord, command: CreateStream) -> Change | Reason:
     if command.stream_id != basin.next_stream_id:
         return Reason.WRONG_STREAM_ID
-    if not is_stream_name(command.name):
+    # A log may be older than the rule against NUL, and means the same on every replica.
+    if not is_stored_stream_name(command.name):
         return Reason.MALFORMED
     if view.stream_by_name(command.name) is not None:
         return Reason.NAME_TAKEN

@@ -5,16 +5,27 @@ from __future__ import annotations
 from svc_cluster.base.ids import StreamId
 from svc_cluster.model.outcome_table import Expired, Outcome
 from svc_cluster.stream.effects import Change, View
+from svc_cluster.stream.journal import Journal
 from svc_cluster.stream.rows import BasinRecord, StreamState
 
 
 class Overlay:
     """A view of its own, made of a base and the changes adopted since. The base is not touched."""
 
-    __slots__ = ("_base", "basin_changed", "ids", "outcomes", "outcomes_expired", "streams")
+    __slots__ = (
+        "_base",
+        "basin_changed",
+        "ids",
+        "journal",
+        "outcomes",
+        "outcomes_expired",
+        "streams",
+    )
 
-    def __init__(self, base: View) -> None:
+    def __init__(self, base: View, journal: Journal | None = None) -> None:
+        """`journal`: has what was adopted since somebody began it."""
         self._base = base
+        self.journal = Journal() if journal is None else journal
         self.basin_changed: BasinRecord | None = None
         self.streams: dict[StreamId, StreamState | None] = {}
         """Changed streams in order of their first change; None: purged."""
@@ -55,23 +66,25 @@ class Overlay:
 
     def adopt(self, change: Change) -> None:
         """Take over one command's effect."""
+        put = self.journal.put
         if change.outcome is not None:
             key, outcome = change.outcome
-            self.outcomes[key] = outcome
+            put(self.outcomes, key, outcome)
         for decided_at_ms, key in change.expired:
-            self.outcomes_expired[key] = decided_at_ms
+            put(self.outcomes_expired, key, decided_at_ms)
         if change.basin is not None:
-            self.basin_changed = change.basin
+            self.journal.set(self, "basin_changed", change.basin)
         after = change.after
         if after is not None:
-            self.streams[after.stream_id] = after
+            put(self.streams, after.stream_id, after)
             if change.before is None:
-                self.ids[after.name] = after.stream_id
+                put(self.ids, after.name, after.stream_id)
         elif change.before is not None:
-            self.streams[change.before.stream_id] = None
-            self.ids[change.before.name] = None
+            put(self.streams, change.before.stream_id, None)
+            put(self.ids, change.before.name, None)
 
     def clear(self) -> None:
+        self.journal.begin()
         self.basin_changed = None
         self.streams.clear()
         self.ids.clear()

@@ -13,7 +13,7 @@ from svc_cluster.stream import keys
 from svc_cluster.stream.batch_row import decode_placement, metered_before
 from svc_cluster.stream.commands import ExpirePrefix
 from svc_cluster.stream.rows import StreamState
-from svc_cluster.stream.scan import batch_at
+from svc_cluster.stream.scan import HoleError, batch_at
 from svc_cluster.stream.state import Reader
 
 BATCH_OVERHEAD_BYTES: Final = 100
@@ -32,7 +32,8 @@ class Expiry(msgspec.Struct, frozen=True):
 def find_expired(reader: Reader, stream: StreamState, now_ms: TimestampMs) -> Expiry:
     """The longest prefix of whole batches that have expired by `now_ms`, in one bounded step.
 
-    A batch that lives on keeps everything behind it, since only a prefix can go.
+    A batch that lives on keeps everything behind it, since only a prefix can go. Raises HoleError
+    where a batch is missing: how long it was to live is not known here.
     """
     if stream.deleted_at_ms is not None:
         return Expiry(None, None)
@@ -46,6 +47,8 @@ def find_expired(reader: Reader, stream: StreamState, now_ms: TimestampMs) -> Ex
             next_due_ms = now_ms
             break
         placement = decode_placement(value)
+        if placement.first_seq_num > trim_point:
+            raise HoleError(stream, trim_point, placement.first_seq_num)
         if placement.expires_at_ms is None or placement.expires_at_ms > now_ms:
             next_due_ms = placement.expires_at_ms
             break

@@ -24,6 +24,17 @@ from svc_cluster.stream.rows import StreamState
 from svc_cluster.stream.state import Reader
 
 
+class HoleError(Exception):
+    """Records that the stream has are not in the store. What the store has of this stream is not
+    to be given out: whoever gets it could not see that something is missing."""
+
+    def __init__(self, stream: StreamState, first_missing: int, next_there: int) -> None:
+        super().__init__(
+            f"stream {stream.stream_id}: records {first_missing} to {next_there} (exclusive) are "
+            f"missing; it has {stream.trim_point} to {stream.tail_seq_num}"
+        )
+
+
 class StoppedBy(Enum):
     """Why a read step ended."""
 
@@ -56,7 +67,7 @@ def resolve_start(
     A start by time resolves to the first record of the first batch that holds a record at or
     behind that time, or to the tail when none does. Raises PastTailError for a start beyond the
     tail that is not clamped and, with `refuse_at_tail`, for one at the tail (except a start by
-    time that nothing matches).
+    time that nothing matches); HoleError for a start by time where a batch is missing.
     """
     tail = stream.tail_seq_num
     match start.kind:
@@ -95,7 +106,8 @@ def read_batches(
 
     Batches that have expired by `now_ms` are skipped. Records below the timestamp `from_ms` do not
     count towards the bounds (the caller drops them). At least one batch is taken if there is one,
-    and the last one may go beyond `max_bytes` of record bytes.
+    and the last one may go beyond `max_bytes` of record bytes. Raises HoleError when what is in the
+    store does not reach from the start to the end of the step without a gap.
     """
     assert start_seq_num <= stream.tail_seq_num, "a start is resolved first"
     start = SeqNum(max(start_seq_num, stream.trim_point))
@@ -109,6 +121,8 @@ def read_batches(
     end_key = keys.batch_key(stream.stream_id, stream.tail_seq_num)
     for _, value in reader.scan(first_key, end_key):
         placement = decode_placement(value)
+        if placement.first_seq_num > next_seq_num:
+            raise HoleError(stream, next_seq_num, placement.first_seq_num)
         if placement.expires_at_ms is not None and placement.expires_at_ms <= now_ms:
             next_seq_num = placement.end_seq_num
             skipped_bytes += len(value)
@@ -125,6 +139,8 @@ def read_batches(
         taken_bytes += len(batch.records)
         if taken_bytes >= max_bytes and next_seq_num < stream.tail_seq_num:
             return ReadStep(start, batches, next_seq_num, StoppedBy.SIZE)
+    if next_seq_num < stream.tail_seq_num:
+        raise HoleError(stream, next_seq_num, stream.tail_seq_num)
     return ReadStep(start, batches, stream.tail_seq_num, StoppedBy.TAIL)
 
 
@@ -179,11 +195,13 @@ def _first_at(reader: Reader, stream: StreamState, timestamp_ms: int) -> SeqNum:
     high: int = stream.tail_seq_num
     found: int = stream.tail_seq_num
     while low < high:
-        value = batch_at(reader, stream, (low + high) // 2)
+        middle = (low + high) // 2
+        value = batch_at(reader, stream, middle)
         if value is None:
-            high = (low + high) // 2
-            continue
+            raise HoleError(stream, middle, stream.tail_seq_num)
         placement = decode_placement(value)
+        if placement.first_seq_num > middle:
+            raise HoleError(stream, middle, placement.first_seq_num)
         if placement.last_timestamp_ms >= timestamp_ms:
             found = high = placement.first_seq_num
         else:

@@ -2,7 +2,8 @@
 
 Everything it decides by (tails, timestamps, tokens, trim points, existence) is the applied state
 with the effects of the commands handed out since on top. Every command of the group goes through
-it, in log order; one that was handed out is either proposed or the whole of it is `reset`.
+it, in log order; one that was handed out is proposed, or undone before the next one is decided, or
+the whole of it is `reset`.
 A refusal may rest on commands still in flight: it may be told only once those are committed.
 """
 
@@ -46,6 +47,7 @@ from svc_cluster.stream.commands import (
     Write,
 )
 from svc_cluster.stream.effects import Reason, View, effect
+from svc_cluster.stream.journal import Journal
 from svc_cluster.stream.overlay import Overlay
 from svc_cluster.stream.rows import StreamState
 from svc_cluster.stream.sessions import Sessions
@@ -85,7 +87,8 @@ class Sequencer:
         state."""
         self._state = state
         self._streams_max = streams_max
-        self._overlay = Overlay(state)
+        self._journal = Journal()
+        self._overlay = Overlay(state, self._journal)
         self._outcomes = state.outcomes
         self._outcomes_max = outcomes_max
         self.repeats = 0
@@ -144,7 +147,7 @@ class Sequencer:
         )
         self._hand_out(command)
         if place is not None:
-            self._sessions.take(place, stream.stream_id)
+            self._sessions.take(place, stream.stream_id, self._journal)
         return command
 
     def decide(self, decision: Callable[[View], Decided | None]) -> Decided | None:
@@ -206,12 +209,13 @@ class Sequencer:
         check_room(self._outcomes, in_flight, self._outcomes_max, now_ms)
         try:
             command = write(now_ms)
-            told = answer(command)
         except ServiceError as refused:
             if not is_outcome(refused):
                 raise
             command = None
             told = refusal(refused)
+        else:
+            told = answer(command)
         self._hand_out(KeyedWrite(key, now_ms, told))
         return Answered(told, KeyedWrite(key, now_ms, told, command))
 
@@ -269,6 +273,14 @@ class Sequencer:
         return command
 
     # -- what became of the commands
+
+    def begin(self) -> None:
+        """The next request is about to be decided: what was handed out before it stays."""
+        self._journal.begin()
+
+    def undo(self) -> None:
+        """Nothing of what was handed out since `begin` will be proposed: expect none of it."""
+        self._journal.undo()
 
     def proposed(self, log_index: LogIndex) -> None:
         """The commands handed out since the last call are the entry at `log_index`."""
@@ -358,8 +370,8 @@ class Sequencer:
             raise QuotaError(f"the basin has {streams_max} streams already")
 
     def _touch(self, key: _Touched) -> None:
-        self._touched_at[key] = UNPROPOSED
-        self._unproposed[key] = None
+        self._journal.put(self._touched_at, key, UNPROPOSED)
+        self._journal.put(self._unproposed, key, None)
 
     def _forget(self, key: _Touched) -> None:
         del self._touched_at[key]

@@ -13,6 +13,7 @@ from typing import Final
 from svc_cluster.base.errors import UnavailableError
 from svc_cluster.base.ids import StreamId
 from svc_cluster.model.record import SessionPlace
+from svc_cluster.stream.journal import Journal
 
 SESSIONS_MAX: Final = 10_000
 """Of one basin. The one that was silent for longest is forgotten first: its next batch is refused,
@@ -23,26 +24,22 @@ class Sessions:
     """The next ordinal of every session of a basin. Not part of the state: dropped on any loss of
     leadership."""
 
-    def __init__(self, *, sessions_max: int = SESSIONS_MAX, any_ordinal: bool = False) -> None:
+    def __init__(self, *, sessions_max: int = SESSIONS_MAX) -> None:
         self._next: dict[bytes, tuple[StreamId, int]] = {}
         self._sessions_max = sessions_max
-        # test-only: takes batches in whatever order they come
-        self._any_ordinal = any_ordinal
 
     def check(self, place: SessionPlace, stream_id: StreamId) -> None:
         """Raises UnavailableError for a place that is not the session's next: a batch before it was
         refused, or lost, or the leadership under which it was taken is over. Nothing was done."""
-        if self._any_ordinal:
-            return
         expected = self._next.get(place.session_id)
         if place.ordinal == 0 if expected is None else (stream_id, place.ordinal) == expected:
             return
         raise UnavailableError("the batch is not the next of its session")
 
-    def take(self, place: SessionPlace, stream_id: StreamId) -> None:
-        """The batch, which `check` has passed, is going to be proposed."""
-        self._next.pop(place.session_id, None)
-        self._next[place.session_id] = (stream_id, place.ordinal + 1)
+    def take(self, place: SessionPlace, stream_id: StreamId, journal: Journal) -> None:
+        """The batch, which `check` has passed, is going to be proposed; if it is not after all,
+        `journal` undoes it."""
+        journal.put_last(self._next, place.session_id, (stream_id, place.ordinal + 1))
         if len(self._next) > self._sessions_max:
             del self._next[next(iter(self._next))]
 

@@ -44,7 +44,6 @@ class BasinState:
         reader: Reader,
         *,
         cached_max: int = STREAM_STATES_CACHED_MAX,
-        usage_twice: bool = False,
     ) -> None:
         assert cached_max > 0, "the stream in use must fit"
         self.reader = reader
@@ -57,7 +56,7 @@ class BasinState:
             reader, keys.OUTCOMES, keys.OUTCOME_TIMES, keys.OUTCOME_COUNT_KEY
         )
         """Of the requests that a client may repeat."""
-        self.usage = BasinUsage(reader, cached_max=cached_max, twice=usage_twice)
+        self.usage = BasinUsage(reader, cached_max=cached_max)
         """What was counted and is stored; for whoever applies and whoever asks for it."""
         # Least recently used first. Every cached stream has its name in `_ids`, and only those.
         self._streams: dict[StreamId, StreamState] = {}

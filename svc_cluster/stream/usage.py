@@ -57,13 +57,10 @@ class BasinUsage:
         reader: Reader,
         *,
         cached_max: int = STREAM_STATES_CACHED_MAX,
-        twice: bool = False,
     ) -> None:
         self.reader = reader
         self._cached_max = cached_max
-        self.table = UsageTable(
-            reader, keys.USAGE_MINUTES_KIND, keys.USAGE_REPORTERS_KIND, twice=twice
-        )
+        self.table = UsageTable(reader, keys.USAGE_MINUTES_KIND, keys.USAGE_REPORTERS_KIND)
         value = reader.get(keys.PRESENCE_KEY)
         self.presence: tuple[Presence, ...] = () if value is None else decode_presence(value)
         self.reading: tuple[int, BasinReading] | None = None

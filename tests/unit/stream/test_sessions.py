@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from svc_cluster.base.errors import SeqNumMismatchError, ServiceError, UnavailableError
 from svc_cluster.base.ids import LogIndex, StreamId
 from svc_cluster.model.record import SessionPlace
+from svc_cluster.stream.journal import Journal
 from svc_cluster.stream.sequencer import Sequencer
 from svc_cluster.stream.sessions import Sessions
 from tests.unit.stream.support import NOW, Leader, batch, reasons
@@ -109,9 +110,9 @@ def test_what_is_kept_of_sessions_is_bounded() -> None:
     ids = [bytes([n]) * 16 for n in range(3)]
     stream = StreamId(1)
     for session_id in ids[:2]:
-        sessions.take(SessionPlace(session_id, 0), stream)
-    sessions.take(SessionPlace(ids[0], 1), stream)
-    sessions.take(SessionPlace(ids[2], 0), stream)
+        sessions.take(SessionPlace(session_id, 0), stream, Journal())
+    sessions.take(SessionPlace(ids[0], 1), stream, Journal())
+    sessions.take(SessionPlace(ids[2], 0), stream, Journal())
     assert len(sessions) == 2
     sessions.check(SessionPlace(ids[0], 2), stream)
     with pytest.raises(UnavailableError):
