@@ -1,7 +1,7 @@
 """Who a data directory belongs to: two alternating slots, so that a torn write leaves one whole.
 
 A directory gets a random incarnation when it is made. A node that comes back with an empty
-directory therefore has another incarnation and is refused under its old id.
+directory therefore has another incarnation, with which the cluster was not formed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from svc_cluster.base.checksum import crc32c
 from svc_cluster.base.ids import NodeId
 from svc_cluster.storage.disk import Disk
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+"""1 is read as well: such a directory began to take part without a formation, and stays readable
+for the versions that made it. Those versions would vote without one, so they are kept from 2."""
 FILE_NAME: Final = "identity"
 SLOT_BYTES: Final = 4096
 _MAGIC: Final = b"svcident"
@@ -49,7 +51,7 @@ def open_identity(disk: Disk, cluster_id: str, node_id: NodeId, rng: random.Rand
         if any(name.startswith("wal-") or name.endswith(".wal") for name in names):
             raise IdentityError(
                 "the data directory has a log but no identity: restore the file "
-                f"'{FILE_NAME}' from this node's backup, or start with an empty directory"
+                f"'{FILE_NAME}' from this node's backup, and leave the log as it is"
             )
         return _create(disk, cluster_id, node_id, rng)
     stored = _newest_slot(disk)
@@ -59,7 +61,7 @@ def open_identity(disk: Disk, cluster_id: str, node_id: NodeId, rng: random.Rand
             return _write(disk, cluster_id, node_id, rng)
         raise IdentityError(
             "both copies of the data directory's identity are damaged: restore the file "
-            f"'{FILE_NAME}' from this node's backup, or replace the node with an empty directory"
+            f"'{FILE_NAME}' from this node's backup, and leave the log as it is"
         )
     if stored["format"] > FORMAT_VERSION:
         raise IdentityError(

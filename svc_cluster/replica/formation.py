@@ -1,0 +1,257 @@
+"""How the initial nodes of a cluster agree on their incarnations before the first vote; pure.
+
+In a round each node waits until it has heard all nodes in that round, writes down whom it has heard
+(a draft), and forms the cluster once it knows that all of them have the same draft on their disks.
+Only then does it open the catalog and vote. A node whose draft names a data directory that is gone
+enters the next round, and with that promises never to form the draft. So a later draft, which needs
+every node in the later round, proves that nobody who is left has formed or will form the earlier
+one; those whose disks are gone may have, and a minority of them can have decided nothing.
+
+A formed node never leaves its list: other lists and unknown incarnations have no part for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from svc_cluster.base.ids import NodeId
+from svc_cluster.model.formation import (
+    FormationRecord,
+    FormationReport,
+    Members,
+    Stage,
+    replaced,
+)
+
+Registrations = Callable[[], Members]
+"""Nodes and incarnations of the applied catalog; empty while that is not to be trusted."""
+
+
+class Formation:
+    """One node's part. The caller writes down what `next_record` wants, and then says so."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        incarnation: str,
+        nodes: Sequence[NodeId],
+        record: FormationRecord,
+        *,
+        has_log: bool,
+        registrations: Registrations,
+    ) -> None:
+        """`record` is what the disk holds; `has_log`: the directory has taken part in a catalog."""
+        self.node_id = node_id
+        self.incarnation = incarnation
+        self.nodes = tuple(sorted(nodes))
+        self.record = _continued(record, has_log)
+        self._registrations = registrations
+        self.heard: dict[NodeId, FormationReport] = {}
+        """The latest word of each node."""
+
+    # -- what it is
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the node may open its replicas and vote."""
+        return self.record.stage in (Stage.FORMED, Stage.EXISTING)
+
+    @property
+    def is_formed(self) -> bool:
+        return self.record.stage is Stage.FORMED
+
+    def report(self) -> FormationReport:
+        """What this node says of itself: nothing that is not on its disk."""
+        record = self.record
+        has_list = record.stage in (Stage.DRAFTED, Stage.FORMED)
+        return FormationReport(
+            self.node_id,
+            self.incarnation,
+            record.round,
+            record.stage,
+            record.members if has_list else (),
+        )
+
+    def why_not(self, node_id: NodeId, incarnation: str) -> str | None:
+        """Why a node under this incarnation may not take part here; None: it may."""
+        if not self.is_open:
+            return "this node has not formed the cluster yet"
+        # without a list, only nodes that continue directories of before it ask to take part
+        members = self.record.members if self.is_formed else self._registrations()
+        known = dict(members).get(node_id)
+        if known == incarnation or (known is None and not self.is_formed):
+            return None
+        return "the node was given another data directory than the cluster was formed with"
+
+    def admits(self, node_id: NodeId, incarnation: str) -> bool:
+        return self.why_not(node_id, incarnation) is None
+
+    # -- what the others say
+
+    def hear(self, report: FormationReport) -> None:
+        """A node told where it stands; the latest word of each counts."""
+        if report.node_id in self.nodes and report.node_id != self.node_id:
+            self.heard[report.node_id] = report
+
+    def forget(self, node_id: NodeId) -> None:
+        """The node takes part: what it said before that is over."""
+        self.heard.pop(node_id, None)
+
+    def silent(self) -> list[NodeId]:
+        """The nodes that have not been heard."""
+        return [node for node in self.nodes if node != self.node_id and node not in self.heard]
+
+    def refusal(self) -> str | None:
+        """Why this node has no part in the cluster and will not get one by waiting, as one
+        sentence for an operator; None while that is not known."""
+        for report in self.heard.values():
+            if report.stage is not Stage.FORMED:
+                continue
+            if dict(report.members).get(self.node_id) != self.incarnation:
+                return (
+                    f"the cluster was formed with another data directory of node {self.node_id}, "
+                    f"as node {report.node_id} says: this node takes no part, the others go on "
+                    "without it; give it that directory back"
+                )
+            if self._has_lost(report.members) and not self.is_formed:
+                return (
+                    "the cluster was formed with this data directory, which holds nothing of that "
+                    f"any more, as node {report.node_id} says: it is an older copy, or its files "
+                    "are gone; this node takes no part, the others go on without it; give it the "
+                    "directory back as it was last"
+                )
+            if self.is_formed and report.members != self.record.members:
+                return f"node {report.node_id} was formed with other data directories than this one"
+        if self.record.stage is Stage.EXISTING:
+            own = dict(self._registrations()).get(self.node_id)
+            if own not in (None, self.incarnation):
+                return registered_otherwise(self.node_id)
+        if self.record.stage is Stage.GATHERING and self._too_many_replaced(self._gathered()):
+            return (
+                "most data directories of the nodes were exchanged while the cluster was being "
+                "formed, and what was decided with them is not known: give the nodes back the "
+                "directories that they had"
+            )
+        return None
+
+    def waits_for(self) -> str:
+        """What has to happen before this node can take part, for whom `refusal` has nothing."""
+        if silent := self.silent():
+            names = ", ".join(map(str, silent))
+            return f"all nodes have to be there when a cluster is formed; not heard yet: {names}"
+        for report in self.heard.values():
+            if report.stage is Stage.EXISTING:
+                return (
+                    f"node {report.node_id} has data of a cluster, and does not know yet which "
+                    "data directories belong to it"
+                )
+        return "the nodes are agreeing on the data directories that they begin with"
+
+    # -- what to do
+
+    def next_record(self) -> FormationRecord | None:
+        """What is to be written down next; None: nothing until more is heard."""
+        record = self.record
+        if record.stage is Stage.FORMED:
+            return None
+        if (found := self._formed_elsewhere()) is not None:
+            return replace(found, round=max(found.round, record.round))
+        if record.stage is Stage.EXISTING:
+            return self._from_registrations()
+        if any(report.stage in (Stage.FORMED, Stage.EXISTING) for report in self.heard.values()):
+            return None
+        latest = max((report.round for report in self.heard.values()), default=0)
+        if latest > record.round:
+            return FormationRecord(latest, Stage.GATHERING, record.members)
+        if record.stage is Stage.DRAFTED:
+            return self._from_draft()
+        gathered = self._gathered()
+        if not gathered or self._too_many_replaced(gathered):
+            return None
+        return FormationRecord(record.round, Stage.DRAFTED, gathered)
+
+    def written(self, record: FormationRecord) -> None:
+        """`record` is durable."""
+        self.record = record
+
+    def _formed_elsewhere(self) -> FormationRecord | None:
+        """A list that another node has formed and that this node has on its disk as a draft; or
+        that names a directory of a version that had no formation."""
+        for report in self.heard.values():
+            if (
+                report.stage is Stage.FORMED
+                and self._names_us(report.members)
+                and not self._has_lost(report.members)
+            ):
+                return FormationRecord(report.round, Stage.FORMED, report.members)
+        return None
+
+    def _has_lost(self, formed: Members) -> bool:
+        """Whether this directory no longer holds the list that was formed with it. Nothing is
+        formed before each node has the list on its disk, and that stays there through all later
+        rounds: so this is an older copy, or what it held is gone, its votes and its log as well."""
+        return self.record.stage is not Stage.EXISTING and self.record.members != formed
+
+    def _names_us(self, members: Members) -> bool:
+        return tuple(node for node, _ in members) == self.nodes and (
+            dict(members)[self.node_id] == self.incarnation
+        )
+
+    def _from_registrations(self) -> FormationRecord | None:
+        """Once all nodes are registered, the catalog's own record is the list."""
+        members = tuple(pair for pair in self._registrations() if pair[0] in self.nodes)
+        if not self._names_us(members):
+            return None
+        return FormationRecord(self.record.round, Stage.FORMED, members)
+
+    def _from_draft(self) -> FormationRecord | None:
+        record = self.record
+        for report in self.heard.values():
+            if (report.node_id, report.incarnation) not in record.members:
+                return FormationRecord(record.round + 1, Stage.GATHERING, record.members)
+        agreeing = [
+            report.node_id
+            for report in self.heard.values()
+            if (report.round, report.stage, report.members)
+            == (record.round, Stage.DRAFTED, record.members)
+        ]
+        if len(agreeing) < len(self.nodes) - 1:
+            return None
+        return FormationRecord(record.round, Stage.FORMED, record.members)
+
+    def _gathered(self) -> Members:
+        """All nodes as they are in this round; empty while one of them is not."""
+        if self.silent() or any(
+            report.round != self.record.round
+            or report.stage not in (Stage.GATHERING, Stage.DRAFTED)
+            for report in self.heard.values()
+        ):
+            return ()
+        pairs = {node: report.incarnation for node, report in self.heard.items()}
+        pairs[self.node_id] = self.incarnation
+        return tuple(sorted(pairs.items()))
+
+    def _too_many_replaced(self, gathered: Members) -> bool:
+        """Whether those who are gone could have been enough to decide something by themselves."""
+        earlier = self.record.members
+        gone: Iterable[NodeId] = replaced(gathered, earlier) if earlier else ()
+        return len(list(gone)) >= len(self.nodes) // 2 + 1
+
+
+def registered_otherwise(node_id: NodeId) -> str:
+    return (
+        f"node {node_id} is registered with another data directory: this node takes no part, the "
+        "others go on without it; give it that directory back"
+    )
+
+
+def _continued(record: FormationRecord, has_log: bool) -> FormationRecord:
+    """The catalog is opened only once the cluster is formed. So a directory that has a log of it
+    has formed its draft, also where the newest record on the disk is damaged; and without a draft
+    it is from a version that had no formation."""
+    if not has_log or record.stage is Stage.FORMED:
+        return record
+    if record.stage is Stage.DRAFTED:
+        return replace(record, stage=Stage.FORMED)
+    return replace(record, stage=Stage.EXISTING)

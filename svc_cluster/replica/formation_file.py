@@ -1,0 +1,143 @@
+"""The formation on a node's disk: two slots written by turns, so that a torn write leaves the one
+before it. Beside the identity, and as that checksummed and with a format version."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Final, TypeVar
+
+import msgspec
+
+from svc_cluster.base.checksum import crc32c
+from svc_cluster.base.ids import NodeId
+from svc_cluster.model.formation import ROUND_MAX, FormationRecord, Stage, are_members
+from svc_cluster.replica.identity import IdentityError
+from svc_cluster.storage.disk import Disk, DiskFile
+
+_T = TypeVar("_T")
+
+FORMAT_VERSION: Final = 1
+FILE_NAME: Final = "formation"
+SLOT_BYTES: Final = 128 * 1024
+"""Room for `model.formation.MEMBERS_MAX` nodes."""
+_MAGIC: Final = b"svcforma"
+_HEADER_BYTES: Final = len(_MAGIC) + 8
+
+
+class _Stored(msgspec.Struct):
+    format: int
+    generation: int
+    incarnation: str
+    """Of the data directory: a file that came from another one is not taken."""
+    round: int
+    stage: int
+    members: list[tuple[int, str]]
+
+
+class _Version(msgspec.Struct):
+    """As much as every format begins with."""
+
+    format: int
+
+
+class FormationFile:
+    """Read at the start of a node, blocking; made and written by `write`."""
+
+    def __init__(self, disk: Disk, incarnation: str) -> None:
+        """Raises IdentityError for a file of a later format, of another directory, or of which
+        both slots are damaged."""
+        self._disk = disk
+        self._incarnation = incarnation
+        self._generation = 0
+        self.record = FormationRecord()
+        """What the disk held."""
+        self._file: DiskFile | None = None
+        if FILE_NAME in disk.list_names():
+            self._read(disk.open(FILE_NAME))
+
+    def _read(self, file: DiskFile) -> None:
+        if file.size() < 2 * SLOT_BYTES:
+            # a crash while the file was being made: nothing was ever in it
+            file.close()
+            self._disk.unlink(FILE_NAME)
+            return
+        self._file = file
+        raw = [file.pread(SLOT_BYTES, slot * SLOT_BYTES) for slot in range(2)]
+        found = [stored for stored in map(_decoded, raw) if stored is not None]
+        if not found:
+            # while the first record is being written, the other slot has never been
+            if all(any(slot) for slot in raw):
+                raise IdentityError(
+                    f"both copies in the file '{FILE_NAME}' of the data directory are damaged: "
+                    "restore it from this node's backup"
+                )
+            return
+        newest = max(found, key=lambda stored: stored.generation)
+        if newest.incarnation != self._incarnation:
+            raise IdentityError(
+                f"the file '{FILE_NAME}' belongs to another data directory than the identity "
+                "beside it: restore both from one backup of this node"
+            )
+        self._generation = newest.generation
+        self.record = FormationRecord(
+            newest.round,
+            Stage(newest.stage),
+            tuple((NodeId(node), incarnation) for node, incarnation in newest.members),
+        )
+
+    async def write(self, record: FormationRecord) -> None:
+        """Return once it is durable. Never two at a time."""
+        generation = self._generation + 1
+        body = msgspec.json.encode(
+            _Stored(
+                FORMAT_VERSION,
+                generation,
+                self._incarnation,
+                record.round,
+                int(record.stage),
+                [(int(node), incarnation) for node, incarnation in record.members],
+            )
+        )
+        header = _MAGIC + len(body).to_bytes(4, "big") + crc32c(body).to_bytes(4, "big")
+        slot = (header + body).ljust(SLOT_BYTES, b"\0")
+        assert len(slot) == SLOT_BYTES, "there is room for as many nodes as a report may name"
+        loop = asyncio.get_running_loop()
+        if self._file is None:
+            made: asyncio.Future[DiskFile] = loop.create_future()
+            self._disk.submit_create(FILE_NAME, 2 * SLOT_BYTES, partial(_settle, made))
+            self._file = await made
+        durable: asyncio.Future[None] = loop.create_future()
+        place = generation % 2 * SLOT_BYTES
+        self._disk.submit([(self._file, place, slot)], partial(_settle, durable, None))
+        await durable
+        self._generation = generation
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _settle(future: asyncio.Future[_T], value: _T) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+def _decoded(raw: bytes) -> _Stored | None:
+    """None for a slot that is empty, torn or damaged. Raises IdentityError for a later format."""
+    length = int.from_bytes(raw[len(_MAGIC) : len(_MAGIC) + 4], "big")
+    body = raw[_HEADER_BYTES : _HEADER_BYTES + length]
+    stored_crc = int.from_bytes(raw[len(_MAGIC) + 4 : _HEADER_BYTES], "big")
+    if raw[: len(_MAGIC)] != _MAGIC or len(body) != length or crc32c(body) != stored_crc:
+        return None
+    version = msgspec.json.decode(body, type=_Version).format
+    if version != FORMAT_VERSION:
+        raise IdentityError(
+            f"the file '{FILE_NAME}' of the data directory has format {version}, this version "
+            f"reads {FORMAT_VERSION}: start it with the version of svc-cluster that wrote it"
+        )
+    stored = msgspec.json.decode(body, type=_Stored)
+    members = tuple((NodeId(node), incarnation) for node, incarnation in stored.members)
+    if stored.round > ROUND_MAX or stored.stage not in list(Stage) or not are_members(members):
+        return None
+    return stored

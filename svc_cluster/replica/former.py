@@ -1,0 +1,193 @@
+"""Carries out the formation of the cluster on one node: asks the other nodes, writes down what
+`formation` decides, and opens the node once it may vote."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from svc_cluster.base.clock import Clock
+from svc_cluster.base.ids import NodeId
+from svc_cluster.base.log import Logger
+from svc_cluster.base.tasks import Tasks
+from svc_cluster.codec.formation import FormationFormatError, decode_report, encode_report
+from svc_cluster.model.formation import FormationReport
+from svc_cluster.replica.formation import Formation
+from svc_cluster.replica.formation_file import FormationFile
+
+ASK_SECONDS: Final = 0.1
+"""Pause between two questions to one node while the cluster is being formed, at `NODES_EACH`
+nodes and below; with more of them in proportion longer."""
+NODES_EACH: Final = 10
+HURRY_SECONDS: Final = 30.0
+"""So long after its start a node asks that often, then every `PATIENT_ASK_SECONDS`."""
+PATIENT_ASK_SECONDS: Final = 1.0
+FORMED_ASK_SECONDS: Final = 5.0
+"""The same for a node that is refused, and for a formed one, which asks only the nodes that do not
+answer as peers."""
+TOLD_SECONDS: Final = 60.0
+"""How often a node says that it is refused, or still waits."""
+WAIT_TOLD_AFTER_SECONDS: Final = 5.0
+REFUSED_SECONDS: Final = 60.0
+"""How long after its last attempt a node counts as refused here."""
+
+
+class FormationTransport(Protocol):
+    """One question to one other node, and its answer."""
+
+    async def form(self, peer: NodeId, report: bytes) -> bytes:
+        """Raises ConnectionError, also for a node that does not know the question."""
+        ...
+
+
+class Former:
+    """Owner of one node's formation. `start` and `stop` once."""
+
+    def __init__(
+        self,
+        formation: Formation,
+        file: FormationFile,
+        transport: FormationTransport,
+        *,
+        clock: Clock,
+        log: Logger,
+        is_peer_up: Callable[[NodeId], bool],
+        has_space: Callable[[], bool],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self.formation = formation
+        self._file = file
+        self._transport = transport
+        self._clock = clock
+        self._log = log
+        self._is_peer_up = is_peer_up
+        self._has_space = has_space
+        self._tasks = Tasks(on_failure=on_failure)
+        self._news = asyncio.Event()
+        """Something was heard."""
+        self._changed = asyncio.Event()
+        """This node has something new to say; replaced at each change."""
+        self._on_open: Callable[[], None] = _nothing
+        self._refused_at: dict[NodeId, float] = {}
+        self._started_at = 0.0
+        self._told: tuple[str, float] = ("", 0.0)
+
+    def start(self, on_open: Callable[[], None]) -> None:
+        """`on_open` runs once, as soon as the node may vote: now, or when the cluster is formed."""
+        self._on_open = on_open
+        if self.formation.is_open:
+            on_open()
+        else:
+            self._log.info("formation_begins", nodes=len(self.formation.nodes))
+        self._started_at = self._clock.monotonic()
+        self._told = ("", self._started_at + WAIT_TOLD_AFTER_SECONDS - TOLD_SECONDS)
+        self._tasks.spawn(self._decide(), "decide on the formation")
+        for node in self.formation.nodes:
+            if node != self.formation.node_id:
+                self._tasks.spawn(self._ask(node), f"ask node {node} for the formation")
+
+    async def stop(self) -> None:
+        await self._tasks.cancel_all()
+        self._file.close()
+
+    def answer(self, report: FormationReport) -> bytes:
+        """Take the report of a node whose identity is proven, and tell it ours."""
+        self._hear(report)
+        return encode_report(self.formation.report())
+
+    def refused(self, node_id: NodeId) -> None:
+        """A node of this id was turned away because of its data directory."""
+        if node_id in self.formation.nodes:
+            self._refused_at[node_id] = self._clock.monotonic()
+
+    def is_refused(self, node_id: NodeId) -> bool:
+        """Whether a node of this id asks to take part and may not, at present."""
+        at = self._refused_at.get(node_id)
+        return at is not None and self._clock.monotonic() - at < REFUSED_SECONDS
+
+    # -- asking
+
+    async def _ask(self, peer: NodeId) -> None:
+        while True:
+            changed = self._changed
+            if not (self.formation.is_formed and self._is_peer_up(peer)):
+                try:
+                    answer = await self._transport.form(
+                        peer, encode_report(self.formation.report())
+                    )
+                    self._hear(decode_report(answer))
+                except (ConnectionError, FormationFormatError) as cause:
+                    self._log.debug("formation_unanswered", peer=peer, cause=str(cause)[:200])
+            elif peer in self.formation.heard:
+                self.formation.forget(peer)
+                self._news.set()
+            try:
+                async with asyncio.timeout(self._pause()):
+                    await changed.wait()
+            except TimeoutError:
+                continue
+
+    def _pause(self) -> float:
+        if self.formation.is_formed or self.formation.refusal() is not None:
+            return FORMED_ASK_SECONDS
+        hurries = self._clock.monotonic() - self._started_at < HURRY_SECONDS
+        pause = ASK_SECONDS if hurries else PATIENT_ASK_SECONDS
+        return pause * max(1.0, len(self.formation.nodes) / NODES_EACH)
+
+    def _hear(self, report: FormationReport) -> None:
+        if report.node_id not in self.formation.nodes:
+            return
+        self.formation.hear(report)
+        if self.formation.is_formed and not self.formation.admits(
+            report.node_id, report.incarnation
+        ):
+            self.refused(report.node_id)
+        self._news.set()
+
+    # -- deciding
+
+    async def _decide(self) -> None:
+        while True:
+            self._news.clear()
+            await self._advance()
+            self._tell()
+            try:
+                async with asyncio.timeout(self._pause()):
+                    await self._news.wait()
+            except TimeoutError:
+                continue
+
+    async def _advance(self) -> None:
+        formation = self.formation
+        while (record := formation.next_record()) is not None:
+            was_open = formation.is_open
+            if was_open and not self._has_space():
+                return  # it goes on as before: what it would write down can be learned again
+            await self._file.write(record)
+            formation.written(record)
+            self._log.info("formation_" + record.stage.name.lower(), round=record.round)
+            if formation.is_open and not was_open:
+                self._on_open()
+            changed, self._changed = self._changed, asyncio.Event()
+            changed.set()
+
+    def _tell(self) -> None:
+        """One line when it changes, and one a minute, about what keeps this node out."""
+        reason = self.formation.refusal()
+        waits = None if reason is not None or self.formation.is_open else self.formation.waits_for()
+        text = reason or waits or ""
+        known, at = self._told
+        now = self._clock.monotonic()
+        is_due = now - at >= TOLD_SECONDS
+        if not text or not (is_due or (reason is not None and reason != known)):
+            return
+        self._told = (text, now)
+        if reason is not None:
+            self._log.error("node_refused", reason=reason)
+        else:
+            self._log.warning("formation_waits", reason=text)
+
+
+def _nothing() -> None:
+    return

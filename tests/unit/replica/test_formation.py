@@ -1,0 +1,236 @@
+"""The agreement on what a cluster begins with, decision by decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from svc_cluster.base.ids import NodeId
+from svc_cluster.codec.formation import FormationFormatError, decode_report, encode_report
+from svc_cluster.model.formation import (
+    MEMBERS_MAX,
+    FormationRecord,
+    FormationReport,
+    Members,
+    Stage,
+)
+from svc_cluster.replica.formation import Formation
+
+NODES = tuple(NodeId(n) for n in (1, 2, 3))
+
+
+def inc(text: str) -> str:
+    """An incarnation that is told by its first character."""
+    return text.ljust(32, "0")
+
+
+def members(**of: str) -> Members:
+    """`members(n1="a")`: node 1 with incarnation a."""
+    return tuple((NodeId(int(name[1:])), inc(text)) for name, text in sorted(of.items()))
+
+
+ABC = members(n1="a", n2="b", n3="c")
+
+
+def node(
+    record: FormationRecord = FormationRecord(),
+    *,
+    has_log: bool = False,
+    registered: Members = (),
+    nodes: tuple[NodeId, ...] = NODES,
+) -> Formation:
+    """Node 1, incarnation a."""
+    return Formation(
+        NodeId(1), inc("a"), nodes, record, has_log=has_log, registrations=lambda: registered
+    )
+
+
+def report(number: int, text: str, stage: Stage, at: int = 0, of: Members = ()) -> FormationReport:
+    return FormationReport(NodeId(number), inc(text), at, stage, of)
+
+
+def heard(formation: Formation, *reports: FormationReport) -> Formation:
+    for each in reports:
+        formation.hear(each)
+    return formation
+
+
+def test_a_draft_needs_every_node() -> None:
+    """Two of three are a majority, and not enough."""
+    formation = heard(node(), report(2, "b", Stage.GATHERING))
+    assert formation.next_record() is None
+    assert "not heard yet: 3" in formation.waits_for()
+    heard(formation, report(3, "c", Stage.GATHERING))
+    assert formation.next_record() == FormationRecord(0, Stage.DRAFTED, ABC)
+    assert not formation.is_open
+
+
+def test_a_cluster_is_formed_when_all_have_the_same_draft() -> None:
+    """Not before: a draft of two, another list, another round."""
+    formation = node(FormationRecord(0, Stage.DRAFTED, ABC))
+    heard(formation, report(2, "b", Stage.DRAFTED, 0, ABC), report(3, "c", Stage.GATHERING))
+    assert formation.next_record() is None
+    other = members(n1="9", n2="b", n3="c")
+    heard(formation, report(3, "c", Stage.DRAFTED, 0, other))
+    assert formation.next_record() is None
+    heard(formation, report(3, "c", Stage.DRAFTED, 0, ABC))
+    assert formation.next_record() == FormationRecord(0, Stage.FORMED, ABC)
+
+
+def test_one_node_alone_forms_at_once() -> None:
+    """It waits for nobody."""
+    formation = node(nodes=(NodeId(1),))
+    draft = formation.next_record()
+    assert draft == FormationRecord(0, Stage.DRAFTED, members(n1="a"))
+    formation.written(draft)
+    assert formation.next_record() == FormationRecord(0, Stage.FORMED, members(n1="a"))
+
+
+def test_a_draft_with_a_lost_directory_is_given_up_for_the_next_round() -> None:
+    """With that this node has promised never to form it, and remembers whom it named."""
+    formation = node(FormationRecord(0, Stage.DRAFTED, ABC))
+    heard(formation, report(2, "b", Stage.DRAFTED, 0, ABC), report(3, "d", Stage.GATHERING))
+    left = formation.next_record()
+    assert left == FormationRecord(1, Stage.GATHERING, ABC)
+    formation.written(left)
+    # the directory that was lost is back for a moment, with the draft of then
+    heard(formation, report(3, "c", Stage.DRAFTED, 0, ABC))
+    assert formation.next_record() is None
+    heard(formation, report(2, "b", Stage.GATHERING, 1), report(3, "d", Stage.GATHERING, 1))
+    new = members(n1="a", n2="b", n3="d")
+    assert formation.next_record() == FormationRecord(1, Stage.DRAFTED, new)
+
+
+def test_a_later_round_is_followed() -> None:
+    formation = heard(node(), report(2, "b", Stage.GATHERING, 4))
+    assert formation.next_record() == FormationRecord(4, Stage.GATHERING, ())
+
+
+def test_most_directories_exchanged_are_not_formed_over() -> None:
+    """Those who are gone may have formed the earlier list and decided something."""
+    formation = node(FormationRecord(1, Stage.GATHERING, ABC))
+    heard(formation, report(2, "8", Stage.GATHERING, 1), report(3, "9", Stage.GATHERING, 1))
+    assert formation.next_record() is None
+    assert "give the nodes back the directories" in (formation.refusal() or "")
+
+
+def test_a_formed_list_that_names_this_node_is_taken_over() -> None:
+    """A node that had not heard yet that all had the draft; also from an older round."""
+    for record in (
+        FormationRecord(0, Stage.DRAFTED, ABC),
+        FormationRecord(3, Stage.GATHERING, ABC),
+    ):
+        formation = heard(node(record), report(2, "b", Stage.FORMED, 0, ABC))
+        taken = formation.next_record()
+        assert taken is not None and (taken.stage, taken.members) == (Stage.FORMED, ABC)
+        assert taken.round >= record.round
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        FormationRecord(),
+        FormationRecord(3, Stage.GATHERING, members(n1="a", n2="b", n3="d")),
+        FormationRecord(0, Stage.DRAFTED, members(n1="a", n2="b", n3="d")),
+    ],
+)
+def test_a_directory_that_lost_the_list_it_was_formed_with_takes_no_part(
+    record: FormationRecord,
+) -> None:
+    """A copy from before the formation, or an identity beside an emptied log: it would vote
+    without what it has promised. It says so, and asks for nothing to be removed."""
+    formation = heard(node(record), report(2, "b", Stage.FORMED, 0, ABC))
+    heard(formation, report(3, "c", Stage.FORMED, 0, ABC))
+    assert formation.next_record() is None and not formation.is_open
+    text = formation.refusal() or ""
+    assert "an older copy" in text and "as node 2 says" in text
+    for word in ("remove", "delete", "empty", "wipe"):
+        assert word not in text
+
+
+def test_a_directory_of_before_takes_over_a_list_that_names_it() -> None:
+    """It has a log of the catalog and has never had a list."""
+    formation = heard(node(has_log=True), report(2, "b", Stage.FORMED, 0, ABC))
+    assert formation.next_record() == FormationRecord(0, Stage.FORMED, ABC)
+
+
+def test_a_formed_list_without_this_directory_is_a_refusal() -> None:
+    """For good, whoever else is heard; and the sentence asks for nothing to be removed."""
+    others = members(n1="f", n2="b", n3="c")
+    formation = heard(node(), report(2, "b", Stage.FORMED, 0, others))
+    heard(formation, report(3, "c", Stage.GATHERING))
+    assert formation.next_record() is None and not formation.is_open
+    text = formation.refusal() or ""
+    assert "another data directory of node 1" in text and "as node 2 says" in text
+    for word in ("remove", "delete", "empty", "wipe"):
+        assert word not in text
+
+
+def test_a_formed_node_knows_its_list_alone() -> None:
+    """It never drafts again, and admits nobody else."""
+    formation = node(FormationRecord(0, Stage.FORMED, ABC))
+    heard(formation, report(2, "b", Stage.GATHERING, 9), report(3, "d", Stage.GATHERING, 9))
+    assert formation.next_record() is None
+    assert formation.admits(NodeId(3), inc("c"))
+    assert not formation.admits(NodeId(3), inc("d"))
+    assert not formation.admits(NodeId(4), inc("d"))
+    other = members(n1="a", n2="b", n3="d")
+    heard(formation, report(2, "b", Stage.FORMED, 0, other))
+    assert formation.refusal() is not None, "two formations of one cluster"
+
+
+@pytest.mark.parametrize("stage", [Stage.GATHERING, Stage.DRAFTED])
+def test_nobody_takes_part_before(stage: Stage) -> None:
+    formation = node(FormationRecord(0, stage, ABC))
+    assert not formation.is_open
+    assert not formation.admits(NodeId(2), inc("b"))
+
+
+def test_a_directory_of_before_goes_on_and_takes_its_list_from_the_catalog() -> None:
+    """Once all nodes are registered in what is applied; meanwhile by what is registered."""
+    known: Mapping[str, Members] = {"all": ABC, "some": ABC[:2]}
+    formation = node(has_log=True, registered=known["some"])
+    assert formation.is_open and formation.next_record() is None
+    assert formation.admits(NodeId(2), inc("b")) and not formation.admits(NodeId(2), inc("x"))
+    assert formation.admits(NodeId(3), inc("c"))
+    formation = node(has_log=True, registered=known["all"])
+    assert formation.next_record() == FormationRecord(0, Stage.FORMED, ABC)
+    registered_otherwise = members(n1="x", n2="b", n3="c")
+    formation = node(has_log=True, registered=registered_otherwise)
+    assert formation.next_record() is None
+    assert "registered with another data directory" in (formation.refusal() or "")
+
+
+def test_an_empty_directory_does_not_form_with_directories_of_before() -> None:
+    """They may lag behind what they have decided with its predecessor."""
+    formation = heard(node(), report(2, "b", Stage.EXISTING), report(3, "c", Stage.GATHERING))
+    assert formation.next_record() is None
+    assert "node 2 has data of a cluster" in formation.waits_for()
+
+
+def test_a_log_beside_a_draft_means_that_it_was_formed() -> None:
+    """The newest record is damaged: the catalog is never opened before."""
+    formation = node(FormationRecord(0, Stage.DRAFTED, ABC), has_log=True)
+    assert formation.is_formed and not formation.admits(NodeId(3), inc("d"))
+
+
+def test_a_report_comes_back_as_it_was_and_nonsense_does_not() -> None:
+    """Every bound of what another process may say."""
+    good = report(2, "b", Stage.FORMED, 7, ABC)
+    assert decode_report(encode_report(good)) == good
+    long = tuple((NodeId(n), inc("a")) for n in range(1, MEMBERS_MAX + 2))
+    for bad in (
+        report(2, "b", Stage.FORMED, 0, ()),
+        report(2, "b", Stage.GATHERING, 0, ABC),
+        report(2, "x", Stage.GATHERING),
+        report(2, "c", Stage.DRAFTED, 0, ABC),
+        report(2, "b", Stage.DRAFTED, 2**62 + 1, ABC),
+        report(2, "b", Stage.DRAFTED, 0, (*ABC, ABC[0])),
+        report(2, "a", Stage.DRAFTED, 0, long),
+    ):
+        with pytest.raises(FormationFormatError):
+            decode_report(encode_report(bad))
+    for data in (b"\xff", bytes(10**6), b"\x20\x63"):
+        with pytest.raises(FormationFormatError):
+            decode_report(data)
