@@ -14,14 +14,25 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
+from svc_cluster.base.limits import MESSAGE_BYTES_MAX
 from svc_cluster.base.log import get_logger
+from svc_cluster.base.seldom import Seldom
+from svc_cluster.base.tasks import Tasks
+from svc_cluster.codec.batch import BatchError
 from svc_cluster.link.session import LinkEvents, LinkLostError
 from svc_cluster.link.tls import CertificateError, PeerTls, open_channel
 
 log = get_logger("link")
 
-MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
-QUEUE_BYTES_MAX: Final = 64 * 1024 * 1024
+QUEUE_BYTES_MAX: Final = 32 * 1024 * 1024
+"""What waits for a link that is up; more is refused, and was not sent."""
+
+BULK_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Raft's entries are refused once this much waits: they are sent again, and whatever comes behind
+them, heartbeats first of all, would wait as long as they take."""
+
+REASON_CHARACTERS_MAX: Final = 200
+
 RECONNECT_SECONDS_MIN: Final = 0.05
 RECONNECT_SECONDS_MAX: Final = 1.0
 
@@ -68,12 +79,15 @@ class GrpcLink:
         self._queued_bytes = 0
         self._wake = asyncio.Event()
         self._up = False
-        self._task = asyncio.get_running_loop().create_task(
-            self._run(), name=f"link {method} {address}"
-        )
+        self._ends = Seldom()
+        self._tasks = Tasks()
+        self._tasks.spawn(self._run(), f"link {method} {address}")
 
-    def send(self, data: bytes) -> None:
-        if not self._up or self._queued_bytes + len(data) > QUEUE_BYTES_MAX:
+    def send(self, data: bytes, *, is_bulk: bool = False) -> None:
+        """Queue a message. Raises LinkLostError while the link is down, or too much is waiting for
+        it: for `is_bulk` that is BULK_BYTES_MAX, otherwise QUEUE_BYTES_MAX."""
+        most = BULK_BYTES_MAX if is_bulk else QUEUE_BYTES_MAX
+        if not self._up or self._queued_bytes + len(data) > most:
             raise LinkLostError(sent=False)
         self._queue.append(data)
         self._queued_bytes += len(data)
@@ -84,29 +98,54 @@ class GrpcLink:
         return self._queued_bytes
 
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.cancel_all()
 
     async def _run(self) -> None:
         delay = RECONNECT_SECONDS_MIN
+        loop = asyncio.get_running_loop()
         while True:
-            started = asyncio.get_running_loop().time()
+            started = loop.time()
             try:
-                await self._converse()
-            except (grpc.aio.AioRpcError, asyncio.InvalidStateError, EOFError) as cause:
-                log.debug("link_ended", address=self._address, cause=str(cause)[:200])
+                reason = await self._until_it_ends()
             except CertificateError as cause:
                 log.error("certificate_unusable", address=self._address, reason=str(cause))
-            finally:
-                if self._up:
-                    self._up = False
-                    self._events.link_down()
-                self._queue.clear()
-                self._queued_bytes = 0
-            if asyncio.get_running_loop().time() - started > RECONNECT_SECONDS_MAX:
+            except Exception as fault:  # a link is never given up
+                log.error("link_failed", address=self._address, exc_info=fault)
+            else:
+                count = None if reason is None else self._ends.note(loop.time())
+                if count is not None:
+                    log.warning("link_ended", address=self._address, count=count, reason=reason)
+            if loop.time() - started > RECONNECT_SECONDS_MAX:
                 delay = RECONNECT_SECONDS_MIN
             await asyncio.sleep(delay * (0.5 + self._rng.random()))
             delay = min(delay * 2, RECONNECT_SECONDS_MAX)
+
+    async def _until_it_ends(self) -> str | None:
+        """Why the link ended; None for one that was not made."""
+        reason = "the other side ended it"
+        try:
+            await self._converse()
+        except grpc.aio.AioRpcError as cause:
+            reason = f"{cause.code().name}: {cause.details()}"[:REASON_CHARACTERS_MAX]
+        except BatchError as cause:
+            reason = f"what came is {cause}"
+        except (asyncio.InvalidStateError, EOFError) as cause:
+            reason = f"{type(cause).__name__}: {cause}"[:REASON_CHARACTERS_MAX]
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            reason = "the call was cancelled"
+        finally:
+            was_up, self._up = self._up, False
+            self._queue.clear()
+            self._queued_bytes = 0
+            if was_up:
+                self._events.link_down()
+        if not was_up:
+            log.debug("link_not_made", address=self._address, reason=reason)
+            return None
+        return reason
 
     async def _converse(self) -> None:
         async with open_channel(
@@ -120,7 +159,8 @@ class GrpcLink:
                 raise EOFError
             self._up = True
             self._events.link_up()
-            writer = asyncio.get_running_loop().create_task(self._write(call), name="link writer")
+            writers = Tasks(on_failure=lambda _: call.cancel())
+            writers.spawn(self._write(call), "link writer")
             try:
                 while True:
                     data = await call.read()
@@ -128,15 +168,18 @@ class GrpcLink:
                         return
                     self._events.message(data)
             finally:
-                writer.cancel()
-                await asyncio.gather(writer, return_exceptions=True)
+                await writers.cancel_all()
                 call.cancel()
 
     async def _write(self, call: Any) -> None:
-        while True:
-            while self._queue:
-                data = self._queue.popleft()
-                self._queued_bytes -= len(data)
-                await call.write(data)
-            self._wake.clear()
-            await self._wake.wait()
+        try:
+            while True:
+                while self._queue:
+                    data = self._queue.popleft()
+                    await call.write(data)
+                    self._queued_bytes -= len(data)
+                self._wake.clear()
+                await self._wake.wait()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            # the call is over, which the reader hears of too
+            return

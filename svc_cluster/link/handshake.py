@@ -37,6 +37,10 @@ class HandshakeError(Exception):
     """The caller is not of this cluster, or not who it says."""
 
 
+class NotYetError(HandshakeError):
+    """The caller may belong to the cluster: this node cannot tell before the cluster is formed."""
+
+
 def make_metadata(secret: bytes, identity: Identity, nonce: str) -> tuple[tuple[str, str], ...]:
     """Metadata for a new connection. `nonce` is any unpredictable ASCII text."""
     values = (

@@ -10,8 +10,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from google.protobuf.message import DecodeError
+
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import GroupId
+from svc_cluster.base.log import get_logger
+from svc_cluster.base.seldom import Seldom
+from svc_cluster.codec.batch import check_member, pack, unpack
+
+log = get_logger("link")
 
 
 class LinkLostError(ConnectionError):
@@ -51,8 +58,11 @@ class NodeSession:
         self._link: Link | None = None
         self._up = False
         self._next_id = 1
-        self._batch: pb.RequestBatch | None = None
+        self._members: list[bytes] = []
+        """Of the batch that is being filled: requests, each encoded."""
         self._unsent: list[int] = []
+        """Their numbers."""
+        self._unread = Seldom()
         self._pending: dict[int, asyncio.Future[pb.Response]] = {}
 
     def attach(self, link: Link) -> None:
@@ -72,34 +82,41 @@ class NodeSession:
         deadline_ms: int,
         fill: Callable[[pb.Request], None],
     ) -> asyncio.Future[pb.Response]:
-        """Send a request whose operation `fill` writes; all calls of one turn of the event loop
-        leave in one message. The future fails with LinkLostError."""
+        """Send a request whose operation `fill` writes; the calls of one turn of the event loop
+        leave together. The future fails with LinkLostError.
+
+        The request is encoded before it has a number and a place in the batch: what `fill` raises,
+        and MemberTooLongError, leave nothing behind that could be sent or answered."""
         future: asyncio.Future[pb.Response] = self._loop.create_future()
         if not self._up:
             future.set_exception(LinkLostError(sent=False))
             return future
-        if self._batch is None:
-            self._batch = pb.RequestBatch()
-            self._loop.call_soon(self._flush)
-        request = self._batch.requests.add()
+        request = pb.Request()
+        fill(request)
         request.id = self._next_id
         request.group_id = group_id
         request.deadline_ms = max(deadline_ms, 0)
-        fill(request)
+        member = check_member(request.SerializeToString())
+        if not self._members:
+            self._loop.call_soon(self._flush)
+        self._members.append(member)
         self._unsent.append(self._next_id)
         self._pending[self._next_id] = future
         self._next_id += 1
         return future
 
     def _flush(self) -> None:
-        batch, self._batch = self._batch, None
+        members, self._members = self._members, []
         unsent, self._unsent = self._unsent, []
-        if batch is None or self._link is None:
+        if self._link is None:
             return
+        sent = 0
         try:
-            self._link.send(batch.SerializeToString())
+            for message in pack(members):
+                self._link.send(message.data)
+                sent += message.member_count
         except LinkLostError:
-            for request_id in unsent:
+            for request_id in unsent[sent:]:
                 self._fail(request_id, sent=False)
 
     def _fail(self, request_id: int, *, sent: bool) -> None:
@@ -112,18 +129,30 @@ class NodeSession:
 
     def link_down(self) -> None:
         self._up = False
-        self._batch = None
+        self._members = []
         unsent = set(self._unsent)
         self._unsent = []
         for request_id in list(self._pending):
             self._fail(request_id, sent=request_id not in unsent)
 
     def message(self, data: bytes) -> None:
-        """An answer batch arrived. Answers nobody waits for are dropped."""
-        for response in pb.ResponseBatch.FromString(data).responses:
+        """A batch of answers arrived. Answers nobody waits for are dropped; so is one that cannot
+        be read, and whoever waits for it goes by its deadline. Raises BatchError for what is no
+        batch."""
+        for member in unpack(data):
+            try:
+                response = pb.Response.FromString(member)
+            except DecodeError:
+                self._note_unread()
+                continue
             future = self._pending.pop(response.id, None)
             if future is not None and not future.done():
                 future.set_result(response)
+
+    def _note_unread(self) -> None:
+        count = self._unread.note(self._loop.time())
+        if count is not None:
+            log.warning("answers_unreadable", count=count)
 
     async def close(self) -> None:
         if self._link is not None:

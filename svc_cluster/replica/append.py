@@ -5,7 +5,6 @@ Nothing of a record is looked at here; the gateway has counted, and apply checks
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -37,17 +36,9 @@ COMMAND_BYTES: Final = 64
 class Appender:
     """Appends and stream changes of one basin; all of them go through the one sequencer."""
 
-    def __init__(
-        self,
-        proposer: Proposer,
-        sequencer: Sequencer,
-        *,
-        outcomes_of: Callable[[], int] | None = None,
-    ) -> None:
+    def __init__(self, proposer: Proposer, sequencer: Sequencer) -> None:
         self._proposer = proposer
         self._sequencer = sequencer
-        # test-only: what is answered under one number is unknown under another
-        self._outcomes_of = outcomes_of
 
     def append(
         self,
@@ -89,8 +80,6 @@ class Appender:
         with this key. `sequence(now_ms)` is a bound sequencer call, and `tell(command)` its answer
         as the sequencer's view is behind it. `size` is that of the command, in bytes."""
         answered: Answered | None = None
-        if self._outcomes_of is not None:
-            key = hashlib.sha256(key + self._outcomes_of().to_bytes(8, "big")).digest()
 
         def sequence_once(now_ms: TimestampMs) -> Any:
             nonlocal answered

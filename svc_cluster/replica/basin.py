@@ -13,7 +13,8 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.base.ids import Generation, LogIndex, NodeId, TimestampMs
 from svc_cluster.catalog.state import BasinRecord
-from svc_cluster.codec.log_entry import encode_entry
+from svc_cluster.codec.entry_version import Known
+from svc_cluster.codec.log_entry import encode_command, join_commands
 from svc_cluster.model.outcome_table import OUTCOMES_MAX, OutcomeTable
 from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.replica.append import Appender
@@ -24,6 +25,7 @@ from svc_cluster.replica.outcome_keeper import OutcomeKeeper
 from svc_cluster.replica.prefixed import PrefixedReader
 from svc_cluster.replica.proposer import Proposer, ResultCallback
 from svc_cluster.replica.read import Reader
+from svc_cluster.replica.retention_clock import RetentionClock
 from svc_cluster.stream import usage_requests
 from svc_cluster.stream.apply import Plan, Rejected
 from svc_cluster.stream.commands import CountUsage
@@ -50,54 +52,49 @@ class BasinReplica:
         on_sealed: Callable[[BasinRecord], None],
         on_snapshot_wanted: Callable[[NodeId], None],
         on_fault: Callable[[BaseException], None],
-        read_before_state: bool = False,
-        read_below_trim: bool = False,
-        any_ordinal: bool = False,
+        known: Known = Known(),
         outcomes_max: int = OUTCOMES_MAX,
         streams_max: int | None = None,
-        outcomes_of_term: bool = False,
-        usage_twice: bool = False,
     ) -> None:
         self._services = services
         self._record = record
         self._on_sealed = on_sealed
-        self.state = BasinState(PrefixedReader(services.store, generation), usage_twice=usage_twice)
+        self.state = BasinState(PrefixedReader(services.store, generation))
         engine = make_engine(self.state.applied_index)
         self._log = services.log.bind(group=engine.group_id)
         self.sequencer = Sequencer(
             self.state,
-            Sessions(any_ordinal=any_ordinal),
+            Sessions(),
             outcomes_max=outcomes_max,
             streams_max=streams_max,
         )
         self.group = GroupReplica(
             engine=engine,
-            machine=BasinMachine(self.state),
+            machine=BasinMachine(self.state, known),
             generation=generation,
             services=services,
             on_applied=self._applied,
             on_leadership=self._leadership,
             on_snapshot_wanted=on_snapshot_wanted,
             on_fault=on_fault,
-            read_before_state=read_before_state,
         )
         self.proposer = Proposer(
             group=self.group,
             services=services,
             sequencer=self.sequencer,
-            encode=encode_entry,
+            encode=encode_command,
+            join=join_commands,
             entries_in_flight_max=ENTRIES_IN_FLIGHT_MAX,
         )
-        self.appender = Appender(
-            self.proposer,
-            self.sequencer,
-            outcomes_of=(lambda: engine.term) if outcomes_of_term else None,
+        self.appender = Appender(self.proposer, self.sequencer)
+        self.retention_clock = RetentionClock(engine, services.clock, services.peer_clocks)
+        self.keeper = StreamKeeper(
+            self.group, self.state, self.sequencer, self.appender, services, self.retention_clock
         )
-        self.keeper = StreamKeeper(self.group, self.state, self.sequencer, self.appender, services)
         self.outcome_keeper = OutcomeKeeper(
-            self.state.outcomes, services.clock, self._expire_outcomes
+            self.state.outcomes, self.retention_clock, self._expire_outcomes
         )
-        self.reader = Reader(self.group, self.state, services, read_below_trim=read_below_trim)
+        self.reader = Reader(self.group, self.state, services, self.retention_clock)
         self.records_appended = 0
         """Records of this basin that were acknowledged while this node led it."""
         self.records_trimmed = 0
@@ -131,11 +128,14 @@ class BasinReplica:
         self.keeper.leadership_changed()
         if not self.group.is_serving:
             self.reader.wake_all(self.group.not_leader)
-            waiting, self._bootstrapped = self._bootstrapped, []
-            for future in waiting:
-                if not future.done():
-                    future.set_exception(self.group.not_leader())
+            self._refuse_bootstrapped()
         self.reconcile()
+
+    def _refuse_bootstrapped(self) -> None:
+        waiting, self._bootstrapped = self._bootstrapped, []
+        for future in waiting:
+            if not future.done():
+                future.set_exception(self.group.not_leader())
 
     def reconcile(self) -> None:
         """Bring the group to where the catalog's record wants it. Leader only; repeatable."""
@@ -190,10 +190,12 @@ class BasinReplica:
         await future
 
     def stop(self) -> None:
-        """Take nothing more; see `GroupReplica.stop`."""
+        """Take nothing more, and answer everyone who waits; see `GroupReplica.stop`."""
         self.group.stop()
         self.keeper.stop()
+        self.proposer.refuse_all()
         self.reader.wake_all(lambda: UnavailableError("the replica is stopping"))
+        self._refuse_bootstrapped()
 
 
 def _ignore(outcome: Any, error: ServiceError | None) -> None:

@@ -35,7 +35,8 @@ from svc_cluster.catalog.locations import SetDefaultLocation
 from svc_cluster.catalog.once import Answered, once
 from svc_cluster.catalog.placement import place_basin
 from svc_cluster.catalog.state import Applied, BasinRecord, CatalogState, Rejected
-from svc_cluster.codec.catalog_entry import encode_catalog_entry
+from svc_cluster.codec.catalog_entry import encode_catalog_command, join_catalog_commands
+from svc_cluster.codec.entry_version import Known
 from svc_cluster.model.location import LOCATIONS_DEFAULT, Location
 from svc_cluster.model.outcome_table import EXPIRED_AT_ONCE_MAX, OUTCOMES_MAX, OutcomeTable
 from svc_cluster.model.quotas import UNBOUNDED, Quotas
@@ -47,6 +48,7 @@ from svc_cluster.replica.outcome_keeper import OutcomeKeeper
 from svc_cluster.replica.prefixed import PrefixedReader
 from svc_cluster.replica.proposer import Proposal, Proposer, ResultCallback
 from svc_cluster.replica.repeatable import Fill, answer_bytes, filler, refusal_bytes
+from svc_cluster.replica.retention_clock import RetentionClock
 
 _COMMAND_BYTES = 256
 _INTERNAL_DEADLINE_SECONDS = 4.0
@@ -58,6 +60,10 @@ def _anybody(now_ms: TimestampMs) -> None:
 
 class _AppliedStateOnly:
     """The catalog's sequencer holds nothing: one command is in flight at a time."""
+
+    def begin(self) -> None: ...
+
+    def undo(self) -> None: ...
 
     def proposed(self, log_index: LogIndex) -> None: ...
 
@@ -91,6 +97,7 @@ class CatalogReplica:
         on_changed: Callable[[], None],
         on_snapshot_wanted: Callable[[NodeId], None],
         on_fault: Callable[[BaseException], None],
+        known: Known = Known(),
         locations: Sequence[Location] = LOCATIONS_DEFAULT,
         outcomes_max: int = OUTCOMES_MAX,
         quotas: Quotas = UNBOUNDED,
@@ -111,7 +118,7 @@ class CatalogReplica:
         self.state = CatalogState(PrefixedReader(services.store, generation))
         self.group = GroupReplica(
             engine=make_engine(self.state.applied_index),
-            machine=CatalogMachine(self.state),
+            machine=CatalogMachine(self.state, known),
             generation=generation,
             services=services,
             on_applied=self._applied,
@@ -123,13 +130,17 @@ class CatalogReplica:
             group=self.group,
             services=services,
             sequencer=_AppliedStateOnly(),
-            encode=encode_catalog_entry,
+            encode=encode_catalog_command,
+            join=join_catalog_commands,
             entries_in_flight_max=1,
             commands_per_entry_max=1,
         )
 
+        self.retention_clock = RetentionClock(
+            self.group.engine, services.clock, services.peer_clocks
+        )
         self.outcome_keeper = OutcomeKeeper(
-            self.state.outcomes, services.clock, self._expire_outcomes
+            self.state.outcomes, self.retention_clock, self._expire_outcomes
         )
 
     def _expire_outcomes(self, before_ms: TimestampMs, done: ResultCallback) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -19,11 +19,14 @@ from svc_cluster.base.errors import DeadlineError, ServiceError, UnavailableErro
 from svc_cluster.base.ids import Generation, GroupId, LogIndex, NodeId, Term
 from svc_cluster.base.log import Logger
 from svc_cluster.base.log_ops import LogEntry, SetCommit, SetHardState, TrimPrefix
+from svc_cluster.codec.entry_version import UnknownEntryError
 from svc_cluster.codec.rpc import NotLeaderHereError
 from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.raft.group import Durable, Event, NotLeaderError, PeerLieError, ReadTicket, Role
 from svc_cluster.raft.messages import MarkKind, PeerMessage, StateMark
+from svc_cluster.replica.faults import of_the_node
 from svc_cluster.replica.machine import StateMachine
+from svc_cluster.replica.retention_clock import PeerClocks
 from svc_cluster.replica.state_marks import Outgoing, StateMarks
 from svc_cluster.storage.state_store import StateStore, StoreStalledError
 from svc_cluster.storage.wal.writer import Wal
@@ -55,6 +58,7 @@ class Services:
     store: StateStore
     peers: PeerSender
     log: Logger
+    peer_clocks: PeerClocks = field(default_factory=PeerClocks)
 
 
 @dataclass(slots=True)
@@ -78,7 +82,6 @@ class GroupReplica:
         on_leadership: Callable[[], None],
         on_snapshot_wanted: Callable[[NodeId], None],
         on_fault: Callable[[BaseException], None],
-        read_before_state: bool = False,
     ) -> None:
         self.engine = engine
         self.machine = machine
@@ -92,8 +95,6 @@ class GroupReplica:
         self._on_leadership = on_leadership
         self._on_snapshot_wanted = on_snapshot_wanted
         self._on_fault = on_fault
-        # test-only: serve reads at the engine's applied index, ahead of the state store's
-        self._read_before_state = read_before_state
         self._to_apply: deque[LogEntry] = deque()
         self._plan: Any = None
         self._waiters: dict[LogIndex, list[_Waiter]] = {}
@@ -104,9 +105,16 @@ class GroupReplica:
         self._seen = (engine.role, engine.term)
         self._seen_serving = False
         self.voted_for: NodeId | None = None
-        self.on_diverged: Callable[[], None] = _nobody
-        self._marks = StateMarks(engine.node_id, engine.members)
+        self.on_diverged: Callable[[str], None] = _nobody
+        """Told, with the reason, that the state here is not what was agreed."""
+        self._marks = StateMarks(engine.node_id, engine.members, machine.known.encoding)
         self.stopped = False
+        self.fault = ""
+        """Why it has stopped by itself; empty: it has not."""
+        self.parked = ""
+        """Why nothing more is applied or served here until a newer release runs; empty: it is."""
+        self.parked_bytes = 0
+        """Payload that waits in memory behind the entry at which it is parked."""
 
     # -- what the group is
 
@@ -121,6 +129,7 @@ class GroupReplica:
         engine = self.engine
         return (
             not self.stopped
+            and not self.parked
             and engine.role is Role.LEADER
             and engine.can_propose
             and self.machine.applied_term == engine.term
@@ -135,9 +144,27 @@ class GroupReplica:
         """Entries proposed here whose outcome is not known yet."""
         return len(self._waiters)
 
-    def not_leader(self) -> NotLeaderHereError:
+    @property
+    def is_held(self) -> bool:
+        """Takes no requests until the process is started again."""
+        return self.stopped or bool(self.parked)
+
+    @property
+    def is_given_up(self) -> bool:
+        """The state here is not to be told any more: it is to be repaired, or another replica of
+        this node is in its place, or none."""
+        return self.stopped or bool(self.engine.recovery)
+
+    def not_leader(self) -> ServiceError:
+        """The refusal of a replica that does not serve: who leads, or why nobody does here."""
         leader = self.engine.leader
-        return NotLeaderHereError(None if leader == self.engine.node_id else leader)
+        if leader == self.engine.node_id:
+            leader = None
+        if self.fault:
+            return UnavailableError("a replica of the group has stopped after a fault")
+        if self.parked and leader is None:
+            return UnavailableError(f"a replica of the group is parked before {self.parked}")
+        return NotLeaderHereError(leader)
 
     # -- what goes in
 
@@ -150,19 +177,21 @@ class GroupReplica:
             self._services.log.error("peer_message_refused", group=self.group_id, cause=str(lie))
             return
         except Exception as fault:
-            self._fail(fault)
+            self.fail(fault)
             return
         self._schedule_drain()
 
     def propose(self, payload: bytes, deadline: float, done: OutcomeCallback) -> LogIndex:
         """Put an entry into the leader's log. `deadline` is monotonic seconds; behind it the
-        outcome is unknown. Raises NotLeaderHereError, without effect."""
+        outcome is unknown. Raises NotLeaderHereError or UnavailableError, without effect."""
+        if self.is_held:
+            raise self.not_leader()
         try:
             position = self.engine.propose(payload)
         except NotLeaderError:
             raise self.not_leader() from None
         except Exception as fault:
-            self._fail(fault)
+            self.fail(fault)
             raise DeadlineError("the outcome of the write is not known") from fault
         waiter = _Waiter(position.term, deadline, done)
         self._waiters.setdefault(position.log_index, []).append(waiter)
@@ -172,7 +201,7 @@ class GroupReplica:
     def linearize(self, done: ReadCallback, *, at_least: LogIndex = LogIndex(0)) -> None:
         """Call `done(None)` once the state store holds everything that was committed before this
         call (and the entry `at_least`), confirmed by a quorum; or `done(error)`, without effect."""
-        if not self.is_serving and not (self._read_before_state and self.engine.can_propose):
+        if not self.is_serving:
             done(self.not_leader())
             return
         try:
@@ -181,8 +210,8 @@ class GroupReplica:
             done(self.not_leader())
             return
         except Exception as fault:
-            self._fail(fault)
-            done(UnavailableError("the replica is restarting"))
+            self.fail(fault)
+            done(self.not_leader())
             return
         if at_least > self.applied_index:
             inner = done
@@ -202,7 +231,7 @@ class GroupReplica:
         try:
             self.engine.campaign()
         except Exception as fault:
-            self._fail(fault)
+            self.fail(fault)
             return
         self._schedule_drain()
 
@@ -211,7 +240,7 @@ class GroupReplica:
         try:
             self.engine.transfer_leadership(to)
         except Exception as fault:
-            self._fail(fault)
+            self.fail(fault)
             return
         self._schedule_drain()
 
@@ -237,7 +266,7 @@ class GroupReplica:
             return
         self._send_marks(self._marks.received(sender, mark))
         if self._marks.diverged:
-            self.on_diverged()
+            self.on_diverged("a quorum has another state")
 
     def _send_marks(self, marks: Outgoing) -> None:
         for peer, mark in marks:
@@ -248,7 +277,7 @@ class GroupReplica:
         try:
             self.engine.distrust()
         except Exception as fault:
-            self._fail(fault)
+            self.fail(fault)
             return
         self._schedule_drain()
 
@@ -280,31 +309,66 @@ class GroupReplica:
                             self.voted_for = op.voted_for
                         waits |= not isinstance(op, SetCommit | TrimPrefix)
                     durable = partial(self._durable, ready.number) if waits else None
-                    services.wal.append(group_id, ready.log_ops, durable)
+                    with of_the_node("the write-ahead log"):
+                        services.wal.append(group_id, ready.log_ops, durable)
                 for peer, message in ready.messages:
                     services.peers.send(peer, group_id, message)
                 self._to_apply.extend(ready.committed)
+                if self.parked:
+                    self.parked_bytes += _payload_bytes(ready.committed)
                 for state in ready.read_states:
                     self._read_state(state.ticket, state.read_index)
                 for peer in ready.snapshot_wanted:
                     self._on_snapshot_wanted(peer)
+            self._note_leadership()
         except Exception as fault:
-            self._fail(fault)
+            self.fail(fault)
             return
-        self._note_leadership()
         self._apply()
 
     def _durable(self, ready_number: int) -> None:
         self.step(Durable(ready_number))
 
     def _apply(self) -> None:
-        if self._apply_timer is not None or self.stopped:
+        if self._apply_timer is not None or self.is_held:
             return
         try:
             self._apply_some()
+        except UnknownEntryError as unknown:
+            self._park(unknown)
         except Exception as fault:
             # a replica that can apply no further must not go on as if it were only slow
-            self._fail(fault)
+            self.fail(fault)
+
+    def _park(self, unknown: UnknownEntryError) -> None:
+        """Stop before the next entry, which only a newer release can apply. What is decided by the
+        others is still logged, acknowledged and voted on here, because that needs no knowledge."""
+        self.parked = f"entry {self._to_apply[0].log_index}: {unknown}"
+        self.parked_bytes = _payload_bytes(self._to_apply)
+        self._services.log.error(
+            "replica_parked",
+            group=self.group_id,
+            log_index=self._to_apply[0].log_index,
+            reason=str(unknown),
+            remedy="run a newer release on this node: it goes on from here; nothing is lost",
+        )
+        try:
+            self.engine.abstain()
+            self._refuse_applied_reads()
+            self._on_leadership()
+        except Exception as fault:
+            self.fail(fault)
+            return
+        self._schedule_drain()
+
+    def attempt(self, work: Callable[[], None]) -> None:
+        """Do something of this group's: an exception stops the group, and nobody else."""
+        if self.stopped:
+            return
+        try:
+            work()
+        except Exception as fault:
+            self.fail(fault)
 
     def _apply_some(self) -> None:
         for _ in range(APPLY_ENTRIES_PER_TURN):
@@ -314,7 +378,8 @@ class GroupReplica:
             plan = self._plan if self._plan is not None else self.machine.plan(entry)
             self._plan = plan
             try:
-                self._services.store.write(plan.write_set.prefixed(self._prefix))
+                with of_the_node("the state store"):
+                    self._services.store.write(plan.write_set.prefixed(self._prefix))
             except StoreStalledError:
                 self._apply_timer = self._services.loop.call_later(
                     STALL_RETRY_SECONDS, self._apply_again
@@ -355,7 +420,7 @@ class GroupReplica:
                 self._when_applied(read_index, done)
 
     def _when_applied(self, log_index: LogIndex, done: ReadCallback) -> None:
-        if self.applied_index >= log_index or self._read_before_state:
+        if self.applied_index >= log_index:
             done(None)
         else:
             self._applied_reads.append((log_index, done))
@@ -389,10 +454,13 @@ class GroupReplica:
             )
             if was_leader:
                 # reads that wait for an entry of the lost term may wait for ever
-                waiting, self._applied_reads = self._applied_reads, []
-                for _, done in waiting:
-                    done(self.not_leader())
+                self._refuse_applied_reads()
             self._on_leadership()
+
+    def _refuse_applied_reads(self) -> None:
+        waiting, self._applied_reads = self._applied_reads, []
+        for _, done in waiting:
+            done(self.not_leader())
 
     def sweep(self, now: float) -> None:
         """End the waiters whose deadline is over; called with every tick. `now` is monotonic."""
@@ -405,9 +473,17 @@ class GroupReplica:
             for waiter in self._waiters.pop(log_index):
                 waiter.done(None, DeadlineError("not known to be committed by the deadline"))
 
-    def _fail(self, fault: BaseException) -> None:
+    def fail(self, fault: BaseException) -> None:
+        """Stop, for good as far as this process goes: what is half done can only be built again
+        from the log."""
         if not self.stopped:
+            self.fault = f"{type(fault).__name__}: {fault}"
             self.stop()
+            # nothing is applied any more: the log on the disk has it all for the next start
+            self._to_apply.clear()
+            self._plan = None
+            self.parked_bytes = 0
+            self.engine.release()
             self._on_fault(fault)
 
     def stop(self) -> None:
@@ -421,7 +497,7 @@ class GroupReplica:
         for group in waiters.values():
             for waiter in group:
                 waiter.done(None, DeadlineError("the replica stopped before the outcome"))
-        gone = UnavailableError("the replica is restarting")
+        gone = self.not_leader()
         reads, self._reads = self._reads, {}
         for callbacks in reads.values():
             for done in callbacks:
@@ -431,5 +507,9 @@ class GroupReplica:
             done(gone)
 
 
-def _nobody() -> None:
+def _payload_bytes(entries: Iterable[LogEntry]) -> int:
+    return sum(len(entry.payload) for entry in entries)
+
+
+def _nobody(reason: str) -> None:
     """Nobody is told."""

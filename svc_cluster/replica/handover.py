@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Final
 
-from svc_cluster.base.ids import GroupId
+from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.raft.engine import EngineGroup
+from svc_cluster.raft.group import Role
 from svc_cluster.replica.host import Host, Replica
 
-ASK_SECONDS: Final = 0.05
+ASK_SECONDS: Final = 0.02
 """How often the best follower is asked until it has taken over."""
 
 LOOK_SECONDS: Final = 0.05
@@ -27,8 +29,35 @@ TRY_SECONDS: Final = 1.0
 AGAIN_SECONDS: Final = 30.0
 
 
-async def hand_over(replica: Replica) -> None:
-    """Stop proposing and ask the best follower to lead, until it does; the caller sets a limit.
+HANDOVERS_MAX: Final = 64
+"""Groups whose lead is being given away at one time by a node that stops."""
+
+NEAR_ENTRIES: Final = 64
+"""A member that lacks no more of the log is as good a successor as one that has it all."""
+
+ATTEMPT_SECONDS: Final = 0.5
+"""Longest pause of a group's writes for one attempt of a node that stops."""
+
+LIMIT_SECONDS: Final = 2.0
+LIMIT_SECONDS_A_GROUP: Final = 0.005
+LIMIT_SECONDS_MAX: Final = 10.0
+
+
+def limit_seconds(groups: int) -> float:
+    """How long a node that leads so many groups tries to give them away before it ends."""
+    return min(LIMIT_SECONDS + LIMIT_SECONDS_A_GROUP * groups, LIMIT_SECONDS_MAX)
+
+
+def leads(replica: Replica) -> bool:
+    """Whether somebody else could lead the group in this node's place, which leads it now."""
+    group = replica.group
+    engine = group.engine
+    return not group.stopped and engine.role is Role.LEADER and len(engine.members) > 1
+
+
+async def hand_over(replica: Replica, to: NodeId | None = None) -> None:
+    """Stop proposing and ask `to`, or the best follower, to lead, until somebody else does; the
+    caller sets a limit, and resumes.
 
     Writes wait meanwhile. The follower is asked only when it has the whole log: the library
     refuses a transfer under load, as there is always an entry on its way.
@@ -38,11 +67,105 @@ async def hand_over(replica: Replica) -> None:
     if not others:
         return
     replica.proposer.paused = True
-    while replica.group.is_serving:
-        best = max(others, key=lambda peer: (engine.match_index(peer), -peer))
+    while leads(replica):
+        best = to if to is not None else max(others, key=lambda p: (engine.match_index(p), -p))
         if engine.match_index(best) == engine.last_index:
             replica.group.transfer_leadership(best)
         await asyncio.sleep(ASK_SECONDS)
+
+
+class Retirement:
+    """Gives every leadership of a node away, for a planned end: many at a time, each to the member
+    that leads least of those that have answered. What cannot be given away is led on."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._log = host.services.log
+        self._lock = asyncio.Lock()
+        self._waiting: deque[Replica] = deque()
+        self._tried: dict[GroupId, set[NodeId]] = {}
+        self._led: Counter[NodeId] = Counter()
+        """Groups by their leader, as far as it is known here, and to be soon."""
+
+    async def run(self) -> int:
+        """Returns how many groups are still led here. May be called again, also meanwhile."""
+        async with self._lock:
+            return await self._run()
+
+    async def _run(self) -> int:
+        clock = self._host.services.clock
+        began = clock.monotonic()
+        count = len(self._leading())
+        try:
+            async with asyncio.timeout(limit_seconds(count)):
+                while leading := self._leading():
+                    await self._round(leading)
+        except TimeoutError:
+            pass
+        finally:
+            for replica in self._host.replicas():
+                replica.proposer.resume()
+        left = len(self._leading())
+        seconds = round(clock.monotonic() - began, 3)
+        say = self._log.warning if left else self._log.info
+        say("leaderships_handed_over", groups=count, left=left, seconds=seconds)
+        return left
+
+    def _leading(self) -> list[Replica]:
+        return [replica for replica in self._host.replicas() if leads(replica)]
+
+    async def _round(self, leading: list[Replica]) -> None:
+        """One attempt for each."""
+        self._led = Counter(
+            leader
+            for replica in self._host.replicas()
+            if (leader := replica.group.engine.leader) is not None
+        )
+        self._waiting = deque(leading)
+        async with asyncio.TaskGroup() as workers:
+            for number in range(min(HANDOVERS_MAX, len(leading))):
+                workers.create_task(self._work(), name=f"hand over {number}")
+
+    async def _work(self) -> None:
+        while self._waiting:
+            await self._attempt(self._waiting.popleft())
+
+    async def _attempt(self, replica: Replica) -> None:
+        to = self._successor(replica)
+        if to is not None:
+            self._led[to] += 1
+        try:
+            async with asyncio.timeout(ATTEMPT_SECONDS):
+                if to is None:  # everybody else is away
+                    await asyncio.sleep(ASK_SECONDS)
+                else:
+                    await hand_over(replica, to)
+        except TimeoutError:
+            pass  # another one is asked in the next round
+        finally:
+            replica.proposer.resume()
+
+    def _successor(self, replica: Replica) -> NodeId | None:
+        engine = replica.group.engine
+        up = [
+            peer
+            for peer in engine.members
+            if peer != engine.node_id and self._host.is_peer_up(peer)
+        ]
+        if not up:
+            return None
+        tried = self._tried.setdefault(engine.group_id, set())
+        if tried.issuperset(up):
+            tried.clear()
+        whole = [peer for peer in up if peer not in tried]
+        # who lacks a few entries has them before it is asked: it is not the lesser successor
+        last = engine.last_index
+        best = min(
+            whole,
+            key=lambda p: (last - engine.match_index(p) > NEAR_ENTRIES, self._led[p], p),
+        )
+        tried.add(best)
+        return best
 
 
 def is_behind(engine: EngineGroup) -> bool:
@@ -80,7 +203,7 @@ class SlowDiskWatch:
         self.handed_over = 0
 
     def start(self) -> None:
-        self._handle = self._services.loop.call_later(LOOK_SECONDS, self._look)
+        self._handle = self._services.loop.call_later(LOOK_SECONDS, self._host.guarded(self._look))
 
     async def stop(self) -> None:
         if self._handle is not None:
@@ -94,7 +217,7 @@ class SlowDiskWatch:
         self._scores = {group: score for group, score in self._scores.items() if group in groups}
         for replica in leading:
             self._judge(replica, now)
-        self._handle = self._services.loop.call_later(LOOK_SECONDS, self._look)
+        self._handle = self._services.loop.call_later(LOOK_SECONDS, self._host.guarded(self._look))
 
     def _judge(self, replica: Replica, now: float) -> None:
         group = replica.group
@@ -120,5 +243,4 @@ class SlowDiskWatch:
         except TimeoutError:
             pass  # nobody else can lead now; this node goes on
         finally:
-            if not self._host.draining:
-                replica.proposer.resume()
+            replica.proposer.resume()

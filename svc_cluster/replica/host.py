@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from svc_cluster.base.errors import UnavailableError
+from svc_cluster.base.guarded import guarded
 from svc_cluster.base.ids import (
     CATALOG_GROUP,
     Generation,
@@ -29,21 +30,24 @@ from svc_cluster.base.log_ops import (
     RecoveredLog,
     SetHardState,
 )
+from svc_cluster.base.seldom import Seldom
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.catalog.state import BasinRecord
+from svc_cluster.codec.entry_version import Known
 from svc_cluster.model.location import LOCATIONS_DEFAULT, Location
 from svc_cluster.model.outcome_table import OUTCOMES_MAX
 from svc_cluster.model.quotas import UNBOUNDED, Quotas
 from svc_cluster.raft.engine import EngineGroup
-from svc_cluster.raft.fixes import Fixes
 from svc_cluster.raft.group import Message, PeerDown, PeerUp, Tick
 from svc_cluster.raft.messages import PeerMessage, StateMark
 from svc_cluster.raft.settings import RaftSettings
 from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.group import STALL_RETRY_SECONDS, GroupReplica, Services
+from svc_cluster.replica.held import Held, HeldGroups
 from svc_cluster.replica.prefixed import PREFIX_BYTES, generation_end, generation_prefix
+from svc_cluster.replica.probe import probe_row
 from svc_cluster.replica.snapshot import (
     SnapshotReceiver,
     SnapshotSender,
@@ -69,19 +73,8 @@ class HostSettings:
     request_outcomes_max: int = OUTCOMES_MAX
     """Of one basin, and of the catalog."""
     quotas: Quotas = UNBOUNDED
-
-
-@dataclass(frozen=True, slots=True)
-class TestSwitches:
-    """Ways to break the node on purpose; tests prove that they are noticed."""
-
-    __test__ = False
-    fixes: Fixes = Fixes()
-    read_before_state: bool = False
-    read_below_trim: bool = False
-    any_ordinal: bool = False
-    outcomes_of_term: bool = False
-    usage_twice: bool = False
+    known: Known = Known()
+    """What this release can apply; less in simulations of older ones."""
 
 
 class Host:
@@ -98,7 +91,6 @@ class Host:
         snapshots: SnapshotTransport,
         remove_basin: Callable[[BasinRecord], None],
         on_fatal: Callable[[BaseException], None],
-        switches: TestSwitches = TestSwitches(),
     ) -> None:
         self.services = services
         self.settings = settings
@@ -110,7 +102,6 @@ class Host:
         self._rng = rng
         self._remove_basin = remove_basin
         self._on_fatal = on_fatal
-        self._switches = switches
         self._log = services.log
         self._tasks = Tasks(on_failure=on_fatal)
         self._peers_up: set[NodeId] = set()
@@ -121,15 +112,23 @@ class Host:
         self.repaired = 0
         """Recovering replicas that were made whole in this process."""
         self.divergences = 0
+        self._beyond_repair: set[GroupId] = set()
+        """Only replicas of their groups that were found to be damaged."""
+        self._held = HeldGroups(services, self.basins, self._name_of, on_fatal)
         self._stopped = False
+        self._unknown_states = Seldom()
         self._forgetful = False
-        """The log is gone and the state is not: no replica here can know what it promised."""
+        """Part of the log is gone: a replica that it does not name cannot know what it promised."""
+        self._catalog_known = LogIndex(0)
+        """What the catalog's log reached to at the start."""
         self._has_space = True
         self._generation = max((log.generation for log in recovered.values()), default=0)
-        self._sender = SnapshotSender(services, snapshots, self._group, rng, self._tasks)
+        self.sender = SnapshotSender(services, snapshots, self._group, rng, self._tasks)
         self.receiver = SnapshotReceiver(
             services=services,
+            leads=self._sender_refusal,
             wants=self._snapshot_refusal,
+            cannot_read=self._unknown_state,
             new_generation=self._new_generation,
             discard=self._discard,
             install=self._install_snapshot,
@@ -137,13 +136,19 @@ class Host:
 
     # -- life
 
-    def start(self) -> None:
-        """Open what the disk holds and begin to tick."""
+    def start(self, *, log_is_lost: bool = False) -> None:
+        """Open what the disk holds and begin to tick. `log_is_lost`: there must have been more."""
         self.look_at_space()
         has_state = self._clear_strays()
         log = self._recovered.pop(CATALOG_GROUP, None)
         # the catalog is there from the first start on: who has more than that has lost its log
-        self._forgetful = log is None and (has_state or bool(self._recovered))
+        gone = log is None and (log_is_lost or has_state or bool(self._recovered))
+        self._forgetful = gone or self.services.wal.has_losses
+        if self._forgetful:
+            self._log.warning(
+                "log_lost_frames", reason="replicas that it does not name are repaired first"
+            )
+        self._catalog_known = LogIndex(0) if log is None else log.last_index
         self._open_catalog(log if log is not None else self._new_log(CATALOG_GROUP))
         self._reconcile()
         self._tick()
@@ -182,11 +187,40 @@ class Host:
     def _tick(self) -> None:
         now = self.services.clock.monotonic()
         event = Tick(now)
+        if self._forgetful:
+            self.schedule_reconcile()  # the catalog may have reached what it knew
         for replica in self.replicas():
             replica.group.step(event)
-            replica.group.sweep(now)
-            replica.proposer.sweep(now)
-        self._tick_handle = self.services.loop.call_later(self.settings.tick_seconds, self._tick)
+            try:
+                replica.group.sweep(now)
+                replica.proposer.sweep(now)
+            except Exception as fault:
+                replica.group.fail(fault)
+        self._tick_handle = self.services.loop.call_later(
+            self.settings.tick_seconds, self.guarded(self._tick)
+        )
+
+    def guarded(self, callback: Callable[..., object]) -> Callable[..., None]:
+        """For a timer of the whole node: what escapes it ends the process."""
+        return guarded(callback, self._on_fatal)
+
+    # -- groups that do not serve
+
+    def held(self) -> list[Held]:
+        """What does not serve here until the process is started again, and why."""
+        return self._held.rows(self.catalog)
+
+    def is_log_held(self) -> bool:
+        """See `HeldGroups.hold_log`."""
+        return self._held.hold_log(self.held())
+
+    def bound_parked(self) -> None:
+        """See `HeldGroups.bound_parked`."""
+        self._held.bound_parked()
+
+    def _name_of(self, group_id: GroupId) -> str:
+        record = self._record(group_id)
+        return "" if record is None else record.name
 
     # -- opening
 
@@ -235,7 +269,6 @@ class Host:
             applied_index=applied_index,
             rng=random.Random(self._rng.getrandbits(64)),
             settings=self._raft_settings,
-            fixes=self._switches.fixes,
         )
 
     def _open_catalog(self, log: RecoveredLog) -> None:
@@ -246,13 +279,23 @@ class Host:
             nodes=self.settings.nodes,
             replication_factor=self.settings.replication_factor,
             locations=self.settings.locations,
+            known=self.settings.known,
             outcomes_max=self.settings.request_outcomes_max,
             quotas=self.settings.quotas,
             on_changed=self.schedule_reconcile,
-            on_snapshot_wanted=partial(self._sender.wanted, CATALOG_GROUP),
+            on_snapshot_wanted=partial(self.sender.wanted, CATALOG_GROUP),
             on_fault=self._on_fatal,
         )
         self._opened(self.catalog, log)
+
+    def _try_open_basin(self, members: Sequence[NodeId], log: RecoveredLog) -> BasinReplica | None:
+        """None when that fails for a reason of the group's own, which stays closed then."""
+        try:
+            return self._open_basin(members, log)
+        except Exception as fault:
+            self.basins.pop(log.group_id, None)
+            self._held.cannot_open(log, fault)
+            return None
 
     def _open_basin(self, members: Sequence[NodeId], log: RecoveredLog) -> BasinReplica:
         group_id = log.group_id
@@ -262,15 +305,11 @@ class Host:
             services=self.services,
             record=lambda: self._trusted_record(group_id),
             on_sealed=self._remove_basin,
-            on_snapshot_wanted=partial(self._sender.wanted, group_id),
-            on_fault=self._on_fatal,
-            read_before_state=self._switches.read_before_state,
-            read_below_trim=self._switches.read_below_trim,
-            any_ordinal=self._switches.any_ordinal,
+            on_snapshot_wanted=partial(self.sender.wanted, group_id),
+            on_fault=partial(self._held.failed, group_id),
+            known=self.settings.known,
             outcomes_max=self.settings.request_outcomes_max,
             streams_max=self.settings.quotas.streams,
-            outcomes_of_term=self._switches.outcomes_of_term,
-            usage_twice=self._switches.usage_twice,
         )
         self.basins[group_id] = replica
         self._opened(replica, log)
@@ -278,7 +317,7 @@ class Host:
 
     def _opened(self, replica: Replica, log: RecoveredLog) -> None:
         replica.group.voted_for = log.voted_for
-        replica.group.on_diverged = partial(self._diverged, log.group_id)
+        replica.group.on_diverged = partial(self._diverged, replica)
         if replica.group.engine.recovery:
             self._log.warning(
                 "replica_recovering",
@@ -294,18 +333,23 @@ class Host:
             replica.group.step(PeerUp(peer))
         replica.group.step(Tick(self.services.clock.monotonic()))
 
-    def _diverged(self, group_id: GroupId) -> None:
-        """The state of a replica here is not what a quorum has: it is never served again."""
-        replica = self.replica(group_id)
-        if replica is None or replica.group.engine.recovery:
+    def _diverged(self, replica: Replica, reason: str) -> None:
+        """The state of a replica here is not what was agreed: it is never served again. Where there
+        is no other replica to repair it from, what is whole of it still is."""
+        group_id = replica.group.group_id
+        if replica.group.is_given_up or group_id in self._beyond_repair:
             return
         self.divergences += 1
         self._log.error(
             "state_diverged",
             group=group_id,
+            reason=reason,
             applied_index=replica.group.applied_index,
             digest=f"{replica.group.machine.digest:016x}",
         )
+        if len(replica.group.engine.members) == 1:
+            self._beyond_repair.add(group_id)
+            return
         self.services.wal.distrust(group_id)
         replica.group.distrust()
 
@@ -323,7 +367,7 @@ class Host:
     def schedule_reconcile(self) -> None:
         if not self._reconcile_scheduled and not self._stopped:
             self._reconcile_scheduled = True
-            self.services.loop.call_soon(self._reconcile)
+            self.services.loop.call_soon(self.guarded(self._reconcile))
 
     def _reconcile(self) -> None:
         """Make what the catalog wants here, destroy what it has dropped. Repeatable."""
@@ -336,19 +380,26 @@ class Host:
         for record in list(state.basins.values()):
             if self.services.node_id not in record.replicas or record.group_id in destroyed:
                 continue
+            if record.group_id in self._held.unopened:
+                continue
             if record.group_id not in self.basins:
                 log = self._recovered.pop(record.group_id, None)
                 fresh = log is None
-                replica = self._open_basin(
+                replica = self._try_open_basin(
                     record.replicas, log if log is not None else self._new_log(record.group_id)
                 )
-                if fresh and record.replicas[0] == self.services.node_id:
+                if fresh and replica is not None and record.replicas[0] == self.services.node_id:
                     self._campaign(replica, CAMPAIGN_TRIES)
             else:
-                self.basins[record.group_id].reconcile()
-        for group_id in [*self.basins, *self._recovered]:
+                replica = self.basins[record.group_id]
+                replica.group.attempt(replica.reconcile)
+        for group_id in [*self.basins, *self._recovered, *self._held.unopened]:
             if group_id not in state.basins_by_group and group_id < state.next_group_id:
                 self._destroy(group_id)
+        if self._forgetful and self.catalog.group.applied_index >= self._catalog_known:
+            # every replica that may have been lost is here again, distrusted: others are new
+            self._forgetful = False
+            self.services.wal.settle_losses()
 
     def _campaign(self, replica: BasinReplica, tries: int) -> None:
         """The preferred leader of a new group does not wait for a time-out; the other replicas may
@@ -364,7 +415,9 @@ class Host:
 
     def _destroy(self, group_id: GroupId) -> None:
         replica = self.basins.pop(group_id, None)
-        log = self._recovered.pop(group_id, None)
+        self.receiver.drop(group_id)
+        self._beyond_repair.discard(group_id)
+        log = self._recovered.pop(group_id, None) or self._held.unopened.pop(group_id, None)
         if replica is not None:
             replica.stop()
             generation = replica.group.generation
@@ -387,7 +440,8 @@ class Host:
             try:
                 self.services.store.write(write_set)
             except StoreStalledError:
-                self.services.loop.call_later(STALL_RETRY_SECONDS, self._sweep_garbage)
+                again = self.guarded(self._sweep_garbage)
+                self.services.loop.call_later(STALL_RETRY_SECONDS, again)
                 return
             self._garbage.pop(0)
 
@@ -422,12 +476,27 @@ class Host:
 
     # -- snapshots
 
+    def _sender_refusal(self, group_id: GroupId, sender: NodeId, sender_term: Term) -> str | None:
+        """Only the leader's snapshots count. A term has one leader: who leads the term of this
+        replica is it, also while no heartbeat comes through."""
+        replica = self.replica(group_id)
+        if replica is None:
+            return "no such group here"
+        engine = replica.group.engine
+        if sender_term and sender_term != engine.term:
+            return "this is another term's snapshot"
+        if engine.leader != sender and (engine.leader is not None or not sender_term):
+            return "another node leads the group"
+        return None
+
     def _snapshot_refusal(
         self, group_id: GroupId, log_index: LogIndex, term: Term, recovery: int
     ) -> str | None:
         replica = self.replica(group_id)
         if replica is None:
             return "no such group here"
+        if replica.group.fault:
+            return "the replica has stopped after a fault"
         if replica.group.stopped:
             return "another install is under way"
         engine = replica.group.engine
@@ -439,6 +508,27 @@ class Host:
         if engine.commit_index >= log_index or engine.term_at(log_index) == term:
             return "the log holds this already"
         return None
+
+    def _unknown_state(self, group_id: GroupId, encoding: int, kinds: Iterable[str]) -> str | None:
+        """A state that a newer release may have made is not taken: behind it lies what this one
+        would have stopped before. 0 and no kinds are of versions that do not tell."""
+        replica = self.replica(group_id)
+        assert replica is not None, "checked by the receiver in this turn of the loop"
+        machine = replica.group.machine
+        unknown = sorted(set(kinds) - machine.kinds)
+        if encoding <= machine.known.encoding and not unknown:
+            return None
+        count = self._unknown_states.note(self.services.clock.monotonic())
+        if count is not None:
+            self._log.warning(
+                "snapshot_of_newer_release",
+                group=group_id,
+                count=count,
+                encoding=encoding,
+                unknown_kinds=unknown[:10],
+                remedy="run a newer release on this node: the replica waits for it",
+            )
+        return "the state is a newer release's"
 
     async def _install_snapshot(
         self, group_id: GroupId, log_index: LogIndex, term: Term, generation: Generation
@@ -462,6 +552,11 @@ class Host:
             partial(settle, durable),
         )
         await durable
+        if self._stopped:
+            return  # the next start finds the frame
+        if self.replica(group_id) is not replica:
+            self._discard(generation)  # destroyed meanwhile, and with it what it had before
+            return
         log = RecoveredLog(
             group_id,
             generation,
@@ -475,7 +570,7 @@ class Host:
             self._open_catalog(log)
             self.schedule_reconcile()
         else:
-            self._open_basin(members, log)
+            self._try_open_basin(members, log)
         self._discard(old_generation)
         self.snapshots_installed += 1
         self._log.info("snapshot_installed", group=group_id, log_index=log_index)
@@ -487,27 +582,7 @@ class Host:
 
     def probe(self) -> list[dict[str, Any]]:
         """One row a group, for the debug page and for checkers."""
-        rows = []
-        for replica in self.replicas():
-            group = replica.group
-            engine = group.engine
-            record = self._record(group.group_id)
-            rows.append(
-                {
-                    "group_id": group.group_id,
-                    "basin": None if record is None else record.name,
-                    "role": engine.role.value,
-                    "serving": group.is_serving,
-                    "recovering": bool(engine.recovery),
-                    "term": engine.term,
-                    "leader": engine.leader,
-                    "commit_index": engine.commit_index,
-                    "applied_index": group.applied_index,
-                    "last_index": engine.last_index,
-                    "base_index": engine.base_index,
-                    "durable_index": engine.durable_index,
-                    "commands_applied_as_leader": group.commands_applied_as_leader,
-                    "digest": f"{group.machine.digest:016x}",
-                }
-            )
-        return rows
+        return [
+            probe_row(replica.group, self._name_of(replica.group.group_id) or None)
+            for replica in self.replicas()
+        ]

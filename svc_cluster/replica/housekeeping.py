@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from svc_cluster.base.ids import GroupId, LogIndex
+from svc_cluster.base.ids import GroupId, LogIndex, Term
 from svc_cluster.raft.group import Role, Trim
 from svc_cluster.replica.host import Host, Replica
+from svc_cluster.replica.retention_clock import ClockWatch
 
 INTERVAL_SECONDS: Final = 0.5
 RECLAIM_FLUSHES: Final = 2.0
@@ -38,6 +40,10 @@ class HousekeepingSettings:
     serves."""
 
 
+FLUSH_SLACK_BYTES: Final = 8 * 1024 * 1024
+"""Room that a flush takes at most beside what it writes: the store's manifest and its own logs."""
+
+
 class Housekeeper:
     """One for each node; everything it does may be interrupted and done again."""
 
@@ -46,20 +52,32 @@ class Housekeeper:
         self._services = host.services
         self._settings = settings
         self._handle: asyncio.TimerHandle | None = None
+        self._look = host.guarded(self._run)
         self._flushing = False
-        self._last_flush = self._services.clock.monotonic()
+        self._last_flush = self._services.clock.monotonic() - self._flush_offset()
         self._last_reclaim = self._last_flush
         self._last_comparison = self._last_flush
         self._alone_since: dict[GroupId, float] = {}
         """Recovering replicas without a leader; infinite once that was said."""
         self._flushed: dict[GroupId, LogIndex] = {}
         self._marks: dict[GroupId, deque[tuple[float, LogIndex]]] = {}
-        self._leaving: set[GroupId] = set()
+        self._leaving: dict[GroupId, Term] = {}
+        """Groups whose lead was offered to others, with the term of the offer."""
         self._stood_aside: dict[GroupId, float] = {}
         self.flushes = 0
+        self._postponed = False
+        """The disk has no room for a flush."""
+        self.clock_watch = ClockWatch(self._services.clock, self._services.log)
+
+    def _flush_offset(self) -> float:
+        """Seconds by which the first flush comes earlier, another share of the interval on each
+        node: nodes that start together then flush at different moments, and the disks under the
+        replicas of a group are not busy at the same time."""
+        nodes = self._host.settings.nodes
+        return self._settings.flush_seconds * nodes.index(self._services.node_id) / len(nodes)
 
     def start(self) -> None:
-        self._handle = self._services.loop.call_later(INTERVAL_SECONDS, self._run)
+        self._handle = self._services.loop.call_later(INTERVAL_SECONDS, self._look)
 
     def stop(self) -> None:
         if self._handle is not None:
@@ -68,32 +86,37 @@ class Housekeeper:
     def _run(self) -> None:
         now = self._services.clock.monotonic()
         if (
-            now - self._last_flush >= self._settings.flush_seconds
-            or self._services.wal.needs_release()
-        ):
+            now - self._last_flush >= self._settings.flush_seconds or self._log_can_shrink()
+        ) and self._has_room_to_flush():
             self.flush()
         self._services.wal.release()
         self._services.wal.mark_idle()
         if not self._host.look_at_space():
             self._stand_aside(now)
         for replica in self._host.replicas():
-            self._trim_log(replica, now)
+            replica.group.attempt(partial(self._trim_log, replica, now))
         if now - self._last_reclaim >= RECLAIM_FLUSHES * self._settings.flush_seconds:
             self._last_reclaim = now
-            self._services.store.reclaim()
+            if not self._postponed:
+                self._services.store.reclaim()
             self._services.wal.shrink()
             self._forget_destroyed()
-        for basin in self._host.basins.values():
-            basin.reconcile()
-            basin.keeper.work()
+        for basin in list(self._host.basins.values()):
+            basin.group.attempt(basin.reconcile)
+            basin.group.attempt(basin.keeper.work)
         for replica in self._host.replicas():
             if replica.group.is_serving:
-                replica.outcome_keeper.work()
+                replica.group.attempt(replica.outcome_keeper.work)
         if now - self._last_comparison >= COMPARE_SECONDS:
             self._last_comparison = now
             self._compare_states()
         self._look_for_stuck(now)
-        self._handle = self._services.loop.call_later(INTERVAL_SECONDS, self._run)
+        self._host.receiver.sweep(now)
+        self.clock_watch.look(
+            replica.retention_clock for replica in self._host.replicas() if replica.group.is_serving
+        )
+        self._host.bound_parked()
+        self._handle = self._services.loop.call_later(INTERVAL_SECONDS, self._look)
 
     # -- damage
 
@@ -127,20 +150,42 @@ class Housekeeper:
         for replica in self._host.replicas():
             engine = replica.group.engine
             group_id = engine.group_id
+            asked_in = self._leaving.get(group_id)
+            if asked_in is not None and (not replica.group.is_serving or engine.term > asked_in):
+                # also where the other was as full and has given the lead back meanwhile
+                del self._leaving[group_id]
+                self._stood_aside[group_id] = now
             if not replica.group.is_serving:
-                if group_id in self._leaving:
-                    self._leaving.discard(group_id)
-                    self._stood_aside[group_id] = now
                 continue
             if now - self._stood_aside.get(group_id, float("-inf")) < STAND_ASIDE_SECONDS:
                 continue
             others = [peer for peer in engine.members if peer != engine.node_id]
             if others:
-                self._leaving.add(group_id)
+                self._leaving[group_id] = engine.term
                 best = max(others, key=lambda peer: (engine.match_index(peer), -peer))
                 replica.group.transfer_leadership(best)
 
     # -- store and log
+
+    def _has_room_to_flush(self) -> bool:
+        """A flush that finds the disk full ends the process, which then cannot start: while there
+        is no room, reads go on from memory and the log keeps what was acknowledged."""
+        wal = self._services.wal
+        needed = self._services.store.unflushed_bytes + min(FLUSH_SLACK_BYTES, wal.reserve_bytes)
+        free = wal.free_bytes
+        if (free < needed) != self._postponed:
+            self._postponed = not self._postponed
+            if self._postponed:
+                self._services.log.warning("flush_postponed", free_bytes=free, needed_bytes=needed)
+            else:
+                self._services.log.info("flush_resumed", free_bytes=free)
+        return not self._postponed
+
+    def _log_can_shrink(self) -> bool:
+        """Whether a flush would let the log, which is too long, forget something: what a group that
+        applies no further has in it stays until the process is started again."""
+        wal = self._services.wal
+        return wal.needs_release() and not self._host.is_log_held()
 
     def flush(self) -> None:
         """Make the applied state durable, then let the WAL forget what led to it."""
@@ -165,16 +210,16 @@ class Housekeeper:
                 self._services.wal.set_flushed(group_id, applied_index)
             self._services.wal.release()
 
-        self._services.store.flush(done)
+        self._services.store.flush(self._host.guarded(done))
 
     def _forget_destroyed(self) -> None:
-        for known in (self._flushed, self._marks, self._stood_aside):
+        for known in (self._flushed, self._marks, self._stood_aside, self._leaving):
             for group_id in [one for one in known if self._host.replica(one) is None]:
                 del known[group_id]
 
     def _trim_log(self, replica: Replica, now: float) -> None:
         """Shorten the in-memory log: never beyond the flushed state, and not while a replica still
-        needs it, unless that costs more than the bounds."""
+        needs it or is being sent a snapshot, unless that costs more than the bounds."""
         group = replica.group
         if group.engine.recovery:
             return  # its log may not even reach what is applied
@@ -190,6 +235,9 @@ class Housekeeper:
             others = [peer for peer in engine.members if peer != engine.node_id]
             matched = min(map(engine.match_index, others), default=engine.last_index)
             wanted = max(wanted, matched)
+            wanted = self._host.sender.holds.limit(group.group_id, engine, LogIndex(wanted), now)
+        else:
+            self._host.sender.holds.release_all(group.group_id)
         trim = min(LogIndex(wanted), self._flushed.get(group.group_id, LogIndex(0)))
         if trim > engine.base_index:
             group.step(Trim(trim))

@@ -17,10 +17,12 @@ from svc_cluster.base.errors import ServiceError
 from svc_cluster.base.ids import StreamId, TimestampMs
 from svc_cluster.replica.append import Appender
 from svc_cluster.replica.group import GroupReplica, Services
+from svc_cluster.replica.retention_clock import RetentionClock
 from svc_cluster.stream import retention
 from svc_cluster.stream.apply import StreamEvent
 from svc_cluster.stream.emptiness import empty_since_due
 from svc_cluster.stream.rows import StreamState
+from svc_cluster.stream.scan import HoleError
 from svc_cluster.stream.sequencer import Sequencer
 from svc_cluster.stream.state import BasinState
 from svc_cluster.stream.timetable import Timetable
@@ -53,13 +55,18 @@ class StreamKeeper:
         sequencer: Sequencer,
         appender: Appender,
         services: Services,
+        clock: RetentionClock,
     ) -> None:
         self._group = group
         self._state = state
         self._sequencer = sequencer
         self._appender = appender
         self._services = services
+        self._clock = clock
         self._timetable = Timetable()
+        """By the wall clock, as far as the group trusts it."""
+        self._soon = Timetable()
+        """By the monotonic clock: news, what is tried again, and the wait before a purge."""
         self._asked: set[StreamId] = set()
         """Streams with a change of ours on its way."""
         self._life = 0
@@ -71,13 +78,14 @@ class StreamKeeper:
     @property
     def scheduled(self) -> int:
         """Streams that have a due time."""
-        return len(self._timetable)
+        return len(self._timetable) + len(self._soon)
 
     def leadership_changed(self) -> None:
         """Begin anew, if the group is led from here now."""
         self.stop()
         self._life += 1
         self._timetable.clear()
+        self._soon.clear()
         self._asked.clear()
         self._load_after = "" if self._group.is_serving else None
 
@@ -91,8 +99,9 @@ class StreamKeeper:
         for event in events:
             if event.purged:
                 self._timetable.discard(event.stream_id)
+                self._soon.discard(event.stream_id)
             elif event.trimmed or not event.batches:
-                self._timetable.put(event.stream_id, TimestampMs(0))
+                self._soon.put(event.stream_id, TimestampMs(0))
             else:
                 expires_at_ms = event.batches[0].placement.expires_at_ms
                 if expires_at_ms is not None:
@@ -105,18 +114,20 @@ class StreamKeeper:
 
     def _next_turn(self) -> None:
         self._timer = None
-        self.work()
+        self._group.attempt(self.work)
 
     def _turn(self) -> bool:
         """Whether there is more to do at once."""
         if not self._group.is_serving or self._state.sealed:
             return False
         self._load()
-        now_ms = self._services.clock.wall_ms()
+        now_ms = self._clock.wall_ms()
         for _ in range(STREAMS_PER_TURN):
             if len(self._asked) >= ASKED_MAX:
                 return True
-            stream_id = self._timetable.pop_due(now_ms)
+            stream_id = self._soon.pop_due(self._monotonic_ms())
+            if stream_id is None and now_ms is not None:
+                stream_id = self._timetable.pop_due(now_ms)
             if stream_id is None:
                 return self._load_after is not None
             if stream_id not in self._asked:
@@ -129,21 +140,34 @@ class StreamKeeper:
             return
         entries, more = self._state.list_streams("", self._load_after, STREAMS_PER_TURN)
         for entry in entries:
-            self._timetable.put(entry.stream_id, TimestampMs(0))
+            self._soon.put(entry.stream_id, TimestampMs(0))
         self._load_after = entries[-1].name if more else None
 
-    def _look(self, stream_id: StreamId, now_ms: TimestampMs) -> None:
-        """Ask for what is due of the stream, or note when something will be."""
+    def _monotonic_ms(self) -> TimestampMs:
+        return TimestampMs(round(self._services.clock.monotonic() * 1000))
+
+    def _look(self, stream_id: StreamId, now_ms: TimestampMs | None) -> None:
+        """Ask for what is due of the stream, or note when something will be. `now_ms` is None while
+        nothing may expire; what its owner has deleted goes all the same."""
         stream = self._state.stream(stream_id)
         if stream is None:
             return
         if stream.deleted_at_ms is not None:
-            self._purge(stream, now_ms)
+            self._purge(stream)
             return
-        expiry = retention.find_expired(self._state.reader, stream, now_ms)
+        if now_ms is None:
+            self._timetable.put(stream_id, TimestampMs(0))
+            return
+        try:
+            expiry = retention.find_expired(self._state.reader, stream, now_ms)
+        except HoleError as hole:
+            self._group.on_diverged(str(hole))
+            return
         if expiry.command is not None:
             trim_point = expiry.command.trim_point
-            self._ask(stream_id, lambda at_ms: self._sequencer.expire(stream_id, trim_point, at_ms))
+            self._ask_to_expire(
+                stream_id, lambda at_ms: self._sequencer.expire(stream_id, trim_point, at_ms)
+            )
             return
         if expiry.next_due_ms is not None:
             self._timetable.put(stream_id, expiry.next_due_ms)
@@ -151,18 +175,25 @@ class StreamKeeper:
         if empty_due_ms is None:
             return
         if empty_due_ms <= now_ms:
-            self._ask(stream_id, partial(self._sequencer.delete_empty, stream_id))
+            self._ask_to_expire(stream_id, partial(self._sequencer.delete_empty, stream_id))
         else:
             self._timetable.put(stream_id, empty_due_ms)
 
-    def _purge(self, stream: StreamState, now_ms: TimestampMs) -> None:
+    def _purge(self, stream: StreamState) -> None:
         assert stream.deleted_at_ms is not None, "only deleted streams are purged"
-        due_ms = TimestampMs(stream.deleted_at_ms + round(PURGE_SECONDS * 1000))
+        passed_ms = self._services.clock.wall_ms() - stream.deleted_at_ms
+        wait_ms = round(PURGE_SECONDS * 1000) - passed_ms
         # a deletion that lies ahead was stamped by a leader whose clock is
-        if due_ms <= now_ms or stream.deleted_at_ms > now_ms:
+        if wait_ms <= 0 or passed_ms < 0:
             self._ask(stream.stream_id, partial(self._sequencer.purge, stream.stream_id))
         else:
-            self._timetable.put(stream.stream_id, due_ms)
+            self._soon.put(stream.stream_id, TimestampMs(self._monotonic_ms() + wait_ms))
+
+    def _ask_to_expire(self, stream_id: StreamId, sequence: Callable[[TimestampMs], Any]) -> None:
+        """As `_ask`; it comes to nothing if the clock is not trusted any more by then."""
+        self._ask(
+            stream_id, lambda at_ms: None if self._clock.wall_ms() is None else sequence(at_ms)
+        )
 
     def _ask(self, stream_id: StreamId, sequence: Callable[[TimestampMs], Any]) -> None:
         life = self._life
@@ -173,8 +204,7 @@ class StreamKeeper:
                 return
             self._asked.discard(stream_id)
             wait_ms = 0 if error is None else round(RETRY_SECONDS * 1000)
-            now_ms = self._services.clock.wall_ms()
-            self._timetable.put(stream_id, TimestampMs(now_ms + wait_ms))
+            self._soon.put(stream_id, TimestampMs(self._monotonic_ms() + wait_ms))
 
         deadline = self._services.clock.monotonic() + CHANGE_DEADLINE_SECONDS
         self._appender.change(sequence, deadline, done)

@@ -13,6 +13,7 @@ from svc_cluster.base.log_ops import LogEntry
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.catalog.state import CatalogState
 from svc_cluster.codec.catalog_entry import CatalogEntryFormatError, decode_catalog_entry
+from svc_cluster.codec.entry_version import Known
 from svc_cluster.codec.log_entry import EntryFormatError, decode_entry
 from svc_cluster.raft.engine import is_noop
 from svc_cluster.stream import apply as stream_apply
@@ -29,6 +30,13 @@ class EntryPlan(Protocol):
 
 
 class StateMachine(Protocol):
+    known: Known
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Of `known`, the commands of this kind of group."""
+        ...
+
     @property
     def applied_index(self) -> LogIndex: ...
 
@@ -38,7 +46,9 @@ class StateMachine(Protocol):
     @property
     def digest(self) -> int: ...
 
-    def plan(self, entry: LogEntry) -> Any: ...
+    def plan(self, entry: LogEntry) -> Any:
+        """Raises UnknownEntryError for what only a newer release can apply."""
+        ...
 
     def commit(self, plan: Any) -> None: ...
 
@@ -46,8 +56,13 @@ class StateMachine(Protocol):
 class BasinMachine:
     """A basin: streams, records, configuration."""
 
-    def __init__(self, state: BasinState) -> None:
+    def __init__(self, state: BasinState, known: Known = Known()) -> None:
         self.state = state
+        self.known = known
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        return self.known.basin
 
     @property
     def applied_index(self) -> LogIndex:
@@ -65,7 +80,7 @@ class BasinMachine:
         if is_noop(entry.payload):
             return stream_apply.plan(self.state, entry.log_index, entry.term, [])
         try:
-            commands = decode_entry(entry.payload)
+            commands = decode_entry(entry.payload, self.known.basin)
         except EntryFormatError:
             # the same bytes are refused by every replica: rejected, and the log goes on
             return stream_apply.plan(self.state, entry.log_index, entry.term, None)
@@ -78,8 +93,13 @@ class BasinMachine:
 class CatalogMachine:
     """The catalog: nodes and basins."""
 
-    def __init__(self, state: CatalogState) -> None:
+    def __init__(self, state: CatalogState, known: Known = Known()) -> None:
         self.state = state
+        self.known = known
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        return self.known.catalog
 
     @property
     def applied_index(self) -> LogIndex:
@@ -97,7 +117,7 @@ class CatalogMachine:
         if is_noop(entry.payload):
             return self.state.plan(entry.log_index, entry.term, [])
         try:
-            commands = decode_catalog_entry(entry.payload)
+            commands = decode_catalog_entry(entry.payload, self.known.catalog)
         except CatalogEntryFormatError:
             return self.state.plan(entry.log_index, entry.term, [])
         return self.state.plan(entry.log_index, entry.term, commands)

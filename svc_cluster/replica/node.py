@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,17 +15,24 @@ from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
 from svc_cluster.base.log import get_logger
+from svc_cluster.base.seldom import Seldom
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.state import BasinRecord
-from svc_cluster.link.handshake import NOT_A_MEMBER, HandshakeError, Identity
+from svc_cluster.codec.formation import decode_report
+from svc_cluster.codec.peer_message import Envelope
+from svc_cluster.link.handshake import NOT_A_MEMBER, HandshakeError, Identity, NotYetError
 from svc_cluster.link.session import NodeSession
-from svc_cluster.raft.messages import PeerMessage
+from svc_cluster.model.formation import Members, Stage
 from svc_cluster.raft.settings import RaftSettings
+from svc_cluster.replica.formation import Formation, registered_otherwise
+from svc_cluster.replica.formation_file import FormationFile
+from svc_cluster.replica.former import FormationTransport, Former
 from svc_cluster.replica.group import PeerSender, Services
-from svc_cluster.replica.handover import SlowDiskWatch, hand_over
-from svc_cluster.replica.host import Host, HostSettings, TestSwitches
+from svc_cluster.replica.handover import Retirement, SlowDiskWatch
+from svc_cluster.replica.host import Host, HostSettings
 from svc_cluster.replica.housekeeping import Housekeeper, HousekeepingSettings
 from svc_cluster.replica.identity import NodeIdentity, open_identity
+from svc_cluster.replica.prefixed import PREFIX_BYTES
 from svc_cluster.replica.service import Service
 from svc_cluster.replica.snapshot import SnapshotTransport
 from svc_cluster.storage.disk import Disk
@@ -35,7 +42,6 @@ from svc_cluster.storage.wal.writer import Wal
 
 REGISTER_RETRY_SECONDS: Final = 0.3
 ASK_DEADLINE_MS: Final = 3000
-HANDOVER_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,7 @@ class Seams:
     store: StateStore
     peers: PeerSender
     snapshots: SnapshotTransport
+    formation: FormationTransport
 
 
 class ReplicaNode:
@@ -73,7 +80,6 @@ class ReplicaNode:
         seams: Seams,
         *,
         on_fatal: Callable[[BaseException], None],
-        switches: TestSwitches = TestSwitches(),
     ) -> None:
         self.config = config
         self.log = get_logger("node", node=config.node_id)
@@ -101,28 +107,78 @@ class ReplicaNode:
             snapshots=seams.snapshots,
             remove_basin=self._remove_basin,
             on_fatal=on_fatal,
-            switches=switches,
         )
+        self.former = self._make_former(on_fatal)
+        self.wal.recovered.clear()  # the host has it, and lets go of what it has used
         self.service = Service(self.host, seams.loop)
         self.housekeeper = Housekeeper(self.host, config.housekeeping)
         self.slow_disk = SlowDiskWatch(self.host)
+        self._retirement = Retirement(self.host)
         self.sessions: dict[NodeId, NodeSession] = {}
         """Conversations with the other nodes, for what only the catalog's leader may do."""
+        self.unread: dict[NodeId, Seldom] = {}
+        """Messages that could not be read, by the peer that sent them."""
         self.registered = False
         self._removing: set[GroupId] = set()
+        self._on_open: Callable[[], None] = lambda: None
+        self._refusal: str | None = None
 
-    def start(self) -> None:
-        self.host.start()
+    def _make_former(self, on_fatal: Callable[[BaseException], None]) -> Former:
+        seams, config = self._seams, self.config
+        file = FormationFile(seams.disk, self.identity.incarnation)
+        # the log has its mark before the first draft is written: without one, both are gone
+        has_list = file.record.stage in (Stage.DRAFTED, Stage.FORMED)
+        self._log_is_lost = has_list and not self.wal.was_marked
+        # its log may be lost, and what it has applied may not
+        has_state = next(seams.store.scan(b"", b"\xff" * PREFIX_BYTES), None) is not None
+        formation = Formation(
+            config.node_id,
+            self.identity.incarnation,
+            tuple(config.addresses),
+            file.record,
+            has_log=has_state or bool(self.wal.recovered),
+            registrations=self._registrations,
+        )
+        return Former(
+            formation,
+            file,
+            seams.formation,
+            clock=seams.clock,
+            log=self.log,
+            is_peer_up=self.host.is_peer_up,
+            has_space=self.wal.has_space,
+            on_failure=on_fatal,
+        )
+
+    def _registrations(self) -> Members:
+        """Of the applied catalog, while that is whole."""
+        catalog = self.host.catalog
+        if catalog is None or catalog.group.engine.recovery:
+            return ()
+        return tuple(
+            sorted((each.node_id, each.incarnation) for each in catalog.state.nodes.values())
+        )
+
+    def start(self, on_open: Callable[[], None] = lambda: None) -> None:
+        """`on_open` runs when the node may talk to its peers: at once, or, the first time, when all
+        nodes have agreed on what the cluster begins with."""
+        self._on_open = on_open
+        self.former.start(self._open)
+
+    def _open(self) -> None:
+        self.host.start(log_is_lost=self._log_is_lost)
         self.housekeeper.start()
         self.slow_disk.start()
         self._tasks.spawn(self._register(), "register")
         self.log.info("node_started", incarnation=self.identity.incarnation)
+        self._on_open()
 
     async def stop(self) -> None:
         """End without ceremony; what is durable stays durable."""
         self.host.draining = True
         self.housekeeper.stop()
         await self.slow_disk.stop()
+        await self.former.stop()
         await self._tasks.cancel_all()
         await self.service.close()
         await self.host.stop()
@@ -130,14 +186,10 @@ class ReplicaNode:
             await session.close()
 
     async def retire(self) -> None:
-        """Hand every leadership over, for a planned end; at most two seconds."""
+        """Hand every leadership over, for a planned end, as far as that is possible in the time
+        that there is (`handover.limit_seconds`). What is still led here goes on being served."""
         self.host.draining = True
-        try:
-            async with asyncio.timeout(HANDOVER_SECONDS):
-                for replica in self.host.replicas():
-                    await hand_over(replica)
-        except TimeoutError:
-            self.log.warning("handover_incomplete")
+        await self._retirement.run()
 
     # -- the catalog's leader
 
@@ -193,10 +245,9 @@ class ReplicaNode:
                 self.log.info("node_registered")
                 return
             if response is not None and response.refusal.code == "invalid":
-                raise IncarnationTakenError(
-                    f"node {self.config.node_id} is registered with another data directory: "
-                    "bring that directory back, or join under a new node id"
-                )
+                self._refusal = registered_otherwise(self.config.node_id)
+                self.log.error("node_refused", reason=self._refusal)
+                return
             await asyncio.sleep(REGISTER_RETRY_SECONDS)
 
     def _remove_basin(self, record: BasinRecord) -> None:
@@ -216,26 +267,56 @@ class ReplicaNode:
     # -- peers
 
     def check_peer(self, identity: Identity) -> None:
-        """Raises HandshakeError for a node id that is registered with another data directory."""
+        """Raises HandshakeError for a node that the cluster was not formed with: its id, or the
+        data directory under it; NotYetError while this node does not know that itself."""
         if identity.role != "node":
             return
-        if identity.node_id not in self.config.addresses:
-            raise HandshakeError(NOT_A_MEMBER)
-        catalog = self.host.catalog
-        known = None if catalog is None else catalog.state.nodes.get(identity.node_id)
-        if known is not None and known.incarnation != identity.incarnation:
-            raise HandshakeError("the node id is registered with another data directory")
+        self.check_member(identity)
+        reason = self.former.formation.why_not(identity.node_id, identity.incarnation)
+        if reason is None:
+            return
+        if not self.former.formation.is_open:
+            raise NotYetError(reason)
+        self.former.refused(identity.node_id)
+        raise HandshakeError(reason)
 
-    def peer_messages(
-        self, sender: NodeId, messages: Iterable[tuple[GroupId, PeerMessage]]
-    ) -> None:
-        self.host.peer_messages(sender, messages)
+    def check_member(self, identity: Identity) -> None:
+        """Raises HandshakeError for a node whose id is not one of the cluster's."""
+        if identity.role == "node" and identity.node_id not in self.config.addresses:
+            raise HandshakeError(NOT_A_MEMBER)
+
+    def form(self, identity: Identity, data: bytes) -> bytes:
+        """Another node says where it stands with the formation; the answer says where this one
+        stands. Raises HandshakeError, FormationFormatError."""
+        report = decode_report(data)
+        if (report.node_id, report.incarnation) != (identity.node_id, identity.incarnation):
+            raise HandshakeError("the report is another node's")
+        return self.former.answer(report)
+
+    def peer_envelope(self, sender: NodeId, envelope: Envelope) -> None:
+        """What a peer says, whose identity is already proven. A message that could not be read is
+        counted and told of: its group repeats what matters, and nobody else's business waits."""
+        now = self.services.clock.monotonic()
+        if envelope.wall_ms is not None:
+            self.services.peer_clocks.heard(sender, envelope.wall_ms, now)
+        if envelope.faults:
+            unread = self.unread.setdefault(sender, Seldom())
+            count = unread.note(now, len(envelope.faults))
+            if count is not None:
+                self.log.warning(
+                    "peer_messages_unreadable",
+                    peer_node=sender,
+                    count=count,
+                    reason=envelope.faults[0],
+                )
+        self.host.peer_messages(sender, envelope.messages)
 
     def readiness(self) -> dict[str, bool]:
         """The checks behind /readyz, by name."""
         catalog = self.host.catalog
         return {
             "wal_recovered": True,
+            "formed": self.former.formation.is_open and self.refusal() is None,
             "registered": self.registered,
             "catalog_leader_known": catalog is not None and catalog.group.engine.leader is not None,
             "groups_caught_up": all(
@@ -247,6 +328,22 @@ class ReplicaNode:
             "not_draining": not self.host.draining,
         }
 
+    def peers(self) -> dict[NodeId, str]:
+        """Each other node: `up`, `absent`, or `refused` where a node asks to take part under its
+        id and may not."""
+        others = (node for node in self.config.addresses if node != self.config.node_id)
+        return {node: self._standing(node) for node in others}
 
-class IncarnationTakenError(Exception):
-    """This data directory may not take part under its node id."""
+    def _standing(self, node: NodeId) -> str:
+        if self.host.is_peer_up(node):
+            return "up"
+        return "refused" if self.former.is_refused(node) else "absent"
+
+    def refusal(self) -> str | None:
+        """Why the cluster goes on without this node, as one sentence; None where it does not."""
+        return self.former.formation.refusal() or self._refusal
+
+    def why_not_formed(self) -> str | None:
+        """What the failed check `formed` of `readiness` stands for."""
+        formation = self.former.formation
+        return self.refusal() or (None if formation.is_open else formation.waits_for())

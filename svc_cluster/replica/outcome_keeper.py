@@ -5,12 +5,18 @@ the store."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
-from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import ServiceError
 from svc_cluster.base.ids import TimestampMs
 from svc_cluster.model.outcome_table import OUTCOMES_KEPT_MS, OutcomeTable
+
+
+class ExpiryClock(Protocol):
+    def wall_ms(self) -> TimestampMs | None:
+        """None while nothing may be forgotten."""
+        ...
+
 
 Ask = Callable[[TimestampMs, Callable[[Any, ServiceError | None], None]], None]
 """Propose to forget the outcomes decided before then; tell the callback when that is decided."""
@@ -19,7 +25,7 @@ Ask = Callable[[TimestampMs, Callable[[Any, ServiceError | None], None]], None]
 class OutcomeKeeper:
     """One for each basin, and one for the catalog. For the leader only."""
 
-    def __init__(self, table: OutcomeTable, clock: Clock, ask: Ask) -> None:
+    def __init__(self, table: OutcomeTable, clock: ExpiryClock, ask: Ask) -> None:
         self._table = table
         self._clock = clock
         self._ask = ask
@@ -31,7 +37,7 @@ class OutcomeKeeper:
         if self._is_asked or not self._table.count:
             return
         now_ms = self._clock.wall_ms()
-        if now_ms < self._due_ms:
+        if now_ms is None or now_ms < self._due_ms:
             return
         oldest_ms = self._table.oldest_ms()
         assert oldest_ms is not None, "what is counted is there"

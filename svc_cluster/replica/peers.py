@@ -15,8 +15,9 @@ from typing import Final
 import grpc
 import grpc.aio
 
+from svc_cluster.base.clock import Clock
 from svc_cluster.base.ids import GroupId, NodeId
-from svc_cluster.codec.peer_message import encode_envelope
+from svc_cluster.codec.peer_message import Outgoing, encode_message, envelopes
 from svc_cluster.link.grpc_link import CHANNEL_OPTIONS, GrpcLink
 from svc_cluster.link.handshake import Identity, make_metadata
 from svc_cluster.link.session import LinkLostError, NodeSession
@@ -27,6 +28,8 @@ PEER_METHOD: Final = "/svc.cluster.v1.Replica/Peer"
 SNAPSHOT_METHOD: Final = "/svc.cluster.v1.Replica/Snapshot"
 SESSION_METHOD: Final = "/svc.cluster.v1.Replica/Session"
 SNAPSHOT_CALL_SECONDS: Final = 30.0
+FORM_METHOD: Final = "/svc.cluster.v1.Replica/Form"
+FORM_CALL_SECONDS: Final = 3.0
 
 
 class _PeerLinkEvents:
@@ -60,18 +63,21 @@ class GrpcPeers:
         secret: bytes,
         addresses: Mapping[NodeId, str],
         rng: random.Random,
+        clock: Clock,
         tls: PeerTls | None = None,
     ) -> None:
         self._loop = loop
+        self._clock = clock
         self._tls = tls
         self._identity = identity
         self._secret = secret
         self._addresses = addresses
         self._rng = rng
         self._links: dict[NodeId, GrpcLink] = {}
-        self._waiting: dict[NodeId, list[tuple[GroupId, PeerMessage]]] = {}
+        self._waiting: dict[NodeId, list[Outgoing]] = {}
         self._flush_scheduled = False
         self._snapshot_channels: dict[NodeId, grpc.aio.Channel] = {}
+        self._form_channels: dict[NodeId, grpc.aio.Channel] = {}
         self.send_failures = dict.fromkeys(addresses, 0)
         self.sent_bytes = dict.fromkeys(addresses, 0)
         """Of Raft's messages, by peer; snapshots are not counted."""
@@ -115,7 +121,7 @@ class GrpcPeers:
         return [(peer, address) for peer, address in self._addresses.items() if peer != own]
 
     def send(self, peer: NodeId, group_id: GroupId, message: PeerMessage) -> None:
-        self._waiting.setdefault(peer, []).append((group_id, message))
+        self._waiting.setdefault(peer, []).append(encode_message(group_id, message))
         if not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
@@ -124,21 +130,42 @@ class GrpcPeers:
         self._flush_scheduled = False
         waiting, self._waiting = self._waiting, {}
         for peer, messages in waiting.items():
-            link = self._links.get(peer)
-            if link is None:
-                continue
-            envelope = encode_envelope(messages)
+            self._send_all(peer, messages)
+
+    def _send_all(self, peer: NodeId, messages: list[Outgoing]) -> None:
+        link = self._links.get(peer)
+        if link is None:
+            return
+        for envelope in envelopes(messages, self._clock.wall_ms()):
             try:
-                link.send(envelope)
+                link.send(envelope.data, is_bulk=envelope.is_bulk)
             except LinkLostError:
                 # the group repeats what matters
                 self.send_failures[peer] += 1
+                if envelope.is_bulk and envelope.small:
+                    # entries are dropped where the peer does not take them; heartbeats are not
+                    self._send_all(peer, envelope.small)
             else:
-                self.sent_bytes[peer] += len(envelope)
+                self.sent_bytes[peer] += len(envelope.data)
 
     async def call(self, peer: NodeId, chunk: bytes) -> bytes:
         """Deliver one snapshot chunk. Raises ConnectionError."""
-        channel = self._snapshot_channels.get(peer)
+        channels = self._snapshot_channels
+        return await self._ask(channels, peer, SNAPSHOT_METHOD, chunk, SNAPSHOT_CALL_SECONDS)
+
+    async def form(self, peer: NodeId, report: bytes) -> bytes:
+        """Ask a node about the formation. Raises ConnectionError."""
+        return await self._ask(self._form_channels, peer, FORM_METHOD, report, FORM_CALL_SECONDS)
+
+    async def _ask(
+        self,
+        channels: dict[NodeId, grpc.aio.Channel],
+        peer: NodeId,
+        method: str,
+        data: bytes,
+        seconds: float,
+    ) -> bytes:
+        channel = channels.get(peer)
         if channel is None:
             try:
                 channel = open_channel(
@@ -146,15 +173,14 @@ class GrpcPeers:
                 )
             except CertificateError as cause:
                 raise ConnectionError(str(cause)) from cause
-            self._snapshot_channels[peer] = channel
-        call = channel.unary_unary(SNAPSHOT_METHOD)
+            channels[peer] = channel
         try:
-            reply: bytes = await call(
-                chunk, metadata=self.metadata(), timeout=SNAPSHOT_CALL_SECONDS
+            reply: bytes = await channel.unary_unary(method)(
+                data, metadata=self.metadata(), timeout=seconds
             )
         except grpc.aio.AioRpcError as cause:
             # the next one is made with the certificate of then
-            self._snapshot_channels.pop(peer, None)
+            channels.pop(peer, None)
             await channel.close()
             raise ConnectionError(cause.details() or "the call failed") from cause
         return reply
@@ -162,5 +188,5 @@ class GrpcPeers:
     async def close(self) -> None:
         for link in self._links.values():
             await link.close()
-        for channel in self._snapshot_channels.values():
+        for channel in (*self._snapshot_channels.values(), *self._form_channels.values()):
             await channel.close()

@@ -12,9 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from svc_cluster.base.errors import HotServerError, ServiceError, UnavailableError
+from svc_cluster.base.errors import HotServerError, InternalError, ServiceError, UnavailableError
 from svc_cluster.base.ids import LogIndex, TimestampMs
+from svc_cluster.base.log import get_logger
 from svc_cluster.replica.group import GroupReplica, Services
+
+log = get_logger("proposer")
 
 ENTRY_BYTES_TARGET: Final = 1_500_000
 """An entry is closed once it has this many record bytes; with one more legal batch (1 MiB metered,
@@ -35,6 +38,10 @@ ResultCallback = Callable[[Any, ServiceError | None], None]
 
 class CommandSequencer(Protocol):
     """What a proposer needs of a sequencer."""
+
+    def begin(self) -> None: ...
+
+    def undo(self) -> None: ...
 
     def proposed(self, log_index: LogIndex) -> None: ...
 
@@ -63,7 +70,8 @@ class Proposer:
         group: GroupReplica,
         services: Services,
         sequencer: CommandSequencer,
-        encode: Callable[[Sequence[Any]], bytes],
+        encode: Callable[[Any], bytes],
+        join: Callable[[Sequence[bytes]], bytes],
         entries_in_flight_max: int,
         commands_per_entry_max: int = ENTRY_COMMANDS_MAX,
     ) -> None:
@@ -71,6 +79,7 @@ class Proposer:
         self._services = services
         self._sequencer = sequencer
         self._encode = encode
+        self._join = join
         self._entries_max = entries_in_flight_max
         self._commands_max = commands_per_entry_max
         self._queue: deque[Proposal] = deque()
@@ -102,11 +111,11 @@ class Proposer:
     def _will_serve(self) -> bool:
         """Leads, but is still applying what earlier leaders left."""
         engine = self._group.engine
-        return not self._group.stopped and engine.leader == engine.node_id
+        return not self._group.is_held and engine.leader == engine.node_id
 
     def _pump_once(self) -> None:
         self._pump_scheduled = False
-        self.pump()
+        self._group.attempt(self.pump)
 
     def resume(self) -> None:
         """End a pause."""
@@ -121,11 +130,15 @@ class Proposer:
         # only from here on: a proposal made before the reset would be forgotten by the sequencer
         self._serving = self._group.is_serving
         if not self._will_serve():
-            queue, self._queue = self._queue, deque()
-            self._queued_bytes = 0
-            for proposal in queue:
-                proposal.done(None, self._group.not_leader())
+            self.refuse_all()
         self.pump()
+
+    def refuse_all(self) -> None:
+        """Answer what was never proposed: it has no effect."""
+        queue, self._queue = self._queue, deque()
+        self._queued_bytes = 0
+        for proposal in queue:
+            _tell(proposal, None, self._group.not_leader())
 
     def pump(self) -> None:
         """Make entries of what waits, as far as the entries in flight allow."""
@@ -145,7 +158,7 @@ class Proposer:
         return full and self._in_flight < self._entries_max
 
     def _propose_next(self) -> None:
-        commands: list[Any] = []
+        commands: list[bytes] = []
         taken: list[Proposal] = []
         refused: list[tuple[Proposal, ServiceError | None]] = []
         size = 0
@@ -159,10 +172,10 @@ class Proposer:
             queue.popleft()
             self._queued_bytes -= proposal.size
             if proposal.deadline < now:
-                proposal.done(None, UnavailableError("the write waited too long to be proposed"))
+                _tell(proposal, None, UnavailableError("the write waited too long to be proposed"))
                 continue
             try:
-                command = proposal.sequence(now_ms)
+                command = self._sequence(proposal, now_ms)
             except ServiceError as refusal:
                 refused.append((proposal, refusal))
                 continue
@@ -177,7 +190,24 @@ class Proposer:
         for proposal, refusal_or_none in refused:
             self._answer_unproposed(proposal, refusal_or_none)
 
-    def _propose(self, commands: list[Any], taken: list[Proposal]) -> None:
+    def _sequence(self, proposal: Proposal, now_ms: TimestampMs) -> bytes | None:
+        """The proposal's command, encoded; None when nothing has to change. Whatever it raises
+        instead, nothing of it is left in what the proposals behind it are judged by."""
+        self._sequencer.begin()
+        try:
+            command = proposal.sequence(now_ms)
+            return None if command is None else self._encode(command)
+        except ServiceError:
+            self._sequencer.undo()
+            raise
+        except Exception as fault:  # it harms this proposal, and no other of the entry
+            self._sequencer.undo()
+            log.error("proposal_failed", exc_info=fault)
+            failed = InternalError("the write could not be decided")
+            failed.may_have_taken_effect = False
+            raise failed from fault
+
+    def _propose(self, commands: list[bytes], taken: list[Proposal]) -> None:
         term = self._group.engine.term
 
         def done(outcomes: list[Any] | None, error: ServiceError | None) -> None:
@@ -185,22 +215,22 @@ class Proposer:
                 self._in_flight -= 1
             if outcomes is None:
                 for proposal in taken:
-                    proposal.done(None, error)
+                    _tell(proposal, None, error)
             elif len(outcomes) != len(taken):
                 # an entry of ours that apply could not read: rejected as a whole
                 for proposal in taken:
-                    proposal.done(None, UnavailableError("the entry was rejected"))
+                    _tell(proposal, None, UnavailableError("the entry was rejected"))
             else:
                 for proposal, outcome in zip(taken, outcomes, strict=True):
-                    proposal.done(outcome, None)
+                    _tell(proposal, outcome, None)
 
         deadline = max(proposal.deadline for proposal in taken)
         try:
-            log_index = self._group.propose(self._encode(commands), deadline, done)
+            log_index = self._group.propose(self._join(commands), deadline, done)
         except ServiceError as error:
             self._sequencer.reset()
             for proposal in taken:
-                proposal.done(None, error)
+                _tell(proposal, None, error)
             return
         self._in_flight += 1
         self._last_proposed = log_index
@@ -211,7 +241,7 @@ class Proposer:
         be committed, by a leader that a quorum still confirms."""
 
         def confirmed(lost: ServiceError | None) -> None:
-            proposal.done(None, refusal if lost is None else lost)
+            _tell(proposal, None, refusal if lost is None else lost)
 
         self._group.linearize(confirmed, at_least=self._last_proposed)
 
@@ -220,9 +250,17 @@ class Proposer:
         while self._queue and self._queue[0].deadline < now:
             proposal = self._queue.popleft()
             self._queued_bytes -= proposal.size
-            proposal.done(None, UnavailableError("the write waited too long to be proposed"))
+            _tell(proposal, None, UnavailableError("the write waited too long to be proposed"))
 
     def applied(self, log_index: LogIndex) -> None:
         """The state store has taken over `log_index`."""
         self._sequencer.applied(log_index)
         self.pump()
+
+
+def _tell(proposal: Proposal, outcome: Any, error: ServiceError | None) -> None:
+    """Whoever asked hears of it; a fault in hearing is theirs alone."""
+    try:
+        proposal.done(outcome, error)
+    except Exception as fault:
+        log.error("outcome_not_told", exc_info=fault)

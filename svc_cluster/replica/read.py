@@ -11,19 +11,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
 from svc_cluster.base.errors import (
     KeyRequiredError,
     ServiceError,
     StreamDeletionPendingError,
     StreamNotFoundError,
+    UnavailableError,
 )
-from svc_cluster.base.ids import LogIndex, SeqNum, StreamId
+from svc_cluster.base.ids import LogIndex, StreamId, TimestampMs
 from svc_cluster.base.limits import READ_BYTES_MAX
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import Position, SequencedBatch
+from svc_cluster.replica.answer_room import Place
 from svc_cluster.replica.group import GroupReplica, Services
+from svc_cluster.replica.retention_clock import RetentionClock
 from svc_cluster.stream import scan
 from svc_cluster.stream.rows import StreamState
 from svc_cluster.stream.state import BasinState
@@ -62,14 +63,12 @@ class Reader:
         group: GroupReplica,
         state: BasinState,
         services: Services,
-        *,
-        read_below_trim: bool = False,
+        clock: RetentionClock,
     ) -> None:
         self._group = group
         self._state = state
         self._services = services
-        # test-only: give out what is still stored below the trim point
-        self._read_below_trim = read_below_trim
+        self._clock = clock
         self._followers: dict[StreamId, list[asyncio.Future[None]]] = {}
 
     async def linearize(self) -> None:
@@ -93,25 +92,35 @@ class Reader:
         found = self.stream(stream)
         return found.tail
 
-    async def read(self, request: ReadRequest) -> ReadAnswer:
-        """Read once; with `wait_ms`, wait at the tail for the first records."""
+    async def read(self, request: ReadRequest, place: Place | None = None) -> ReadAnswer:
+        """Read once; with `wait_ms`, wait at the tail for the first records. Records are taken from
+        the store only in `place`, which may have to be waited for; its owner gives it back."""
         await self.linearize()
+        if place is not None:
+            await place.take()
         stream = self.stream(request.stream)
         if stream.cipher is not None and not request.has_key:
             raise KeyRequiredError.of(stream.cipher)
-        start = scan.resolve_start(
-            self._state.reader,
-            stream,
-            request.start,
-            refuse_at_tail=request.refuse_at_tail,
-        )
+        try:
+            start = scan.resolve_start(
+                self._state.reader,
+                stream,
+                request.start,
+                refuse_at_tail=request.refuse_at_tail,
+            )
+        except scan.HoleError as hole:
+            raise self._damaged(hole) from hole
         answer = await self._scan(request, start)
         if answer.batches or request.wait_ms == 0 or answer.may_have_more:
             return answer
+        if place is not None:
+            place.give_back()
         woken = await self._wait(stream.stream_id, min(request.wait_ms / 1000, WAIT_SECONDS_MAX))
         if not woken:
             # the tail told at the end of a wait must be this moment's
             await self.linearize()
+        if place is not None:
+            await place.take()
         again = ReadRequest(
             request.stream,
             ReadStart(StartKind.SEQ_NUM, answer.start_seq_num),
@@ -129,15 +138,19 @@ class Reader:
         if portion_bytes is None or portion_bytes > READ_BYTES_MAX:
             portion_bytes = READ_BYTES_MAX
         while True:
-            result = scan.read_batches(
-                self._state.reader,
-                stream,
-                start,
-                request.bounds,
-                now_ms=self._services.clock.wall_ms(),
-                from_ms=from_ms,
-                max_bytes=portion_bytes,
-            )
+            try:
+                result = scan.read_batches(
+                    self._state.reader,
+                    stream,
+                    start,
+                    request.bounds,
+                    # what nothing may expire by hides nothing either
+                    now_ms=self._clock.wall_ms() or TimestampMs(0),
+                    from_ms=from_ms,
+                    max_bytes=portion_bytes,
+                )
+            except scan.HoleError as hole:
+                raise self._damaged(hole) from hole
             if result.batches or result.stopped_by is not scan.StoppedBy.SIZE:
                 break
             # a stretch of expired batches: go on behind it, but let the others have a turn
@@ -148,15 +161,22 @@ class Reader:
         begin = result.start_seq_num if result.batches or more else result.next_seq_num
         return ReadAnswer(begin, result.batches, stream.tail, more, stream.stream_id, stream.cipher)
 
+    def _damaged(self, hole: scan.HoleError) -> UnavailableError:
+        """What the caller is told, when the replica has been given over to repair."""
+        self._group.on_diverged(str(hole))
+        return UnavailableError("records are missing on this node; they are fetched from others")
+
     def stream(self, name: str) -> StreamState:
-        """The stream as applied here. Raises StreamNotFoundError, StreamDeletionPendingError."""
+        """The stream as applied here. To be asked again behind each wait: meanwhile the state may
+        have been given up, or replaced and deleted. Raises NotLeaderHereError or UnavailableError
+        then, otherwise StreamNotFoundError and StreamDeletionPendingError."""
+        if self._group.is_given_up:
+            raise self._group.not_leader()
         stream = self._state.stream_by_name(name)
         if stream is None:
             raise StreamNotFoundError("no stream of this name in the basin")
         if stream.deleted_at_ms is not None:
             raise StreamDeletionPendingError("the stream is being deleted")
-        if self._read_below_trim:
-            return msgspec.structs.replace(stream, trim_point=SeqNum(0))
         return stream
 
     async def _wait(self, stream_id: StreamId, seconds: float) -> bool:

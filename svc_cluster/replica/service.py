@@ -12,7 +12,6 @@ from google.protobuf.message import DecodeError
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import (
     DeadlineError,
-    DrainingError,
     ErrorCode,
     InternalError,
     MalformedError,
@@ -24,14 +23,18 @@ from svc_cluster.base.errors import (
     UnavailableError,
 )
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, TimestampMs
+from svc_cluster.base.limits import READ_BYTES_MAX
 from svc_cluster.base.log import get_logger
+from svc_cluster.base.seldom import Seldom
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.codec import config_pb, rpc
 from svc_cluster.codec.access_pb import AccessFormatError
+from svc_cluster.codec.batch import BatchError, check_member, pack, unpack
 from svc_cluster.model.cipher import StreamIdentity
 from svc_cluster.model.outcome_table import REQUEST_KEY_BYTES
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import AppendAck
+from svc_cluster.replica.answer_room import AnswerRoom, Place
 from svc_cluster.replica.append import COMMAND_BYTES
 from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.catalog import CatalogReplica
@@ -69,41 +72,101 @@ WRITES: Final = frozenset(
 """Operations whose answer after the deadline is "unknown", not "not done"."""
 
 
+LIST_BYTES: Final = 512 * 1024
+"""About what a long page of a list, or of usage, takes."""
+
+ROOM_BYTES: Final = {
+    "read": READ_BYTES_MAX,
+    "list_streams": LIST_BYTES,
+    "list_basins": LIST_BYTES,
+    "list_tokens": LIST_BYTES,
+    "get_usage": LIST_BYTES,
+    "get_storage": LIST_BYTES,
+}
+"""Operations with long answers, and about how long. A read of less says so (`portion_bytes`), and
+has no room while it waits at the tail."""
+
+
 class ServiceSession:
-    """One caller's stream: collects the answers of a turn of the event loop into one message."""
+    """One caller's stream: the answers of a turn of the event loop leave together.
+
+    Each answer is encoded by itself before it joins the others, so that a fault in one harms no
+    other; whoever carries the messages says with `sent` what has left."""
 
     def __init__(self, service: Service, send: Callable[[bytes], None]) -> None:
         self._service = service
         self._send = send
-        self._batch: pb.ResponseBatch | None = None
+        self._members: list[bytes] = []
+        self._unread = Seldom()
+        self.room = AnswerRoom(service.loop)
         self.closed = False
 
     def message(self, data: bytes) -> None:
-        """A batch of requests arrived. Raises MalformedError when it is none."""
+        """A batch of requests arrived; one that cannot be read is dropped, since nobody knows its
+        number. Raises MalformedError when it is no batch."""
         try:
-            batch = pb.RequestBatch.FromString(data)
-        except DecodeError as cause:
+            members = unpack(data)
+        except BatchError as cause:
             raise MalformedError(ErrorCode.BAD_PROTO, "not a batch of requests") from cause
-        for request in batch.requests:
-            self._service.dispatch(self, request)
+        for member in members:
+            try:
+                request = pb.Request.FromString(member)
+            except DecodeError:
+                self._note_unread()
+                continue
+            try:
+                self._service.dispatch(self, request)
+            except Exception as fault:
+                log.error("request_failed", exc_info=fault)
+                self.refuse(request.id, InternalError("internal error"))
 
     def respond(self, request_id: int, fill: Fill) -> None:
+        """Answer with what `fill` writes; where it cannot, nothing is known about effects."""
         if self.closed:
             return
-        if self._batch is None:
-            self._batch = pb.ResponseBatch()
+        response = pb.Response()
+        try:
+            fill(response)
+            response.id = request_id
+            member = check_member(response.SerializeToString())
+        except Exception as fault:
+            log.error("answer_failed", exc_info=fault)
+            response = pb.Response(id=request_id)
+            rpc.refusal_to_pb(response.refusal, InternalError("internal error"))
+            member = response.SerializeToString()
+        if not self._members:
             self._service.loop.call_soon(self._flush)
-        response = self._batch.responses.add()
-        response.id = request_id
-        fill(response)
+        self._members.append(member)
+        self.room.put(len(member))
 
     def refuse(self, request_id: int, error: ServiceError) -> None:
         self.respond(request_id, lambda response: rpc.refusal_to_pb(response.refusal, error))
 
+    def sent(self, byte_count: int) -> None:
+        """So much of what was given to `send` is not held here any more."""
+        self.room.give_back(byte_count)
+
+    def close(self) -> None:
+        """The caller is gone: nothing is answered any more, and no read waits to be."""
+        self.closed = True
+        self._members = []
+        self.room.close()
+
     def _flush(self) -> None:
-        batch, self._batch = self._batch, None
-        if batch is not None and not self.closed:
-            self._send(batch.SerializeToString())
+        members, self._members = self._members, []
+        if self.closed:
+            return
+        messages = pack(members)
+        for message in messages:
+            self.room.put(len(message.data))
+        self.room.give_back(sum(map(len, members)))
+        for message in messages:
+            self._send(message.data)
+
+    def _note_unread(self) -> None:
+        count = self._unread.note(self._service.loop.time())
+        if count is not None:
+            log.warning("requests_unreadable", count=count)
 
 
 class Service:
@@ -114,7 +177,6 @@ class Service:
         self._host = host
         self._tasks = Tasks()
         self._operations: dict[str, Callable[[pb.Request], Coroutine[Any, Any, Fill]]] = {
-            "read": self._read,
             "check_tail": self._check_tail,
             "list_streams": self._list_streams,
             "get_stream_config": self._get_stream_config,
@@ -145,9 +207,6 @@ class Service:
         if request.HasField("ping"):
             session.respond(request.id, _done)
             return
-        if self._host.draining:
-            session.refuse(request.id, DrainingError("the node is shutting down"))
-            return
         operation = request.WhichOneof("operation")
         if len(request.request_key) not in (0, REQUEST_KEY_BYTES):
             fault = "a request key has another length"
@@ -155,6 +214,8 @@ class Service:
         elif operation == "append":
             # the hot path: no task, no future, one callback
             self._append(session, request)
+        elif operation in ROOM_BYTES:
+            self._tasks.spawn(self._answer_long(session, request, operation), "request")
         elif operation in self._operations:
             self._tasks.spawn(
                 self._answer(session, request, self._operations[operation]), "request"
@@ -163,6 +224,23 @@ class Service:
             session.refuse(
                 request.id, MalformedError(ErrorCode.NOT_IMPLEMENTED, "unknown operation")
             )
+
+    async def _answer_long(
+        self, session: ServiceSession, request: pb.Request, operation: str
+    ) -> None:
+        """As `_answer`, with room for the answer until it has joined those that are to leave."""
+        byte_count = ROOM_BYTES[operation]
+        if request.read.HasField("portion_bytes"):
+            byte_count = min(request.read.portion_bytes, byte_count)
+        with Place(session.room, GroupId(request.group_id), byte_count) as place:
+
+            async def in_its_place(request: pb.Request) -> Fill:
+                if operation == "read":
+                    return await self._read(request, place)
+                await place.take()
+                return await self._operations[operation](request)
+
+            await self._answer(session, request, in_its_place)
 
     async def _answer(
         self,
@@ -243,7 +321,7 @@ class Service:
             return
         basin.appender.append(message.stream, batch, match, fencing, deadline, done, place)
 
-    async def _read(self, request: pb.Request) -> Fill:
+    async def _read(self, request: pb.Request, place: Place) -> Fill:
         message = request.read
         answer = await self._basin(request).reader.read(
             ReadRequest(
@@ -258,7 +336,8 @@ class Service:
                 message.refuse_at_tail,
                 message.wait_ms,
                 message.has_key,
-            )
+            ),
+            place,
         )
 
         def fill(response: pb.Response) -> None:

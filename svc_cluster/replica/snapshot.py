@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
@@ -23,11 +23,18 @@ from svc_cluster.base.tasks import Tasks
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.replica.group import STALL_RETRY_SECONDS, GroupReplica, Services
 from svc_cluster.replica.prefixed import PREFIX_BYTES, generation_end, generation_prefix
+from svc_cluster.replica.transfers import LogHolds, TransferQueue
 from svc_cluster.storage.state_store import StoreStalledError
 
 CHUNK_BYTES: Final = 1024 * 1024
 CHUNK_PAIRS_MAX: Final = 4096
 SNAPSHOT_RETRY_SECONDS: Final = 1.0
+
+INCOMING_MAX: Final = 4
+"""Transfers that a node takes at one time; the senders try again."""
+
+INCOMING_IDLE_SECONDS: Final = 60.0
+"""Behind two calls' time a transfer that brings nothing has no claim to its place."""
 
 
 class SnapshotRefusedError(Exception):
@@ -43,7 +50,7 @@ class SnapshotTransport(Protocol):
 
 
 class SnapshotSender:
-    """Transfers from this node, at most one for each group and peer."""
+    """Transfers from this node: few at a time, at most one for each group and peer."""
 
     def __init__(
         self,
@@ -58,27 +65,50 @@ class SnapshotSender:
         self._group = group
         self._rng = rng
         self._tasks = tasks
-        self._sending: set[tuple[GroupId, NodeId]] = set()
+        self._queue = TransferQueue()
+        self.holds = LogHolds()
+
+    @property
+    def running(self) -> int:
+        """Transfers under way."""
+        return self._queue.running
 
     def wanted(self, group_id: GroupId, peer: NodeId) -> None:
         """A group led here has a peer that only a snapshot can help; may be repeated."""
-        if (group_id, peer) not in self._sending:
-            self._sending.add((group_id, peer))
-            self._tasks.spawn(self._send(group_id, peer), "send snapshot")
+        self._queue.ask((group_id, peer))
+        self._begin_next()
 
-    async def _send(self, group_id: GroupId, peer: NodeId) -> None:
+    def _begin_next(self) -> None:
+        while (transfer := self._queue.begin()) is not None:
+            self._tasks.spawn(self._run(*transfer), "send snapshot")
+
+    async def _run(self, group_id: GroupId, peer: NodeId) -> None:
+        try:
+            is_refused = await self._send(group_id, peer)
+        finally:
+            self._queue.ended((group_id, peer))
+        self._begin_next()
+        if is_refused:
+            await asyncio.sleep(SNAPSHOT_RETRY_SECONDS)
+        self._queue.forget((group_id, peer))
+
+    async def _send(self, group_id: GroupId, peer: NodeId) -> bool:
+        """Whether the transfer was broken off: the next attempt is then not made at once."""
         log = self._services.log
+        is_sent = False
         try:
             group = self._group(group_id)
             # a leader that serves nothing yet may need this very peer for its quorum; what it has
             # applied is committed all the same
             if group is None or group.stopped or not group.engine.can_propose:
-                return
+                return False
             repair = group.engine.repair_of(peer)
             if repair is not None and (
                 not repair.confirmed or group.applied_index < repair.least_index
             ):
-                return  # the peer goes on asking
+                return False  # the peer goes on asking
+            now = self._services.clock.monotonic()
+            self.holds.begin(group_id, peer, group.applied_index, now)
             log_index, pairs = await send_snapshot(
                 group,
                 self._services,
@@ -87,11 +117,16 @@ class SnapshotSender:
                 recovery=0 if repair is None else repair.recovery,
             )
             log.info("snapshot_sent", group=group_id, peer=peer, log_index=log_index, pairs=pairs)
+            is_sent = True
         except (SnapshotRefusedError, ConnectionError) as cause:
             log.info("snapshot_not_sent", group=group_id, peer=peer, cause=str(cause))
-            await asyncio.sleep(SNAPSHOT_RETRY_SECONDS)
+            return True
         finally:
-            self._sending.discard((group_id, peer))
+            if is_sent:
+                self.holds.sent(group_id, peer)
+            else:
+                self.holds.release(group_id, peer)
+        return False
 
 
 async def send_snapshot(
@@ -107,6 +142,18 @@ async def send_snapshot(
     `call` raises when the connection is lost."""
     view = services.store.snapshot()
     log_index, term = group.machine.applied_index, group.machine.applied_term
+    sender_term = group.engine.term
+
+    async def deliver(chunk: pb.SnapshotChunk) -> None:
+        if not group.engine.can_propose or group.engine.term != sender_term:
+            raise SnapshotRefusedError("this node leads the group no more")
+        chunk.recovery, chunk.sender_term = recovery, sender_term
+        if not sequence:
+            chunk.encoding = group.machine.known.encoding
+            chunk.kinds.extend(sorted(group.machine.kinds))
+        _address(chunk, group.group_id, transfer_id, sequence, log_index, term)
+        _check(await call(chunk.SerializeToString()))
+
     hasher = xxhash.xxh3_64()
     total = 0
     sequence = 0
@@ -116,15 +163,11 @@ async def send_snapshot(
             for key, value in zip(chunk.keys, chunk.values, strict=True):
                 _hash_pair(hasher, key, value)
             total += len(chunk.keys)
-            chunk.recovery = recovery
-            _address(chunk, group.group_id, transfer_id, sequence, log_index, term)
-            _check(await call(chunk.SerializeToString()))
+            await deliver(chunk)
             sequence += 1
     finally:
         view.close()
-    last = pb.SnapshotChunk(last=True, digest=hasher.intdigest(), pairs=total, recovery=recovery)
-    _address(last, group.group_id, transfer_id, sequence, log_index, term)
-    _check(await call(last.SerializeToString()))
+    await deliver(pb.SnapshotChunk(last=True, digest=hasher.intdigest(), pairs=total))
     return log_index, total
 
 
@@ -179,32 +222,45 @@ class _Incoming:
     log_index: LogIndex
     term: Term
     recovery: int
+    sender_term: Term
+    heard_at: float
     next_sequence: int = 0
     pairs: int = 0
     hasher: Any = field(default_factory=xxhash.xxh3_64)
 
 
 class SnapshotReceiver:
-    """Incoming transfers of a node, at most one for each group."""
+    """Incoming transfers of a node: a few, at most one for each group, each from its leader."""
 
     def __init__(
         self,
         *,
         services: Services,
+        leads: Callable[[GroupId, NodeId, Term], str | None],
         wants: Callable[[GroupId, LogIndex, Term, int], str | None],
+        cannot_read: Callable[[GroupId, int, Iterable[str]], str | None],
         new_generation: Callable[[], Generation],
         discard: Callable[[Generation], None],
         install: Callable[[GroupId, LogIndex, Term, Generation], Awaitable[None]],
     ) -> None:
-        """`wants` is told log index, term and recovery; it gives a reason for a refusal, or None.
+        """`leads` is told the sender and the term that it leads, `wants` log index, term and
+        recovery, `cannot_read` by what the state was made: its encoding and the kinds of commands;
+        each gives a reason for a refusal, or None.
         `install` makes a flushed generation the group's state and returns when that is durable;
         `discard` deletes a generation."""
         self._services = services
+        self._leads = leads
         self._wants = wants
+        self._cannot_read = cannot_read
         self._new_generation = new_generation
         self._discard = discard
         self._install = install
         self._incoming: dict[GroupId, _Incoming] = {}
+
+    @property
+    def running(self) -> int:
+        """Transfers that have begun to arrive."""
+        return len(self._incoming)
 
     def generations(self) -> set[Generation]:
         """Generations that are being filled."""
@@ -217,12 +273,19 @@ class SnapshotReceiver:
         except DecodeError:
             return _reply("not a snapshot chunk")
         group_id = GroupId(chunk.group_id)
+        reason = self._leads(group_id, sender, Term(chunk.sender_term))
+        if reason is not None:
+            return _reply(reason)  # the leader's own transfer is none of its business
         reason = self._wants(group_id, LogIndex(chunk.log_index), Term(chunk.term), chunk.recovery)
         if reason is not None:
-            self._drop(group_id)
+            self.drop(group_id)
             return _reply(reason)
         if chunk.sequence == 0:
-            self._begin(sender, chunk)
+            reason = self._cannot_read(group_id, chunk.encoding, chunk.kinds)
+            if reason is not None:
+                return _reply(reason)
+            if not self._begin(sender, chunk):
+                return _reply("too many snapshots are being taken")
         incoming = self._incoming.get(group_id)
         if (
             incoming is None
@@ -233,17 +296,23 @@ class SnapshotReceiver:
         ):
             return _reply("the chunk does not continue a transfer")
         incoming.next_sequence += 1
+        incoming.heard_at = self._services.clock.monotonic()
         if chunk.keys:
-            await self._write(incoming, chunk)
+            await self._write(group_id, incoming, chunk)
         if self._incoming.get(group_id) is not incoming:
-            return _reply("another transfer took over")
+            return _reply("the transfer was given up")
         if chunk.last:
             return await self._finish(group_id, incoming, chunk)
         return _reply(None)
 
-    def _begin(self, sender: NodeId, chunk: pb.SnapshotChunk) -> None:
+    def _begin(self, sender: NodeId, chunk: pb.SnapshotChunk) -> bool:
+        """Whether there is room for it."""
         group_id = GroupId(chunk.group_id)
-        self._drop(group_id)
+        self.drop(group_id)
+        now = self._services.clock.monotonic()
+        self.sweep(now)
+        if len(self._incoming) >= INCOMING_MAX:
+            return False
         self._incoming[group_id] = _Incoming(
             sender,
             chunk.transfer_id,
@@ -251,14 +320,25 @@ class SnapshotReceiver:
             LogIndex(chunk.log_index),
             Term(chunk.term),
             chunk.recovery,
+            Term(chunk.sender_term),
+            now,
         )
+        return True
 
-    def _drop(self, group_id: GroupId) -> None:
+    def sweep(self, now: float) -> None:
+        """Give up the transfers that have brought nothing for so long that nobody goes on with
+        them; called now and then. `now` is monotonic."""
+        for group_id, incoming in list(self._incoming.items()):
+            if now - incoming.heard_at > INCOMING_IDLE_SECONDS:
+                self.drop(group_id)
+
+    def drop(self, group_id: GroupId) -> None:
+        """Give up the group's transfer, if there is one, and delete what it has brought."""
         old = self._incoming.pop(group_id, None)
         if old is not None:
             self._discard(old.generation)
 
-    async def _write(self, incoming: _Incoming, chunk: pb.SnapshotChunk) -> None:
+    async def _write(self, group_id: GroupId, incoming: _Incoming, chunk: pb.SnapshotChunk) -> None:
         prefix = generation_prefix(incoming.generation)
         write_set = WriteSet()
         for key, value in zip(chunk.keys, chunk.values, strict=True):
@@ -270,6 +350,8 @@ class SnapshotReceiver:
                 self._services.store.write(write_set)
             except StoreStalledError:
                 await asyncio.sleep(STALL_RETRY_SECONDS)
+                if self._incoming.get(group_id) is not incoming:
+                    return  # given up meanwhile: nothing may be written behind the deletion
             else:
                 return
 
@@ -277,15 +359,19 @@ class SnapshotReceiver:
         self, group_id: GroupId, incoming: _Incoming, chunk: pb.SnapshotChunk
     ) -> bytes:
         if chunk.pairs != incoming.pairs or chunk.digest != incoming.hasher.intdigest():
-            self._drop(group_id)
+            self.drop(group_id)
             return _reply("the snapshot is damaged")
         flushed: asyncio.Future[None] = self._services.loop.create_future()
         self._services.store.flush(partial(settle, flushed))
         await flushed
-        reason = self._wants(group_id, incoming.log_index, incoming.term, incoming.recovery)
-        if self._incoming.get(group_id) is not incoming or reason is not None:
-            self._drop(group_id)
-            return _reply(reason or "another transfer took over")
+        reason = self._leads(group_id, incoming.sender, incoming.sender_term) or self._wants(
+            group_id, incoming.log_index, incoming.term, incoming.recovery
+        )
+        if self._incoming.get(group_id) is not incoming:
+            return _reply("the transfer was given up")
+        if reason is not None:
+            self.drop(group_id)
+            return _reply(reason)
         del self._incoming[group_id]
         await self._install(group_id, incoming.log_index, incoming.term, incoming.generation)
         return _reply(None)

@@ -2,7 +2,8 @@
 
 The leader asks with an index that it has applied; each replica answers with its own digest at
 exactly that index. What a quorum says is right; whoever says otherwise, the leader included, has
-diverged and must be repaired. Pure: no clock, nothing is sent or logged here.
+diverged and must be repaired. A digest is that of one encoding of the state: replicas of different
+encodings are never compared, however many agree. Pure: no clock, nothing is sent or logged here.
 """
 
 from __future__ import annotations
@@ -19,12 +20,17 @@ REMEMBERED: Final = 256
 
 Outgoing = list[tuple[NodeId, StateMark]]
 
+_Answer = tuple[int, int]
+"""(encoding, digest)"""
+
 
 class StateMarks:
     """One replica's part, as follower and as leader."""
 
-    def __init__(self, node_id: NodeId, members: Sequence[NodeId]) -> None:
+    def __init__(self, node_id: NodeId, members: Sequence[NodeId], encoding: int) -> None:
+        """`encoding`: of the digests of this replica, at least 1."""
         self._node_id = node_id
+        self._encoding = encoding
         self._others = [member for member in members if member != node_id]
         self._quorum = len(members) // 2 + 1
         self._recent: deque[tuple[LogIndex, int]] = deque(maxlen=REMEMBERED)
@@ -33,15 +39,20 @@ class StateMarks:
         self._told: tuple[LogIndex, int] = (LogIndex(0), 0)
         """The last answer given."""
         self._round = LogIndex(0)
-        self._answers: dict[NodeId, int] = {}
+        self._answers: dict[NodeId, _Answer] = {}
         self._judged: set[NodeId] = set()
         self.diverged = False
         """This replica's state is not what a quorum has."""
 
     @property
     def undecided(self) -> bool:
-        """The answers of the running round differ, and no quorum agrees."""
-        return len(set(self._answers.values())) > 1 and self._right_digest() is None
+        """Answers of the running round differ within one encoding, and no quorum agrees there."""
+        answers = set(self._answers.values())
+        return any(
+            len([one for one in answers if one[0] == encoding]) > 1
+            and self._right_digest(encoding) is None
+            for encoding in {answer[0] for answer in answers}
+        )
 
     def applied(self, log_index: LogIndex, digest: int) -> Outgoing:
         """The state is that of `log_index` now; perhaps somebody waits for it."""
@@ -53,8 +64,9 @@ class StateMarks:
 
     def ask(self, term: Term, log_index: LogIndex, digest: int) -> Outgoing:
         """Begin a round, as the leader of `term` whose state is at `log_index`."""
-        self._round, self._answers, self._judged = log_index, {self._node_id: digest}, set()
-        mark = StateMark(term, log_index, digest, MarkKind.QUESTION)
+        self._round, self._judged = log_index, set()
+        self._answers = {self._node_id: (self._encoding, digest)}
+        mark = StateMark(term, log_index, digest, MarkKind.QUESTION, self._encoding)
         return [(peer, mark) for peer in self._others]
 
     def received(self, sender: NodeId, mark: StateMark) -> Outgoing:
@@ -66,7 +78,8 @@ class StateMarks:
                 return self._count(sender, mark)
             case MarkKind.VERDICT:
                 told_index, told_digest = self._told
-                if mark.log_index == told_index and mark.digest != told_digest:
+                judged = mark.log_index == told_index and mark.encoding == self._encoding
+                if judged and mark.digest != told_digest:
                     self.diverged = True
                 return []
 
@@ -77,20 +90,26 @@ class StateMarks:
         for log_index, digest in reversed(self._recent):
             if log_index == mark.log_index:
                 self._told = (log_index, digest)
-                return [(sender, StateMark(mark.sender_term, log_index, digest, MarkKind.ANSWER))]
+                answer = StateMark(
+                    mark.sender_term, log_index, digest, MarkKind.ANSWER, self._encoding
+                )
+                return [(sender, answer)]
         return []
 
     def _count(self, sender: NodeId, mark: StateMark) -> Outgoing:
         if mark.log_index != self._round or sender not in self._others:
             return []
-        self._answers[sender] = mark.digest
-        right = self._right_digest()
+        if not mark.encoding:
+            return []  # of releases that do not say it, which need not be one
+        encoding = mark.encoding
+        self._answers[sender] = (encoding, mark.digest)
+        right = self._right_digest(encoding)
         if right is None:
             return []
-        verdict = StateMark(mark.sender_term, self._round, right, MarkKind.VERDICT)
+        verdict = StateMark(mark.sender_term, self._round, right, MarkKind.VERDICT, encoding)
         out: Outgoing = []
-        for node, digest in sorted(self._answers.items()):
-            if digest == right or node in self._judged:
+        for node, answer in sorted(self._answers.items()):
+            if answer[0] != encoding or answer[1] == right or node in self._judged:
                 continue
             self._judged.add(node)
             if node == self._node_id:
@@ -99,6 +118,7 @@ class StateMarks:
                 out.append((node, verdict))
         return out
 
-    def _right_digest(self) -> int | None:
-        digests = list(self._answers.values())
+    def _right_digest(self, encoding: int) -> int | None:
+        """What a quorum of all members has, of those that are comparable."""
+        digests = [digest for version, digest in self._answers.values() if version == encoding]
         return next((d for d in digests if digests.count(d) >= self._quorum), None)

@@ -29,6 +29,8 @@ from svc_cluster.model.access_token import (
     NO_PARENT,
     ROOT_TOKEN_ID,
     AccessToken,
+    AskedBy,
+    AuthenticationOff,
     TokenRequest,
     derive,
 )
@@ -107,6 +109,7 @@ class TokenOperations:
     async def _issue_token(self, request: pb.Request) -> Fill:
         message = request.issue_token
         catalog = self._catalog(request)
+        asked_by = _asked_by(message)
         wanted = _token(message.token)
         if not wanted.secret_hash:
             raise MalformedError(ErrorCode.BAD_PROTO, "a token has a hash")
@@ -116,18 +119,20 @@ class TokenOperations:
 
         def sequence(now_ms: TimestampMs) -> IssueToken:
             table = catalog.state.tokens
-            caller = _caller(table, message.caller, now_ms)
+            caller = _caller(table, asked_by, now_ms)
             token = derive(asked, caller, now_ms)
+            # what is dropped is gone for everybody: not by a clock that the group does not trust
+            trusted_ms = catalog.retention_clock.wall_ms() or TimestampMs(0)
             known = table.by_id(token.token_id)
-            if known is not None and not known.is_expired(now_ms):
+            if known is not None and not known.is_expired(trusted_ms):
                 raise AlreadyExistsError("an access token of this id exists")
             most = min(TOKENS_MAX, catalog.quotas.tokens or TOKENS_MAX)
-            if len(table) - len(table.expired(now_ms)) >= most:
+            if len(table) - len(table.expired(trusted_ms)) >= most:
                 raise QuotaError(f"there are {most} access tokens already")
-            return IssueToken(replace(token, secret_hash=wanted.secret_hash), now_ms)
+            return IssueToken(replace(token, secret_hash=wanted.secret_hash), trusted_ms)
 
         def check(now_ms: TimestampMs) -> None:
-            _caller(catalog.state.tokens, message.caller, now_ms)
+            _caller(catalog.state.tokens, asked_by, now_ms)
 
         def fill(response: pb.Response) -> None:
             response.issued_token.sealed_secret = message.sealed_secret
@@ -139,10 +144,11 @@ class TokenOperations:
     async def _revoke_token(self, request: pb.Request) -> Fill:
         message = request.revoke_token
         catalog = self._catalog(request)
+        asked_by = _asked_by(message)
         deadline = self._deadline(request)
 
         def check(now_ms: TimestampMs) -> None:
-            caller = _caller(catalog.state.tokens, message.caller, now_ms)
+            caller = _caller(catalog.state.tokens, asked_by, now_ms)
             if caller is not None and not caller.grant.allows(
                 (Op.REVOKE_ACCESS_TOKEN,), token_id=message.token_id
             ):
@@ -219,10 +225,22 @@ class TokenOperations:
         return self._clock.monotonic() + request.deadline_ms / 1000
 
 
-def _caller(table: TokenTable, serial: int, now_ms: TimestampMs) -> AccessToken | None:
-    if serial == NO_PARENT:
+def _asked_by(message: pb.IssueTokenRequest | pb.RevokeTokenRequest) -> AskedBy:
+    """Raises MalformedError for a request that does not say who asks: nobody has rights by
+    leaving that out."""
+    match message.WhichOneof("asked_by"):
+        case "token_serial" if message.token_serial:
+            return message.token_serial
+        case "authentication_off":
+            return AuthenticationOff.OFF
+        case _:
+            raise MalformedError(ErrorCode.BAD_PROTO, "the request does not say who asks")
+
+
+def _caller(table: TokenTable, asked_by: AskedBy, now_ms: TimestampMs) -> AccessToken | None:
+    if asked_by is AuthenticationOff.OFF:
         return None
-    caller = table.by_serial.get(serial)
+    caller = table.by_serial.get(asked_by)
     if caller is None or caller.is_expired(now_ms):
         raise UnauthenticatedError("the access token is not valid any more")
     return caller
