@@ -9,13 +9,15 @@ from collections.abc import Callable, Coroutine
 import pytest
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.base.errors import ServiceError
+from svc_cluster.base.errors import ServiceError, UnavailableError
 from svc_cluster.base.ids import Generation, GroupId, NodeId
 from svc_cluster.base.log import get_logger
-from svc_cluster.base.log_ops import CreateReplica
+from svc_cluster.base.log_ops import CreateReplica, LogEntry
 from svc_cluster.base.write_set import WriteSet
+from svc_cluster.codec.log_entry import encode_entry
 from svc_cluster.raft.group import Tick
 from svc_cluster.raft.messages import PeerMessage
+from svc_cluster.replica.faults import NodeFaultError, ends_the_process
 from svc_cluster.replica.group import GroupReplica, Services
 from svc_cluster.replica.machine import BasinMachine
 from svc_cluster.replica.prefixed import PrefixedReader
@@ -24,10 +26,16 @@ from svc_cluster.storage.state_store import StoreStalledError
 from svc_cluster.storage.wal.settings import WalSettings
 from svc_cluster.storage.wal.writer import Wal
 from svc_cluster.stream.state import BasinState
-from tests.unit.raft.harness import GROUP, Node, payload
+from tests.unit.raft.harness import GROUP, Node
 from tests.unit.storage.fakes import FakeDisk
 
 ONE = NodeId(1)
+NOTHING = encode_entry([])
+"""An entry without a command."""
+
+NEWER = b"\x09\x02" + bytes(1_000)
+"""An entry of the next version."""
+
 GENERATION = Generation(1)
 
 
@@ -52,7 +60,7 @@ class NoPeers:
 class Rig:
     """The replica, and time and disk in the test's hands."""
 
-    def __init__(self, *, read_before_state: bool = False) -> None:
+    def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.faults: list[BaseException] = []
         self.disk = FakeDisk()
@@ -77,7 +85,6 @@ class Rig:
             on_leadership=lambda: None,
             on_snapshot_wanted=lambda peer: None,
             on_fault=self.faults.append,
-            read_before_state=read_before_state,
         )
         self._now = 10.0
 
@@ -100,22 +107,21 @@ def played(body: Callable[[], Coroutine[None, None, None]]) -> None:
     asyncio.run(body())
 
 
-@pytest.mark.parametrize("repaired", [True, False])
-def test_a_read_waits_for_the_state_store_not_for_the_commit_index(repaired: bool) -> None:
+def test_a_read_waits_for_the_state_store_not_for_the_commit_index() -> None:
     """An entry is committed and the store has not taken it yet: a read that began after it is not
     answered before it is in the store (the state-applied rule of H4)."""
 
     async def body() -> None:
-        rig = await Rig(read_before_state=not repaired).serving()
+        rig = await Rig().serving()
         rig.store.fault = StoreStalledError("the store is stalled")
-        at = rig.group.propose(payload("x"), 1e9, lambda outcomes, error: None)
+        at = rig.group.propose(NOTHING, 1e9, lambda outcomes, error: None)
         await rig.settle()
         assert rig.group.engine.commit_index == at
         assert rig.group.applied_index < at
         answers: list[ServiceError | None] = []
         rig.group.linearize(answers.append)
         await rig.settle()
-        assert (answers == []) is repaired
+        assert answers == []
         rig.store.fault = None
         async with asyncio.timeout(5):
             while rig.group.applied_index < at:
@@ -127,18 +133,104 @@ def test_a_read_waits_for_the_state_store_not_for_the_commit_index(repaired: boo
 
 
 def test_a_failed_apply_ends_the_replica_instead_of_leaving_it_behind() -> None:
-    """An exception out of apply reports the fault exactly once and answers who waits: the process
-    is then ended and recovers from its log, where it would otherwise go on for ever with a state
-    that stands still."""
+    """A store that cannot be written reports the fault exactly once, as the node's, and answers who
+    waits: the process is then ended and recovers from its log, where it would otherwise go on for
+    ever with a state that stands still."""
 
     async def body() -> None:
         rig = await Rig().serving()
         rig.store.fault = OSError(5, "the store cannot be written")
         errors: list[ServiceError | None] = []
-        rig.group.propose(payload("x"), 1e9, lambda outcomes, error: errors.append(error))
+        rig.group.propose(NOTHING, 1e9, lambda outcomes, error: errors.append(error))
         await rig.settle()
-        assert rig.faults == [rig.store.fault]
+        (fault,) = rig.faults
+        assert isinstance(fault, NodeFaultError)
+        assert fault.__cause__ is rig.store.fault
+        assert ends_the_process(fault)
         assert rig.group.stopped
         assert [error is not None and error.may_have_taken_effect for error in errors] == [True]
 
     played(body)
+
+
+class _Answers:
+    """What callers were told."""
+
+    def __init__(self) -> None:
+        self.errors: list[ServiceError | None] = []
+
+    def take(self, outcomes: object, error: ServiceError | None) -> None:
+        self.errors.append(error)
+
+    def certainly_nothing(self) -> bool:
+        return bool(self.errors) and all(
+            isinstance(error, UnavailableError) and not error.may_have_taken_effect
+            for error in self.errors
+        )
+
+
+def test_a_fault_in_apply_stops_the_group_and_says_so_truthfully() -> None:
+    """The write that met it is unknown; reads and writes that come later are refused without
+    effect; the state does not move, and the fault is the group's own."""
+
+    async def body() -> None:
+        rig = await Rig().serving()
+        applied = rig.group.applied_index
+
+        def broken(entry: LogEntry) -> None:
+            raise ZeroDivisionError("planted")
+
+        rig.group.machine.plan = broken  # type: ignore[method-assign, assignment]
+        proposed, later, reads = _Answers(), _Answers(), _Answers()
+        rig.group.propose(NOTHING, 1e9, proposed.take)
+        await rig.settle()
+        assert [error and error.may_have_taken_effect for error in proposed.errors] == [True]
+        (fault,) = rig.faults
+        assert isinstance(fault, ZeroDivisionError)
+        assert not ends_the_process(fault)
+        assert rig.group.fault == "ZeroDivisionError: planted"
+        with pytest.raises(UnavailableError):
+            rig.group.propose(NOTHING, 1e9, later.take)
+        rig.group.linearize(lambda error: reads.take(None, error))
+        await rig.settle()
+        assert reads.certainly_nothing()
+        assert later.errors == []
+        assert rig.group.applied_index == applied
+        assert len(rig.faults) == 1
+
+    played(body)
+
+
+def test_a_replica_parks_before_an_entry_of_a_newer_release(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nothing of it and of what follows is applied, nothing is served, one error line says why and
+    where; what is behind it is logged all the same."""
+
+    async def body() -> None:
+        rig = await Rig().serving()
+        applied = rig.group.applied_index
+        proposed, reads = _Answers(), _Answers()
+        at = rig.group.propose(NEWER, 1e9, proposed.take)
+        rig.group.propose(NOTHING, 1e9, proposed.take)
+        rig.group.linearize(lambda error: reads.take(None, error), at_least=at)
+        await rig.settle()
+        assert rig.group.parked == f"entry {at}: an entry of version 2"
+        assert rig.group.applied_index == applied == at - 1
+        assert rig.group.engine.durable_index == at + 1
+        assert rig.group.parked_bytes == len(NEWER) + len(NOTHING)
+        assert not rig.group.is_serving
+        assert not rig.group.stopped
+        assert reads.certainly_nothing()
+        rig.group.linearize(lambda error: reads.take(None, error))
+        assert reads.certainly_nothing()
+        with pytest.raises(UnavailableError):
+            rig.group.propose(NOTHING, 1e9, proposed.take)
+        assert proposed.errors == []
+        rig.group.sweep(2e9)
+        assert [error and error.may_have_taken_effect for error in proposed.errors] == [True, True]
+        assert rig.faults == []
+
+    with caplog.at_level("ERROR"):
+        played(body)
+    assert [record.getMessage() for record in caplog.records] == ["replica_parked"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from pathlib import Path
 
 import pytest
 
+from svc_cluster.base.checksum import crc32c
 from svc_cluster.base.ids import NodeId
 from svc_cluster.replica.identity import (
     FILE_NAME,
@@ -92,4 +94,27 @@ def test_a_log_without_an_identity_is_refused(tmp_path: Path) -> None:
     """Otherwise a lost file would turn an old log into a new node."""
     (tmp_path / "wal-0000000000000001").touch()
     with pytest.raises(IdentityError, match="no identity"):
+        opened(tmp_path)
+
+
+def test_the_format_of_before_the_formation_is_read_and_kept(tmp_path: Path) -> None:
+    """A directory that an earlier version made stays as it is, so that the node can go back."""
+    sample = (Path(__file__).parent / "samples" / "identity-format-1.bin").read_bytes()
+    (tmp_path / FILE_NAME).write_bytes(sample)
+    (tmp_path / "wal-0000000000000001").touch()
+    incarnation = json.loads(sample[16 : sample.index(b"}") + 1])["incarnation"]
+    assert b'"format": 1' in sample
+    assert opened(tmp_path) == NodeIdentity("cluster-a", NodeId(1), incarnation)
+    assert (tmp_path / FILE_NAME).read_bytes() == sample
+
+
+def test_a_new_directory_is_kept_from_versions_without_a_formation(tmp_path: Path) -> None:
+    """They read format 1 alone; a format that nobody knows yet is refused here too."""
+    opened(tmp_path)
+    raw = (tmp_path / FILE_NAME).read_bytes()
+    assert raw.count(b'"format": 2') == 2
+    body = raw[16 : raw.index(b"}") + 1].replace(b'"format": 2', b'"format": 9')
+    head = raw[:8] + len(body).to_bytes(4, "big") + crc32c(body).to_bytes(4, "big")
+    (tmp_path / FILE_NAME).write_bytes(2 * (head + body).ljust(SLOT_BYTES, b"\0"))
+    with pytest.raises(IdentityError, match="format 9"):
         opened(tmp_path)

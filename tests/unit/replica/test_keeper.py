@@ -11,6 +11,7 @@ import pytest
 from svc_cluster.base.ids import Generation, NodeId, TimestampMs
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.log_ops import CreateReplica
+from svc_cluster.base.write_set import WriteSet
 from svc_cluster.catalog.state import BasinRecord
 from svc_cluster.model.record import StoredBatch
 from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig, Retention
@@ -19,10 +20,11 @@ from svc_cluster.raft.group import Tick
 from svc_cluster.replica import keeper
 from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.group import Services
+from svc_cluster.replica.prefixed import generation_prefix
 from svc_cluster.storage.memory_store import MemoryStore
 from svc_cluster.storage.wal.settings import WalSettings
 from svc_cluster.storage.wal.writer import Wal
-from svc_cluster.stream import retention
+from svc_cluster.stream import keys, retention
 from svc_cluster.stream.rows import StreamState
 from tests.unit.raft.harness import GROUP, Node
 from tests.unit.replica.test_group import NoPeers
@@ -38,12 +40,13 @@ class ManualClock:
 
     def __init__(self) -> None:
         self.seconds = 10.0
+        self.wall_offset_ms = 0
 
     def monotonic(self) -> float:
         return self.seconds
 
     def wall_ms(self) -> TimestampMs:
-        return TimestampMs(1_000_000 + round(self.seconds * 1000))
+        return TimestampMs(1_000_000 + self.wall_offset_ms + round(self.seconds * 1000))
 
 
 class Rig:
@@ -53,6 +56,7 @@ class Rig:
         loop = asyncio.get_running_loop()
         self.clock = ManualClock()
         self.disk = FakeDisk()
+        self.store = MemoryStore(loop, random.Random(1))
         wal = Wal.open(self.disk, 1, WalSettings(segment_bytes=1 << 22))
         wal.append(GROUP, [CreateReplica(Generation(1))], None)
         services = Services(
@@ -60,7 +64,7 @@ class Rig:
             loop=loop,
             clock=self.clock,
             wal=wal,
-            store=MemoryStore(loop, random.Random(1)),
+            store=self.store,
             peers=NoPeers(),
             log=get_logger("test"),
         )
@@ -218,6 +222,23 @@ def test_a_deleted_stream_is_purged_after_its_time_and_its_name_is_free() -> Non
     played(body)
 
 
+@pytest.mark.parametrize("step_ms", [-900_000, -2_000])
+def test_a_clock_that_goes_back_keeps_no_deleted_stream(step_ms: int) -> None:
+    """The wait before the purge goes on by a clock that does not."""
+
+    async def body() -> None:
+        rig = await Rig().ready()
+        await rig.create("s")
+        await rig.delete("s")
+        await rig.live(3)
+        assert rig.stream("s") is not None
+        rig.clock.wall_offset_ms += step_ms
+        await rig.live(keeper.PURGE_SECONDS + 0.5)
+        assert rig.stream("s") is None
+
+    played(body)
+
+
 def test_a_stream_is_deleted_when_it_has_been_empty_for_its_minimum_age() -> None:
     """Not while it has records, and from the last append on."""
 
@@ -271,5 +292,28 @@ def test_records_that_never_expire_cost_nothing() -> None:
         for _ in range(5):
             await rig.append("s")
         assert rig.basin.keeper.scheduled == 0
+
+    played(body)
+
+
+def test_nothing_expires_where_a_batch_is_missing_and_that_is_told() -> None:
+    """Others have the batch; the replica is to be repaired by them, not to decide for them."""
+
+    async def body() -> None:
+        rig = await Rig().ready()
+        await rig.create("s")
+        for _ in range(3):
+            await rig.append("s")
+        stream = rig.stream("s")
+        assert stream is not None
+        gone = WriteSet()
+        gone.delete(keys.batch_key(stream.stream_id, 1))
+        rig.store.write(gone.prefixed(generation_prefix(Generation(1))))
+        reasons: list[str] = []
+        rig.basin.group.on_diverged = reasons.append
+        await rig.live(RETENTION_S + 2)
+        assert rig.trim_point("s") == 0
+        assert len(reasons) == 1
+        assert "are missing" in reasons[0]
 
     played(body)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from svc_cluster.base.ids import LogIndex, NodeId, Term
 from svc_cluster.raft.messages import MarkKind, StateMark
 from svc_cluster.replica.state_marks import REMEMBERED, StateMarks
@@ -9,21 +11,28 @@ from svc_cluster.replica.state_marks import REMEMBERED, StateMarks
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 MEMBERS = (ONE, TWO, THREE)
 TERM = Term(4)
+OLD, NEW = 1, 2
+"""Encodings."""
 
 
-def _mark(log_index: int, digest: int, kind: MarkKind) -> StateMark:
-    return StateMark(TERM, LogIndex(log_index), digest, kind)
+def _mark(log_index: int, digest: int, kind: MarkKind, encoding: int = OLD) -> StateMark:
+    return StateMark(TERM, LogIndex(log_index), digest, kind, encoding)
 
 
-def _at(node: NodeId, log_index: int, digest: int) -> StateMarks:
-    marks = StateMarks(node, MEMBERS)
+def _at(node: NodeId, log_index: int, digest: int, encoding: int = OLD) -> StateMarks:
+    marks = StateMarks(node, MEMBERS, encoding)
     assert marks.applied(LogIndex(log_index), digest) == []
     return marks
 
 
-def _round(digests: dict[NodeId, int]) -> dict[NodeId, StateMarks]:
+def _round(
+    digests: dict[NodeId, int], encodings: dict[NodeId, int] | None = None
+) -> dict[NodeId, StateMarks]:
     """Node 1 leads; everybody is at index 9 with these digests; all messages are delivered."""
-    replicas = {node: _at(node, 9, digest) for node, digest in digests.items()}
+    versions = encodings or {}
+    replicas = {
+        node: _at(node, 9, digest, versions.get(node, OLD)) for node, digest in digests.items()
+    }
     waiting = [(ONE, *out) for out in replicas[ONE].ask(TERM, LogIndex(9), digests[ONE])]
     while waiting:
         sender, to, mark = waiting.pop(0)
@@ -91,3 +100,69 @@ def test_a_verdict_on_something_else_means_nothing() -> None:
     assert leader.received(TWO, _mark(8, 1, MarkKind.ANSWER)) == []
     assert leader.received(THREE, _mark(8, 1, MarkKind.ANSWER)) == []
     assert not leader.diverged
+
+
+@pytest.mark.parametrize("new", MEMBERS)
+def test_two_old_replicas_do_not_judge_one_of_a_new_encoding(new: NodeId) -> None:
+    """The digest of the new one, the leader's or a follower's, is another one by right: there is no
+    verdict against it and no doubt, in either direction."""
+    digests = {node: 6 if node == new else 5 for node in MEMBERS}
+    replicas = _round(digests, {new: NEW})
+    assert not any(marks.diverged for marks in replicas.values())
+    assert not replicas[ONE].undecided
+
+
+def test_an_old_replica_that_is_wrong_is_told_beside_a_new_one() -> None:
+    """Five members: the old ones are a quorum of all and judge among themselves; with fewer than
+    that they are in doubt, and the one of the new encoding counts for neither side."""
+    members = tuple(NodeId(number) for number in range(1, 6))
+
+    def leader(odd: int) -> StateMarks:
+        marks = StateMarks(ONE, members, OLD)
+        marks.applied(LogIndex(9), 5)
+        marks.ask(TERM, LogIndex(9), 5)
+        told = []
+        for node, digest, encoding in (
+            (2, 5, OLD),
+            (3, odd, OLD),
+            (4, 77, NEW),
+            (5, 5, OLD),
+        ):
+            told += marks.received(NodeId(node), _mark(9, digest, MarkKind.ANSWER, encoding))
+        assert [to for to, mark in told if mark.kind is MarkKind.VERDICT] == (
+            [THREE] if odd != 5 else []
+        )
+        return marks
+
+    assert not leader(5).undecided
+    assert not leader(6).undecided
+
+
+def test_two_of_one_encoding_that_differ_are_in_doubt_whatever_a_third_says() -> None:
+    """No quorum of one encoding has one state."""
+    replicas = _round({ONE: 5, TWO: 6, THREE: 5}, {THREE: NEW})
+    assert not any(marks.diverged for marks in replicas.values())
+    assert replicas[ONE].undecided
+
+
+def test_a_release_that_does_not_say_its_encoding_is_not_judged() -> None:
+    """0 is nobody's encoding here: neither its answers nor its verdicts count."""
+    replicas = _round({ONE: 5, TWO: 6, THREE: 5}, {TWO: 0})
+    assert not any(marks.diverged for marks in replicas.values())
+    marks = _at(TWO, 9, 90)
+    marks.received(ONE, _mark(9, 90, MarkKind.QUESTION))
+    marks.received(ONE, _mark(9, 91, MarkKind.VERDICT, 0))
+    assert not marks.diverged
+    marks.received(ONE, _mark(9, 91, MarkKind.VERDICT))
+    assert marks.diverged
+
+
+def test_releases_that_do_not_say_their_encoding_are_not_judged_by_one_another() -> None:
+    """They need not be one release, and a quorum of them is none."""
+    others = [NodeId(node) for node in (2, 3, 4, 5)]
+    marks = StateMarks(ONE, (ONE, *others), OLD)
+    marks.ask(TERM, LogIndex(9), 90)
+    for node, digest in zip(others, (91, 91, 91, 92), strict=True):
+        assert marks.received(node, _mark(9, digest, MarkKind.ANSWER, 0)) == []
+    assert not marks.diverged
+    assert not marks.undecided
