@@ -6,12 +6,15 @@ promises (first in, first out on a connection; a lost connection is reported).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from svc_cluster.base.clock import Clock
 from svc_cluster.base.ids import GroupId, NodeId
-from svc_cluster.codec.peer_message import decode_envelope, encode_envelope
+from svc_cluster.codec.peer_message import Outgoing, decode_envelope, encode_message, envelopes
+from svc_cluster.link.handshake import HandshakeError, Identity
 from svc_cluster.link.session import LinkEvents, LinkLostError, NodeSession
+from svc_cluster.model.formation import INCARNATION_CHARACTERS
 from svc_cluster.raft.messages import PeerMessage
 from svc_cluster.replica.node import ReplicaNode
 from svc_cluster.replica.service import ServiceSession
@@ -33,6 +36,10 @@ def snapshot_address(node: int) -> str:
     return f"snap:{node}"
 
 
+def form_address(node: int) -> str:
+    return f"form:{node}"
+
+
 def addresses_of(node: int) -> list[str]:
     """Everything by which the network knows a node."""
     return [
@@ -41,6 +48,8 @@ def addresses_of(node: int) -> list[str]:
         snapshot_address(node),
         f"asks:{node}",
         f"sends:{node}",
+        form_address(node),
+        f"forms:{node}",
     ]
 
 
@@ -48,20 +57,36 @@ class SimPeers:
     """Implements the node's `PeerSender`. Messages of one turn to one peer leave as one."""
 
     def __init__(
-        self, loop: SimLoop, network: SimNetwork, node: NodeId, *, datagrams: bool
+        self,
+        loop: SimLoop,
+        network: SimNetwork,
+        node: NodeId,
+        clock: Clock | None,
+        *,
+        datagrams: bool,
     ) -> None:
+        """Without a `clock` the node is of an older version, which does not tell it."""
         self._loop = loop
         self._network = network
         self._node = node
         self._datagrams = datagrams
-        self._waiting: dict[NodeId, list[tuple[GroupId, PeerMessage]]] = {}
+        self._clock = clock
+        self._waiting: dict[NodeId, list[Outgoing]] = {}
+        self._incarnation = b""
+        self.on_sent: Callable[[NodeId, NodeId, GroupId, PeerMessage], None] | None = None
 
     def connect(self, node: ReplicaNode, others: Iterable[NodeId]) -> None:
         peers = {peer_address(other): other for other in others}
         mine = peer_address(self._node)
+        self._incarnation = node.identity.incarnation.encode()
 
         def on_message(sender: str, data: bytes) -> None:
-            node.peer_messages(peers[sender], decode_envelope(data))
+            caller, body = _from(peers[sender], data)
+            try:
+                node.check_peer(caller)
+            except HandshakeError:
+                return
+            node.peer_envelope(caller.node_id, decode_envelope(body))
 
         def on_link(address: str, up: bool) -> None:
             if up:
@@ -74,36 +99,69 @@ class SimPeers:
             self._network.connect(mine, address)
 
     def send(self, peer: NodeId, group_id: GroupId, message: PeerMessage) -> None:
+        if self.on_sent is not None:
+            self.on_sent(self._node, peer, group_id, message)
         if not self._waiting:
             self._loop.call_soon(self._flush)
-        self._waiting.setdefault(peer, []).append((group_id, message))
+        self._waiting.setdefault(peer, []).append(encode_message(group_id, message))
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, {}
         mine = peer_address(self._node)
         for peer, messages in waiting.items():
-            self._network.send(
-                mine, peer_address(peer), encode_envelope(messages), datagram=self._datagrams
-            )
+            wall_ms = None if self._clock is None else self._clock.wall_ms()
+            for envelope in envelopes(messages, wall_ms):
+                self._network.send(
+                    mine,
+                    peer_address(peer),
+                    self._incarnation + envelope.data,
+                    datagram=self._datagrams,
+                )
 
 
-class SimSnapshots:
-    """Implements the node's `SnapshotTransport`."""
+def _from(sender: int, data: bytes) -> tuple[Identity, bytes]:
+    """Who says it, as a handshake tells it, and what is said."""
+    incarnation = data[:INCARNATION_CHARACTERS].decode()
+    identity = Identity("simulated", "node", NodeId(sender), incarnation)
+    return identity, data[INCARNATION_CHARACTERS:]
+
+
+class SimCalls:
+    """Implements the node's `SnapshotTransport` and its `FormationTransport`."""
 
     def __init__(self, network: SimNetwork, node: NodeId) -> None:
         self._network = network
         self._node = node
+        self._head = b""
 
     async def call(self, peer: NodeId, chunk: bytes) -> bytes:
         return await self._network.call(
-            f"sends:{self._node}", snapshot_address(peer), bytes([self._node]) + chunk
+            f"sends:{self._node}", snapshot_address(peer), self._head + chunk
+        )
+
+    async def form(self, peer: NodeId, report: bytes) -> bytes:
+        return await self._network.call(
+            f"forms:{self._node}", form_address(peer), self._head + report
         )
 
     def serve(self, node: ReplicaNode) -> None:
-        async def handle(data: bytes) -> bytes:
-            return await node.host.receiver.chunk(NodeId(data[0]), data[1:])
+        self._head = bytes([self._node]) + node.identity.incarnation.encode()
 
-        self._network.serve(snapshot_address(self._node), handle)
+        async def take_chunk(data: bytes) -> bytes:
+            caller, chunk = _from(data[0], data[1:])
+            try:
+                node.check_peer(caller)
+            except HandshakeError as refusal:
+                raise ConnectionError(str(refusal)) from refusal
+            return await node.host.receiver.chunk(caller.node_id, chunk)
+
+        async def form(data: bytes) -> bytes:
+            caller, report = _from(data[0], data[1:])
+            node.check_member(caller)
+            return node.form(caller, report)
+
+        self._network.serve(snapshot_address(self._node), take_chunk)
+        self._network.serve(form_address(self._node), form)
 
 
 class SimRpcServer:
@@ -125,15 +183,17 @@ class SimRpcServer:
         known = self._sessions.get(sender)
         if known is None or known[0] != number:
             if known is not None:
-                known[1].closed = True
+                known[1].close()
             known = self._sessions[sender] = number, self._open(sender, number)
         known[1].message(body)
 
     def _open(self, sender: str, number: bytes) -> ServiceSession:
         def send(data: bytes) -> None:
             self._network.send(self._address, sender, number + data)
+            session.sent(len(data))
 
-        return self._node.service.session(send)
+        session = self._node.service.session(send)
+        return session
 
 
 class SimRpcClient:

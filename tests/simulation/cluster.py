@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
-from svc_cluster.replica.host import TestSwitches
 from tests.linearizability.checker import check
 from tests.linearizability.history import Outcome, SeenRecord, to_line
 from tests.simulation.backend_client import BackendClient, SimGateway
 from tests.simulation.checkers.raft import InvariantError, RaftChecker
 from tests.simulation.checkers.usage import check_replica
+from tests.simulation.checkers.votes import VoteChecker
 from tests.simulation.churn import Churner
 from tests.simulation.clock import DRIFT_MAX, SimClock
 from tests.simulation.configs import node_config
@@ -64,7 +64,6 @@ class SimCluster:
         options: Options,
         trace: Trace,
         errors: list[str],
-        switches: TestSwitches = TestSwitches(),
     ) -> None:
         """`errors` fails the run as soon as there is something in it."""
         self.seed = seed
@@ -72,11 +71,13 @@ class SimCluster:
         self.loop = loop
         self.trace = trace
         self.checker = RaftChecker()
+        self.votes = VoteChecker()
         self.recorder = Recorder(seed)
         self.report = Report(seed, str(options))
         self.errors = errors
+        self.expected: tuple[str, ...] = ()
+        """How error lines begin that the run brings about on purpose."""
         self._rng = self._stream_of("nemesis")
-        self._switches = switches
         profile = ADVERSARIAL if options.datagrams else NetworkProfile()
         self.network = SimNetwork(loop, self._stream_of("network"), profile)
         self.nemesis = Nemesis(loop, options, trace, self.network, self._rng, errors)
@@ -115,7 +116,7 @@ class SimCluster:
             rng,
             datagrams=options.datagrams,
             on_fatal=self.nemesis.died,
-            switches=self._switches,
+            on_sent=self.votes.sent,
         )
 
     def _make_gateway(self, number: int) -> SimGateway:
@@ -229,8 +230,13 @@ class SimCluster:
         for node in self.nodes:
             if node.alive:
                 self.checker.observe(node.node_id, node.incarnation, node.probe())
-        if self.errors:
-            raise InvariantError(f"no-error-lines: {self.errors[0]}")
+        if self.votes.broken:
+            raise InvariantError(self.votes.broken[0])
+        for error in self.errors:
+            if not error.startswith(self.expected):
+                raise InvariantError(f"no-error-lines: {error}")
+        if self.network.stats.too_long:
+            raise InvariantError("messages-fit: one was sent that no receiver takes")
 
     # Liveness and the end
 
@@ -365,9 +371,10 @@ def in_simulation(
     *,
     keep_trace: bool = False,
     sink: Any = None,
-    switches: TestSwitches = TestSwitches(),
+    expected: Collection[str] = (),
 ) -> T:
-    """`main` with a cluster that is not started yet. Raises SimulationFailedError with everything
+    """`main` with a cluster that is not started yet; error lines that are not `expected`, by their
+    names, fail it. Raises SimulationFailedError with everything
     needed to run it again."""
     traced = keep_trace or sink is not None
     logger = logging.getLogger("svc_cluster")
@@ -375,11 +382,11 @@ def in_simulation(
 
     async def inside(loop: SimLoop) -> T:
         trace = Trace(loop.time, keep=keep_trace, sink=sink)
-        handler = ErrorLog(trace)
+        handler = ErrorLog(trace, expected)
         logger.handlers[:] = [handler]
         logger.setLevel(logging.INFO if traced else logging.ERROR)
         logger.propagate = False
-        return await main(SimCluster(loop, seed, options, trace, handler.errors, switches))
+        return await main(SimCluster(loop, seed, options, trace, handler.errors))
 
     try:
         with changed(options.constants):
@@ -399,7 +406,6 @@ def simulate(
     *,
     keep_trace: bool = False,
     sink: Any = None,
-    switches: TestSwitches = TestSwitches(),
 ) -> Report:
     """Run one seed through its phases; its options are drawn unless they are given."""
     return in_simulation(
@@ -408,5 +414,4 @@ def simulate(
         SimCluster.run,
         keep_trace=keep_trace,
         sink=sink,
-        switches=switches,
     )

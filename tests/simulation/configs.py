@@ -20,7 +20,7 @@ def node_config(options: Options, number: int) -> NodeConfig:
         addresses={NodeId(n): f"node{n}" for n in every},
         host=HostSettings(
             nodes=tuple(NodeId(n) for n in every),
-            replication_factor=3,
+            replication_factor=min(3, options.nodes),
             tick_seconds=options.tick_seconds,
         ),
         raft=RaftSettings(
@@ -30,8 +30,6 @@ def node_config(options: Options, number: int) -> NodeConfig:
         wal=WalSettings(
             segment_bytes=options.segment_bytes,
             reserve_bytes=64 * 1024,
-            unsafe_skip_sync=options.unsafe_skip_sync,
-            unsafe_accept_old_generation_frames=options.unsafe_old_frames,
         ),
         housekeeping=HousekeepingSettings(
             flush_seconds=options.flush_seconds,

@@ -149,6 +149,11 @@ class SimDisk:
         self._enqueue(_Submission([self._checked(*write) for write in writes], done))
         self._effect("log submit")
 
+    def submit_aside(
+        self, writes: Sequence[tuple[DiskFile, int, bytes]], done: Callable[[], None]
+    ) -> None:
+        self.submit(writes, done)
+
     def write_sync(self, writes: Sequence[tuple[DiskFile, int, bytes]]) -> None:
         """Blocking, so no virtual time passes. What was submitted before is carried out first."""
         while self._window and not self._dead:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import inspect
 import sys
 import threading
 from asyncio import base_events, events
@@ -296,6 +297,12 @@ class SimLoop(base_events.BaseEventLoop):
         """Forget every task that has not ended, without a word and without running it."""
         for task in self._tasks:
             task.silence()
+            coroutine = task.get_coro()
+            if (
+                inspect.iscoroutine(coroutine)
+                and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
+            ):
+                coroutine.close()  # or it complains that it was never awaited
         self._tasks = []
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from svc_cluster.base.limits import MESSAGE_BYTES_MAX
 from tests.simulation.loop import Incarnation, SimLoop, current_incarnation
 
 OnMessage = Callable[[str, bytes], None]
@@ -52,6 +53,8 @@ class NetworkStats:
     resets: int = 0
     calls: int = 0
     calls_failed: int = 0
+    too_long: int = 0
+    """Messages that no receiver takes; each has torn its connection."""
 
 
 @dataclass(slots=True, eq=False)
@@ -110,6 +113,8 @@ class SimNetwork:
         self._links: dict[tuple[str, str], _Link] = {}
         self._calls: dict[int, _Call] = {}
         self._numbers = count(1)
+        self.call_extra_s = 0.0
+        """How much longer than usual each way of a call takes."""
         self.on_call: Callable[[str, str, bool], None] | None = None
         """Told of each call's request when it arrives (sender, to, False) and of its answer when it
         leaves (True)."""
@@ -146,6 +151,13 @@ class SimNetwork:
             return  # it died in the middle of this step
         self.stats.sent += 1
         link = self._link(sender, to)
+        if len(data) > MESSAGE_BYTES_MAX:
+            # the other side's receiver refuses it, and with it the whole connection
+            self.stats.too_long += 1
+            self.stats.lost += 1
+            self._reset(link)
+            self._reset(self._link(to, sender))
+            return
         if not link.up and (link.kept_alive or not self._can_open(link) or not self._open(link)):
             self.stats.lost += 1
             return
@@ -383,7 +395,7 @@ class SimNetwork:
 
     def _call_delay(self) -> float:
         profile, rng = self.profile, self._rng
-        delay = self._delay()
+        delay = self._delay() + self.call_extra_s
         if profile.late_share and rng.random() < profile.late_share:
             delay += rng.uniform(0, profile.late_max_s)
         return delay

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId
+from svc_cluster.codec.entry_version import Known
 from svc_cluster.raft.group import Role
-from svc_cluster.replica.host import TestSwitches
+from svc_cluster.raft.messages import PeerMessage
 from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
 from svc_cluster.replica.prefixed import PREFIX_BYTES, generation_end, generation_prefix
 from tests.simulation.adapters import (
+    SimCalls,
     SimPeers,
     SimRpcClient,
     SimRpcServer,
-    SimSnapshots,
     addresses_of,
 )
 from tests.simulation.checkers.raft import Probe
@@ -57,8 +58,9 @@ class SimNode:
         *,
         datagrams: bool,
         on_fatal: Callable[[SimNode, str], None],
-        switches: TestSwitches,
+        on_sent: Callable[[NodeId, NodeId, GroupId, PeerMessage], None] | None = None,
     ) -> None:
+        """`on_sent` is told of each message to a peer, with sender and receiver before it."""
         self.node_id = config.node_id
         self.clock = clock
         self.disk = disk
@@ -66,18 +68,25 @@ class SimNode:
         self.incarnation = 0
         self.snapshots_before = 0
         self.repaired_before = 0
+        self.tells_its_clock = True
+        """Not in the versions before peers did."""
         self.node: ReplicaNode | None = None
         self._world = world
         self._config = config
         self._rng = rng
         self._datagrams = datagrams
         self._on_fatal = on_fatal
-        self._switches = switches
+        self._on_sent = on_sent
         self._owner: Incarnation | None = None
 
     @property
     def alive(self) -> bool:
         return self.node is not None
+
+    def knows(self, known: Known) -> None:
+        """From its next start on it runs a release that knows this much."""
+        host = replace(self._config.host, known=known)
+        self._config = replace(self._config, host=host)
 
     def start(self) -> None:
         assert self._owner is None, "it runs already"
@@ -89,22 +98,22 @@ class SimNode:
     def _build(self) -> None:
         loop, network = self._world.loop, self._world.network
         others = [node for node in sorted(self._config.addresses) if node != self.node_id]
-        peers = SimPeers(loop, network, self.node_id, datagrams=self._datagrams)
-        snapshots = SimSnapshots(network, self.node_id)
+        clock = self.clock if self.tells_its_clock else None
+        peers = SimPeers(loop, network, self.node_id, clock, datagrams=self._datagrams)
+        peers.on_sent = self._on_sent
+        calls = SimCalls(network, self.node_id)
         node = ReplicaNode(
             self._config,
-            Seams(loop, self.clock, self._rng, self.disk, self.store, peers, snapshots),
+            Seams(loop, self.clock, self._rng, self.disk, self.store, peers, calls, calls),
             on_fatal=lambda fault: self._on_fatal(self, repr(fault)),
-            switches=self._switches,
         )
         SimRpcServer(network, self.node_id, node)
-        snapshots.serve(node)
+        calls.serve(node)
         asks = SimRpcClient(network, f"asks:{self.node_id}")
         for other in others:
             node.sessions[other] = asks.session(loop, other)
-        node.start()
-        peers.connect(node, [NodeId(other) for other in others])
         self.node = node
+        node.start(lambda: peers.connect(node, [NodeId(other) for other in others]))
 
     def crash(self, rng: random.Random, luck: Luck = Luck()) -> None:
         """Power loss: the process ends, its disk and store keep what was durable, and some of the
@@ -120,6 +129,14 @@ class SimNode:
             self._world.network.crash(address)
         self.disk = self.disk.crash(rng, keeps=luck.log)
         self.store = self.store.crash(luck.store)
+
+    def wipe(self, rng: random.Random, keeps: Iterable[str] = ()) -> None:
+        """The power fails and the disk is replaced by one with nothing but the files `keeps`."""
+        self.crash(rng)
+        kept = {name: self.disk.files[name] for name in keeps}
+        self.disk = SimDisk(self._world.loop, self._rng, self.disk.profile)
+        self.disk.files.update(kept)
+        self.store = StallingStore(self._world.loop, self._rng)
 
     def _snapshots_now(self) -> int:
         return 0 if self.node is None else self.node.host.snapshots_installed

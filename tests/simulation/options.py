@@ -60,10 +60,6 @@ class Options:
     rot: bool = False
     """Bits at rest change and writes go astray, on one node at a time. Never drawn."""
     safety_s: float = 60.0
-    unsafe_skip_sync: bool = False
-    """For tests that prove the simulation: nodes acknowledge before their disks do."""
-    unsafe_old_frames: bool = False
-    """For tests that prove the simulation: recovery takes frames of a segment's earlier lives."""
     workload: WorkloadOptions = field(default_factory=WorkloadOptions)
 
     @staticmethod

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from svc_cluster.base.ids import CATALOG_GROUP, GroupId
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId, Term
 from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.raft.group import Role
 from tests.linearizability.history import Outcome
@@ -53,6 +53,13 @@ class Steps:
     hit: bool = False
     """Whether the chosen step was reached."""
 
+    repaired: int = 0
+    """Of the receiver's replicas, those that could not be believed and were made whole again."""
+
+    promises: list[tuple[Term, NodeId | None]] = field(default_factory=list)
+    """The receiver's term and vote in the basin's group: before the install, behind it, and behind
+    a power failure after that."""
+
 
 Trouble = Callable[["Scenario"], None]
 
@@ -90,21 +97,39 @@ class Scenario:
         watch = cluster.start()
         await cluster.guarded(cluster.set_up(), watch)
         await cluster.guarded(self._fall_behind(), watch)
+        self._note_promise()
         cluster.network.on_call = self._on_call
         cluster.network.heal_all()
         await cluster.guarded(self._become_whole(), watch)
         cluster.network.on_call = None
+        self._note_promise()
+        self.steps.repaired = self.receiver.repaired
         history = cluster.recorder.streams[0]
         final = await cluster.guarded(cluster.read_all(history), watch)
         watch.cancel()
         cluster.judge(history, final)
         self.steps.installs = self.receiver.snapshots_installed
+        cluster.nemesis.crash(self.receiver, self._crash_rng, DOWN_S)
+        await asyncio.sleep(2 * DOWN_S)
+        self._note_promise()
         return self.steps
+
+    def _note_promise(self) -> None:
+        if (node := self.receiver.node) is not None:
+            group = node.host.basins[BASIN].group
+            self.steps.promises.append((group.engine.term, group.voted_for))
 
     async def _fall_behind(self) -> None:
         cluster = self.cluster
         self.sender = next(node for node in cluster.nodes if _leads(node))
         self.receiver = next(node for node in reversed(cluster.nodes) if node is not self.sender)
+        rng = random.Random(cluster.seed)
+        history, client = cluster.recorder.streams[0], cluster.recorder.new_client()
+        while _engine(self.receiver).base_index == 0:
+            # so that its state cannot be made again from its log alone
+            items = cluster.recorder.items(rng, client, RECORDS, PADDING_MAX)
+            await cluster.recorder.append(cluster.apis[0], history, client, items)
+            await asyncio.sleep(0.2)
         for node in cluster.nodes:
             if node is not self.receiver:
                 cluster.nemesis.cut(self.receiver.node_id, node.node_id, both=True)
@@ -112,8 +137,6 @@ class Scenario:
                 # arrive
                 for a, b in _both_ways(self.receiver, node):
                     cluster.network.reset(a, b)
-        rng = random.Random(cluster.seed)
-        history, client = cluster.recorder.streams[0], cluster.recorder.new_client()
         for _ in range(APPENDS):
             items = cluster.recorder.items(rng, client, RECORDS, PADDING_MAX)
             append = await cluster.recorder.append(cluster.apis[0], history, client, items)

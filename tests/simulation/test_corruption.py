@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId
 from svc_cluster.replica.group import GroupReplica
+from svc_cluster.replica.identity import open_identity
 from svc_cluster.replica.prefixed import PREFIX_BYTES
 from svc_cluster.storage.wal.frame import FrameCoder
 from svc_cluster.storage.wal.reader import SegmentReader
@@ -28,7 +29,7 @@ from svc_cluster.stream import keys, rows
 from tests.linearizability.history import Outcome
 from tests.simulation.checkers.raft import InvariantError
 from tests.simulation.cluster import LIVENESS_S, Report, SimCluster, in_simulation
-from tests.simulation.disk import SimDisk
+from tests.simulation.disk import SimDisk, SimFile
 from tests.simulation.node import SimNode
 from tests.simulation.options import Options
 from tests.simulation.store import StallingStore
@@ -147,26 +148,75 @@ class Trial:
 
         return await self._lose(remove)
 
+    async def lost_newest(self) -> Found:
+        """The newest segment with frames in it is gone, with the last votes and entries."""
+
+        def remove(victim: SimNode) -> None:
+            used = _places(victim)
+            victim.disk.unlink(used[max(used)])
+
+        return await self._lose(remove)
+
+    async def cut_newest(self) -> Found:
+        """The newest segment with frames in it lost its second half."""
+
+        def cut(victim: SimNode) -> None:
+            used = _places(victim)
+            data = victim.disk.files[used[max(used)]].durable
+            del data[DATA_START + (len(data) - DATA_START) // 2 :]
+
+        return await self._lose(cut)
+
     async def lost_store(self) -> Found:
         """A node begins with an empty store, as when a damaged one was set aside."""
         return await self._lose(lambda victim: self._change_store(victim, {}))
 
-    async def _lose(self, lose: Callable[[SimNode], None]) -> Found:
+    async def older_log(self) -> Found:
+        """A node's log is as it was some time ago, whole in itself, and its store has gone on."""
+        images: dict[SimNode, dict[str, bytes]] = {}
+
+        async def before() -> None:
+            for node in self.cluster.nodes:
+                images[node] = {name: bytes(file.durable) for name, file in node.disk.files.items()}
+            await self._append(APPENDS)
+
+        def go_back(victim: SimNode) -> None:
+            victim.disk.files = {
+                name: SimFile(name, bytearray(data)) for name, data in images[victim].items()
+            }
+
+        return await self._lose(go_back, before)
+
+    async def _lose(
+        self,
+        lose: Callable[[SimNode], None],
+        before: Callable[[], Awaitable[None]] | None = None,
+    ) -> Found:
         cluster = self.cluster
         watch = cluster.start()
         await cluster.guarded(cluster.set_up(), watch)
         await cluster.guarded(self._append(APPENDS), watch)
+        if before is not None:
+            await cluster.guarded(before(), watch)
         victim = self.rng.choice(cluster.nodes)
         cluster.nemesis.crash(victim, self.rng, DOWN_S)
         lose(victim)
         await cluster.guarded(asyncio.sleep(DOWN_S + 0.1), watch)
         await cluster.guarded(self._become_whole(), watch)
+        await cluster.guarded(self._trusts_itself(victim), watch)
         watch.cancel()
         history = cluster.recorder.streams[0]
         cluster.judge(history, await cluster.read_all(history))
         assert victim.node is not None
         self.found.repaired = victim.node.host.repaired
         return self.found
+
+    async def _trusts_itself(self, node: SimNode) -> None:
+        async with asyncio.timeout(LIVENESS_S):
+            while node.node is None or any(
+                replica.group.engine.recovery for replica in node.node.host.replicas()
+            ):
+                await asyncio.sleep(0.1)
 
     def _change_store(self, victim: SimNode, pairs: dict[bytes, bytes]) -> None:
         victim.store = StallingStore(self.cluster.loop, self.rng, pairs)
@@ -221,6 +271,25 @@ def _with_other_digest(victim: SimNode) -> dict[bytes, bytes]:
             found += 1
     assert found == 1
     return pairs
+
+
+def _places(node: SimNode) -> dict[int, str]:
+    """The names of the log's segments that hold frames, by their place."""
+    used = {}
+    for name in node.disk.list_names():
+        if segment_number(name) is not None:
+            for slot in read_slots(node.disk.open(name), _tag(node)):
+                if slot is not None and slot.state == ACTIVE and _has_frames(node, name):
+                    used[slot.segment_seq] = name
+    return used
+
+
+def _tag(node: SimNode) -> int:
+    return open_identity(node.disk, "simulated", node.node_id, random.Random(0)).tag
+
+
+def _has_frames(node: SimNode, name: str) -> bool:
+    return bool(bytes(node.disk.files[name].durable[DATA_START:]).strip(b"\0"))
 
 
 def _flip_somewhere(node: SimNode, rng: random.Random) -> None:
@@ -324,6 +393,15 @@ def test_a_node_that_lost_its_log_does_not_vote_before_it_is_repaired(seed: int)
     assert found.repaired == 2
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_node_that_lost_the_end_of_its_log_does_not_vote_before_it_is_repaired(seed: int) -> None:
+    """The newest segment vanished or was cut while the node was down: it is found, and all that
+    may have stood there is repaired by the others."""
+    for harm in (Trial.lost_newest, Trial.cut_newest):
+        found = in_simulation(seed, OPTIONS, lambda cluster, harm=harm: harm(Trial(cluster)))
+        assert found.repaired == 2
+
+
 def test_a_node_that_lost_its_store_gets_the_state_back() -> None:
     """From its own log while that reaches back to the beginning, otherwise from a snapshot."""
     repaired = set()
@@ -332,6 +410,15 @@ def test_a_node_that_lost_its_store_gets_the_state_back() -> None:
         found = in_simulation(seed, options, lambda cluster: Trial(cluster).lost_store())
         repaired.add(bool(found.repaired))
     assert repaired == {True, False}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_log_that_ends_before_its_state_is_repaired(seed: int) -> None:
+    """Whatever was promised behind the end of such a log is forgotten: the replica takes no part
+    until the others have given it their state."""
+    options = replace(OPTIONS, flush_seconds=0.5)
+    found = in_simulation(seed, options, lambda cluster: Trial(cluster).older_log())
+    assert found.repaired >= 1
 
 
 @pytest.mark.parametrize("leads", [False, True], ids=["follower", "leader"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from svc_cluster.base.limits import MESSAGE_BYTES_MAX
 from tests.simulation.loop import SimLoop, run
 from tests.simulation.network import ADVERSARIAL, NetworkProfile, SimNetwork
 
@@ -42,6 +43,32 @@ def test_a_connection_is_first_in_first_out() -> None:
         await asyncio.sleep(1)
 
     assert _play(scene) == [str(number) for number in range(100)]
+
+
+def test_a_message_that_no_receiver_takes_tears_the_connection() -> None:
+    """One of exactly the bound arrives; one byte more is lost, with what was on its way before it,
+    is counted, and the connection is reported as down and up again."""
+    told: list[bool] = []
+    sizes: list[int] = []
+
+    async def scene(_loop: SimLoop, network: SimNetwork, _heard: list[str]) -> None:
+        network.register("c", lambda _sender, _data: None, lambda _to, up: told.append(up))
+        network.register("d", lambda _sender, data: sizes.append(len(data)))
+        network.connect("c", "d")
+        await asyncio.sleep(5)
+        network.send("c", "d", bytes(MESSAGE_BYTES_MAX))
+        await asyncio.sleep(5)
+        assert network.stats.too_long == 0
+        network.send("c", "d", b"before")
+        network.send("c", "d", bytes(MESSAGE_BYTES_MAX + 1))
+        await asyncio.sleep(5)
+        assert network.stats.too_long == 1
+        network.send("c", "d", b"after it")
+        await asyncio.sleep(5)
+
+    _play(scene)
+    assert sizes == [MESSAGE_BYTES_MAX, len(b"after it")]
+    assert told == [True, False, True]
 
 
 def test_an_adversarial_network_drops_duplicates_and_delays() -> None:

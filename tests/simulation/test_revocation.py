@@ -24,7 +24,7 @@ from svc_cluster.gateway.token_client import TokenClient, TokenNews
 from svc_cluster.gateway.token_directory import TokenDirectory
 from svc_cluster.model.access import EVERYTHING, Op, Scope
 from svc_cluster.model.access_secret import secret_hash, secret_text
-from svc_cluster.model.access_token import TokenRequest
+from svc_cluster.model.access_token import AskedBy, AuthenticationOff, TokenRequest
 from tests.simulation.adapters import rpc_address
 from tests.simulation.backend_client import GatewayProcess, SimGateway
 from tests.simulation.cluster import LIVENESS_S, SimCluster, in_simulation
@@ -33,6 +33,7 @@ from tests.simulation.options import Options
 
 OPTIONS = Options(gateways=3, http=False, basins=1, streams=1)
 PARENT = secret_text(b"p" * 32)
+NOBODY = AuthenticationOff.OFF
 CHILD = secret_text(b"c" * 32)
 CUT_OFF = 2
 SEEDS = int(os.environ.get("REVOCATION_SEEDS", "1"))
@@ -90,10 +91,10 @@ async def doorkeeper(cluster: SimCluster, number: int) -> Doorkeeper:
     return await gateway.ask(build)
 
 
-async def issue(keeper: Doorkeeper, token_id: str, secret: str, caller: int) -> None:
+async def issue(keeper: Doorkeeper, token_id: str, secret: str, asked_by: AskedBy) -> None:
     scope = Scope(access_tokens=EVERYTHING, ops=(Op.LIST_BASINS, Op.ISSUE_ACCESS_TOKEN))
     request = TokenRequest(token_id, scope)
-    await keeper.gateway.ask(lambda _: keeper.tokens.issue(request, secret_hash(secret), caller))
+    await keeper.gateway.ask(lambda _: keeper.tokens.issue(request, secret_hash(secret), asked_by))
 
 
 async def let_in_everywhere(cluster: SimCluster, keepers: list[Doorkeeper], secret: str) -> Caller:
@@ -118,7 +119,7 @@ async def revoke(cluster: SimCluster, keeper: Doorkeeper) -> None:
     deadline = cluster.loop.time() + 2 * LIVENESS_S
     while True:
         try:
-            await keeper.gateway.ask(lambda _: keeper.tokens.revoke("parent", 0))
+            await keeper.gateway.ask(lambda _: keeper.tokens.revoke("parent", NOBODY))
         except TokenNotFoundError:
             return
         except ServiceError:
@@ -152,7 +153,7 @@ def test_no_gateway_accepts_what_has_been_revoked(seed: int, leader_changes: boo
     async def scene(cluster: SimCluster) -> None:
         loop = cluster.loop
         keepers = [await doorkeeper(cluster, number) for number in range(3)]
-        await issue(keepers[0], "parent", PARENT, 0)
+        await issue(keepers[0], "parent", PARENT, NOBODY)
         parent = await let_in_everywhere(cluster, keepers, PARENT)
         await issue(keepers[1], "child", CHILD, parent.serial)
         await let_in_everywhere(cluster, keepers, CHILD)
@@ -208,7 +209,7 @@ def test_without_faults_a_revocation_is_quick_and_reaches_all() -> None:
 
     async def scene(cluster: SimCluster) -> None:
         keepers = [await doorkeeper(cluster, number) for number in range(3)]
-        await issue(keepers[0], "parent", PARENT, 0)
+        await issue(keepers[0], "parent", PARENT, NOBODY)
         await let_in_everywhere(cluster, keepers, PARENT)
         await asyncio.sleep(2 * LEASE_SECONDS_HERE)
         begun = cluster.loop.time()
@@ -234,9 +235,9 @@ def test_after_a_restart_of_all_nodes_gateways_read_all(monkeypatch: pytest.Monk
 
     async def scene(cluster: SimCluster) -> None:
         keeper = await doorkeeper(cluster, 0)
-        await issue(keeper, "parent", PARENT, 0)
+        await issue(keeper, "parent", PARENT, NOBODY)
         for number, secret in enumerate(secrets):
-            await issue(keeper, f"token-{number}", secret, 0)
+            await issue(keeper, f"token-{number}", secret, NOBODY)
         await revoke(cluster, keeper)
         for node in cluster.nodes:
             flushed = cluster.loop.create_future()
@@ -248,7 +249,7 @@ def test_after_a_restart_of_all_nodes_gateways_read_all(monkeypatch: pytest.Monk
             await let_in_everywhere(cluster, [late], secret)
         assert isinstance(await late.show(PARENT, 0.0), UnauthenticatedError)
         assert late.tokens.pages == 4
-        await issue(keeper, "parent", CHILD, 0)
+        await issue(keeper, "parent", CHILD, NOBODY)
         await let_in_everywhere(cluster, [keeper, late], CHILD)
 
     in_simulation(4, OPTIONS, main)

@@ -7,6 +7,7 @@ core.
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 
@@ -45,6 +46,31 @@ def test_the_scenario_installs_a_snapshot_of_many_chunks(undisturbed: tuple[int,
     }
 
 
+def test_an_install_keeps_the_vote(undisturbed: tuple[int, Steps]) -> None:
+    """In the term in which the receiver gave its vote it has none left: not with the new state, and
+    not when the power fails afterwards."""
+    _, steps = undisturbed
+    assert len(steps.promises) == 3
+    assert steps.promises[0][1] is not None, "it has voted in this term"
+    assert set(steps.promises) == {steps.promises[0]}
+
+
+def test_the_state_before_goes_only_behind_the_frame_that_replaces_it(
+    undisturbed: tuple[int, Steps],
+) -> None:
+    """The new state is flushed, then the frame in the log is durable, then the old state may go."""
+    _, steps = undisturbed
+    order = [kind for kind, _ in itertools.groupby(steps.effects)]
+    assert order == [
+        "store write",
+        "store flush begin",
+        "store flush done",
+        "log submit",
+        "log durable",
+        "store discard",
+    ]
+
+
 def test_receiver_that_crashes_at_any_step_completes(undisturbed: tuple[int, Steps]) -> None:
     """Power fails right behind each effect on the receiver's disks, one run for each: it boots, all
     three replicas become equal, pair by pair, and every acknowledged record is there."""
@@ -53,6 +79,7 @@ def test_receiver_that_crashes_at_any_step_completes(undisturbed: tuple[int, Ste
         for luck in (Luck(),) if kind == "store write" else EVERY_LUCK:
             played = play(seed=seed, at_effect=number, luck=luck)
             assert played.hit, f"step {number} ({kind}) was not reached"
+            assert played.repaired == 0, f"step {number} ({kind}) left log and state apart"
 
 
 def test_receiver_that_crashes_twice_completes(undisturbed: tuple[int, Steps]) -> None:

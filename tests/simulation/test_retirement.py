@@ -1,0 +1,265 @@
+"""A node that is to stop gives all its leaderships away at once, and serves what it still leads."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from svc_cluster.base.ids import GroupId
+from svc_cluster.replica.handover import HANDOVERS_MAX, limit_seconds
+from svc_cluster.replica.host import Host, Replica
+from tests.linearizability.history import Outcome
+from tests.simulation.adapters import peer_address
+from tests.simulation.checkers.raft import InvariantError
+from tests.simulation.cluster import LIVENESS_S, SimCluster, in_simulation
+from tests.simulation.node import SimNode
+from tests.simulation.options import Options
+
+BASINS = 24
+OPTIONS = Options(gateways=1, http=False, basins=BASINS, streams=1, tick_seconds=0.05)
+FEW = replace(OPTIONS, basins=6)
+NO_TIME = (
+    ("handover.LIMIT_SECONDS", 0.0),
+    ("handover.LIMIT_SECONDS_A_GROUP", 0.0),
+    ("handover.HANDOVERS_MAX", 1),
+)
+
+
+class Trial:
+    """One node leads everything, and is told to go."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self.cluster = cluster
+        self.stopping = False
+        self.failures: list[str] = []
+
+    def host(self, node: SimNode) -> Host:
+        assert node.node is not None, "nobody has ended yet"
+        return node.node.host
+
+    def led_by(self, node: SimNode) -> set[GroupId]:
+        """Of the basins."""
+        return {
+            group_id for group_id, basin in self.host(node).basins.items() if basin.group.is_serving
+        }
+
+    async def until(self, what: str, holds: Callable[[], bool], seconds: float) -> None:
+        deadline = self.cluster.loop.time() + seconds
+        while not holds():
+            if self.cluster.loop.time() > deadline:
+                raise InvariantError(f"liveness: not within {seconds} s: {what}")
+            await asyncio.sleep(0.005)
+
+    async def started(self) -> SimNode:
+        cluster = self.cluster
+        self.watch = cluster.start()
+        await cluster.set_up()
+        leaving = cluster.nodes[0]
+        await self.concentrate(leaving)
+        return leaving
+
+    async def concentrate(self, on: SimNode) -> None:
+        """All basins are led by that node."""
+
+        def ask() -> bool:
+            for node in self.cluster.nodes:
+                for group_id in self.led_by(node) if node is not on else ():
+                    self.host(node).basins[group_id].group.transfer_leadership(on.node_id)
+            return len(self.led_by(on)) == self.cluster.options.basins
+
+        deadline = self.cluster.loop.time() + LIVENESS_S
+        while not ask():
+            assert self.cluster.loop.time() < deadline
+            await asyncio.sleep(0.3)
+
+    async def write(self, number: int, *, once: bool = False) -> None:
+        """Appends to one basin, one after the other; what fails is kept."""
+        cluster = self.cluster
+        history, client = cluster.recorder.streams[number], cluster.recorder.new_client()
+        rng = random.Random(number)
+        while not self.stopping:
+            items = cluster.recorder.items(rng, client, 1, 50)
+            append = await cluster.recorder.append(cluster.apis[0], history, client, items)
+            if append.outcome is not Outcome.OK:
+                self.failures.append(str(append))
+                client = cluster.recorder.new_client()
+            if once:
+                return
+            await asyncio.sleep(0.02)
+
+    async def write_everywhere(self) -> None:
+        """One append to each basin; none may fail."""
+        numbers = range(len(self.cluster.recorder.streams))
+        await asyncio.gather(*(self.write(number, once=True) for number in numbers))
+        assert not self.failures
+
+    async def finish(self) -> None:
+        for history in self.cluster.recorder.streams:
+            self.cluster.judge(history, await self.cluster.read_all(history))
+        self.cluster.look()
+
+    # What is tried
+
+    async def under_load(self) -> None:
+        leaving = await self.started()
+        cluster = self.cluster
+        writers = [cluster.loop.create_task(self.write(number)) for number in range(BASINS)]
+        await asyncio.sleep(1.0)
+        began = cluster.loop.time()
+        assert leaving.node is not None
+        await leaving.node.retire()
+        assert cluster.loop.time() - began < limit_seconds(BASINS)
+        assert self.led_by(leaving) == set()
+        others = cluster.nodes[1:]
+        await self.until(
+            "the others serve", lambda: sum(len(self.led_by(n)) for n in others) == BASINS, 1.0
+        )
+        shares = [len(self.led_by(node)) for node in others]
+        assert min(shares) > BASINS // 4, "both others take some"
+        await asyncio.sleep(1.0)
+        self.stopping = True
+        await asyncio.gather(*writers)
+        assert not self.failures, "no client noticed"
+        await self.finish()
+
+    async def bounded(self) -> None:
+        leaving = await self.started()
+        paused: list[int] = []
+
+        def replicas() -> list[Replica]:
+            return self.host(leaving).replicas()
+
+        async def look() -> None:
+            while True:
+                paused.append(sum(replica.proposer.paused for replica in replicas()))
+                await asyncio.sleep(0.001)
+
+        looking = self.cluster.loop.create_task(look())
+        assert leaving.node is not None
+        await leaving.node.retire()
+        looking.cancel()
+        assert max(paused) == 3, "several at a time, and no more"
+        assert not any(replica.proposer.paused for replica in replicas())
+        assert self.led_by(leaving) == set()
+        await self.write_everywhere()
+        await self.finish()
+
+    async def without_time(self) -> None:
+        """Only the first is asked to go in no time: the rest is led and served until the process
+        ends, and by the others soon after."""
+        leaving = await self.started()
+        assert leaving.node is not None
+        led = self.led_by(leaving)
+        await leaving.node.retire()
+        assert leaving.node.readiness()["not_draining"] is False
+        await self.write_everywhere()
+        assert len(self.led_by(leaving)) >= len(led) - 1, "it was served here"
+        self.cluster.nemesis.crash(leaving, random.Random(1), 0.5)
+        await self.until(
+            "others lead",
+            lambda: sum(len(self.led_by(n)) for n in self.cluster.nodes[1:]) == len(led),
+            LIVENESS_S,
+        )
+        await self.write_everywhere()
+        await self.finish()
+
+    async def one_peer_is_deaf(self) -> None:
+        """It is connected, has everything, and never answers: the other one is asked next."""
+        leaving = await self.started()
+        deaf = self.cluster.nodes[1]
+        for node in self.cluster.nodes:
+            if node is not deaf:
+                self.cluster.network.clog(
+                    peer_address(node.node_id), peer_address(deaf.node_id), 60.0
+                )
+        assert leaving.node is not None
+        await leaving.node.retire()
+        assert self.led_by(leaving) == set()
+        other, count = self.cluster.nodes[2], self.cluster.options.basins
+        await self.until("the other one leads", lambda: len(self.led_by(other)) == count, 2.0)
+        await self.finish_after(60.0)
+
+    async def finish_after(self, seconds: float) -> None:
+        self.cluster.network.heal_all()
+        await asyncio.sleep(seconds)
+        await self.finish()
+
+    async def all_at_once(self) -> None:
+        """Every node of the cluster is told to stop: nothing goes round between them."""
+        await self.started()
+        cluster = self.cluster
+        began = cluster.loop.time()
+
+        def terms() -> list[int]:
+            return [one.group.engine.term for one in self.host(cluster.nodes[0]).replicas()]
+
+        before = terms()
+        await asyncio.gather(*(node.node.retire() for node in cluster.nodes if node.node))
+        assert cluster.loop.time() - began < limit_seconds(0) / 2
+        assert max(b - a for a, b in zip(before, terms(), strict=True)) <= len(cluster.nodes)
+        await self.write_everywhere()
+        await self.finish()
+
+    async def comes_back(self) -> None:
+        """It was told to hand over, lives on, and leads again: nothing of the pause is left."""
+        leaving = await self.started()
+        assert leaving.node is not None
+        await asyncio.gather(leaving.node.retire(), leaving.node.retire())
+        assert self.led_by(leaving) == set()
+        await self.concentrate(leaving)
+        await self.write_everywhere()
+        assert len(self.led_by(leaving)) == self.cluster.options.basins
+        await self.finish()
+
+
+def play(name: str, options: Options = FEW, seed: int = 1) -> None:
+    async def main(cluster: SimCluster) -> None:
+        trial: Coroutine[Any, Any, None] = getattr(Trial(cluster), name)()
+        await trial
+
+    in_simulation(seed, options, main)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_all_leaderships_leave_together_and_no_client_notices(seed: int) -> None:
+    """Two dozen groups with a writer each: within the limit, to both others, without a failure."""
+    play("under_load", OPTIONS, seed)
+
+
+def test_so_many_at_a_time_and_no_more() -> None:
+    """And each group's writes wait only while its own lead is given away."""
+    assert HANDOVERS_MAX == 64
+    play("bounded", replace(FEW, constants=(("handover.HANDOVERS_MAX", 3),)))
+
+
+def test_what_is_still_led_is_served_and_elected_after_the_end() -> None:
+    """Refused is only what was handed over."""
+    play("without_time", replace(FEW, constants=NO_TIME))
+
+
+def test_a_member_that_does_not_take_over_is_not_asked_for_ever() -> None:
+    play("one_peer_is_deaf")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_nodes_that_stop_together_do_not_pass_leads_around(seed: int) -> None:
+    """Each group leaves a node once."""
+    play("all_at_once", FEW, seed)
+
+
+def test_a_node_that_leads_again_takes_writes() -> None:
+    """Also when it is told twice at once."""
+    play("comes_back")
+
+
+def test_the_limit_grows_with_what_is_led() -> None:
+    """Two seconds and five milliseconds a group, at most ten seconds."""
+    assert limit_seconds(0) == 2.0
+    assert limit_seconds(200) == 3.0
+    assert limit_seconds(500) == 4.5
+    assert limit_seconds(10_000) == 10.0
