@@ -67,6 +67,7 @@ def vectors() -> list[Vector]:
         *_names(),
         *_values(),
         *_request_lines(),
+        *_one_way_to_write_a_line(),
         *_hosts(),
         *_chunks(),
         *_twice(),
@@ -252,9 +253,32 @@ def _request_lines() -> Iterator[Vector]:
         *(b"GET /length HTTP/1.1", b"GET /length?a=b HTTP/1.1", b"GET http://x/length HTTP/1.1"),
         *(b"GET HTTP://other:80/length HTTP/1.1", b"GET /%6cength HTTP/1.1", b"GET //x HTTP/1.1"),
         *(b"GET /../length HTTP/1.1", b"GET /length?a?b HTTP/1.1"),
-        *(b"GET  /length HTTP/1.1", b"GET /length  HTTP/1.1"),
     ):
         yield f"line {line!r}", line + rest, Taken()
+
+
+def _one_way_to_write_a_line() -> Iterator[Vector]:
+    """Other versions than the two, blanks more than one, fragments, tunnels to nowhere."""
+    rest = b"\r\nhost: x\r\n\r\n"
+    for line in (
+        *(b"GET  /length HTTP/1.1", b"GET /length  HTTP/1.1", b"GET   /length   HTTP/1.1"),
+        *(b"POST  /length HTTP/1.0", b"GET  http://x/length HTTP/1.1", b"OPTIONS  * HTTP/1.1"),
+        *(b"GET /length#a HTTP/1.1", b"GET /length?a#b HTTP/1.1", b"GET /# HTTP/1.1"),
+        *(b"GET http://x/length#a HTTP/1.1", b"GET #a HTTP/1.1", b"GET /length#?a HTTP/1.1"),
+        *(b"GET /length HTTP/0.9", b"GET /length HTTP/2.0", b"GET /length HTTP/3.0"),
+        *(b"GET /length HTTP/2", b"POST /length HTTP/2.0", b"POST /length HTTP/0.9"),
+        *(b"CONNECT ", b"CONNECT", b"CONNECT  HTTP/1.1", b"CONNECT x:80", b"CONNECT / HTTP/1.1"),
+        *(b"CONNECT  ", b"CONNECT : HTTP/1.1", b"CONNECT x HTTP/1.1", b"CONNECT [ HTTP/1.1"),
+        *(b"PRI * HTTP/2.0", b"GET ", b"GET  ", b"POST ", b"OPTIONS *"),
+    ):
+        yield f"one way: {line!r}", line + rest, Refused()
+        yield f"one way: {line!r} alone", line + b"\r\n\r\n", Refused()
+    first = b"GET /length HTTP/1.1\r\nhost: x\r\n\r\n"
+    # The same line was there before, written as it should be.
+    again = first + b"GET  /length HTTP/1.1" + rest
+    yield "one way: two blanks behind the same line with one", again, TakenThenRefused()
+    for line in (b"GET  /smuggled HTTP/1.1", b"GET /smuggled#a HTTP/1.1", b"GET /smuggled"):
+        yield f"one way: {line!r} behind another", first + line + rest, TakenThenRefused()
 
 
 def _hosts() -> Iterator[Vector]:

@@ -11,12 +11,14 @@ from typing import Any, Final
 
 from aiohttp import StreamReader, web
 from aiohttp.http import RawRequestMessage
+from aiohttp.http_exceptions import LineTooLong
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from svc_cluster.base.errors import ErrorCode, InternalError, MalformedError, ServiceError
 from svc_cluster.base.log import get_logger
 from svc_cluster.gateway.http.connection import (
     HEADER_BYTES_MAX,
+    TARGET_BYTES_MAX,
     App,
     HttpDate,
     TimeLimits,
@@ -24,18 +26,30 @@ from svc_cluster.gateway.http.connection import (
     client_of,
 )
 from svc_cluster.gateway.http.dialect import Dialect
-from svc_cluster.gateway.http.errors import RequestBodyTimeoutError, error_response
+from svc_cluster.gateway.http.errors import (
+    HeadersTooLargeError,
+    RequestBodyTimeoutError,
+    TargetTooLongError,
+    error_response,
+)
 from svc_cluster.gateway.http.head import check_head
 from svc_cluster.gateway.http.http1_exchange import STATUS_LINES, Exchange, Reply
+from svc_cluster.gateway.http.http1_framing import Framing
 from svc_cluster.gateway.http.intake import Intake, Intakes
 from svc_cluster.gateway.http.message import ClientGoneError, Response
 from svc_cluster.gateway.http.sniff import HeaderDeadline
 from svc_cluster.gateway.rate_limit import NOWHERE
 
-_LINE_BYTES_MAX: Final = 8190
+_LINE_BYTES_MAX: Final = TARGET_BYTES_MAX
+_TOO_LARGE: Final = "the request's head is too large"
+_TOO_MANY: Final = "Too many headers"
+"""The library's words, with which it has no error of its own."""
 _HEADERS_MAX: Final = 100
 _UNREAD_BYTES: Final = 8 * 1024
 """Of a body that nobody reads; with twice as much nothing more is taken from the client."""
+
+_UNPARSED_BYTES_MAX: Final = 1024 * 1024
+"""Of one connection; a read of the socket brings a quarter of it, and then reading is paused."""
 
 log = get_logger("gateway.http1")
 
@@ -76,12 +90,12 @@ class Http1:
         await self.manager.shutdown(grace_seconds)
 
     async def _handle(self, exchange: Exchange) -> Reply:
-        request = exchange.request()
         try:
+            request = exchange.request()
             if _head_bytes(exchange.message) > HEADER_BYTES_MAX:
-                raise MalformedError(ErrorCode.BAD_HEADER, "the request's head is too large")
+                raise HeadersTooLargeError(_TOO_LARGE)
             check_head(request, exchange.message.version)
-        except MalformedError as error:
+        except (MalformedError, HeadersTooLargeError) as error:
             return Reply(exchange, refusal(error), linger=True)
         try:
             response = await self._app.handle(request)
@@ -102,6 +116,28 @@ def _head_bytes(message: RawRequestMessage) -> int:
     for name, value in message.raw_headers:
         size += len(name) + len(value) + 4
     return size
+
+
+def _too_large(line_bytes: int) -> ServiceError:
+    """What is told of a head whose first line has so many bytes."""
+    if line_bytes > _LINE_BYTES_MAX:
+        return TargetTooLongError(f"a target has at most {_LINE_BYTES_MAX} bytes")
+    return HeadersTooLargeError(_TOO_LARGE)
+
+
+def _line_of(message: RawRequestMessage) -> bytes:
+    """The one way to write the first line of such a request."""
+    version = f"HTTP/{message.version.major}.{message.version.minor}"
+    line = f"{message.method} {message.path} {version}"
+    return line.encode("utf-8", "surrogateescape")
+
+
+def _body_bytes(message: RawRequestMessage, payload: StreamReader) -> int | None:
+    """How many are to come; None where the body says itself where it ends."""
+    if payload.is_eof():
+        return 0
+    length = message.headers.get("content-length")
+    return None if message.chunked or length is None else int(length)
 
 
 class Connection(RequestHandler):
@@ -125,7 +161,15 @@ class Connection(RequestHandler):
         self._deadline.expired = self._head_is_late
         self._gate = WriteGate(owner.loop, owner.limits.write, self._abort)
         self._body: StreamReader | None = None
-        self._head_bytes = 0
+        self._framing = Framing()
+        self._unparsed = b""
+        """What the parser was not given yet: it has enough of requests, or of an unread body."""
+        self._line_bytes = 0
+        """Of the head that came last: how long its first line is, or is at least."""
+        self._odd_lines: list[RawRequestMessage] = []
+        self._half_closed = False
+        self._replies = 0
+        """Of all that have been asked for, what cannot be parsed included."""
         self._dropping = False
         self._lost = asyncio.Event()
         self.client = NOWHERE
@@ -138,29 +182,66 @@ class Connection(RequestHandler):
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
+        """Nothing new (b"") is how the library goes on with what it had to leave."""
         if self._intake is not None:
             self._intake.received(len(data))
         if self._dropping:
             return
-        in_body = self._body is not None and not self._body.is_eof()
+        self._unparsed += data
+        if len(self._unparsed) > _UNPARSED_BYTES_MAX:
+            self.force_close()  # it goes on sending although nothing is read from it
+            return
+        if not data:
+            self._parse(b"")
+        self._framing.arrived()
+        unparsed, start = self._unparsed, 0
+        self._unparsed = b""
+        while start < len(unparsed) and self._may_parse():
+            end = self._framing.cut(unparsed, start)
+            self._parse(unparsed[start:end])
+            start = end
+        if self._upgraded and start < len(unparsed):
+            super().data_received(unparsed[start:])
+        elif not self._has_ended():
+            self._unparsed = unparsed[start:]
+
+    def _has_ended(self) -> bool:
+        return self._dropping or self._close or self._force_close or self.transport is None
+
+    def _may_parse(self) -> bool:
+        """Not while the parser itself keeps something back: it could then make one request of
+        several pieces."""
+        if self._has_ended() or self._upgraded or self._reading_paused:
+            return False
+        if self._framing.in_body:
+            return not self._framing.is_at_end
+        return len(self._messages) < self._max_msg_queue_size
+
+    def _parse(self, piece: bytes) -> None:
+        """At most one head is in a piece, and none together with a body."""
+        framing = self._framing
+        in_body = framing.in_body
         requests_before = self._request_count
-        super().data_received(data)
+        if piece and not in_body:
+            self._line_bytes = len(framing.first_line())
+        super().data_received(piece)
         if self._request_count != requests_before:
             self._deadline.cancel()
-            self._head_bytes = 0
             message, payload = self._messages[-1]
             if not isinstance(message, RawRequestMessage):
                 self._parser_failed(in_body=in_body)
-            else:
-                self._body = payload
-        elif data and not in_body and not self._upgraded and self.transport is not None:
-            # Part of a head, or the first bytes of one.
+                return
+            self._body = payload
+            framing.took_a_head(_body_bytes(message, payload))
+            if in_body or framing.first_line() != _line_of(message):
+                self._odd_lines.append(message)
+        elif in_body:
+            if self._body is not None and self._body.is_eof():
+                framing.body_ended()
+        elif piece and self.transport is not None:
             self._deadline.start()
-            self._head_bytes += len(data)
-            if self._head_bytes > HEADER_BYTES_MAX:
-                self._refuse_head(
-                    MalformedError(ErrorCode.BAD_HEADER, "the request's head is too large")
-                )
+            if framing.took_part_of_a_head() > HEADER_BYTES_MAX:
+                self._refuse_head(_too_large(self._line_bytes))
 
     def _parser_failed(self, *, in_body: bool) -> None:
         """The library queues its error behind the request whose body is broken, and would let that
@@ -171,6 +252,19 @@ class Connection(RequestHandler):
             self._body.set_exception(RequestPayloadError("the body is not well-formed"))
             # A reader that was woken by the same bytes would otherwise wait again.
             self._body.feed_eof()
+
+    def has_odd_line(self, message: RawRequestMessage) -> bool:
+        return any(odd is message for odd in self._odd_lines)
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # as asyncio has it
+        """The client says no more. What it has asked for is answered, where all of it is there."""
+        in_body = self._body is not None and not self._body.is_eof()
+        transport = self.transport
+        if self._request_count == self._replies or in_body or transport is None:
+            return False
+        self._half_closed = True
+        # With TLS there is no half of a connection.
+        return transport.get_extra_info("sslcontext") is None
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._deadline.cancel()
@@ -215,7 +309,11 @@ class Connection(RequestHandler):
         self._loop.call_later(self._owner.limits.linger, self.force_close)
 
     def is_closing(self) -> bool:
-        return self._close or self._force_close or self.transport is None
+        is_last = self._half_closed and self._request_count <= self._replies + 1
+        return is_last or self._close or self._force_close or self.transport is None
+
+    def replied(self) -> None:
+        self._replies += 1
 
     def send(self, data: bytes) -> None:
         if self.transport is None or self.transport.is_closing():
@@ -250,6 +348,8 @@ class Connection(RequestHandler):
         message: str | None = None,
     ) -> Any:
         """aiohttp's hook for what it could not parse (400), and for what escaped the adapter."""
+        if status == 400 and (isinstance(exc, LineTooLong) or _TOO_MANY in str(exc)):
+            return Reply(request, refusal(_too_large(self._line_bytes)), linger=True)
         if status == 400:
             malformed = "the request is not well-formed HTTP/1.1"
             error = MalformedError(ErrorCode.BAD_HEADER, malformed)

@@ -16,6 +16,7 @@ from aiohttp.http import HttpVersion10, HttpVersion11, RawRequestMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import PayloadAccessError, RequestPayloadError
 
+from svc_cluster.base.errors import ErrorCode, MalformedError
 from svc_cluster.gateway.http.body import StreamedBody
 from svc_cluster.gateway.http.message import (
     BodyBrokenError,
@@ -54,6 +55,14 @@ class Wire(Protocol):
 
     @property
     def connected(self) -> bool: ...
+
+    def replied(self) -> None:
+        """All of the answer is sent, or nothing more of it will be."""
+        ...
+
+    def has_odd_line(self, message: RawRequestMessage) -> bool:
+        """Whether the request's first line was written in another way than the one there is."""
+        ...
 
     def pause_reading(self) -> None: ...
 
@@ -167,12 +176,20 @@ class Exchange:
         )
 
     def request(self) -> Request:
+        """Raises MalformedError for a first line with more than one meaning, or none."""
         message = self.message
+        if message.version not in (HttpVersion10, HttpVersion11):
+            raise MalformedError(ErrorCode.BAD_HEADER, "the version is not HTTP/1.1 or HTTP/1.0")
+        if message.method == "CONNECT":
+            raise MalformedError(ErrorCode.BAD_HEADER, "there are no tunnels here")
+        if not message.path or self.wire.has_odd_line(message):
+            malformed = "the first line is not a method, a target and a version, one blank between"
+            raise MalformedError(ErrorCode.BAD_HEADER, malformed)
         headers = [
             (name.decode("latin-1").lower(), value.decode("latin-1"))
             for name, value in message.raw_headers
         ]
-        path, _, query = message.path.partition("#")[0].partition("?")
+        path, _, query = message.path.partition("?")
         if not path.startswith("/"):
             path, headers = _origin_form(path, headers)
         body = _Body(self, self.payload)
@@ -205,6 +222,14 @@ class Reply:
         pass
 
     async def write_eof(self) -> None:
+        try:
+            await self._write()
+        finally:
+            self._exchange.wire.replied()
+        if self._linger:
+            await self._exchange.wire.linger()
+
+    async def _write(self) -> None:
         response = self._response
         exchange = self._exchange
         body = response.body
@@ -230,9 +255,7 @@ class Reply:
                 close = getattr(body, "aclose", None)
                 if close is not None:
                     await close()
-        if self._linger:
-            await exchange.wire.linger()
-        elif not self.keep_alive and not exchange.payload.is_eof():
+        if not self._linger and not self.keep_alive and not exchange.payload.is_eof():
             exchange.wire.half_close()
 
     async def _stream(self, body: AsyncIterator[bytes]) -> None:
