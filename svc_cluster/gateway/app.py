@@ -41,6 +41,7 @@ from svc_cluster.gateway.http.formats import accepts_events, session_type
 from svc_cluster.gateway.http.host import basin_of_host
 from svc_cluster.gateway.http.message import ClientGoneError, Request, Response
 from svc_cluster.gateway.http.negotiation import PROTOBUF_TYPES, SESSION_TYPES, media_type
+from svc_cluster.gateway.http.refusals import without_frames
 from svc_cluster.gateway.http.router import (
     UNKNOWN_TEMPLATE,
     Operation,
@@ -245,7 +246,7 @@ class GatewayApp:
                 allowance = self._limiter.admit(
                     request,
                     match.operation,
-                    caller.serial,
+                    caller.payer,
                     is_stream=session_type(request) is not None or accepts_events(request),
                 )
             if is_write:
@@ -266,9 +267,7 @@ class GatewayApp:
             if body is not None:
                 body.release()
             allowance.close()
-        # it holds on to the frames it came through, and this one to it: their memory would be kept
-        # until the collector looks
-        refusal.__traceback__ = None
+        without_frames(refusal)
         response = error_response(refusal, dialect, is_write=is_write)
         response.close = body is not None and body.cut
         return response

@@ -23,7 +23,7 @@ from svc_cluster.gateway.lease import LeaseKeeper
 from svc_cluster.gateway.token_directory import NO_LEASE, TokenDirectory, Watch
 from svc_cluster.model.access import FULL_GRANT, Grant
 from svc_cluster.model.access_secret import is_secret_text, secret_hash
-from svc_cluster.model.access_token import NO_PARENT, AccessToken
+from svc_cluster.model.access_token import AccessToken, AskedBy, AuthenticationOff
 
 _SCHEME: Final = "bearer"
 _TOKEN_CHARACTERS_MAX: Final = 1024
@@ -33,8 +33,12 @@ class Caller:
     """Whoever sends a request. This one is everybody, where nobody is asked for a token."""
 
     grant: Grant = FULL_GRANT
-    serial: int = NO_PARENT
-    """Of the token; 0 for everybody."""
+    serial: int = 0
+    """Of the token; 0 for everybody. For telling callers apart: rights go by `grant` here, and by
+    `asked_by` elsewhere."""
+    asked_by: AskedBy = AuthenticationOff.OFF
+    payer: int = 0
+    """Serial of the token whose limits of rates it counts against; 0 for everybody."""
     token_id: str = "-"
 
     def check(self) -> None:
@@ -64,6 +68,8 @@ class TokenHolder(Caller):
         self._token = token
         self.grant = directory.grant_of(token)
         self.serial = token.serial
+        self.asked_by = token.serial
+        self.payer = directory.payer_of(token)
         self.token_id = token.token_id
 
     def check(self) -> None:

@@ -13,8 +13,7 @@ from typing import Final
 from svc_cluster.base.errors import ErrorCode, MalformedError, PermissionDeniedError
 from svc_cluster.gateway.http.message import Request
 from svc_cluster.gateway.http.negotiation import STREAM_NAME_RULE, basin_of
-from svc_cluster.gateway.http.router import Match, Operation
-from svc_cluster.model import names
+from svc_cluster.gateway.http.router import Match, Operation, is_name_of_stream
 from svc_cluster.model.access import FULL_GRANT, Grant, Op
 from svc_cluster.model.record import CommandKind, StoredBatch
 
@@ -102,7 +101,7 @@ def authorize(grant: Grant, match: Match, request: Request) -> Match:
         require(grant, basin=basin_of(request, match.basin))
     if need.names is Names.STREAM:
         assert match.stream is not None, "the route has a stream in its path"
-        stream = full_name(grant, match.stream, ErrorCode.BAD_PATH)
+        stream = full_name(grant, match.stream, ErrorCode.BAD_PATH, match.operation)
         require(grant, stream=stream)
         return replace(match, stream=stream)
     if need.names is Names.TOKEN:
@@ -137,12 +136,12 @@ _COMMAND_OPS: Final = {CommandKind.FENCE: Op.FENCE, CommandKind.TRIM: Op.TRIM}
 assert _COMMAND_OPS.keys() == set(CommandKind), "every command record needs an operation"
 
 
-def full_name(grant: Grant, stream: str, code: ErrorCode) -> str:
-    """The stream that the caller means. The rules of names hold for the whole. Raises
-    MalformedError with `code`."""
+def full_name(grant: Grant, stream: str, code: ErrorCode, operation: Operation) -> str:
+    """The stream that the caller means. The rules of names that hold for the operation hold for
+    the whole. Raises MalformedError with `code`."""
     if not grant.name_prefix:
         return stream
     name = grant.name_prefix + stream
-    if not names.is_stream_name(name):
+    if not is_name_of_stream(operation, name):
         raise MalformedError(code, STREAM_NAME_RULE)
     return name

@@ -18,7 +18,7 @@ from typing import Final
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import InternalError, ServiceError, StreamNotFoundError
 from svc_cluster.base.log import get_logger
-from svc_cluster.base.tasks import Tasks
+from svc_cluster.base.tasks import Tasks, start_task
 from svc_cluster.codec.records import RecordOut
 from svc_cluster.gateway.backend import Backend, ReadResult
 from svc_cluster.gateway.byte_cache import ByteCache
@@ -291,9 +291,7 @@ class _Tail:
         if self._next != at:
             return await self._read(at, 0)
         if self._confirm_next is None:
-            self._confirm_next = asyncio.get_running_loop().create_task(
-                self._confirm(self._confirming), name="confirm tail"
-            )
+            self._confirm_next = start_task(self._confirm(self._confirming), "confirm tail")
             self._confirm_next.add_done_callback(_look_at)
         result = await asyncio.shield(self._confirm_next)
         return result if result.start_seq_num == at else await self._read(at, 0)

@@ -36,6 +36,10 @@ from svc_cluster.model.outcome_table import is_outcome
 RETRY_SECONDS_MIN: Final = 0.01
 RETRY_SECONDS_MAX: Final = 0.1
 
+LAST_TRY_SECONDS: Final = 0.1
+"""What is known to have had no effect is not tried again so shortly before the deadline: an attempt
+that is cut off would leave it unknown."""
+
 PING_SECONDS: Final = 0.5
 PING_ANSWER_SECONDS: Final = 1.0
 """A node that leaves a ping unanswered this long is asked nothing more until it answers one."""
@@ -149,8 +153,9 @@ class Leaders:
     async def _call(self, group: Group, fill: Fill, *, write: bool, deadline: float) -> pb.Response:
         delay = RETRY_SECONDS_MIN
         tried = 0
+        followed = False
         refusal: ServiceError = UnavailableError("no leader was found")
-        while (left := deadline - self._clock.monotonic()) > 0:
+        while (left := deadline - self._clock.monotonic()) > (LAST_TRY_SECONDS if tried else 0):
             node = self._pick(group, tried)
             tried += 1
             if node is not None:
@@ -174,8 +179,13 @@ class Leaders:
                     refusal = rpc.refusal_from_pb(response.refusal)
                     if not self.may_repeat(group, node, refusal):
                         raise refusal
-                    if isinstance(refusal, rpc.NotLeaderHereError) and group.leader is not None:
+                    hint = group.leader if isinstance(refusal, rpc.NotLeaderHereError) else None
+                    if hint is not None and not followed:
+                        # once before each pause: the hint may name who cannot be reached, or who
+                        # hints back
+                        followed = True
                         continue
+            followed = False
             await asyncio.sleep(min(delay * (0.5 + self._rng.random()), max(left, 0)))
             delay = min(delay * 2, RETRY_SECONDS_MAX)
         if isinstance(refusal, rpc.NotLeaderHereError | rpc.GroupUnknownError):

@@ -81,7 +81,7 @@ class Asker(NamedTuple):
 
     connection: Connection
     token: int
-    """Serial of the access token; 0 for none."""
+    """Serial of the access token that pays; 0 for none."""
     request: int = 0
     """A hash of the request's head: the same again when it is repeated."""
     content: int = 0

@@ -62,7 +62,8 @@ class RateLimiter:
         metrics: Metrics,
         gateways: Callable[[], int] = lambda: 1,
     ) -> None:
-        """`token`: for each access token. `gateways`: how many share the limits, this one among
+        """`token`: for each access token and all that were issued with it, and so on; the root's
+        each have their own. `gateways`: how many share the limits, this one among
         them."""
         self.limit = RateLimit(account, token)
         self.clock = clock
@@ -73,8 +74,9 @@ class RateLimiter:
     def admit(
         self, request: Request, operation: Operation, token: int, *, is_stream: bool
     ) -> Allowance:
-        """Charge a request. `token`: serial of its token. `is_stream`: it opens a session or a
-        stream of events, which is slowed down as it goes. Raises RateLimitedError; a body that has
+        """Charge a request. `token`: serial of the token that pays for it, the first of its chain
+        below the root. `is_stream`: it opens a session or a stream of events, which is slowed down
+        as it goes. Raises RateLimitedError; a body that has
         arrived whole is then still there."""
         limit = self.limit
         limit.share(max(1, self._gateways()))

@@ -11,7 +11,7 @@ from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import InternalError
 from svc_cluster.codec import access_pb
 from svc_cluster.gateway.leaders import Fill
-from svc_cluster.model.access_token import AccessToken, TokenRequest
+from svc_cluster.model.access_token import AccessToken, AskedBy, AuthenticationOff, TokenRequest
 
 DEADLINE_SECONDS: Final = 4.0
 RENEWAL_SECONDS: Final = 1.0
@@ -31,8 +31,7 @@ class TokenNews:
 
 
 class TokenBackend(Protocol):
-    """All calls raise ServiceError subclasses and nothing else. `caller`: serial of the token of
-    whoever asks; 0 where nobody is asked for one."""
+    """All calls raise ServiceError subclasses and nothing else."""
 
     async def renew(
         self, gateway_id: str, version: int, *, read_all: bool, after_serial: int
@@ -42,7 +41,7 @@ class TokenBackend(Protocol):
         self,
         request: TokenRequest,
         secret_hash: bytes,
-        caller: int,
+        asked_by: AskedBy,
         *,
         key: bytes = b"",
         sealed_secret: bytes = b"",
@@ -53,7 +52,7 @@ class TokenBackend(Protocol):
         UnauthenticatedError."""
         ...
 
-    async def revoke(self, token_id: str, caller: int, *, key: bytes = b"") -> None:
+    async def revoke(self, token_id: str, asked_by: AskedBy, *, key: bytes = b"") -> None:
         """Returns once no gateway accepts the token any more. TokenNotFoundError,
         PermissionDeniedError, UnauthenticatedError."""
         ...
@@ -111,7 +110,7 @@ class TokenClient:
         self,
         request: TokenRequest,
         secret_hash: bytes,
-        caller: int,
+        asked_by: AskedBy,
         *,
         key: bytes = b"",
         sealed_secret: bytes = b"",
@@ -128,16 +127,16 @@ class TokenClient:
 
         def fill(out: pb.Request) -> None:
             access_pb.put_token(out.issue_token.token, asked)
-            out.issue_token.caller = caller
+            _put_asked_by(out.issue_token, asked_by)
             out.issue_token.sealed_secret = sealed_secret
 
         response = await self._ask(fill, write=True, key=key)
         return response.issued_token.sealed_secret if response.is_repeated else None
 
-    async def revoke(self, token_id: str, caller: int, *, key: bytes = b"") -> None:
+    async def revoke(self, token_id: str, asked_by: AskedBy, *, key: bytes = b"") -> None:
         def fill(request: pb.Request) -> None:
             request.revoke_token.token_id = token_id
-            request.revoke_token.caller = caller
+            _put_asked_by(request.revoke_token, asked_by)
 
         await self._ask(fill, write=True, key=key)
 
@@ -151,6 +150,14 @@ class TokenClient:
 
         found = (await self._ask(fill, write=False)).tokens
         return [_token(message) for message in found.tokens], found.has_more
+
+
+def _put_asked_by(out: pb.IssueTokenRequest | pb.RevokeTokenRequest, asked_by: AskedBy) -> None:
+    if asked_by is AuthenticationOff.OFF:
+        out.authentication_off.SetInParent()
+    else:
+        assert asked_by > 0, "no token has the serial 0"
+        out.token_serial = asked_by
 
 
 def _token(message: access_message.AccessToken) -> AccessToken:

@@ -18,7 +18,7 @@ from svc_cluster.base.errors import ServiceError, UnauthenticatedError, Unavaila
 from svc_cluster.catalog.leases import LEASE_SECONDS
 from svc_cluster.gateway.token_client import TokenNews
 from svc_cluster.model.access import Grant
-from svc_cluster.model.access_token import AccessToken
+from svc_cluster.model.access_token import NO_PARENT, ROOT_TOKEN_ID, AccessToken
 
 NO_LEASE: Final = "access tokens cannot be checked at the moment"
 
@@ -31,6 +31,8 @@ class TokenDirectory:
         self._by_serial: dict[int, AccessToken] = {}
         self._by_hash: dict[bytes, AccessToken] = {}
         self._grants: dict[bytes, Grant] = {}
+        self._payers: dict[int, int] = {}
+        """By serial: whose limits of rates it counts against."""
         self._lease_until: float | None = None
         self._watched: dict[bytes, set[Watch]] = {}
         self._next: dict[int, AccessToken] = {}
@@ -90,6 +92,7 @@ class TokenDirectory:
 
     def _put(self, serial: int, token: AccessToken | None) -> None:
         old = self._by_serial.pop(serial, None)
+        self._payers.pop(serial, None)
         if old is not None:
             self._by_hash.pop(old.secret_hash, None)
             self._grants.pop(old.secret_hash, None)
@@ -97,6 +100,10 @@ class TokenDirectory:
             self._by_serial[serial] = token
             self._by_hash[token.secret_hash] = token
             self._grants[token.secret_hash] = token.grant
+            # Parents come first: they are older, and changes are told in their order.
+            parent = self._by_serial.get(token.parent)
+            is_first = parent is None or _is_root(parent)
+            self._payers[serial] = serial if is_first else self._payers[token.parent]
 
     # -- for requests
 
@@ -114,6 +121,12 @@ class TokenDirectory:
     def grant_of(self, token: AccessToken) -> Grant:
         """Of a token that was found here."""
         return self._grants.get(token.secret_hash) or token.grant
+
+    def payer_of(self, token: AccessToken) -> int:
+        """Serial of the token whose limits of rates `token` counts against: the first of its chain
+        below the root. Whoever has a token can issue others with it, which would otherwise each
+        bring limits of their own."""
+        return self._payers.get(token.serial, token.serial)
 
     def fault(self, token: AccessToken) -> ServiceError | None:
         """Why `token`, once found here, is no good now."""
@@ -142,6 +155,10 @@ class TokenDirectory:
             if fault is not None:
                 for watch in list(watches):
                     watch.fail(fault)
+
+
+def _is_root(token: AccessToken) -> bool:
+    return token.token_id == ROOT_TOKEN_ID and token.parent == NO_PARENT
 
 
 class Watch:

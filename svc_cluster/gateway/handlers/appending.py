@@ -9,21 +9,22 @@ from svc_cluster.base.errors import (
     StreamDeletionPendingError,
     StreamNotFoundError,
 )
-from svc_cluster.codec.json_body import DataFormat
-from svc_cluster.codec.json_body import decode_append as decode_json
-from svc_cluster.codec.proto_body import decode_append as decode_proto
-from svc_cluster.codec.records import AppendInput, build_batch
+from svc_cluster.codec import proto_body
+from svc_cluster.codec.json_body import DataFormat, decode_append_steps
+from svc_cluster.codec.records import AppendInput, build_batch_steps
 from svc_cluster.gateway.authorization import require_append
 from svc_cluster.gateway.handlers.context import Call
 from svc_cluster.gateway.handlers.record_key import record_key
+from svc_cluster.gateway.turns import in_turns
 from svc_cluster.model.record import AppendAck, StoredBatch
 
 
-def from_json(call: Call, body: bytes, encoding: DataFormat) -> AppendInput:
-    """Raises MalformedError (bad_json), InvalidError, PermissionDeniedError."""
+async def from_json(call: Call, body: bytes, encoding: DataFormat) -> AppendInput:
+    """Others may work meanwhile, where there is much to decode. Raises MalformedError (bad_json),
+    InvalidError, PermissionDeniedError."""
     try:
-        wanted = decode_json(body, encoding)
-        batch = build_batch(wanted.records)
+        wanted = await in_turns(decode_append_steps(body, encoding))
+        batch = await in_turns(build_batch_steps(wanted.records))
         require_append(call.caller.grant, batch)
     except ServiceError as error:
         note_refusal(call, error)
@@ -31,10 +32,10 @@ def from_json(call: Call, body: bytes, encoding: DataFormat) -> AppendInput:
     return AppendInput(batch, wanted.match_seq_num, wanted.fencing_token)
 
 
-def from_proto(call: Call, body: bytes) -> AppendInput:
-    """Raises MalformedError (bad_proto), InvalidError, PermissionDeniedError."""
+async def from_proto(call: Call, body: bytes) -> AppendInput:
+    """As `from_json`. Raises MalformedError (bad_proto), InvalidError, PermissionDeniedError."""
     try:
-        wanted = decode_proto(body)
+        wanted = await in_turns(proto_body.decode_append_steps(body))
         require_append(call.caller.grant, wanted.batch)
     except ServiceError as error:
         note_refusal(call, error)

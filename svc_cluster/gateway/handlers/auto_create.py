@@ -16,6 +16,7 @@ from svc_cluster.codec.json_body import decode_object
 from svc_cluster.gateway.audit import Subject
 from svc_cluster.gateway.handlers.context import Call
 from svc_cluster.gateway.http.dialect import Dialect
+from svc_cluster.model.names import is_stream_name
 from svc_cluster.model.stream_config import (
     S2_STORAGE_CLASS_DEFAULT,
     STORAGE_CLASS_DEFAULT,
@@ -66,6 +67,8 @@ async def on_stream(
     try:
         return await ask()
     except StreamNotFoundError:
+        if not is_stream_name(stream):
+            raise  # it may be read where it exists, but is not made any more
         call.services.audit.before_auto_create()
         await call.services.backend.auto_create_stream(basin, stream, new, on_read=on_read)
         call.services.audit.auto_created(call.request, call.caller, Subject(basin, stream))

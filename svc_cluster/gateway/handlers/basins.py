@@ -28,7 +28,6 @@ from svc_cluster.gateway.http.negotiation import (
     basin_of,
     check_request_token,
     json_body,
-    optional_json_body,
     page_limit,
     page_range,
 )
@@ -82,7 +81,7 @@ async def ensure_basin(call: Call) -> Response:
     """Replace the configuration as a whole; create the basin where there is none."""
     name = basin_of(call.request, call.match.basin)
     token = check_request_token(call.request)
-    body = await optional_json_body(call.request)
+    body = await json_body(call.request)
     wanted = ensured_basin(body, alias=call.dialect is not Dialect.S2)
     location = None if wanted.location is None else checked_location(wanted.location)
     made = await writer(call, token, body, name).ensure_basin(

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.metrics import Metrics
+from svc_cluster.gateway.answer_room import AnswerRoom
 from svc_cluster.gateway.audit import Audit, Subject
-from svc_cluster.gateway.authentication import EVERYBODY, Caller
+from svc_cluster.gateway.authentication import Caller
 from svc_cluster.gateway.backend import Backend
 from svc_cluster.gateway.fanout import SharedTails
 from svc_cluster.gateway.http.body_budget import BodyBudget
@@ -46,6 +47,8 @@ class Services:
     body_budget: BodyBudget
     """Of all request bodies together. Bodies that are read as a whole are counted already;
     sessions count what they hold."""
+    answers: AnswerRoom = field(default_factory=AnswerRoom)
+    """Of all unary reads together."""
     tokens: TokenBackend | None = None
     """None: access tokens are not served."""
     random_bytes: Callable[[int], bytes] = os.urandom
@@ -64,7 +67,7 @@ class Call:
     request: Request
     match: Match
     dialect: Dialect
-    caller: Caller = EVERYBODY
+    caller: Caller
     subject: Subject = field(default_factory=Subject)
     """What the audit log tells of it."""
     allowance: Allowance = UNLIMITED

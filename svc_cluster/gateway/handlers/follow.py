@@ -7,6 +7,7 @@ from svc_cluster.codec.json_body import DataFormat, encode_read_batch
 from svc_cluster.codec.records import U64_MAX, ReadBudget, RecordOut
 from svc_cluster.codec.sse import (
     DONE,
+    NOTHING_DELIVERED,
     EventId,
     batch_event,
     error_event,
@@ -37,15 +38,18 @@ async def open_event_stream(
     start = wanted.start
     refuse_at_tail = refuses_at_tail(call, wanted)
     last_event_id = call.request.header("last-event-id")
+    delivered = NOTHING_DELIVERED
     if last_event_id is not None:
-        start = _resume(parse_event_id(last_event_id), start, budget)
+        delivered = parse_event_id(last_event_id)
+        start = _resume(delivered, start, budget)
         # Whoever resumes at the tail has had everything: that is an end, not a mistake.
         refuse_at_tail = False
     cursor = Cursor(call, basin, stream, start, budget)
     first = None
     if last_event_id is None or not budget.exhausted:
         first = await cursor.read(0, refuse_at_tail=refuse_at_tail)
-    follower = Follower(call, cursor, _Events(call.dialect, encoding), wanted.wait_seconds)
+    wire = _Events(call.dialect, encoding, delivered)
+    follower = Follower(call, cursor, wire, wanted.wait_seconds)
     headers = [("content-type", EVENT_STREAM), *STREAM_HEADERS]
     return Response(200, headers, follower.pieces(first))
 
@@ -65,10 +69,12 @@ def _resume(last: EventId, start: ReadStart, budget: ReadBudget) -> ReadStart:
 class _Events:
     """A `Wire` of server-sent events."""
 
-    def __init__(self, dialect: Dialect, encoding: DataFormat) -> None:
+    def __init__(self, dialect: Dialect, encoding: DataFormat, delivered: EventId) -> None:
+        """`delivered`: on the connections before this one. Ids count on from there, for the next
+        one takes what the last id counts off the limits of the whole read."""
         self._dialect = dialect
         self._encoding = encoding
-        self._sent = EventId(0, 0, 0)
+        self._sent = delivered
 
     @property
     def form(self) -> str:
@@ -78,12 +84,7 @@ class _Events:
         return encode_read_batch(records, tail, self._encoding)
 
     def batch(self, part: Part) -> bytes:
-        sent = self._sent
-        self._sent = EventId(
-            part.end_seq_num - 1,
-            sent.count + part.count,
-            sent.metered_bytes + part.metered_bytes,
-        )
+        self._sent = self._sent.behind(part.end_seq_num - 1, part.count, part.metered_bytes)
         return batch_event(self._sent, part.encoded)
 
     def heartbeat(self, now_ms: int, tail: Position) -> bytes:

@@ -10,6 +10,7 @@ from svc_cluster.codec import json_body, proto_body
 from svc_cluster.codec.json_body import DataFormat
 from svc_cluster.codec.records import METERED_BYTES_MAX, RECORDS_MAX, RecordOut
 from svc_cluster.codec.request_key import append_hash
+from svc_cluster.gateway.answer_room import Place
 from svc_cluster.gateway.handlers.appending import from_json, from_proto, submit
 from svc_cluster.gateway.handlers.auto_create import new_stream, on_stream
 from svc_cluster.gateway.handlers.context import Call
@@ -28,6 +29,7 @@ from svc_cluster.gateway.http.formats import (
 )
 from svc_cluster.gateway.http.message import Response, json_response
 from svc_cluster.gateway.http.negotiation import (
+    JSON_BODY_BYTES_MAX,
     Query,
     basin_of,
     check_request_token,
@@ -50,10 +52,10 @@ async def append(call: Call) -> Response:
     token = check_request_token(call.request)
     new = new_stream(call)
     if body_format(call.request) is BodyFormat.PROTOBUF:
-        wanted = from_proto(call, await protobuf_body(call.request))
+        wanted = await from_proto(call, await protobuf_body(call.request))
     else:
         encoding = _data_format(call)
-        wanted = from_json(call, await read_json(call.request), encoding)
+        wanted = await from_json(call, await read_json(call.request, JSON_BODY_BYTES_MAX), encoding)
     call.allowance.appended(wanted.batch.metered_bytes)
     key = b""
     if token is not None:
@@ -92,15 +94,21 @@ async def read(call: Call) -> Response:
         return await open_read_session(call, basin, stream, wanted, kind)
     if accepts_events(call.request):
         return await open_event_stream(call, basin, stream, wanted, encoding)
-    records, tail = await _read_unary(call, basin, stream, wanted)
+    place = await call.services.answers.enter(call.request.connection)
+    records, tail = await _read_unary(call, basin, stream, wanted, place)
     accepted = answer_format(call.request)
     if accepted is BodyFormat.PROTOBUF:
-        return answer(accepted, proto_body.encode_read_batch(records, tail))
-    return answer(accepted, json_body.encode_read_batch(records, tail, encoding))
+        body = proto_body.encode_read_batch(records, tail)
+    else:
+        body = json_body.encode_read_batch(records, tail, encoding)
+    place.made(len(body))
+    response = answer(accepted, body)
+    response.place = place
+    return response
 
 
 async def _read_unary(
-    call: Call, basin: str, stream: str, wanted: ReadRequest
+    call: Call, basin: str, stream: str, wanted: ReadRequest, place: Place
 ) -> tuple[list[RecordOut], Position | None]:
     """What there is within the bounds or, when there is nothing, the first that comes in time.
 
@@ -126,6 +134,8 @@ async def _read_unary(
         wait_ms = 0
         if not records and not budget.exhausted and not (by_s2 and is_first):
             wait_ms = max(0, math.ceil((deadline - clock.monotonic()) * 1000))
+        if wait_ms:
+            place.step_aside()
         result = await cursor.read(wait_ms, refuse_at_tail=by_s2 and is_first and wait_seconds == 0)
         found = await cursor.take(result)
         if not records and found:

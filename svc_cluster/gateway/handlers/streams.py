@@ -18,6 +18,7 @@ from svc_cluster.gateway.backend import ProvisionedStream, StreamInfo
 from svc_cluster.gateway.handlers.auto_create import storage_class_default
 from svc_cluster.gateway.handlers.basins import creation_token, provision_header
 from svc_cluster.gateway.handlers.context import Call
+from svc_cluster.gateway.handlers.paging import PAGE_MAX, with_usable_end
 from svc_cluster.gateway.handlers.repeating import writer
 from svc_cluster.gateway.http.dialect import Dialect
 from svc_cluster.gateway.http.message import Response, json_response
@@ -27,7 +28,6 @@ from svc_cluster.gateway.http.negotiation import (
     basin_of,
     check_request_token,
     json_body,
-    optional_json_body,
     page_limit,
     page_range,
 )
@@ -45,7 +45,7 @@ async def create_stream(call: Call) -> Response:
     wire = decode_object(body, CreateStreamJson)
     if not names.is_stream_name(wire.stream):
         raise MalformedError(ErrorCode.BAD_JSON, STREAM_NAME_RULE)
-    stream = full_name(call.caller.grant, wire.stream, ErrorCode.BAD_JSON)
+    stream = full_name(call.caller.grant, wire.stream, ErrorCode.BAD_JSON, call.match.operation)
     call.subject.stream = stream
     require(call.caller.grant, stream=stream)
     config = None if wire.config is None else stream_config_from_json(wire.config)
@@ -62,7 +62,7 @@ async def ensure_stream(call: Call) -> Response:
     """Replace the configuration as a whole; create the stream where there is none."""
     basin, stream = _names(call)
     token = check_request_token(call.request)
-    body = await optional_json_body(call.request)
+    body = await json_body(call.request)
     config = ensured_stream(body)
     new = NewStream(config, storage_class_default(call.dialect))
     made = await writer(call, token, body, basin, stream).ensure_stream(basin, stream, new)
@@ -87,7 +87,7 @@ async def list_streams(call: Call) -> Response:
     prefix, start_after = page_range(query, strict=call.dialect is Dialect.SEED)
     for name, value in (("prefix", prefix), ("start_after", start_after)):
         if not names.is_stream_prefix(value):
-            raise MalformedError(ErrorCode.BAD_QUERY, f"{name} has at most 512 bytes")
+            raise MalformedError(ErrorCode.BAD_QUERY, f"{name} has at most 512 bytes, and no NUL")
     infos, has_more = await _page(call, basin, prefix, start_after, page_limit(query))
     body = {"streams": [_info(call, info) for info in infos], "has_more": has_more}
     return json_response(200, encode_object(body))
@@ -106,7 +106,13 @@ async def _page(
     infos, has_more = await backend.list_streams(basin, part.prefix, behind, limit)
     if part.only is not None:
         return [info for info in infos if info.name == part.only], False
-    return infos, has_more
+
+    async def page_behind(name: str) -> tuple[list[StreamInfo], bool]:
+        return await backend.list_streams(basin, part.prefix, name, PAGE_MAX)
+
+    return await with_usable_end(
+        infos, has_more, lambda info: call.caller.shown(info.name), page_behind
+    )
 
 
 async def get_stream_config(call: Call) -> Response:

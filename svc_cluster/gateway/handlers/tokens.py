@@ -16,6 +16,7 @@ from svc_cluster.codec.token_json import decode_token_request, token_to_json
 from svc_cluster.gateway.authentication import bearer_secret
 from svc_cluster.gateway.authorization import require
 from svc_cluster.gateway.handlers.context import Call
+from svc_cluster.gateway.handlers.paging import PAGE_MAX, with_usable_end
 from svc_cluster.gateway.handlers.repeating import write_key
 from svc_cluster.gateway.http.dialect import Dialect
 from svc_cluster.gateway.http.message import Request, Response, json_response
@@ -49,7 +50,7 @@ async def issue_token(call: Call) -> Response:
     before = await tokens.issue(
         request,
         secret_hash(secret),
-        call.caller.serial,
+        call.caller.asked_by,
         key=key,
         sealed_secret=b"" if sealer is None else sealer.seal(secret, random_bytes),
     )
@@ -79,7 +80,7 @@ async def list_tokens(call: Call) -> Response:
     prefix, start_after = page_range(query, strict=call.dialect is Dialect.SEED)
     for name, value in (("prefix", prefix), ("start_after", start_after)):
         if not names.is_token_id_prefix(value):
-            raise MalformedError(ErrorCode.BAD_QUERY, f"{name} has at most 96 bytes")
+            raise MalformedError(ErrorCode.BAD_QUERY, f"{name} has at most 96 bytes, and no NUL")
     limit = page_limit(query)
     part = visible(call.caller.grant.access_tokens, prefix)
     found: list[AccessToken] = []
@@ -90,6 +91,12 @@ async def list_tokens(call: Call) -> Response:
         )
         if part.only is not None:
             found, has_more = [token for token in found if token.token_id == part.only], False
+        found, has_more = await with_usable_end(
+            found,
+            has_more,
+            lambda token: token.token_id,
+            lambda token_id: tokens.page(part.prefix, token_id, PAGE_MAX),
+        )
     name_prefix = call.caller.grant.name_prefix
     body = {
         "access_tokens": [token_to_json(token, name_prefix) for token in found],
@@ -105,7 +112,7 @@ async def revoke_token(call: Call) -> Response:
     token_id = call.match.token_id
     assert token_id is not None, "the route has a token in its path"
     key = write_key(call, token, body_hash(b""), token_id)
-    await tokens.revoke(token_id, call.caller.serial, key=key)
+    await tokens.revoke(token_id, call.caller.asked_by, key=key)
     return Response(204)
 
 

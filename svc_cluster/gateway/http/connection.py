@@ -14,6 +14,7 @@ from svc_cluster.gateway.rate_limit import Connection as Client
 
 HEADER_SECONDS: Final = 10.0
 HEADER_BYTES_MAX: Final = 32 * 1024
+TARGET_BYTES_MAX: Final = 8190
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

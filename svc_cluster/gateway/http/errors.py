@@ -39,6 +39,8 @@ STATUS: Final[dict[ErrorCode, int]] = {
     ErrorCode.NOT_IMPLEMENTED: 501,
     ErrorCode.OTHER: 500,
     ErrorCode.PAYLOAD_TOO_LARGE: 413,
+    ErrorCode.TARGET_TOO_LONG: 414,
+    ErrorCode.HEADERS_TOO_LARGE: 431,
     ErrorCode.PERMISSION_DENIED: 403,
     ErrorCode.QUOTA_EXHAUSTED: 403,
     ErrorCode.RATE_LIMITED: 429,
@@ -96,6 +98,18 @@ class RouteNotFoundError(ServiceError):
 
 class PayloadTooLargeError(ServiceError):
     code = ErrorCode.PAYLOAD_TOO_LARGE
+
+
+class TargetTooLongError(ServiceError):
+    """The request's target has more bytes than a line may have."""
+
+    code = ErrorCode.TARGET_TOO_LONG
+
+
+class HeadersTooLargeError(ServiceError):
+    """A header is longer than a line may be, or there are too many of them, or too large ones."""
+
+    code = ErrorCode.HEADERS_TOO_LARGE
 
 
 class UnsupportedMediaTypeError(ServiceError):

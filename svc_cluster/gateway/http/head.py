@@ -31,7 +31,7 @@ _ONCE: Final = frozenset(
 
 _DIGITS: Final = re.compile(r"[0-9]{1,18}")
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9._~%!$&'()*+;=-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
-_NOT_IN_TARGET: Final = re.compile(r"[\x00-\x20\x7f]")
+_NOT_IN_TARGET: Final = re.compile(r"[\x00-\x20#\x7f]")
 _NOT_IN_VALUE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
@@ -74,7 +74,7 @@ def _check_target(request: Request) -> None:
     if not path.startswith("/") and not (path == "*" and request.method == "OPTIONS"):
         raise _malformed("the request's target is not a path")
     if _NOT_IN_TARGET.search(path + request.query) is not None:
-        raise _malformed("the request's target has a control character or a blank")
+        raise _malformed("the request's target has a control character, a blank or a fragment")
 
 
 def _malformed(message: str) -> MalformedError:

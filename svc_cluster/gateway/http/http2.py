@@ -24,6 +24,7 @@ from h2.events import (
 from h2.exceptions import H2Error, StreamClosedError
 
 from svc_cluster.base.log import get_logger
+from svc_cluster.base.tasks import start_task
 from svc_cluster.gateway.http.connection import (
     App,
     HttpDate,
@@ -280,7 +281,9 @@ class Http2Connection(asyncio.Protocol):
                 self._data(event)
             case StreamEnded():
                 stream = self._streams.get(event.stream_id or 0)
-                if stream is not None:
+                if stream is not None and not stream.length.is_met:
+                    self._break(stream)
+                elif stream is not None:
                     stream.body.end()
             case StreamReset():
                 if not event.remote_reset:
@@ -312,7 +315,7 @@ class Http2Connection(asyncio.Protocol):
         stream = Stream(owner.app, self, stream_id, raw, owner.limits)
         self._streams[stream_id] = stream
         self._counted += 1
-        task = owner.loop.create_task(stream.run(), name=f"http2-stream-{stream_id}")
+        task = start_task(stream.run(), f"http2-stream-{stream_id}")
         stream.task = task
         task.add_done_callback(lambda done: self._answered(stream))
 
@@ -322,10 +325,19 @@ class Http2Connection(asyncio.Protocol):
         stream = self._streams.get(event.stream_id or 0)
         if size and not data:
             self._meter.count_empty_data()
-        if stream is not None:
+        if stream is not None and stream.length.takes(len(data)):
             stream.body.feed(data, size)
-        else:
+            return
+        if stream is not None:
+            self._break(stream)
+        with contextlib.suppress(StreamClosedError):
             self._h2.acknowledge_received_data(size, event.stream_id or 0)
+
+    def _break(self, stream: Stream) -> None:
+        """Its body is not as long as it says: that ends the stream, and no other."""
+        self._meter.count_reset()
+        self._reset(stream.id, ErrorCodes.PROTOCOL_ERROR)
+        self._cancel(stream)
 
     def _window_opened(self, stream_id: int) -> None:
         if stream_id == 0:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from svc_cluster.base.errors import ErrorCode, MalformedError
+from svc_cluster.gateway.http.connection import TARGET_BYTES_MAX
+from svc_cluster.gateway.http.errors import HeadersTooLargeError, TargetTooLongError
 from svc_cluster.gateway.http.head import HTTP_2, check_head
 from svc_cluster.gateway.http.http2_limits import HEADER_LIST_BYTES_MAX
 from svc_cluster.gateway.http.message import Body, Request
@@ -30,9 +32,12 @@ def list_bytes(headers: Iterable[tuple[bytes, bytes]]) -> int:
 
 
 def make_request(raw: RawHeaders, body: Body, connection: Connection = NOWHERE) -> Request:
-    """Raises MalformedError for a head that breaks a rule."""
+    """Raises MalformedError for a head that breaks a rule, TargetTooLongError and
+    HeadersTooLargeError for one that is too large."""
+    if any(name == b":path" and len(value) > TARGET_BYTES_MAX for name, value in raw):
+        raise TargetTooLongError(f"a target has at most {TARGET_BYTES_MAX} bytes")
     if list_bytes(raw) > HEADER_LIST_BYTES_MAX:
-        raise _malformed("the request's head is too large")
+        raise HeadersTooLargeError("the request's head is too large")
     pseudo: dict[str, str] = {}
     headers: list[tuple[str, str]] = []
     for raw_name, raw_value in raw:
@@ -58,7 +63,7 @@ def make_request(raw: RawHeaders, body: Body, connection: Connection = NOWHERE) 
             headers.insert(0, ("host", authority))
     elif not any(name == "host" for name, _ in headers):
         raise _malformed("the request needs an :authority")
-    path, _, query = pseudo[":path"].partition("#")[0].partition("?")
+    path, _, query = pseudo[":path"].partition("?")
     request = Request(method, path, query, headers, body, connection)
     check_head(request, HTTP_2)
     return request

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 from h2.config import H2Configuration
-from h2.connection import H2Connection
+from h2.connection import AllowedStreamIDs, H2Connection
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes, Settings
+from h2.stream import H2Stream
 from hyperframe.frame import GoAwayFrame, SettingsFrame
 
 from svc_cluster.gateway.http.http2_limits import HEADER_LIST_BYTES_MAX, STREAMS_MAX
@@ -23,13 +25,28 @@ _UNCHECKED_STREAMS: Final = 2**31 - 1
 _WINDOW_BYTES_DEFAULT: Final = 65535
 
 
+class _Stream(H2Stream):
+    def _initialize_content_length(self, headers: Iterable[Any]) -> None:
+        """Any length is expected."""
+
+
+class _Library(H2Connection):
+    """Without the library's check of a body against its content-length, which ends the whole
+    connection; `http2_stream` checks each by itself."""
+
+    def _begin_new_stream(self, stream_id: int, allowed_ids: AllowedStreamIDs) -> H2Stream:
+        stream = super()._begin_new_stream(stream_id, allowed_ids)
+        stream.__class__ = _Stream
+        return stream
+
+
 def open_library() -> tuple[H2Connection, bytes]:
     """A connection of the server's side, and the bytes with which the server begins.
 
     Headers are checked by `http2_head`, which refuses one request where the library would end
     the connection; the number of streams by the connection, for the same reason.
     """
-    library = H2Connection(
+    library = _Library(
         H2Configuration(
             client_side=False,
             header_encoding=None,

@@ -12,7 +12,11 @@ from svc_cluster.base.log import get_logger
 from svc_cluster.gateway.http.body import StreamedBody
 from svc_cluster.gateway.http.connection import App, TimeLimits
 from svc_cluster.gateway.http.dialect import Dialect
-from svc_cluster.gateway.http.errors import error_response
+from svc_cluster.gateway.http.errors import (
+    HeadersTooLargeError,
+    TargetTooLongError,
+    error_response,
+)
 from svc_cluster.gateway.http.http2_head import RawHeaders, make_request
 from svc_cluster.gateway.http.message import ClientGoneError, Response
 from svc_cluster.gateway.rate_limit import Connection
@@ -184,6 +188,29 @@ class StreamBody(StreamedBody):
             await self._arrived.wait()
 
 
+class BodyLength:
+    """How long a body is to be, and has come to be. A length that is no number is refused with the
+    rest of the head."""
+
+    __slots__ = ("_declared", "_received")
+
+    def __init__(self, raw: RawHeaders) -> None:
+        lengths = [value for name, value in raw if name == b"content-length"]
+        is_number = len(lengths) == 1 and lengths[0].isdigit() and len(lengths[0]) < 20
+        self._declared = int(lengths[0]) if is_number else None
+        self._received = 0
+
+    def takes(self, size: int) -> bool:
+        """Whether there may be so much more."""
+        self._received += size
+        return self._declared is None or self._received <= self._declared
+
+    @property
+    def is_met(self) -> bool:
+        """Whether a body that ends here is as long as it was to be."""
+        return self._declared is None or self._received == self._declared
+
+
 class Stream:
     """One request being answered. `run` is its task."""
 
@@ -196,6 +223,7 @@ class Stream:
         "body",
         "counted",
         "id",
+        "length",
         "room",
         "task",
     )
@@ -211,6 +239,7 @@ class Stream:
         self.id = stream_id
         expects = any(n == b"expect" and v.lower() == b"100-continue" for n, v in raw)
         self.body = StreamBody(frames, stream_id, wanted=expects)
+        self.length = BodyLength(raw)
         self.counted = True
         """Among those that the client may have at once."""
         self.room = asyncio.Event()
@@ -235,7 +264,7 @@ class Stream:
         try:
             request = make_request(self._raw, self.body, self._frames.client)
             self.body.declare(request.header("content-length"))
-        except MalformedError as error:
+        except (MalformedError, TargetTooLongError, HeadersTooLargeError) as error:
             response = error_response(error, Dialect.UNMARKED, is_write=True)
             await self._respond(response, with_body=True)
             return

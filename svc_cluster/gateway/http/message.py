@@ -111,6 +111,8 @@ class Response:
     body: bytes | AsyncIterator[bytes] = b""
     close: bool = False
     """The connection is of no further use, for instance because a body was not read."""
+    place: object = None
+    """Held as long as the answer is: see gateway/answer_room.py."""
 
 
 def json_response(status: int, body: bytes, headers: Sequence[tuple[str, str]] = ()) -> Response:

@@ -19,7 +19,10 @@ from svc_cluster.gateway.http.message import (
 from svc_cluster.model import names
 
 JSON_BODY_BYTES_MAX: Final = 8 * 1024 * 1024
-"""After decompression; a legal 1 MiB batch may grow sixfold by JSON escapes."""
+"""Of an append, after decompression; a legal 1 MiB batch may grow sixfold by JSON escapes."""
+CONTROL_BODY_BYTES_MAX: Final = 64 * 1024
+"""Of all else, after decompression: configurations, names, access tokens. The largest that is
+legal, every character escaped, is a few KiB."""
 
 _FORMATS: Final = {
     "base64": DataFormat.BASE64,
@@ -64,19 +67,22 @@ def media_type(value: str | None) -> str:
 
 
 def require_json(request: Request) -> None:
-    """Raises MalformedError unless the body says that it is JSON."""
-    kind = media_type(request.header("content-type"))
+    """Raises MalformedError for a body that says that it is not JSON. One that says nothing is."""
+    declared = request.header("content-type")
+    if declared is None:
+        return
+    kind = media_type(declared)
     if kind == "application/json":
         return
     if not (kind.startswith("application/") and kind.endswith("+json")):
         raise MalformedError(ErrorCode.BAD_JSON, "the body needs content-type application/json")
 
 
-async def json_body(request: Request) -> bytes:
-    """The whole body, at most 8 MiB. Raises MalformedError (bad_json) for another Content-Type, and
-    what `whole_body` does."""
+async def json_body(request: Request, bytes_max: int = CONTROL_BODY_BYTES_MAX) -> bytes:
+    """The whole body, b"" where there is none. Raises MalformedError (bad_json) for another
+    Content-Type, and what `whole_body` does."""
     require_json(request)
-    return await whole_body(request, JSON_BODY_BYTES_MAX, ErrorCode.BAD_JSON)
+    return await whole_body(request, bytes_max, ErrorCode.BAD_JSON)
 
 
 async def whole_body(request: Request, bytes_max: int, malformed: ErrorCode) -> bytes:
@@ -93,20 +99,6 @@ async def whole_body(request: Request, bytes_max: int, malformed: ErrorCode) -> 
         raise MalformedError(malformed, "the body's framing is broken") from cause
     except BodyTimeoutError as cause:
         raise RequestBodyTimeoutError("the body did not arrive in time") from cause
-
-
-async def optional_json_body(request: Request) -> bytes:
-    """As `json_body`, but a request without a body needs no Content-Type: b"" then.
-
-    Raises MalformedError (bad_json) for a body that does not say that it is JSON: to ignore a
-    configuration would be worse than to refuse it.
-    """
-    if request.header("content-type") is not None:
-        return await json_body(request)
-    body = await whole_body(request, JSON_BODY_BYTES_MAX, ErrorCode.BAD_JSON)
-    if body:
-        require_json(request)
-    return body
 
 
 def check_request_token(request: Request, *, creates: bool = False) -> str | None:
@@ -161,7 +153,9 @@ def basin_of(request: Request, path_basin: str | None) -> str:
 BASIN_NAME_RULE: Final = (
     "a basin name has 8 to 48 characters of a-z, 0-9 and hyphen, no hyphen first or last"
 )
-STREAM_NAME_RULE: Final = "a stream name has 1 to 512 bytes of UTF-8 and is not `.` or `..`"
+STREAM_NAME_RULE: Final = (
+    "a stream name has 1 to 512 bytes of UTF-8 without NUL and is not `.` or `..`"
+)
 
 
 class Query:

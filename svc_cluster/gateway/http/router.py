@@ -69,6 +69,18 @@ WRITES: Final = frozenset(
 )
 
 
+OF_STORED: Final = frozenset(
+    {
+        Operation.READ,
+        Operation.CHECK_TAIL,
+        Operation.GET_STREAM_CONFIG,
+        Operation.STREAM_METRICS,
+        Operation.DELETE_STREAM,
+    }
+)
+"""What can be done to a stream whose name has NUL, as it was made before that was refused."""
+
+
 @dataclass(frozen=True, slots=True)
 class Resource:
     """A path and what its methods do. `template` is the metrics label."""
@@ -231,6 +243,13 @@ def _find_basin_resource(segments: list[str], count: int) -> Resource | None:
     return {2: _BASINS, 3: _BASIN}.get(count)
 
 
+def is_name_of_stream(operation: Operation, name: str) -> bool:
+    """Whether the operation takes a stream of this name."""
+    if operation in OF_STORED:
+        return names.is_stored_stream_name(name)
+    return names.is_stream_name(name)
+
+
 def split_path(raw_path: str) -> list[str]:
     return raw_path[1:].split("/") if raw_path.startswith("/") else [raw_path]
 
@@ -257,11 +276,11 @@ def route(
         basin = host_basin
     if resource.stream_slot is not None:
         stream = decode_percent(segments[resource.stream_slot], ErrorCode.BAD_PATH)
-        if not names.is_stream_name(stream):
+        if not is_name_of_stream(operation, stream):
             raise MalformedError(ErrorCode.BAD_PATH, STREAM_NAME_RULE)
     token_id = None
     if resource.token_slot is not None:
         token_id = decode_percent(segments[resource.token_slot], ErrorCode.BAD_PATH)
-        if not names.is_token_id(token_id):
+        if not names.is_stored_token_id(token_id):
             raise MalformedError(ErrorCode.BAD_PATH, TOKEN_ID_RULE)
     return Match(operation, resource.template, resource.seed_path, basin, stream, token_id)

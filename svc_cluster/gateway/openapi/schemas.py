@@ -59,21 +59,32 @@ BASIN_PREFIX: Final[Schema] = {
     "maxLength": 48,
     "pattern": "^([a-z0-9][a-z0-9-]*)?$",
 }
+_NO_NUL: Final = "^[^\\u0000]*$"
 STREAM_NAME: Final[Schema] = {
     "type": "string",
     "minLength": 1,
+    "pattern": _NO_NUL,
     "maxLength": names.STREAM_NAME_BYTES_MAX,
     "not": {"enum": [".", ".."]},
     "description": "Lengths are in bytes of UTF-8.",
 }
-STREAM_PREFIX: Final[Schema] = {"type": "string", "maxLength": names.STREAM_NAME_BYTES_MAX}
+STREAM_PREFIX: Final[Schema] = {
+    "type": "string",
+    "maxLength": names.STREAM_NAME_BYTES_MAX,
+    "pattern": _NO_NUL,
+}
 TOKEN_ID: Final[Schema] = {
     "type": "string",
     "minLength": 1,
+    "pattern": _NO_NUL,
     "maxLength": names.TOKEN_ID_BYTES_MAX,
     "not": {"enum": [".", ".."]},
 }
-TOKEN_ID_PREFIX: Final[Schema] = {"type": "string", "maxLength": names.TOKEN_ID_BYTES_MAX}
+TOKEN_ID_PREFIX: Final[Schema] = {
+    "type": "string",
+    "maxLength": names.TOKEN_ID_BYTES_MAX,
+    "pattern": _NO_NUL,
+}
 REQUEST_TOKEN: Final[Schema] = {
     "type": "string",
     "minLength": 1,

@@ -29,6 +29,7 @@ from svc_cluster.base.tasks import Tasks
 from svc_cluster.codec.proto_body import encode_append_ack
 from svc_cluster.codec.records import AppendInput
 from svc_cluster.codec.session_frame import (
+    Compression,
     Frame,
     FrameDecoder,
     bad_frame,
@@ -54,6 +55,7 @@ from svc_cluster.gateway.http.message import (
     ClientGoneError,
     Response,
 )
+from svc_cluster.gateway.http.refusals import without_frames
 from svc_cluster.gateway.sessions.terminal import terminal_frame
 from svc_cluster.model.record import AppendAck, StoredBatch
 
@@ -131,6 +133,8 @@ class _AppendSession:
         """Of all that is under way."""
         self._partial_bytes = 0
         """Of a frame that is coming in."""
+        self._message_bytes = 0
+        """Of a message that was decompressed and is not under way yet."""
         self._failure: ServiceError | None = None
         """What ended the input, behind all that is under way."""
         self._ended = False
@@ -168,7 +172,11 @@ class _AppendSession:
             gauge.dec()
             self._appends.close()
             await self._tasks.cancel_all()
+            self._release_message()
             call.services.body_budget.give_back(self._held_bytes + self._partial_bytes)
+            if self._failure is not None:
+                # it was raised here, and would keep this frame, and all that is left of the session
+                without_frames(self._failure)
 
     async def _first_while_valid(self) -> _UnderWay | None:
         async with self._call.caller.while_valid():
@@ -210,7 +218,8 @@ class _AppendSession:
         try:
             await self._receive()
         except ServiceError as error:
-            self._failure = error
+            # what was received is not kept by the error that says what is wrong with it
+            self._failure = without_frames(error)
         except ClientGoneError:
             # Nobody is left to be told what becomes of the rest.
             self._client_is_gone = True
@@ -230,7 +239,8 @@ class _AppendSession:
                 while (frame := decoder.next_frame()) is not None:
                     if frame.is_terminal:
                         raise bad_frame("a terminal frame is the server's to send")
-                    if not await self._put(from_proto(self._call, await _message(frame))):
+                    message = await self._message(frame)
+                    if not await self._put(await from_proto(self._call, message)):
                         return
                 self._hold_partial(decoder.held_bytes)
         finally:
@@ -253,6 +263,7 @@ class _AppendSession:
         await self._call.allowance.pace_append(wanted.batch.metered_bytes)
         if self._takes_no_more():
             return False
+        self._release_message()
         services.body_budget.take(size)
         self._held_bytes += size
         counted = with_units(self._call, *self._names, wanted.batch)
@@ -286,6 +297,24 @@ class _AppendSession:
         self._held_bytes -= size
         self._has_room.set()
 
+    async def _message(self, frame: Frame) -> bytes:
+        """Decompressed in steps, between which others may work: a frame can be made to be slow.
+        What comes of it counts as what is received does. Raises HotServerError when there is no
+        room."""
+        parts: list[bytes] = []
+        for part in frame.message_steps():
+            if parts:
+                await asyncio.sleep(0)
+            if frame.compression is not Compression.NONE:
+                self._call.services.body_budget.take(len(part))
+                self._message_bytes += len(part)
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _release_message(self) -> None:
+        self._call.services.body_budget.give_back(self._message_bytes)
+        self._message_bytes = 0
+
     def _hold_partial(self, size: int) -> None:
         budget = self._call.services.body_budget
         if size > self._partial_bytes:
@@ -299,13 +328,3 @@ class _AppendSession:
         self._failure = InternalError("internal")
         self._ended = True
         self._changed.set()
-
-
-async def _message(frame: Frame) -> bytes:
-    """Decompressed in steps, between which others may work: a frame can be made to be slow."""
-    parts: list[bytes] = []
-    for part in frame.message_steps():
-        if parts:
-            await asyncio.sleep(0)
-        parts.append(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
