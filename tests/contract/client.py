@@ -159,12 +159,12 @@ class EventStream:
     def __init__(
         self, endpoint: str, basin: str, path: str, headers: dict[str, str] | None = None
     ) -> None:
+        """In the seed dialect, unless `headers` name the basin as S2's clients do."""
         self._client = Client(endpoint)
-        self._client.connection.request(
-            "GET",
-            path,
-            headers={"svc-basin": basin, "accept": "text/event-stream", **(headers or {})},
-        )
+        sent = {"accept": "text/event-stream", **(headers or {})}
+        if "s2-basin" not in sent:
+            sent["svc-basin"] = basin
+        self._client.connection.request("GET", path, headers=sent)
         self.response = self._client.connection.getresponse()
 
     def __enter__(self) -> Self:

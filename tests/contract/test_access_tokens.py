@@ -26,6 +26,7 @@ from tests.contract.session_client import (
 
 _NUMBERS = itertools.count()
 READ = {**EVERYWHERE, "ops": ["read"]}
+FOR_EVER = {**EVERYWHERE, "ops": ["issue-access-token", "list-basins"]}
 
 
 @pytest.fixture
@@ -340,7 +341,7 @@ def test_no_name_leads_out_of_a_prefix(guarded: Account, basin: str) -> None:
     scope = {"basins": {"exact": basin}, "streams": {"prefix": "t/"}, "ops": EVERY_OP}
     secret = guarded.issue(scope, auto_prefix_streams=True)[1]
     here = {"svc_basin": basin}
-    said = ["../secret", "..", "/secret", "%2e%2e/secret", "..%2fsecret", "secret", "t/known", "\0"]
+    said = ["../secret", "..", "/secret", "%2e%2e/secret", "..%2fsecret", "secret", "t/known", "\1"]
     for name in said:
         raw = quote(name, safe="")
         answer = guarded.ask("GET", f"/v1/streams/{raw}", None, secret, **here)
@@ -594,3 +595,40 @@ def test_two_authorizations_are_none(guarded: Account) -> None:
     )
     answer = raw_exchange(guarded.endpoint, raw.encode())
     assert answer.split(b" ", 2)[1] in (b"400", b"401"), answer
+
+
+@pytest.mark.parametrize("expires", ["9999-12-31T23:59:59Z", "2262-04-12T00:00:00.000000001Z"])
+def test_a_token_may_be_for_ever(guarded: Account, expires: str) -> None:
+    """Everybody's "never", and the first days that 64 bits of nanoseconds do not reach: taken, and
+    listed as given; a child without an expiry has it too; both work."""
+    token_id, secret = guarded.issue(FOR_EVER, expires_at=expires)
+    child_id, child = guarded.issue(FOR_EVER, secret)
+    listed = {
+        token["id"]: token["expires_at"]
+        for token in guarded.ask("GET", "/v1/access-tokens?limit=1000").json["access_tokens"]
+    }
+    assert listed[token_id] == listed[child_id] == expires
+    guarded.until(lambda: guarded.ask("GET", "/v1/basins", secret=child).status == 200)
+    later = {"id": "too-late", "scope": FOR_EVER, "expires_at": "9999-12-31T23:59:59.5Z"}
+    assert guarded.ask("POST", "/v1/access-tokens", later, secret).status == 400
+
+
+@pytest.mark.parametrize("agent", ["curl/8", "s2-cli/0.1"])
+@pytest.mark.parametrize("expires", ["0000-01-01T00:00:00Z", "10000-01-01T00:00:00Z", "never"])
+def test_a_date_outside_the_years_is_refused_with_the_range(
+    guarded: Account, expires: str, agent: str
+) -> None:
+    """In both dialects, as not well-formed."""
+    body = {"id": "no-date", "scope": FOR_EVER, "expires_at": expires}
+    answer = guarded.ask("POST", "/v1/access-tokens", body, user_agent=agent)
+    assert answer.status == 400
+    assert "years 1 to 9999" in answer.json["message"]
+
+
+def test_a_date_long_ago_is_in_the_past(guarded: Account) -> None:
+    """The first second of year 1 is a date; what it says is refused, not how."""
+    body = {"id": "ago", "scope": FOR_EVER, "expires_at": "0001-01-01T00:00:00Z"}
+    assert guarded.ask("POST", "/v1/access-tokens", body, user_agent="s2-cli/0.1").status == 422
+    answer = guarded.ask("POST", "/v1/access-tokens", body)
+    assert answer.status == 400
+    assert "past" in answer.json["message"]

@@ -126,7 +126,41 @@ def test_a_stream_resumes_behind_the_last_event(
     ) as events:
         got = list(events)
     assert numbers(got) == [1]
-    assert got[0].id == "1,1,10"
+    assert got[0].id == "1,2,20"
+
+
+@pytest.mark.parametrize("dialect", ["svc", "s2"])
+@pytest.mark.parametrize("limit", ["count=10", "bytes=150", "count=10&bytes=10000"])
+def test_limits_hold_over_any_number_of_reconnections(
+    client: Client, endpoint: str, basin: str, stream: str, dialect: str, limit: str
+) -> None:
+    """A browser connects again by itself after every loss, with the last id and the same query:
+    ids count on, so that the whole read ends after ten records, and not each connection."""
+    headers = {f"{dialect}-basin": basin}
+    ids: list[str | None] = []
+    seen: list[int] = []
+    for size in (4, 3, 3, 8):
+        assert client.append(basin, stream, *[b"7 bytes"] * size).status == 200
+        path = f"{records_of(stream)}?seq_num=0&{limit}"
+        with EventStream(endpoint, basin, path, headers) as events:
+            event = next(iter(events))
+        if event.name is not None:
+            ids.append(event.id)
+            seen += numbers([event])
+            headers["last-event-id"] = event.id or ""
+    assert seen == list(range(10))
+    assert ids == ["3,4,60", "6,7,105", "9,10,150"]
+    assert event.data == "[DONE]"
+
+
+def test_counts_that_a_client_made_up_stop_at_the_largest_number(
+    endpoint: str, basin: str, three: str
+) -> None:
+    """What is sent back of them is an id again: no sum goes beyond 64 bits."""
+    top = 2**64 - 1
+    path = f"{records_of(three)}?wait=0"
+    with EventStream(endpoint, basin, path, {"last-event-id": f"0,{top},{top}"}) as events:
+        assert next(iter(events)).id == f"2,{top},{top}"
 
 
 def test_an_id_overrides_a_start_by_time_too(endpoint: str, basin: str, three: str) -> None:

@@ -459,11 +459,13 @@ METHOD, SCHEME, PATH, HOST = (
         [(":method", "G T"), SCHEME, PATH, HOST],
         [(":method", "CONNECT"), HOST],
         [METHOD, SCHEME, PATH, HOST, *(("x", "y" * 4000),) * 9],
+        [METHOD, SCHEME, (":path", "/" + "a" * 8190), HOST],
+        [METHOD, SCHEME, (":path", "/a#b"), HOST],
     ],
     ids=lambda fields: repr(fields)[:60],
 )
 def test_a_bad_head_is_refused_alone(fields: list[tuple[str, str]]) -> None:
-    """One JSON 400 on its stream; no handler sees it; the connection goes on."""
+    """One refusal in JSON on its stream; no handler sees it; the connection goes on."""
 
     def script(peer: Peer) -> None:
         session = connect(peer)
@@ -472,10 +474,46 @@ def test_a_bad_head_is_refused_alone(fields: list[tuple[str, str]]) -> None:
         encoded = [(name.encode(), value.encode()) for name, value in fields]
         session.h2.send_headers(stream_id, encoded, end_stream=True)
         session.flush()
-        assert json.loads(answer.read())["code"] == "bad_header"
-        assert answer.status == 400
+        large = sum(len(value) for _, value in fields) > 8190
+        if large:
+            status, code = (
+                (414, "target_too_long") if len(fields) < 5 else (431, "headers_too_large")
+            )
+        else:
+            status, code = 400, "bad_header"
+        assert json.loads(answer.read())["code"] == code
+        assert answer.status == status
         assert answer.headers["content-type"] == "application/json"
         assert peer.app.requests == []
+        works(session)
+        session.close()
+
+    run_client(script)
+
+
+@pytest.mark.parametrize(
+    ("declared", "sent"),
+    [("5", b"abc"), ("1", b"abc"), ("5", b""), ("0", b"x"), ("3", b"x" * 9000)],
+)
+def test_a_wrong_length_ends_its_stream_alone(declared: str, sent: bytes) -> None:
+    """RST_STREAM with PROTOCOL_ERROR, no answer; a stream that waits beside it, and one that comes
+    behind it, are answered."""
+
+    def script(peer: Peer) -> None:
+        session = connect(peer)
+        waits = session.start("GET", "/wait", {}, end=True)
+        wrong = session.start("POST", "/stall", {"content-length": declared}, end=not sent)
+        if sent:
+            session.h2.send_data(wrong.stream_id, sent, end_stream=True)
+            session.flush()
+        receive_until(session, lambda: wrong.reset is not None)
+        assert wrong.reset == ErrorCodes.PROTOCOL_ERROR
+        assert wrong.status == 0
+        right = session.request("POST", "/echo", {"content-length": "5"}, b"right")
+        assert right.read() == b"rightend"
+        peer.go()
+        assert waits.read() == b"waited"
+        assert session.goaway is None
         works(session)
         session.close()
 

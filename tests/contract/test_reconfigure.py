@@ -92,16 +92,53 @@ def test_the_body_of_an_ensure_is_optional(
     assert client.get("/v1/streams/s", headers).json == DEFAULTS
 
 
-@pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded"])
-def test_a_body_that_is_not_said_to_be_json_is_refused(
-    client: Client, basin: str, kind: str | None
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded"])
+def test_a_body_that_is_said_to_be_something_else_is_refused(
+    client: Client, basin: str, kind: str
 ) -> None:
     """To take it for no configuration would undo the one there is."""
-    headers = {SEED: basin} if kind is None else {SEED: basin, "content-type": kind}
+    headers = {SEED: basin, "content-type": kind}
     for path in ("/v1/streams/s", f"/v1/basins/{basin}"):
         answer = client.request("PUT", path, b"{}", headers)
         assert (answer.status, answer.json["code"]) == (400, "bad_json")
         assert answer.headers["svc-side-effects"] == "none"
+
+
+@pytest.mark.parametrize("header", [SEED, S2])
+def test_a_body_that_says_nothing_of_its_type_is_json(
+    client: Client, basin: str, header: str
+) -> None:
+    """On every operation that takes a body: the configuration counts, and what is no JSON is
+    refused as that."""
+    here = {header: basin}
+    name = f"{basin}-n"
+    infinite = {"retention_policy": {"infinite": {}}}
+    config = {"default_stream_config": infinite}
+    token = f"token-{header}-{basin}-{type(client.connection).__name__}"
+    asked: list[tuple[str, str, object, int]] = [
+        ("POST", "/v1/basins", {"basin": name, "config": config}, 201),
+        ("PUT", f"/v1/basins/{name}", {"config": config}, 200),
+        ("PATCH", f"/v1/basins/{name}", {"create_stream_on_read": True}, 200),
+        ("POST", "/v1/streams", {"stream": "s", "config": infinite}, 201),
+        ("PUT", "/v1/streams/s", infinite, 200),
+        ("PATCH", "/v1/streams/s", {"timestamping": {"uncapped": True}}, 200),
+        ("POST", "/v1/streams/s/records", {"records": [{}]}, 200),
+        ("POST", "/v1/access-tokens", {"id": token, "scope": {"ops": ["read"]}}, 201),
+        ("PUT", "/v1/locations/default", "local", 200),
+    ]
+    for method, path, body, status in asked:
+        headers = {} if "basins" in path else here
+        answer = client.request(method, path, b"{", headers)
+        assert (answer.status, answer.json["code"]) == (400, "bad_json"), (method, path)
+        answer = client.request(method, path, json.dumps(body).encode(), headers)
+        assert answer.status == status, (method, path, answer)
+    told = client.get("/v1/streams/s", here).json
+    assert told["retention_policy"] == {"infinite": {}}
+    assert told["timestamping"]["uncapped"] is True
+    told = client.get(f"/v1/basins/{name}").json
+    assert told["default_stream_config"]["retention_policy"] == {"infinite": {}}
+    assert told["create_stream_on_read"] is True
+    client.delete(f"/v1/basins/{name}")
 
 
 @pytest.mark.parametrize("header", [SEED, S2])

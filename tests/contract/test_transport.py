@@ -107,11 +107,18 @@ def test_an_idle_connection_outlives_the_header_deadline(slow_header_endpoint: s
         b"GET /health HTTP/1.1\r\nhost x\r\n\r\n",
         b"GET /health HTTP/1.1\r\nhost: x\r\n folded: y\r\n\r\n",
         b"GET /health HTTP/9.9\r\nhost: x\r\n\r\n",
+        b"GET /health HTTP/2.0\r\nhost: x\r\n\r\n",
+        b"GET /health HTTP/0.9\r\nhost: x\r\n\r\n",
+        b"GET /health\r\n\r\n",
+        b"CONNECT \r\n\r\n",
+        b"CONNECT x:80 HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET  /health HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET /health#a HTTP/1.1\r\nhost: x\r\n\r\n",
         b"GET /he alth HTTP/1.1\r\nhost: x\r\n\r\n",
         b"GET /" + b"a" * 10_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n",
         b"GET /health HTTP/1.1\r\nx: " + b"a" * 10_000 + b"\r\n\r\n",
         b"GET /health HTTP/1.1\r\n" + b"x: y\r\n" * 200 + b"\r\n",
-        b"GET /health HTTP/1.1\r\n" + (b"x: " + b"y" * 4000 + b"\r\n") * 9 + b"\r\n",
+        b"GET /health HTTP/1.1\r\nhost: x\r\n" + (b"x: " + b"y" * 4000 + b"\r\n") * 9 + b"\r\n",
         b"POST /v1/basins HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n",
         b"POST /v1/basins HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
         b"POST /v1/basins HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n"
@@ -120,22 +127,54 @@ def test_an_idle_connection_outlives_the_header_deadline(slow_header_endpoint: s
     ],
     ids=lambda sent: f"{sent[:40]!r}({len(sent)})",
 )
-def test_what_is_not_http_gets_one_json_400(endpoint: str, sent: bytes) -> None:
+def test_what_is_not_http_gets_one_refusal_in_json(endpoint: str, sent: bytes) -> None:
     """Also bounds: lines, single headers, their number and their sum."""
     received = raw_exchange(endpoint, sent)
     head, _, body = received.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 400 "), received
+    status, code = b"400", "bad_header"
+    if len(sent) > 1000:
+        is_line = sent.startswith(b"GET /aaa")
+        status, code = (b"414", "target_too_long") if is_line else (b"431", "headers_too_large")
+    assert head.startswith(b"HTTP/1.1 " + status), received
     assert b"content-type: application/json" in head
     assert b"connection: close" in head
-    assert json.loads(body)["code"] == "bad_header"
+    assert json.loads(body)["code"] == code
 
 
 def test_an_unended_head_is_refused_at_its_limit(endpoint: str) -> None:
     """40 KiB of headers without an end are not kept until the deadline."""
     begun = monotonic()
     sent = b"GET /health HTTP/1.1\r\n" + (b"x: " + b"y" * 4000 + b"\r\n") * 10
-    assert raw_exchange(endpoint, sent).startswith(b"HTTP/1.1 400 ")
+    assert raw_exchange(endpoint, sent).startswith(b"HTTP/1.1 431 ")
     assert monotonic() - begun < 3
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET /nowhere HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET /health HTTP/9.9\r\nhost: x\r\n\r\n",
+        b"GET  /health HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"CONNECT \r\n\r\n",
+        b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n" * 3,
+    ],
+)
+def test_whoever_says_no_more_gets_the_answers(endpoint: str, sent: bytes) -> None:
+    """The client ends its side right behind its requests, as netcat does: each is answered, or
+    refused, and then the connection ends."""
+    parts = urlsplit(endpoint)
+    for pieces in (1, 2, 5):
+        with socket.create_connection((parts.hostname, parts.port), timeout=20) as sock:
+            size = -(-len(sent) // pieces)
+            for start in range(0, len(sent), size):
+                sock.sendall(sent[start : start + size])
+            sock.shutdown(socket.SHUT_WR)
+            received = b""
+            while piece := sock.recv(65536):
+                received += piece
+        assert received.count(b"\r\ncontent-length: ") == sent.count(b"\r\n\r\n"), received
+        assert b"HTTP/1.1 500" not in received
 
 
 def test_a_chunked_body_is_read(endpoint: str, basin: str, stream: str) -> None:

@@ -62,6 +62,8 @@ CONTRACT_STATUS = {
     "not_implemented": 501,
     "other": 500,
     "payload_too_large": 413,
+    "target_too_long": 414,
+    "headers_too_large": 431,
     "permission_denied": 403,
     "quota_exhausted": 403,
     "rate_limited": 429,

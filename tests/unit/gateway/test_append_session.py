@@ -6,6 +6,7 @@ import asyncio
 import gc
 import itertools
 import json
+import tracemalloc
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -122,6 +123,91 @@ def test_the_answer_begins_before_the_first_frame() -> None:
         assert scene.body.taken == 0
         scene.body.put(None)
         assert await frames.rest() == []
+
+    simulate(main)
+
+
+BOMB = encode_frame(bytes(2_000_000), Compression.GZIP)
+"""No AppendInput; about 2 KB on the wire."""
+
+
+def bodies_in_flight(scene: Scene) -> float:
+    (line,) = [
+        line
+        for line in scene.metrics.expose().decode().splitlines()
+        if line.startswith("svc_http_body_bytes_in_flight ")
+    ]
+    return float(line.split()[1])
+
+
+def test_a_frame_that_is_refused_is_not_kept() -> None:
+    """Thirty sessions that each send a small frame of 2 MB and are refused, some of them over and
+    some not yet closed: nothing of what was decompressed is left, without the collector's help."""
+
+    async def main(scene: Scene) -> None:
+        await scene.open()
+        kept: list[Frames] = []
+        gc.collect()
+        gc.disable()
+        tracemalloc.start()
+        try:
+            for number in range(30):
+                body = PipeBody()
+                frames = Frames(await scene.app.handle(append_session(body)))
+                body.put(BOMB)
+                frame = await frames.next()
+                assert frame is not None
+                status, told = body_of_terminal(frame)
+                assert (status, told["code"]) == (400, "invalid")
+                if number % 2:
+                    await frames.close()
+                else:
+                    kept.append(frames)
+            assert tracemalloc.get_traced_memory()[0] < 4_000_000
+        finally:
+            tracemalloc.stop()
+            gc.enable()
+        for frames in kept:
+            await frames.close()
+        assert bodies_in_flight(scene) == 0
+
+    simulate(main)
+
+
+def test_what_a_frame_unpacks_to_counts_against_the_budget() -> None:
+    """With 1 MB for all bodies a frame of 2 KB that unpacks to 2 MB finds no room, and what was
+    taken for it is given back."""
+
+    async def main(scene: Scene) -> None:
+        frames = await scene.frames(body_bytes_in_flight_max=1_000_000)
+        scene.body.put(BOMB)
+        frame = await frames.next()
+        assert frame is not None
+        status, told = body_of_terminal(frame)
+        assert (status, told["code"]) == (502, "hot_server")
+        assert told["may_have_taken_effect"] is False
+        await frames.close()
+        assert bodies_in_flight(scene) == 0
+
+    simulate(main)
+
+
+def test_a_message_that_waits_for_room_is_counted() -> None:
+    """While as much as a session may have is under way, the next one, unpacked, counts too; all of
+    it is given back at the end."""
+
+    async def main(scene: Scene) -> None:
+        frames = await scene.frames()
+        size = 1_000_000
+        for _ in range(5):
+            scene.body.put(input_frame(bytes(size), compression=Compression.GZIP))
+        scene.body.put(None)
+        first = asyncio.create_task(frames.next())
+        await asyncio.sleep(0.5)
+        assert 5 * size <= bodies_in_flight(scene) <= 6 * size
+        assert ack_of(await first) == (0, 1)
+        assert len(await frames.rest()) == 4
+        assert bodies_in_flight(scene) == 0
 
     simulate(main)
 

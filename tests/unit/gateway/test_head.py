@@ -11,11 +11,11 @@ from svc_cluster.gateway.http.head import HTTP_1_0, HTTP_1_1, HTTP_2, check_head
 from svc_cluster.gateway.http.http2_head import make_request
 from svc_cluster.gateway.http.message import BytesBody, Request
 
-PSEUDO = [(b":method", b"GET"), (b":scheme", b"http"), (b":path", b"/a?b#c"), (b":authority", b"h")]
+PSEUDO = [(b":method", b"GET"), (b":scheme", b"http"), (b":path", b"/a?b"), (b":authority", b"h")]
 
 
 def test_pseudo_headers_become_the_neutral_request() -> None:
-    """The authority stands in for the host; the fragment is dropped; the rest is as sent."""
+    """The authority stands in for the host; the rest is as sent."""
     request = make_request([*PSEUDO, (b"x-a", b"\xe9"), (b"x-a", b"2")], BytesBody())
     assert (request.method, request.raw_path, request.query) == ("GET", "/a", "b")
     assert list(request.headers) == [("host", "h"), ("x-a", "\xe9"), ("x-a", "2")]
@@ -55,6 +55,14 @@ def test_rules_of_a_head(
         with pytest.raises(MalformedError) as refusal:
             check_head(request, version)
         assert refusal.value.code is ErrorCode.BAD_HEADER
+
+
+@pytest.mark.parametrize("target", [b"/a#b", b"/a?b#c", b"/#", b"#"])
+def test_a_fragment_is_refused(target: bytes) -> None:
+    """It belongs to the client, and one that drops it reads another target than one that does
+    not."""
+    with pytest.raises(MalformedError, match=r"fragment|not a path"):
+        make_request([*PSEUDO[:2], (b":path", target), PSEUDO[3]], BytesBody())
 
 
 def test_any_headers_make_a_request_or_a_refusal() -> None:

@@ -22,6 +22,7 @@ from svc_cluster.codec import rpc
 from svc_cluster.gateway.replica_client import ReplicaClient
 from svc_cluster.link.session import NodeSession
 from svc_cluster.model.record import StoredBatch
+from svc_cluster.stream.journal import Journal
 from svc_cluster.stream.sessions import Sessions
 from tests.simulation.clock import SimClock
 from tests.simulation.loop import run
@@ -84,7 +85,7 @@ class Cluster:
                 raise SeqNumMismatchError(len(self.log))
         except ServiceError as error:
             return refusal(error)
-        self.known[node].take(place, STREAM)
+        self.known[node].take(place, STREAM, Journal())
         self.log.append(request.append.records)
         if fault == "forgotten":
             self.known[node].clear()

@@ -12,10 +12,18 @@ from typing import Any
 import pytest
 
 from svc_cluster.base.metrics import Metrics
+from svc_cluster.codec.records import build_batch
 from svc_cluster.gateway.app import GatewayApp
+from svc_cluster.gateway.authentication import AccessControl
 from svc_cluster.gateway.http.message import Request, Response
+from svc_cluster.gateway.lease import LeaseKeeper
 from svc_cluster.gateway.rate_limit import Connection, Rates
 from svc_cluster.gateway.rate_limiter import RateLimiter
+from svc_cluster.gateway.token_client import TokenNews
+from svc_cluster.gateway.token_directory import TokenDirectory
+from svc_cluster.model.access import ROOT_SCOPE
+from svc_cluster.model.access_secret import secret_hash, secret_text
+from svc_cluster.model.access_token import AccessToken, root_token
 from svc_cluster.model.stream_config import BasinConfig, NewStream
 from tests.contract.memory_backend import MemoryBackend
 from tests.simulation.clock import SimClock
@@ -247,3 +255,82 @@ def test_a_streaming_read_is_slowed_down(kind: str) -> None:
         assert 8.0 <= now() - begun <= 13.0
 
     simulate(Rates(read_bytes=100_000.0), main)
+
+
+FIRST, CHILD, GRANDCHILD, OTHER = 2, 10, 100, 3
+
+
+def family(clock: SimClock) -> tuple[AccessControl, Callable[[], object]]:
+    """The root's token 1; 2 and 3 issued with it; 10 to 49 with 2; 100 to 109 with 10. What is
+    called renews the lease by which they are good."""
+    parents = {FIRST: 1, OTHER: 1}
+    parents |= dict.fromkeys(range(CHILD, CHILD + 40), FIRST)
+    parents |= dict.fromkeys(range(GRANDCHILD, GRANDCHILD + 10), CHILD)
+    tokens = [root_token(1, secret_hash(secret_of(1)))]
+    tokens += [
+        AccessToken(serial, f"t{serial}", secret_hash(secret_of(serial)), parent, ROOT_SCOPE)
+        for serial, parent in parents.items()
+    ]
+    directory = TokenDirectory(clock)
+    changes = tuple((token.serial, token) for token in tokens)
+    news = TokenNews(granted=True, version=1, behind=False, changes=changes, all_read=False)
+    keeper: LeaseKeeper = None  # type: ignore[assignment]  # asked for unknown secrets only
+    return AccessControl(directory, keeper), lambda: directory.take(news, clock.monotonic())
+
+
+def secret_of(serial: int) -> str:
+    return secret_text(serial.to_bytes(32, "big"))
+
+
+@pytest.mark.parametrize(
+    "rates", [Rates(requests=5.0), Rates(append_bytes=5_000.0), Rates(read_bytes=5_000.0)]
+)
+def test_tokens_issued_with_a_token_share_its_limits(rates: Rates) -> None:
+    """Forty children and ten grandchildren together get what the first token of the chain gets;
+    another token of the root has limits of its own, as the root's token has."""
+
+    async def begin() -> None:
+        clock = SimClock(asyncio.get_running_loop())
+        backend = MemoryBackend(clock)
+        limiter = RateLimiter(Rates(), rates, clock=clock, metrics=Metrics())
+        access, renew = family(clock)
+        app, _ = make_app(backend, limiter=limiter, access=access)
+        await backend.create_basin(BASIN[1], BasinConfig())
+        await backend.create_stream(BASIN[1], "s", NewStream())
+        await backend.append(BASIN[1], "s", build_batch([(None, (), b"x" * 992)]), None, None)
+
+        async def served(serials: list[int]) -> int:
+            """Requests in SECONDS of one client for each token, which waits as it is told."""
+            end_at = now() + SECONDS
+            done = 0
+
+            async def client(serial: int) -> None:
+                nonlocal done
+                connection = Connection(f"10.0.0.{serial}")
+                while now() < end_at:
+                    renew()
+                    request = append(940) if rates.append_bytes else get(RECORDS, "seq_num=0")
+                    request.headers = [
+                        *request.headers,
+                        ("authorization", f"Bearer {secret_of(serial)}"),
+                    ]
+                    request.connection = connection
+                    response = await app.handle(request)
+                    if response.status == 429:
+                        await asyncio.sleep(wait_of(response))
+                    else:
+                        assert response.status == 200
+                        done += 1
+
+            await asyncio.gather(*(client(serial) for serial in serials))
+            return done
+
+        alone = await served([OTHER])
+        of_family = [FIRST, *range(CHILD, CHILD + 40), *range(GRANDCHILD, GRANDCHILD + 10)]
+        together = await served(of_family)
+        assert alone * 0.7 < together < alone * 1.3
+        await asyncio.sleep(30)
+        both = await served([FIRST, OTHER, 1])
+        assert both > 2.5 * alone
+
+    run(lambda loop: begin())

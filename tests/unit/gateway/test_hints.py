@@ -1,0 +1,115 @@
+"""A hint is worth one try before a pause, whoever it names."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.errors import UnavailableError
+from svc_cluster.base.ids import GroupId, NodeId
+from svc_cluster.codec import rpc
+from svc_cluster.gateway.leaders import RETRY_SECONDS_MIN, Group, Leaders
+from svc_cluster.link.session import NodeSession
+from tests.simulation.loop import run
+
+NODES = tuple(NodeId(number) for number in (1, 2, 3))
+SECONDS = 4.0
+ATTEMPTS_MAX = 200
+"""In four seconds, with pauses that double from 10 ms to 100 ms, halved at most by the jitter, and
+two tries between them."""
+
+
+class LoopClock:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+
+class Hinting:
+    """A node that names another as the leader, at once."""
+
+    def __init__(self, loop: Any, hint: NodeId, *, is_up: bool = True) -> None:
+        self.session = NodeSession(loop)
+        self.session.attach(self)
+        self.asked = 0
+        self._loop = loop
+        self._hint = hint
+        if is_up:
+            self.session.link_up()
+
+    def send(self, data: bytes) -> None:
+        answers = pb.ResponseBatch()
+        for request in pb.RequestBatch.FromString(data).requests:
+            self.asked += 1
+            response = answers.responses.add(id=request.id)
+            rpc.refusal_to_pb(response.refusal, rpc.NotLeaderHereError(self._hint))
+        self._loop.call_soon(self.session.message, answers.SerializeToString())
+
+    async def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("unreachable", [True, False])
+def test_hints_that_lead_nowhere_are_followed_with_pauses(unreachable: bool) -> None:
+    """Two nodes name the third, which cannot be reached or names the first: the request is tried
+    until its deadline, a bounded number of times, and refused without effect."""
+
+    async def main(loop: Any) -> None:
+        nodes = {
+            NodeId(1): Hinting(loop, NodeId(3)),
+            NodeId(2): Hinting(loop, NodeId(3)),
+            NodeId(3): Hinting(loop, NodeId(1), is_up=not unreachable),
+        }
+        leaders = Leaders(
+            sessions={node: each.session for node, each in nodes.items()},
+            loop=loop,
+            clock=LoopClock(loop),  # type: ignore[arg-type]
+            rng=random.Random(5),
+        )
+        begun = loop.time()
+        with pytest.raises(UnavailableError):
+            await leaders.call(
+                Group(GroupId(7), NODES, NodeId(1)),
+                lambda request: request.ping.SetInParent(),
+                write=True,
+                deadline=begun + SECONDS,
+            )
+        assert loop.time() - begun == pytest.approx(SECONDS, abs=0.2)
+        asked = sum(node.asked for node in nodes.values())
+        assert 20 <= asked <= ATTEMPTS_MAX
+
+    run(main)
+
+
+def test_a_hint_that_is_right_costs_no_pause() -> None:
+    """The leader is found in no time."""
+
+    async def main(loop: Any) -> None:
+        class Leading(Hinting):
+            def send(self, data: bytes) -> None:
+                answers = pb.ResponseBatch()
+                for request in pb.RequestBatch.FromString(data).requests:
+                    answers.responses.add(id=request.id).done.SetInParent()
+                self._loop.call_soon(self.session.message, answers.SerializeToString())
+
+        nodes = {NodeId(1): Hinting(loop, NodeId(2)), NodeId(2): Leading(loop, NodeId(2))}
+        leaders = Leaders(
+            sessions={node: each.session for node, each in nodes.items()},
+            loop=loop,
+            clock=LoopClock(loop),  # type: ignore[arg-type]
+            rng=random.Random(5),
+        )
+        group = Group(GroupId(7), (NodeId(1), NodeId(2)), NodeId(1))
+        begun = loop.time()
+        await leaders.call(
+            group, lambda r: r.ping.SetInParent(), write=True, deadline=loop.time() + SECONDS
+        )
+        assert loop.time() - begun < RETRY_SECONDS_MIN / 2
+        assert nodes[NodeId(1)].asked == 1
+
+    run(main)
