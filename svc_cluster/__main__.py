@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 from svc_cluster.cli.main import app
+from svc_cluster.storage.private import UMASK
 
 
 def main() -> None:
+    os.umask(UMASK)
     app()
 
 

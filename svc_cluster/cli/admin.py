@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from svc_cluster.cli.local import say
 from svc_cluster.cli.process import fail
+from svc_cluster.cli.terminal import say_surely as say
 
 if TYPE_CHECKING:
     from svc_cluster.cli.authority import Authority

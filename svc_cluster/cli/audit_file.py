@@ -10,7 +10,8 @@ from pathlib import Path
 
 from svc_cluster.base.audit import AuditSink, AuditTrail, Event, LogSink
 from svc_cluster.base.log import redacted
-from svc_cluster.settings import SettingsError
+from svc_cluster.settings import DirectoryError, SettingsError
+from svc_cluster.storage.disk_trouble import remedy
 
 
 class AuditFile:
@@ -55,6 +56,10 @@ def audit_sink(path: str | None) -> AuditSink:
     try:
         return AuditFile(Path(path))
     except OSError as cause:
+        if (what_to_do := remedy(cause, Path(path).parent)) is not None:
+            raise DirectoryError(
+                f"audit_log {path} cannot be written ({cause.strerror}): {what_to_do}"
+            ) from cause
         raise SettingsError(
             f"audit_log {path} cannot be written ({cause.strerror}): name a file in a directory "
             "that exists and may be written to"

@@ -34,10 +34,14 @@ class LoopbackLink:
         self._call_soon(self._service.message, data)
 
     def _answer(self, data: bytes) -> None:
-        self._call_soon(self._events.message, data)
+        self._call_soon(self._arrive, data)
+
+    def _arrive(self, data: bytes) -> None:
+        self._service.sent(len(data))
+        self._events.message(data)
 
     async def close(self) -> None:
-        self._service.closed = True
+        self._service.close()
 
 
 class EmbeddedNode:

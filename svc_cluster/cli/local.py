@@ -7,12 +7,14 @@ into `cluster.json`. Its children notice its end by a pipe.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import secrets
 import socket
 import ssl
 import sys
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,10 +22,14 @@ from typing import Any, Final
 import aiohttp
 import yaml
 
+from svc_cluster.base.tasks import start_task
 from svc_cluster.cli.authority import AuthorityError
+from svc_cluster.cli.cluster_file import ClusterFile, sync, write_atomically
+from svc_cluster.cli.introduction import Access, introduction
 from svc_cluster.cli.local_certificates import LocalCertificates
 from svc_cluster.cli.process import MALLOC_ENVIRONMENT, SUPERVISOR_FD
 from svc_cluster.cli.root_token import leave_change, new_secret, read_secret_text
+from svc_cluster.cli.terminal import say
 from svc_cluster.settings import (
     EXIT_CONFIGURATION,
     EXIT_DIRECTORY,
@@ -32,7 +38,9 @@ from svc_cluster.settings import (
     SettingsError,
     is_loopback,
 )
-from svc_cluster.storage.disk import DirectoryInUseError, lock_directory
+from svc_cluster.storage.damage import EXIT_STORE_DAMAGED
+from svc_cluster.storage.disk import EXIT_STORAGE, DirectoryInUseError, lock_directory
+from svc_cluster.storage.disk_trouble import remedy, room
 
 READY_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 8.0
@@ -40,6 +48,13 @@ RESTART_SECONDS_MIN: Final = 0.2
 RESTART_SECONDS_MAX: Final = 10.0
 STABLE_SECONDS: Final = 10.0
 """A process that lived this long starts again without back-off."""
+
+RETRIED: Final = frozenset({EXIT_DIRECTORY, EXIT_STORAGE, EXIT_STORE_DAMAGED})
+"""A start may go well later, when there is room again, or at once, with the store set aside."""
+
+TOLD_AGAIN_SECONDS: Final = 60.0
+WORDS_BYTES_MAX: Final = 64 * 1024
+"""How much of the end of a log is looked at for a process's last words."""
 
 
 @dataclass(slots=True)
@@ -50,6 +65,8 @@ class Member:
     arguments: list[str]
     row: dict[str, Any]
     process: asyncio.subprocess.Process | None = None
+    told: tuple[int, float] = (0, 0.0)
+    """The last status of `RETRIED` that was said, and when."""
 
 
 class LocalCluster:
@@ -86,6 +103,9 @@ class LocalCluster:
         self._pipe = os.pipe()
         self.nodes = nodes
         self._ready = False
+        self._file = ClusterFile(self.directory, self._places)
+        self._retried_at = float("-inf")
+        """When a process last ended with a status of `RETRIED`."""
         self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Fails when a process refuses its configuration before the cluster was ready."""
 
@@ -207,22 +227,32 @@ class LocalCluster:
             raise _unusable_token_file(path, cause) from cause
         return secret
 
-    def access_notice(self) -> str:
-        """Whether requests need a token, and where to get one."""
-        if not self.auth:
-            return "Access tokens: not asked for (--auth: they are)."
-        if self._root_token_file is not None:
-            return f"Access tokens: asked for. The first root token is in {self._root_token_file}."
+    def introduction(self) -> str:
+        """What a newcomer needs to go on by hand."""
+        given = self._root_token_file
+        file = given.resolve() if given is not None and given.is_file() else None
+        access = Access(self.auth, self.root_secret, file)
+        trust = None if self._certificates is None else self._certificates.authority
+        return introduction(self.directory, self.url, self.nodes, access, trust)
+
+    async def wait_token(self) -> None:
+        """Return once the gateway takes the root token, where this start made one: it becomes valid
+        a moment after the nodes are ready. Raises LocalError."""
         if self.root_secret is None:
-            return (
-                "Access tokens: asked for. The root token was shown at the first start with --auth;"
-                f"\n  svc-cluster admin root-token {self.directory}/node-1   makes another."
-            )
-        return (
-            "Access tokens: asked for. The root token, shown this once:\n"
-            f"  export S2_ACCESS_TOKEN={self.root_secret}\n"
-            'Give curl -H "authorization: Bearer $S2_ACCESS_TOKEN" besides.'
-        )
+            return
+        headers = {"authorization": f"Bearer {self.root_secret}"}
+        async with aiohttp.ClientSession(connector=self._connector(), headers=headers) as session:
+            try:
+                async with asyncio.timeout(READY_SECONDS):
+                    await _poll(session, f"{self.url}/v1/basins")
+            except TimeoutError:
+                raise LocalError(
+                    f"the root token is not valid after {READY_SECONDS:.0f} s: the nodes' logs in "
+                    f"{self.directory} say why"
+                ) from None
+
+    def _connector(self) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(ssl=self.trust or True)
 
     def _tls_settings(self, name: str) -> dict[str, str]:
         return {} if self._certificates is None else self._certificates.settings(name)
@@ -241,9 +271,9 @@ class LocalCluster:
             raise self._unusable(cause) from cause
 
     def _unusable(self, cause: OSError) -> LocalError:
+        what_to_do = remedy(cause, self.directory) or "choose another --data-dir"
         return LocalError(
-            f"{self.directory} cannot be used ({cause.strerror}): choose another --data-dir",
-            EXIT_DIRECTORY,
+            f"{self.directory} cannot be used ({cause.strerror}): {what_to_do}", EXIT_DIRECTORY
         )
 
     def _facts(self, secret: Path) -> dict[str, Any]:
@@ -264,9 +294,9 @@ class LocalCluster:
         facts = {"cluster_id": secrets.token_hex(16), "nodes": self.nodes}
         secret.touch(mode=0o600)
         secret.write_text(secrets.token_hex(32) + "\n")
-        _sync(secret)
-        _write_atomically(path, facts)
-        _sync(self.directory)
+        sync(secret)
+        write_atomically(path, facts)
+        sync(self.directory)
         return facts
 
     def _add(self, name: str, role: str, config: dict[str, Any], row: dict[str, Any]) -> None:
@@ -275,30 +305,36 @@ class LocalCluster:
         arguments = [sys.executable, "-m", "svc_cluster", role, "--config", str(path)]
         self._members.append(Member(name, arguments, row))
 
-    def _write_cluster_file(self) -> None:
+    def _places(self) -> dict[str, Any]:
         rows = [member.row for member in self._members]
-        self.write_cluster_file(rows[:-1], rows[-1])
+        return {"supervisor_pid": os.getpid(), "gateway": rows[-1], "nodes": rows[:-1]}
 
-    def write_cluster_file(self, nodes: list[dict[str, Any]], gateway: dict[str, Any]) -> None:
-        """Say where every process is, for tools and tests."""
-        _write_atomically(
-            self.directory / "cluster.json",
-            {"supervisor_pid": os.getpid(), "gateway": gateway, "nodes": nodes},
-        )
+    def write_cluster_file(self, node: dict[str, Any], gateway: dict[str, Any]) -> None:
+        """For a node and a gateway in this process. Raises LocalError."""
+        self._members = [Member("node-1", [], node), Member("gateway", [], gateway)]
+        try:
+            self._file.write()
+        except OSError as cause:
+            raise self._unusable(cause) from cause
 
     # -- processes
 
     async def start(self) -> None:
-        """Start every process; returns at once, see `wait_ready`."""
+        """Start every process; returns at once, see `wait_ready`. Raises LocalError."""
+        try:
+            for member in self._members:
+                await self._spawn(member)
+            self._file.write()
+        except OSError as cause:
+            raise self._unusable(cause) from cause
         for member in self._members:
-            await self._spawn(member)
-        self._write_cluster_file()
-        for member in self._members:
-            self._watchers.append(
-                asyncio.get_running_loop().create_task(
-                    self._watch(member), name=f"watch {member.name}"
-                )
-            )
+            self._look_after(self._watch(member), f"watch {member.name}")
+        self._look_after(self._file.run(), "write cluster.json")
+
+    def _look_after(self, watching: Coroutine[Any, Any, None], name: str) -> None:
+        task = start_task(watching, name)
+        task.add_done_callback(_say_failure)
+        self._watchers.append(task)
 
     async def _spawn(self, member: Member) -> None:
         with self._log_of(member).open("ab") as output:
@@ -326,7 +362,9 @@ class LocalCluster:
             code = await member.process.wait()
             if self._stopping.is_set():
                 return
-            if code in REFUSED_START and not self._ready:
+            if code in RETRIED:
+                self._retried_at = loop.time()
+            elif code in REFUSED_START and not self._ready:
                 # starting it again would end the same way
                 if not self._refused.done():
                     self._refused.set_exception(LocalError(self._last_words(member), code))
@@ -334,32 +372,64 @@ class LocalCluster:
             if not self._restart:
                 say(f"{member.name} ended with status {code}; it stays down (--no-restart)")
                 member.row["pid"] = 0
-                self._write_cluster_file()
+                self._file.changed()
                 return
             if loop.time() - started > STABLE_SECONDS:
                 delay = RESTART_SECONDS_MIN
-            say(
-                f"{member.name} ended with status {code}; starting it again in {delay:.1f} s "
-                f"(its log: {self._log_of(member)})"
-            )
+            self._say_end(member, code, delay)
             await asyncio.sleep(delay)
             delay = min(delay * 2, RESTART_SECONDS_MAX)
+            while not await self._spawned(member):
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, RESTART_SECONDS_MAX)
             if self._stopping.is_set():
                 return
+            self._file.changed()
+
+    async def _spawned(self, member: Member) -> bool:
+        """Start it again, unless everything is being ended; False where the system refuses."""
+        if self._stopping.is_set():
+            return True
+        try:
             await self._spawn(member)
-            self._write_cluster_file()
+        except OSError as cause:
+            what_to_do = remedy(cause, self.directory) or str(cause)
+            say(f"{member.name} cannot be started: {what_to_do}; it is tried again")
+            return False
+        return True
+
+    def _say_end(self, member: Member, code: int, delay: float) -> None:
+        """One line a minute of a process that ends for one reason again and again."""
+        now = asyncio.get_running_loop().time()
+        if code in RETRIED:
+            last, at = member.told
+            if code == last and now - at < TOLD_AGAIN_SECONDS:
+                return
+            member.told = (code, now)
+        why = f": {self._words(member)}" if code in RETRIED else ""
+        say(
+            f"{member.name} ended with status {code}; starting it again in {delay:.1f} s "
+            f"(its log: {self._log_of(member)}){why}"
+        )
+
+    def _words(self, member: Member) -> str:
+        """What a process wrote last: the sentence that says why it ended. A file on a full disk
+        does not have it."""
+        if os.statvfs(self.directory).f_bavail == 0:
+            return f"the disk is full, {room(self.directory)}: make room on it"
+        with contextlib.suppress(OSError), self._log_of(member).open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - WORDS_BYTES_MAX))
+            if lines := log.read().decode(errors="replace").splitlines():
+                return lines[-1].removeprefix("svc-cluster: ")
+        return "it said nothing"
 
     def _last_words(self, member: Member) -> str:
-        """What a process wrote last: the sentence that says why it ended."""
-        lines = self._log_of(member).read_text(errors="replace").splitlines()
-        words = lines[-1].removeprefix("svc-cluster: ") if lines else "it said nothing"
-        return f"{member.name} does not start: {words}"
+        return f"{member.name} does not start: {self._words(member)}"
 
     async def wait_ready(self) -> None:
         """Return once every node and the gateway say that they are ready. Raises LocalError."""
         places = [(m.name, f"http://127.0.0.1:{m.row['admin_port']}") for m in self._members[:-1]]
-        loop = asyncio.get_running_loop()
-        polling = loop.create_task(self.wait_urls([*places, ("gateway", self.url)]))
+        polling = start_task(self.wait_urls([*places, ("gateway", self.url)]), "poll")
         try:
             await asyncio.wait({polling, self._refused}, return_when=asyncio.FIRST_COMPLETED)
             if self._refused.done():
@@ -371,17 +441,28 @@ class LocalCluster:
 
     async def wait_urls(self, places: list[tuple[str, str]]) -> None:
         """The same for given names and addresses."""
-        connector = aiohttp.TCPConnector(ssl=self.trust or True)
-        async with aiohttp.ClientSession(connector=connector) as session:
+        async with aiohttp.ClientSession(connector=self._connector()) as session:
             for name, url in places:
-                try:
-                    async with asyncio.timeout(READY_SECONDS):
-                        await _poll(session, f"{url}/readyz")
-                except TimeoutError:
+                while not await self._is_ready(session, url):
+                    if self._is_retrying():
+                        continue  # for as long as it takes somebody to make room
                     log = self.directory / f"{name}.log"
                     raise LocalError(
                         f"{name} is not ready after {READY_SECONDS:.0f} s: its log is {log}"
-                    ) from None
+                    )
+
+    async def _is_ready(self, session: aiohttp.ClientSession, url: str) -> bool:
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await _poll(session, f"{url}/readyz")
+        except TimeoutError:
+            return False
+        return True
+
+    def _is_retrying(self) -> bool:
+        """Whether a process was refused its directory or lost its disk a moment ago."""
+        now = asyncio.get_running_loop().time()
+        return now - self._retried_at < READY_SECONDS
 
     async def stop(self) -> None:
         """End every process: gateway first, then the nodes, by SIGTERM."""
@@ -423,6 +504,12 @@ def _unusable_token_file(path: Path, cause: OSError) -> LocalError:
     )
 
 
+def _say_failure(task: asyncio.Task[None]) -> None:
+    """A process that nobody looks after any more must not go unnoticed."""
+    if not task.cancelled() and (failure := task.exception()) is not None:
+        say(f"fault: to {task.get_name()} failed, start the cluster again: {failure!r}")
+
+
 async def _poll(session: aiohttp.ClientSession, url: str) -> None:
     while True:
         try:
@@ -456,22 +543,6 @@ def _read_facts(path: Path) -> dict[str, Any]:
             raise LocalError(f"{path} is damaged: put it back, or choose another --data-dir")
 
 
-def _write_atomically(path: Path, value: Any) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(value, indent=2) + "\n")
-    _sync(temporary)
-    temporary.replace(path)
-
-
-def _sync(path: Path) -> None:
-    """A cluster id that a power cut takes back would make every node refuse its directory."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def free_ports(count: int) -> list[int]:
     """Ports nobody listens on at this moment, all different."""
     sockets = [socket.socket() for _ in range(count)]
@@ -482,40 +553,3 @@ def free_ports(count: int) -> list[int]:
     finally:
         for sock in sockets:
             sock.close()
-
-
-def say(line: str) -> None:
-    """A line for the person at the terminal."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
-def introduction(directory: Path, url: str, nodes: int) -> str:
-    """What a newcomer needs to go on by hand."""
-    trust = ""
-    if url.startswith("https:"):
-        trust = f"""
-  export S2_SSL_NO_VERIFY=true
-For curl:
-  export CURL_CA_BUNDLE={directory}/ca/ca.pem"""
-    return f"""
-svc-cluster is running: {nodes} node{"s" if nodes != 1 else ""} and a gateway
-  address         {url}
-  data directory  {directory}
-
-For clients:
-  export S2_ACCOUNT_ENDPOINT={url}
-  export S2_BASIN_ENDPOINT={url}
-  export S2_ACCESS_TOKEN=ignored{trust}
-
-Try:
-  curl -s {url}/v1/basins -H 'content-type: application/json' -d '{{"basin":"my-basin"}}'
-  curl -s {url}/v1/streams -H 'svc-basin: my-basin' -H 'content-type: application/json' \\
-       -d '{{"stream":"my-stream"}}'
-  curl -s {url}/v1/streams/my-stream/records -H 'svc-basin: my-basin' -H 'svc-format: utf8' \\
-       -H 'content-type: application/json' -d '{{"records":[{{"body":"hello"}}]}}'
-  curl -s '{url}/v1/streams/my-stream/records?seq_num=0' -H 'svc-basin: my-basin' \\
-       -H 'svc-format: utf8'
-  curl -sN {url}/v1/streams/my-stream/records -H 'svc-basin: my-basin' \\
-       -H 'svc-format: utf8' -H 'accept: text/event-stream'
-"""

@@ -49,4 +49,9 @@ class LocalCertificates:
 
     def trust(self) -> ssl.SSLContext:
         """For clients of this cluster."""
-        return ssl.create_default_context(cafile=self._ca / "ca.pem")
+        return ssl.create_default_context(cafile=self.authority)
+
+    @property
+    def authority(self) -> Path:
+        """The CA's certificate."""
+        return self._ca / "ca.pem"

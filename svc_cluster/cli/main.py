@@ -14,19 +14,20 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 import typer
 
+from svc_cluster.base.tasks import start_task
 from svc_cluster.cli import bench
 from svc_cluster.cli.admin import app as admin_app
 from svc_cluster.cli.demo import demo
+from svc_cluster.cli.introduction import END
 from svc_cluster.cli.local import (
     LocalCluster,
     LocalError,
     free_ports,
-    introduction,
     overrides,
-    say,
 )
 from svc_cluster.cli.process import fail, run, watch_supervisor
 from svc_cluster.cli.start_checks import EMBEDDED_FILES_MIN, gateway_files_min, node_files_min
+from svc_cluster.cli.terminal import say
 from svc_cluster.settings import (
     GatewaySettings,
     NodeSettings,
@@ -186,16 +187,16 @@ async def _supervise(make: _MakeCluster, limit: float | None, *, demo: bool) -> 
     await cluster.start()
     ok = True
     try:
-        waiting = asyncio.ensure_future(cluster.wait_ready())  # noqa: TID251 -- awaited here
-        stopping = asyncio.ensure_future(stop.wait())  # noqa: TID251 -- awaited here
+        waiting = start_task(cluster.wait_ready(), "wait ready")
+        stopping = start_task(stop.wait(), "wait for the end")
         await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if waiting.done():
             waiting.result()
-            say(introduction(cluster.directory, cluster.url, cluster.nodes))
-            say(cluster.access_notice())
+            await cluster.wait_token()
+            say(cluster.introduction())
             if demo:
                 ok = await run_demo(cluster.url, tls=cluster.trust)
-            say("Ctrl-C ends it; the data stays.")
+            say(END)
             await asyncio.wait({stopping}, timeout=limit)
         waiting.cancel()
         stopping.cancel()
@@ -236,13 +237,13 @@ def _run_embedded(make: _MakeCluster, limit: float | None, *, demo: bool) -> boo
             "admin_port": admin,
             "data_dir": node_settings.data_dir,
         }
-        cluster.write_cluster_file([row], {"port": public, "pid": os.getpid()})
+        cluster.write_cluster_file(row, {"port": public, "pid": os.getpid()})
         await cluster.wait_urls([("node-1", f"http://127.0.0.1:{admin}"), ("gateway", cluster.url)])
-        say(introduction(cluster.directory, cluster.url, 1))
-        say(cluster.access_notice())
+        await cluster.wait_token()
+        say(cluster.introduction())
         if demo:
             ok = await run_demo(cluster.url, tls=cluster.trust)
-        say("Ctrl-C ends it; the data stays.")
+        say(END)
         try:
             async with asyncio.timeout(limit):
                 await stop.wait()

@@ -53,13 +53,19 @@ class NodeMetrics:
 
     def _groups(self) -> None:
         metrics = self._metrics
-        replicas = self._node.host.replicas()
+        host = self._node.host
+        held = host.held()
+        stopped = {row.group_id for row in held if row.state == "stopped"}
+        # what a stopped one last knew of its group says nothing of the group
+        replicas = [one for one in host.replicas() if one.group.group_id not in stopped]
         roles = dict.fromkeys(
             ("leader", "follower", "candidate", "learner", "hibernating", "recovering"), 0
         )
         for replica in replicas:
             engine = replica.group.engine
-            roles["recovering" if engine.recovery else engine.role.value] += 1
+            if not replica.group.parked:
+                roles["recovering" if engine.recovery else engine.role.value] += 1
+        roles["stopped"], roles["parked"] = len(stopped), len(held) - len(stopped)
         for state, count in roles.items():
             metrics.raft_groups.labels(state=state).set(count)
         metrics.raft_groups_without_leader.set(
@@ -75,7 +81,6 @@ class NodeMetrics:
             metrics.raft_proposals_applied,
             sum(replica.group.applied_index for replica in replicas),
         )
-        host = self._node.host
         self._count(metrics.raft_state_divergence, host.divergences)
         self._count(metrics.raft_replicas_repaired, host.repaired)
         self._count(
@@ -88,6 +93,9 @@ class NodeMetrics:
         self._count(metrics.trimmed_records, sum(basin.records_trimmed for basin in basins))
         readings = [basin.state.usage.reading for basin in basins]
         metrics.streams.set(sum(reading[1].streams for reading in readings if reading))
+        watch = self._node.housekeeper.clock_watch
+        metrics.retention_stopped_groups.set(watch.stopped)
+        metrics.clock_away.set(watch.away_ms / 1000)
         self._request_outcomes(replicas)
         self._peers()
 
@@ -99,6 +107,7 @@ class NodeMetrics:
         self._count(self._metrics.requests_repeated, sum(replica.repeats for replica in replicas))
 
     def _peers(self) -> None:
+        self._metrics.node_refused.set(self._node.refusal() is not None)
         node_id = self._node.config.node_id
         for peer in self._node.config.addresses:
             if peer == node_id:
@@ -106,9 +115,13 @@ class NodeMetrics:
             lag = 0
             for replica in self._node.host.replicas():
                 engine = replica.group.engine
+                if replica.group.stopped:
+                    continue
                 if engine.role is Role.LEADER and peer in engine.members:
                     lag += max(engine.last_index - engine.match_index(peer), 0)
             self._metrics.raft_peer_lag_entries.labels(peer=str(peer)).set(lag)
+            refused = self._node.former.is_refused(peer)
+            self._metrics.raft_peer_refused.labels(peer=str(peer)).set(refused)
             active = self._node.host.is_peer_up(peer)
             self._metrics.raft_peer_active.labels(peer=str(peer)).set(active)
             self._count(
@@ -118,6 +131,11 @@ class NodeMetrics:
             self._count(
                 self._metrics.raft_peer_send_failures.labels(peer=str(peer)),
                 self._links.send_failures[peer],
+            )
+            unread = self._node.unread.get(peer)
+            self._count(
+                self._metrics.raft_peer_unreadable.labels(peer=str(peer)),
+                0 if unread is None else unread.total,
             )
 
     def _catalog(self) -> None:
@@ -139,6 +157,8 @@ class NodeMetrics:
         self._metrics.storage_used_bytes.set(_bytes_of_files(self._directory))
         self._metrics.storage_free_bytes.set(disk.f_bavail * disk.f_frsize)
         self._metrics.storage_capacity_bytes.set(disk.f_blocks * disk.f_frsize)
+        pinned = wal.used_segments * self._node.config.wal.segment_bytes
+        self._metrics.wal_held_bytes.set(pinned if self._node.host.is_log_held() else 0)
         self._metrics.storage_read_only.set(not wal.has_space())
 
 

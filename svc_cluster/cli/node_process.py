@@ -8,6 +8,7 @@ import os
 import random
 import signal
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from svc_cluster.base.audit import AuditTrail
@@ -18,6 +19,7 @@ from svc_cluster.base.metrics import CONTENT_TYPE, Metrics
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.cli.audit_file import audit_sink, reopen_on_hangup
 from svc_cluster.cli.join import wait_for_membership
+from svc_cluster.cli.loop_faults import hear_loop_faults
 from svc_cluster.cli.loop_lag import watch_loop_lag
 from svc_cluster.cli.node_metrics import NodeMetrics
 from svc_cluster.cli.own_certificate import show_expiry
@@ -51,7 +53,13 @@ from svc_cluster.settings import (
 )
 from svc_cluster.storage.damage import is_marked, set_aside
 from svc_cluster.storage.disk import DirectoryInUseError, RealDisk, lock_directory
-from svc_cluster.storage.rocks_store import RocksStore, StoreDamagedError, StoreOpenError
+from svc_cluster.storage.rocks_store import (
+    WRITE_BUFFER_BYTES,
+    RocksSettings,
+    RocksStore,
+    StoreDamagedError,
+    StoreOpenError,
+)
 from svc_cluster.storage.wal.settings import WalFormatError, WalSettings
 
 MIB = 1024 * 1024
@@ -81,6 +89,7 @@ class RunningNode:
             secret=self.secret,
             addresses=addresses(settings),
             rng=rng,
+            clock=SystemClock(),
             tls=peer_tls(settings),
         )
         self._seams = (loop, rng)
@@ -104,7 +113,7 @@ class RunningNode:
             given = given_change(Path(settings.root_token_file))
         loop, rng = self._seams
         try:
-            self.store = open_store(self._directory / "state", loop)
+            self.store = open_store(self._directory / "state", loop, store_settings(settings))
         except StoreOpenError as cause:
             raise DirectoryError(str(cause)) from cause
         seams = Seams(
@@ -115,12 +124,13 @@ class RunningNode:
             store=self.store,
             peers=self._peers,
             snapshots=self._peers,
+            formation=self._peers,
         )
         try:
             self.node = ReplicaNode(node_config(settings), seams, on_fatal=exit_fatal)
         except (IdentityError, WalFormatError) as cause:
             raise SettingsError(str(cause)) from cause
-        except PermissionError as cause:
+        except OSError as cause:
             raise unusable(self._directory, cause) from cause
         remember_members(self._directory, settings)
         try:
@@ -136,6 +146,7 @@ class RunningNode:
         self.audit = AuditTrail(sink, declared.audit_failures.inc)
         if settings.peer_tls_cert is not None:
             show_expiry(declared, "peer", Path(settings.peer_tls_cert))
+        hear_loop_faults(declared)
         self._tasks.spawn(watch_loop_lag(declared), "watch the event loop")
         metrics = NodeMetrics(declared, self.node, self._directory, self._peers, self.disk)
         try:
@@ -146,12 +157,14 @@ class RunningNode:
                 f"admin_address {settings.admin_address} cannot be listened on ({cause.strerror}): "
                 "end the process that uses it, or choose another port"
             ) from cause
-        self.node.start()
         await self._rpc.start()
-        self._peers.connect(self.node.host.peer_up, self.node.host.peer_down)
-        self.node.sessions.update(self._peers.sessions())
+        self.node.start(self._meet_peers)
         self._root_token = RootTokenChanges(self.node, self._directory, given, self.audit)
         self._root_token.start()
+
+    def _meet_peers(self) -> None:
+        self._peers.connect(self.node.host.peer_up, self.node.host.peer_down)
+        self.node.sessions.update(self._peers.sessions())
 
     def hand_over_on(self, number: signal.Signals) -> None:
         """From now on this signal, which would end the process, makes the node give its leaderships
@@ -174,16 +187,26 @@ class RunningNode:
         os.close(self._lock)
 
 
-def open_store(directory: Path, loop: asyncio.AbstractEventLoop) -> RocksStore:
+def store_settings(settings: NodeSettings) -> RocksSettings:
+    """A write buffer of another size on each node, from the whole down to half of it: replicas that
+    take in the same bytes then fill it, and compact what comes of it, at different moments."""
+    nodes = sorted(map(int, settings.nodes))
+    share = nodes.index(settings.node_id) / (2 * len(nodes))
+    return RocksSettings(write_buffer_bytes=round(WRITE_BUFFER_BYTES * (1 - share)))
+
+
+def open_store(
+    directory: Path, loop: asyncio.AbstractEventLoop, settings: RocksSettings | None = None
+) -> RocksStore:
     """The state store; an empty one in place of one that is damaged, whose content then comes from
     the log or from the other nodes. Raises StoreOpenError."""
     if is_marked(directory):
         _set_aside(directory, "a process has read damaged blocks")
     try:
-        return RocksStore(directory, loop)
+        return RocksStore(directory, loop, settings)
     except StoreDamagedError as damage:
         _set_aside(directory, str(damage))
-        return RocksStore(directory, loop)
+        return RocksStore(directory, loop, settings)
 
 
 def _set_aside(directory: Path, why: str) -> None:
@@ -253,12 +276,22 @@ class AdminApp:
                 checks = self._node.readiness()
                 ok = all(checks.values())
                 lines = [f"[{'+' if passed else '-'}]{name}" for name, passed in checks.items()]
+                if (why := self._node.why_not_formed()) is not None:
+                    lines.append(why)
+                # the others are served, so that it is ready; a person has to look all the same
+                lines += [f"[!]group {row.group_id} {row.state}" for row in self._node.host.held()]
                 text = "\n".join([*lines, "ok" if ok else "not ready"])
                 return _text(200 if ok else 503, text if request.query else "OK" if ok else text)
             case "/metrics":
                 return Response(200, [("content-type", CONTENT_TYPE)], self._metrics.expose())
             case "/debug/groups" if self._debug:
-                rows = {"node": self._node.config.node_id, "groups": self._node.host.probe()}
+                host = self._node.host
+                rows = {
+                    "node": self._node.config.node_id,
+                    "peers": self._node.peers(),
+                    "groups": host.probe(),
+                    "held": [asdict(row) for row in host.held()],
+                }
                 return Response(
                     200, [("content-type", "application/json")], json.dumps(rows).encode()
                 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import platform
@@ -40,9 +41,16 @@ log = get_logger("process")
 
 def fail(message: str, code: int = EXIT_CONFIGURATION) -> None:
     """Say one sentence and end the process."""
-    sys.stderr.write(f"svc-cluster: {message}\n")
-    sys.stderr.flush()
+    _last_words(f"svc-cluster: {message}\n")
     raise SystemExit(code)
+
+
+def _last_words(text: str) -> None:
+    """To standard error, which may be a file on a full disk: the exit status must not depend on
+    that."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def forbid_unpickling() -> None:
@@ -125,6 +133,5 @@ def exit_fatal(fault: BaseException) -> None:
     """End at once, without a hand-over: what is durable is on the disk, the rest was promised to
     nobody. A supervisor starts the process again and it recovers from its WAL."""
     log.error("process_ended_by_fault", exc_info=fault)
-    sys.stderr.write(f"svc-cluster: fatal: {type(fault).__name__}: {fault}\n")
-    sys.stderr.flush()
+    _last_words(f"svc-cluster: fatal: {type(fault).__name__}: {fault}\n")
     os._exit(EXIT_FATAL)

@@ -17,6 +17,7 @@ from svc_cluster.settings import (
     NodeSettings,
     SettingsError,
 )
+from svc_cluster.storage.disk_trouble import remedy
 
 _MEMBERS: Final = "members.json"
 _FILES_OF_A_PROCESS: Final = 64
@@ -121,9 +122,12 @@ def _write_durably(path: Path, text: str) -> None:
 def unusable(directory: Path, cause: OSError) -> DirectoryError:
     """The refusal for a data directory that answered with `cause`."""
     where = "" if cause.filename in (None, str(directory)) else f" at {cause.filename}"
+    what_to_do = remedy(cause, directory) or (
+        f"give this user (uid {os.getuid()}) the right to read and write everything in it, or "
+        "choose another directory"
+    )
     return DirectoryError(
-        f"data_dir {directory} cannot be used ({cause.strerror}{where}): give this user (uid "
-        f"{os.getuid()}) the right to read and write everything in it, or choose another directory"
+        f"data_dir {directory} cannot be used ({cause.strerror}{where}): {what_to_do}"
     )
 
 
