@@ -8,6 +8,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
+"""How long an example takes says how busy the machine is."""
 
 SIMULATED: Final = "simulated"
 """A test's user property: what its simulation came to, by name."""

@@ -1,8 +1,9 @@
 """`python -m tests.reliability_scorecard`: docs/reliability.md out of docs/reliability/*.jsonl.
 
-Only runs of a commit that contains the last change under svc_cluster/{raft,stream,storage,replica}
-count; a run on changed files (`+` behind its commit) never does. A figure that was not reached is
-printed as what it is.
+A run counts for a measure while nothing has changed since in the folders that the measure is about
+(`VOIDS`): all that an append passes through, for most. Commits that add records, tests or documents
+change nothing there. A run on changed files (`+` behind its commit) never counts. A figure that was
+not reached is printed as what it is.
 """
 
 from __future__ import annotations
@@ -17,7 +18,26 @@ from typing import Any, Final
 
 from tests.reliability import DIRECTORY, ROOT, RunLog, git
 
-WATCHED: Final = tuple(f"svc_cluster/{part}" for part in ("raft", "stream", "storage", "replica"))
+NODE: Final = ("raft", "stream", "catalog", "codec", "storage", "replica", "link", "_native")
+"""What an append passes through on its way to the disks of a quorum; `_native` is the core in
+another language, where there is one."""
+
+_LOG: Final = ("raft",)
+_DISKS: Final = ("raft", "stream", "catalog", "codec", "storage", "replica", "_native")
+VOIDS: Final[dict[str, tuple[str, ...]]] = {
+    "core": _LOG,
+    "simulation": NODE,
+    "chaos": NODE,
+    "crashpoints": _DISKS,
+    "corruption": _DISKS,
+    "kills": NODE,
+    "space": _DISKS,
+    "ambiguous": NODE,
+    "usage": NODE,
+}
+"""By kind of run, the folders of `svc_cluster` whose change makes its runs earlier ones. `core` is
+the simulation of the engine alone, the rest are the logs."""
+
 PAGE: Final = ROOT / "docs" / "reliability.md"
 LOGS: Final = (
     "simulation",
@@ -64,12 +84,19 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def make_card(rows: Rows, is_current: Callable[[str], bool]) -> Card:
-    """`is_current`: whether runs of this commit count."""
+def kind_of(log: str, row: dict[str, Any]) -> str:
+    """Which entry of `VOIDS` a row of this log is judged by."""
+    return "core" if log == "simulation" and row.get("kind") == "core" else log
+
+
+def make_card(rows: Rows, is_current: Callable[[str, str], bool]) -> Card:
+    """`is_current(kind, commit)`: whether runs of this kind and commit count."""
     card = Card()
     current: Rows = {}
     for name, lines in rows.items():
-        current[name] = [row for row in lines if is_current(str(row.get("commit", "")))]
+        current[name] = [
+            row for row in lines if is_current(kind_of(name, row), str(row.get("commit", "")))
+        ]
         card.counted[name] = len(current[name])
         card.left_out[name] = len(lines) - len(current[name])
     _simulation(card, current["simulation"])
@@ -252,14 +279,20 @@ def _usage(card: Card, rows: list[dict[str, Any]]) -> None:
     card.failures += [f"usage: {text}" for text in wrong]
 
 
-def page(card: Card, last_change: str, whole: Card | None = None) -> str:
-    """The scorecard as Markdown. `whole` counts earlier files too, as what they are."""
+def page(
+    card: Card,
+    last_changes: dict[str, str],
+    whole: Card | None = None,
+    mutants: Sequence[dict[str, Any]] = (),
+) -> str:
+    """The scorecard as Markdown. `last_changes`: of each kind of run, the commit it counts from;
+    `whole` counts earlier files too, as what they are."""
     lines = [
         "# Reliability scorecard",
         "",
         "Made by `python -m tests.reliability_scorecard` from `docs/reliability/*.jsonl`; do not",
-        "edit. Runs count from the last change under `raft`, `stream`, `storage` or `replica` on",
-        f"(`{last_change}`); runs on files that differ from their commit do not count.",
+        "edit. A run counts while nothing has changed since in the folders that it is about",
+        "(below); runs on files that differ from their commit do not count.",
         "",
         "| measure | target | so far | |",
         "|---|---|---|---|",
@@ -284,6 +317,7 @@ def page(card: Card, last_change: str, whole: Card | None = None) -> str:
     if card.failures:
         lines += ["## Failures among the counted runs", ""]
         lines += [f"- {failure}" for failure in card.failures] + [""]
+    lines += _voids_table(last_changes) + _mutants_table(mutants)
     lines += [
         "## Runs",
         "",
@@ -306,16 +340,56 @@ def page(card: Card, last_change: str, whole: Card | None = None) -> str:
         "SPACE_SEGMENT_MIB=16 pytest --timeout 900 tests/e2e/test_space.py` |",
         "| usage | `python -m tests.chaos.usage_sums --kills 50 --record` |",
         "| retries | `python -m tests.chaos.ambiguous --outcomes 2000 --record` |",
+        "| planted bugs | `make mutants MUTANTS=--record` |",
         "| power cuts | `RECORD=1 POWER_ROUNDS=100 pytest tests/e2e/test_power_loss.py` |",
         "",
     ]
     return "\n".join(lines)
 
 
-def current_commits(commits: Iterable[str]) -> tuple[str, set[str]]:
-    """The last change of what is watched, and those of `commits` that contain it. Raises
-    CalledProcessError outside a repository."""
-    last = git("log", "-1", "--format=%h", "--", *WATCHED)
+def _voids_table(last_changes: dict[str, str]) -> list[str]:
+    folders = sorted({folder for kind in VOIDS for folder in VOIDS[kind]}, key=NODE.index)
+    lines = [
+        "## What a change voids",
+        "",
+        "A change under a folder of `svc_cluster` makes the runs marked here earlier ones.",
+        "Records, tests and documents void nothing.",
+        "",
+        "| runs | counted from | " + " | ".join(f"`{folder}`" for folder in folders) + " |",
+        "|---|---|" + "---|" * len(folders),
+    ]
+    for kind, voided_by in VOIDS.items():
+        marks = " | ".join("x" if folder in voided_by else "" for folder in folders)
+        name = "simulation of the core" if kind == "core" else f"`{kind}.jsonl`"
+        lines.append(f"| {name} | `{last_changes.get(kind, '')}` | {marks} |")
+    return [*lines, ""]
+
+
+def _mutants_table(rows: Sequence[dict[str, Any]]) -> list[str]:
+    if not rows:
+        return []
+    seconds = sum(float(row["seconds"]) for row in rows)
+    lines = [
+        "## Planted bugs",
+        "",
+        f"{len(rows)} bugs are kept in `tests/mutants`, each caught when it was last planted",
+        f"(`make mutants`); together their guards took {seconds / 60:.1f} minutes.",
+        "",
+        "| area | bug | the rule it breaks | caught by | s |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        by = str(row["caught_by"]).removeprefix("tests/").replace("|", "\\|")
+        lines.append(
+            f"| {row['area']} | {row['name']} | {row['rule']} | `{by}` | {row['seconds']:.1f} |"
+        )
+    return [*lines, ""]
+
+
+def current_commits(kind: str, commits: Iterable[str]) -> tuple[str, set[str]]:
+    """The last change of what a kind of run is about, and those of `commits` that contain it.
+    Raises CalledProcessError outside a repository."""
+    last = git("log", "-1", "--format=%h", "--", *(f"svc_cluster/{part}" for part in VOIDS[kind]))
     found: set[str] = set()
     for commit in set(commits):
         if commit.endswith("+") or not commit:
@@ -331,10 +405,11 @@ def current_commits(commits: Iterable[str]) -> tuple[str, set[str]]:
 def main() -> int:
     rows: Rows = {name: RunLog(name, DIRECTORY).rows() for name in LOGS}
     commits = [str(row.get("commit", "")) for lines in rows.values() for row in lines]
-    last, current = current_commits(commits)
-    card = make_card(rows, current.__contains__)
-    whole = make_card(rows, lambda commit: bool(commit) and not commit.endswith("+"))
-    PAGE.write_text(page(card, last, whole))
+    found = {kind: current_commits(kind, commits) for kind in VOIDS}
+    card = make_card(rows, lambda kind, commit: commit in found[kind][1])
+    whole = make_card(rows, lambda _, commit: bool(commit) and not commit.endswith("+"))
+    last_changes = {kind: last for kind, (last, _) in found.items()}
+    PAGE.write_text(page(card, last_changes, whole, RunLog("mutants", DIRECTORY).rows()))
     for line in card.lines:
         mark = "ok " if line.reached else "-- "
         print(f"{mark}{line.measure}: {line.figure} (target {line.target})")

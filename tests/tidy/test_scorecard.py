@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.reliability_scorecard import LOGS, Card, make_card, page, quantile
+from tests.reliability_scorecard import LOGS, NODE, VOIDS, Card, make_card, page, quantile
 
 
 def card_of(**rows: list[dict[str, Any]]) -> Card:
-    return make_card({name: rows.get(name, []) for name in LOGS}, lambda commit: commit == "new")
+    return make_card({name: rows.get(name, []) for name in LOGS}, lambda _, commit: commit == "new")
 
 
 def line(card: Card, start: str) -> tuple[str, bool]:
@@ -25,7 +25,7 @@ def test_nothing_run_is_nothing_reached() -> None:
     """Without runs every figure is zero and no target is reached."""
     card = card_of()
     assert not any(line.reached for line in card.lines)
-    assert page(card, "abc").count("**not reached**") == len(card.lines)
+    assert page(card, {}).count("**not reached**") == len(card.lines)
 
 
 def test_old_runs_and_changed_files_do_not_count() -> None:
@@ -39,12 +39,15 @@ def test_old_runs_and_changed_files_do_not_count() -> None:
 def test_earlier_runs_are_shown_as_earlier() -> None:
     """A change begins the count anew; what was run before stands in a table of its own."""
     rows = [round_of(n, commit="old") for n in range(100)]
-    now, whole = card_of(chaos=rows), make_card({name: [] for name in LOGS} | {"chaos": rows}, bool)
+    now, whole = (
+        card_of(chaos=rows),
+        make_card({name: [] for name in LOGS} | {"chaos": rows}, lambda *_: True),
+    )
     assert line(now, "live histories") == ("0, 0 with violations", False)
-    text = page(now, "abc", whole)
+    text = page(now, {}, whole)
     assert text.count("100, 0 with violations (D1 100)") == 1
     assert text.index("With runs before") < text.index("(D1 100)")
-    assert "With runs before" not in page(card_of(), "abc", card_of())
+    assert "With runs before" not in page(card_of(), {}, card_of())
 
 
 def test_a_violation_is_not_outnumbered() -> None:
@@ -52,7 +55,7 @@ def test_a_violation_is_not_outnumbered() -> None:
     rows = [round_of(n) for n in range(200)] + [round_of(777, violations=["R2: lost"])]
     card = card_of(chaos=rows)
     assert not line(card, "live histories")[1]
-    assert "chaos round 777 (seed 1, D1): R2: lost" in page(card, "abc")
+    assert "chaos round 777 (seed 1, D1): R2: lost" in page(card, {})
 
 
 def test_a_seed_counts_once_by_its_last_run() -> None:
@@ -154,3 +157,38 @@ def test_usage_that_is_off_by_one_record_is_off() -> None:
     assert line(card_of(usage=[row(), row()]), start)[1]
     assert not line(card_of(usage=[row(), row(counted_records=7001.0)]), start)[1]
     assert not line(card_of(usage=[row(), row(wrong=["1 read too many"])]), start)[1]
+
+
+def test_what_an_append_passes_through_voids_what_was_run_on_it() -> None:
+    """Every folder on an append's way makes runs of whole clusters earlier ones, the engine's own
+    runs are about the engine, and a kind of run that is not listed is noticed."""
+    assert set(NODE) >= {"raft", "stream", "catalog", "codec", "storage", "replica", "link"}
+    for kind in ("simulation", "chaos", "kills", "ambiguous", "usage"):
+        assert VOIDS[kind] == NODE
+    assert VOIDS["core"] == ("raft",)
+    assert set(VOIDS) == {"core", *LOGS}
+    text = page(card_of(), {"core": "abc", "chaos": "def"})
+    assert "| simulation of the core | `abc` | x |" in text
+    assert "| `chaos.jsonl` | `def` | x | x | x | x | x | x | x | x |" in text
+
+
+def test_runs_of_the_engine_outlive_changes_elsewhere() -> None:
+    """Behind a change that is not the engine's, its seeds count and those of whole clusters do
+    not."""
+    rows: Any = {name: [] for name in LOGS}
+    rows["simulation"] = [
+        {"commit": "c", "kind": kind, "seeds": [0, 30_000], "failures": []}
+        for kind in ("core", "full")
+    ]
+    card = make_card(rows, lambda kind, commit: kind == "core")
+    assert line(card, "core") == ("30,000, 0 failed", True)
+    assert line(card, "full-stack") == ("0, 0 failed", False)
+    assert (card.counted["simulation"], card.left_out["simulation"]) == (1, 1)
+
+
+def test_planted_bugs_are_listed_with_what_caught_them() -> None:
+    """One line a bug; nothing where none was recorded."""
+    row = {"area": "raft", "name": "a-bug", "rule": "A rule.", "seconds": 6.0}
+    text = page(card_of(), {}, mutants=[row | {"caught_by": "tests/unit/test_a.py::test_b[x|y]"}])
+    assert "| raft | a-bug | A rule. | `unit/test_a.py::test_b[x\\|y]` | 6.0 |" in text
+    assert "Planted bugs" not in page(card_of(), {})

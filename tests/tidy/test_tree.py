@@ -147,3 +147,61 @@ def test_the_license_is_the_apache_license() -> None:
     assert "Apache License\n                           Version 2.0, January 2004" in text
     assert text.count("\n") == 202
     assert text.rstrip().endswith("limitations under the License.")
+
+
+def starts_of_tasks(source: str) -> list[int]:
+    """Lines that start a task by the loop's own means, whatever the loop is called there. The
+    tasks of an `asyncio.TaskGroup` are waited for by its block: a name that one is bound to in a
+    `with` is free to start them."""
+    tree = ast.parse(source)
+    groups = {
+        item.optional_vars.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.With | ast.AsyncWith)
+        for item in node.items
+        if isinstance(item.optional_vars, ast.Name)
+        and ast.unparse(item.context_expr).endswith("TaskGroup()")
+    }
+    lines = []
+    for node in ast.walk(tree):
+        name, owner = "", ""
+        if isinstance(node, ast.Attribute):
+            name, owner = node.attr, ast.unparse(node.value)
+        elif isinstance(node, ast.ImportFrom):
+            name = next((each.name for each in node.names if each.name in STARTERS), "")
+        if name in STARTERS and owner not in groups:
+            lines.append(node.lineno)
+    return lines
+
+
+STARTERS = ("create_task", "ensure_future", "run_coroutine_threadsafe")
+
+
+def test_tasks_are_started_by_their_owner_only() -> None:
+    """A task that nobody holds ends silently, and its work with it: all are started in
+    base/tasks.py, wherever else the call would hide."""
+    found = {
+        str(path): lines
+        for path in MODULES
+        if str(path) != "svc_cluster/base/tasks.py"
+        and (lines := starts_of_tasks((ROOT / path).read_text()))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "asyncio.create_task(f())",
+        "asyncio.get_running_loop().create_task(f())",
+        "self._loop.create_task(f())",
+        "start = loop.create_task",
+        "from asyncio import ensure_future",
+        "asyncio.ensure_future(f())",
+    ],
+)
+def test_a_task_started_elsewhere_is_found(source: str) -> None:
+    assert starts_of_tasks(source) == [1]
+    group = "async with asyncio.TaskGroup() as group:\n    group.create_task(f())"
+    assert starts_of_tasks(f"async def g():\n  {source}")
+    assert starts_of_tasks("async def g():\n  " + group.replace("\n", "\n  ")) == []

@@ -1,0 +1,51 @@
+"""docs/reliability/mutants.jsonl: of each mutant the last time it was caught."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.mutants.catalogue import Mutant
+from tests.mutants.runner import Catch
+from tests.reliability import commit
+
+
+class Ledger:
+    """One line a mutant. A digest that is not today's says that it must run again."""
+
+    def __init__(self, path: Path, root: Path) -> None:
+        self._path = path
+        self._root = root
+        lines = path.read_text().splitlines() if path.exists() else []
+        self._rows: dict[str, dict[str, Any]] = {}
+        for line in lines:
+            row = json.loads(line)
+            self._rows[row["name"]] = row
+
+    def knows(self, mutant: Mutant) -> bool:
+        """Whether it was caught as it is now, in the files of now."""
+        row = self._rows.get(mutant.name)
+        return row is not None and row["digest"] == mutant.digest(self._root)
+
+    def write(self, everything: Sequence[Mutant], caught: Iterable[Catch]) -> None:
+        """Renew the lines of `caught`; those of mutants that are no more go."""
+        stamp = {"commit": commit(), "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        for catch in caught:
+            mutant = catch.mutant
+            self._rows[mutant.name] = stamp | {
+                "name": mutant.name,
+                "area": mutant.area,
+                "rule": mutant.rule,
+                "guard": list(mutant.guard),
+                "caught_by": catch.by,
+                "seconds": round(catch.seconds, 1),
+                "digest": mutant.digest(self._root),
+            }
+        rows = [self._rows[mutant.name] for mutant in everything if mutant.name in self._rows]
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_text(
+            "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+        )
