@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.errors import MalformedError
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.base.log import configure
+from svc_cluster.codec.formation import decode_report, encode_report
 from svc_cluster.codec.peer_message import PeerMessageError, decode_envelope
 from svc_cluster.raft.messages import PeerMessage
 from svc_cluster.replica.host import HostSettings
@@ -31,13 +33,18 @@ from svc_cluster.storage.memory_store import MemoryStore
 from svc_cluster.storage.wal.settings import WalSettings
 from tests.integration.hostile import INTERESTING, bombs, mutated, random_envelope
 
-_DEADLINE_MS_MAX: Final = 5
+_DEADLINES_MS: Final = (0, 1, 5, 100)
+_SETTLE_SECONDS: Final = 0.02
 _DESTRUCTIVE: Final = frozenset({"delete_stream", "seal_basin", "delete_basin", "remove_basin"})
 _SETTLE_EVERY: Final = 200
 
 
 class Silence:
-    """Peers that never hear anything."""
+    """Peers that have formed a cluster with the node, and never hear anything else."""
+
+    async def form(self, peer: NodeId, report: bytes) -> bytes:
+        told = decode_report(report)
+        return encode_report(replace(told, node_id=peer, incarnation=f"{peer:032x}"))
 
     def send(self, peer: NodeId, group_id: GroupId, message: PeerMessage) -> None:
         return
@@ -65,6 +72,7 @@ class Target:
             store=MemoryStore(loop, random.Random(seed)),
             peers=silence,
             snapshots=silence,
+            formation=silence,
         )
         nodes = tuple(NodeId(number) for number in range(1, size + 1))
         config = NodeConfig(
@@ -87,12 +95,17 @@ class Target:
         self.faults.append(f"unhandled: {context.get('exception')!r} {context.get('message')}")
 
     def _answer(self, data: bytes) -> None:
+        self.session.sent(len(data))
         for response in replica_pb2.ResponseBatch.FromString(data).responses:
             kind = response.WhichOneof("result") or "nothing"
             self.answers[response.refusal.code if kind == "refusal" else kind] += 1
 
     async def settle_in(self) -> None:
-        """A node that is alone leads itself: give it a basin and a stream."""
+        """Wait for the formation; a node that is alone leads itself then: give it a basin and a
+        stream."""
+        async with asyncio.timeout(20):
+            while not self.node.former.formation.is_formed:
+                await asyncio.sleep(0.01)
         if len(self.node.config.addresses) > 1:
             return
         async with asyncio.timeout(20):
@@ -124,12 +137,13 @@ class Target:
         data = random_envelope(rng, self.node.host.probe(), term_max=2**31)
         data = self._spoil(data)
         try:
-            messages = decode_envelope(data)
+            envelope = decode_envelope(data)
+            self.answers["messages refused"] += len(envelope.faults)
         except PeerMessageError:
             self.answers["envelope refused"] += 1
             return
         self.answers["envelope taken"] += 1
-        self.node.peer_messages(NodeId(rng.choice((2, 3))), messages)
+        self.node.peer_envelope(NodeId(rng.choice((2, 3))), envelope)
 
     def request(self) -> None:
         batch = replica_pb2.RequestBatch()
@@ -138,7 +152,7 @@ class Target:
             self._fill(request, depth=0)
             if request.WhichOneof("operation") in _DESTRUCTIVE and self.rng.random() < 0.98:
                 request.append.stream = "a"  # or nothing would be left to talk to
-            request.deadline_ms = self.rng.randint(0, _DEADLINE_MS_MAX)
+            request.deadline_ms = self.rng.choice(_DEADLINES_MS)
             if self.rng.random() < 0.8:
                 request.group_id = self.rng.choice((1, *self.node.host.basins))
         data = self._spoil(batch.SerializeToString())
@@ -150,6 +164,9 @@ class Target:
     async def chunk(self) -> None:
         chunk = replica_pb2.SnapshotChunk()
         self._fill(chunk, depth=0)
+        catalog = self.node.host.catalog
+        assert catalog is not None, "the cluster is formed"
+        engine = catalog.group.engine
         if self.rng.random() < 0.7:
             chunk.group_id = 1
             chunk.log_index = self.rng.randint(10**6, 10**9)
@@ -157,9 +174,12 @@ class Target:
             chunk.sequence = self.rng.randint(0, 2)
             chunk.transfer_id = self.rng.randint(0, 2)
             chunk.recovery = 0
+            chunk.sender_term = engine.term  # only the leader's chunks count
+            chunk.ClearField("encoding")
+            del chunk.kinds[:]
             del chunk.values[len(chunk.keys) :]
             del chunk.keys[len(chunk.values) :]
-        sender = NodeId(self.rng.choice((2, 3)))
+        sender = engine.leader or NodeId(self.rng.choice((2, 3)))
         reply = await self.node.host.receiver.chunk(sender, self._spoil(chunk.SerializeToString()))
         result = replica_pb2.SnapshotResult.FromString(reply)
         self.answers["chunk taken" if result.accepted else result.reason] += 1
@@ -235,7 +255,7 @@ async def fuzz(inputs: int, seed: int, directory: Path, *, size: int = 3) -> Tar
             except Exception as fault:
                 target.faults.append(f"input {number} of seed {seed}: {fault!r}"[:300])
             if number % _SETTLE_EVERY == 0:
-                await asyncio.sleep(0.002 * _DEADLINE_MS_MAX)
+                await asyncio.sleep(_SETTLE_SECONDS)
             if len(target.faults) > 10:
                 break
         if target.marker.exists():

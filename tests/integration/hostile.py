@@ -20,7 +20,7 @@ from svc_cluster.base.ids import NodeId
 from svc_cluster.cli.own_cluster import OwnCluster
 from svc_cluster.link.handshake import Identity, make_metadata
 from svc_cluster.replica.identity import FILE_NAME, SLOT_BYTES
-from svc_cluster.replica.peers import PEER_METHOD, SESSION_METHOD, SNAPSHOT_METHOD
+from svc_cluster.replica.peers import FORM_METHOD, PEER_METHOD, SESSION_METHOD, SNAPSHOT_METHOD
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -127,6 +127,16 @@ async def snapshot_chunk(port: int, metadata: Metadata, chunk: bytes) -> str:
             return str(error.code().name)
         result = replica_pb2.SnapshotResult.FromString(reply)
         return "accepted" if result.accepted else result.reason
+
+
+async def form(port: int, metadata: Metadata, report: bytes) -> str:
+    """One report on the formation: the status, or `answered`."""
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=OPTIONS) as channel:
+        try:
+            await channel.unary_unary(FORM_METHOD)(report, metadata=metadata, timeout=10)
+        except grpc.aio.AioRpcError as error:
+            return str(error.code().name)
+        return "answered"
 
 
 async def every_method(port: int, metadata: Metadata, frame: bytes) -> list[str]:

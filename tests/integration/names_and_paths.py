@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -63,6 +64,33 @@ def hostile_names() -> list[str]:
     return made
 
 
+Ask = Callable[..., Awaitable[int]]
+
+
+async def used(ask: Ask, number: int, name: str, raw: str, record: object) -> None:
+    if number % 2:
+        assert await ask("POST", "/v1/streams", {"stream": name}) == 201, name
+    assert await ask("POST", f"/v1/streams/{raw}/records", record) == 200, name
+    assert await ask("GET", f"/v1/streams/{raw}/records?seq_num=0") == 200, name
+    assert await ask("PATCH", f"/v1/streams/{raw}", {}) == 200, name
+    assert await ask("GET", f"/v1/streams?prefix={raw}") == 200, name
+    if number % 3 == 0:
+        assert await ask("DELETE", f"/v1/streams/{raw}") == 202, name
+    token = {"id": name[:60], "scope": {"ops": ["read"], "streams": {"prefix": name}}}
+    assert await ask("POST", "/v1/access-tokens", token) in (201, 409), name
+
+
+async def refused(ask: Ask, name: str, raw: str, record: object) -> None:
+    """It has NUL: nothing is made by it, be it by reading."""
+    assert await ask("POST", "/v1/streams", {"stream": name}) == 400, name
+    assert await ask("POST", f"/v1/streams/{raw}/records", record) == 400, name
+    assert await ask("GET", f"/v1/streams/{raw}/records?seq_num=0") == 404, name
+    assert await ask("DELETE", f"/v1/streams/{raw}") == 404, name
+    assert await ask("GET", f"/v1/streams?prefix={raw}") == 400, name
+    token = {"id": name[:60], "scope": {"ops": ["read"], "streams": {"prefix": name}}}
+    assert await ask("POST", "/v1/access-tokens", token) == 400, name
+
+
 async def use(url: str) -> None:
     """Each name in every place where a name can stand."""
     async with aiohttp.ClientSession(url) as session:
@@ -80,16 +108,10 @@ async def use(url: str) -> None:
         record = {"records": [{"body": "x"}]}
         for number, name in enumerate(hostile_names()):
             raw = quote(name, safe="")
-            if number % 2:
-                assert await ask("POST", "/v1/streams", {"stream": name}) == 201, name
-            assert await ask("POST", f"/v1/streams/{raw}/records", record) == 200, name
-            assert await ask("GET", f"/v1/streams/{raw}/records?seq_num=0") == 200, name
-            assert await ask("PATCH", f"/v1/streams/{raw}", {}) == 200, name
-            assert await ask("GET", f"/v1/streams?prefix={raw}") == 200, name
-            if number % 3 == 0:
-                assert await ask("DELETE", f"/v1/streams/{raw}") == 202, name
-            token = {"id": name[:60], "scope": {"ops": ["read"], "streams": {"prefix": name}}}
-            assert await ask("POST", "/v1/access-tokens", token) in (201, 409), name
+            if "\0" in name:
+                await refused(ask, name, raw, record)
+            else:
+                await used(ask, number, name, raw, record)
             for method, path, body in (
                 ("PUT", f"/v1/basins/{raw}", {}),
                 ("POST", "/v1/basins", {"basin": name}),

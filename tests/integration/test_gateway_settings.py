@@ -100,7 +100,8 @@ def test_cors_and_compression_are_switches(on: bool) -> None:
 def test_no_more_bodies_are_held_than_the_setting_allows() -> None:
     """Of six bodies that come fast and do not end, together three times as long as the setting,
     some find no room and are refused; those that did hold no more than it at any time."""
-    head = "POST /v1/basins HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    path = "/v1/basins/some-basin/streams/s/append"
+    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
     length = 8 * MIB
 
     async def main() -> list[bytes]:

@@ -26,8 +26,8 @@ from tests.integration.hostile import U64_MAX, Facts
 
 BASIN = "hostile-basin"
 STREAM = "s"
-READY_S = 40.0
-SERVES_S = 20.0
+READY_S = 90.0
+SERVES_S = 60.0
 
 
 class Victim:
@@ -135,14 +135,19 @@ def test_strangers_are_refused_before_anything_is_decoded(victim: Victim) -> Non
             "no role": hostile.proof(facts, 3, role="admin"),
             "changed under the proof": changed,
         }
+        emptied = ("another directory", "another's directory")
         envelope = peer_pb2.PeerEnvelope().SerializeToString()
         for name, metadata in strangers.items():
             for port in facts.ports.values():
                 answers = await hostile.every_method(port, metadata, envelope)
                 assert answers == ["UNAUTHENTICATED"] * 3, (name, answers)
+                # an emptied directory is told that it is refused, and nothing else is done for it
+                told = "INVALID_ARGUMENT" if name in emptied else "UNAUTHENTICATED"
+                assert await hostile.form(port, metadata, envelope) == told, name
         gateway = hostile.proof(facts, 3, role="gateway", node_id=0, incarnation="ab" * 16)
         answers = await hostile.every_method(facts.ports[1], gateway, b"")
         assert answers == ["PERMISSION_DENIED", "open", "PERMISSION_DENIED"]
+        assert await hostile.form(facts.ports[1], gateway, b"") == "PERMISSION_DENIED"
         await victim.still_serves()
 
     asyncio.run(main())
@@ -162,10 +167,13 @@ def test_pickles_are_bytes_like_any_other(victim: Victim, tmp_path: Path) -> Non
                 await hostile.every_method(port, impostor, bomb)
         leader, group = await victim.basin_group()
         follower = leader % 3 + 1
-        impostor = hostile.proof(facts, 6 - leader - follower)
+        impostor = hostile.proof(facts, leader)
         for bomb in hostile.bombs(marker):
             chunk = replica_pb2.SnapshotChunk(
-                group_id=group["group_id"], log_index=group["last_index"] + 10_000, term=2**20
+                group_id=group["group_id"],
+                log_index=group["last_index"] + 10_000,
+                term=2**20,
+                sender_term=group["term"],
             )
             chunk.keys.append(bomb)
             chunk.values.append(bomb)
@@ -175,7 +183,8 @@ def test_pickles_are_bytes_like_any_other(victim: Victim, tmp_path: Path) -> Non
             assert answer == "accepted", "the chunk did not get as far as the store"
         await victim.still_serves()
         bomb = hostile.bombs(marker)[-1]
-        for head in (b"", bytes([PAYLOAD_TYPE, FORMAT_VERSION]), bytes([PAYLOAD_TYPE, 77]), b"\1"):
+        # not a version to come: what a newer release may have written parks its group (ADR 0017)
+        for head in (b"", bytes([PAYLOAD_TYPE, FORMAT_VERSION]), bytes([PAYLOAD_TYPE, 0]), b"\1"):
             await _poison(victim, head + bomb)
         assert not marker.exists()
 
@@ -210,7 +219,7 @@ async def _poison(victim: Victim, payload: bytes) -> None:
     await victim.still_serves()
 
 
-def test_lengths_that_are_too_great_end_the_stream_and_no_more(victim: Victim) -> None:
+def test_lengths_that_are_too_great_harm_nobody_else(victim: Victim) -> None:
     """Frames beyond 16 MiB, a protobuf that promises more bytes than it has, 100,000 messages in
     one envelope, an entry of 5 MiB: refused, and the node goes on."""
     facts = victim.facts
@@ -228,7 +237,8 @@ def test_lengths_that_are_too_great_end_the_stream_and_no_more(victim: Victim) -
             (b"\x0a\xff\xff\xff\xff\x0f", {"INVALID_ARGUMENT"}),
             (b"\x0a" + b"\xff" * 11, {"INVALID_ARGUMENT"}),
             (envelope.SerializeToString(), {"INVALID_ARGUMENT"}),
-            (entry.SerializeToString(), {"INVALID_ARGUMENT"}),
+            # harms its group alone: it is dropped and counted
+            (entry.SerializeToString(), {"open"}),
         ):
             answer = await hostile.stream(facts.ports[1], PEER_METHOD, impostor, [frame])
             assert answer in status, (frame[:16], answer)
@@ -240,7 +250,7 @@ def test_lengths_that_are_too_great_end_the_stream_and_no_more(victim: Victim) -
 
 
 @pytest.mark.parametrize("number", [2**62 + 1, 2**63, U64_MAX])
-def test_numbers_out_of_range_end_the_stream(victim: Victim, number: int) -> None:
+def test_numbers_out_of_range_are_not_listened_to(victim: Victim, number: int) -> None:
     """Terms and indexes beyond 2^62, in every kind of message: not listened to."""
     facts = victim.facts
 
@@ -256,7 +266,7 @@ def test_numbers_out_of_range_end_the_stream(victim: Victim, number: int) -> Non
                 hostile.proof(facts, 3),
                 [envelope.SerializeToString()],
             )
-            assert answer == "INVALID_ARGUMENT", name
+            assert answer == "open", "such a message harms its group alone: it is dropped"
         await victim.still_serves()
 
     asyncio.run(main())

@@ -217,14 +217,26 @@ def long_ago() -> datetime.datetime:
 
 
 def test_hosts_that_are_not_of_the_cluster_are_refused(hosts: Hosts, tmp_path: Path) -> None:
-    """On host 3, in the place of its node: expired, wrong name and plain text do not even start;
+    """On host 3, in the place of its node, once the cluster is formed with that: expired, wrong
+    name and plain text do not even start;
     another CA starts, is refused by both others and never has a part; then callers of every wrong
     kind at the ports of both, none of whom gets in; then the right node 3, which does."""
     files = write_files(hosts, tmp_path)
-    for node in (1, 2):
-        hosts.start(
+    nodes = {
+        node: hosts.start(
             node, ["node", "--config", str(files[f"node-{node}"])], tmp_path / f"node-{node}.log"
         )
+        for node in NODES
+    }
+    admin = {node: f"http://{hosts.address(node)}:9090" for node in NODES}
+
+    async def formed() -> None:
+        for node in NODES:
+            await wait_page(admin[node], "[+]registered")
+
+    asyncio.run(formed())
+    nodes[3].terminate()
+    nodes[3].wait(30)
     for kind, status in (
         ("expired", EXIT_CREDENTIAL),
         ("wrong name", EXIT_CREDENTIAL),
@@ -236,7 +248,6 @@ def test_hosts_that_are_not_of_the_cluster_are_refused(hosts: Hosts, tmp_path: P
     foreign = impostor(files, tmp_path, "another CA")
     impostor_log = tmp_path / "another CA.log"
     stranger = hosts.start(3, ["node", "--config", str(foreign)], impostor_log)
-    admin = {node: f"http://{hosts.address(node)}:9090" for node in NODES}
     secret = (tmp_path / "cluster" / "cluster.secret").read_bytes().strip()
     callers = wrong_callers(tmp_path / "ca", "production", tmp_path / "callers")
 
