@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run test demo check fmt sim chaos crashpoints corruption scorecard s2-cli bench proto clean \
+.PHONY: help setup run test demo check fmt sim chaos crashpoints corruption mutants scorecard s2-cli bench proto clean \
 	image prometheus-image compose-test helm-check
 
 PYTHON ?= python3
@@ -10,6 +10,8 @@ PORT ?= 8080
 SEEDS ?= 200
 ROUNDS ?= 20
 TRIALS ?= 1000
+ONLY ?= *
+MUTANTS ?=
 S2 ?= $(shell command -v s2)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 DEBIAN_BASE := svc-cluster-base:bookworm
@@ -66,6 +68,9 @@ crashpoints: $(READY) ## SIGKILL at every write, sync, rename, unlink and trunca
 
 corruption: $(READY) ## TRIALS (1000) of damaged files: never a wrong answer, repaired or refused
 	@.venv/bin/python -m tests.corruption --trials $(TRIALS)
+
+mutants: $(READY) ## Plant each bug of tests/mutants in a copy: a test must notice it (ONLY=name, MUTANTS=--changed)
+	@.venv/bin/python -m tests.mutants --only "$(ONLY)" $(MUTANTS)
 
 scorecard: $(READY) ## Write docs/reliability.md from the recorded runs
 	@.venv/bin/python -m tests.reliability_scorecard
