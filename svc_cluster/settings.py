@@ -43,6 +43,7 @@ SIZE_MIB_MAX: Final = 1 << 30
 BODY_MIB_IN_FLIGHT: Final = (16, 1 << 20)
 """The largest request, 8 MiB of JSON, must find room in it both as sent and decompressed."""
 BASIN_HOST_SUFFIXES_MAX: Final = 16
+PUBLIC_HOSTS_MAX: Final = 64
 LOCATIONS_MAX: Final = 1_000
 REQUEST_OUTCOMES: Final = (1, 100_000_000)
 RATE: Final = (0.001, 1e12)
@@ -204,8 +205,12 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     basin_host_suffixes: list[str] | None = None
     """What follows a basin's name in a host name that selects it. None: `b` and any domain; an
     empty list: no host name selects a basin."""
+    public_hosts: list[str] | None = None
+    """Host names that requests may be sent to where nobody is asked for a token, beside literal
+    addresses and names of loopback; what names another host is refused."""
     cors: bool = True
-    """Pages of any origin may use the interface from browsers."""
+    """Pages may use the interface from browsers: where nobody is asked for a token those of
+    loopback, else those of any origin."""
     compression: bool = True
     """Answers are compressed for clients that accept it; requests always may be."""
     body_mib_in_flight: int = 128
@@ -241,7 +246,10 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         if not 0 <= self.port <= PORT_MAX:
             raise SettingsError(f"port is {self.port}: use 1 to 65535, or 0 for a free one")
         if self.basin_host_suffixes is not None:
-            _check_host_suffixes(self.basin_host_suffixes)
+            _check_host_names(
+                "basin_host_suffixes", self.basin_host_suffixes, BASIN_HOST_SUFFIXES_MAX
+            )
+        _check_host_names("public_hosts", self.public_hosts or (), PUBLIC_HOSTS_MAX)
         _check_range("body_mib_in_flight", self.body_mib_in_flight, *BODY_MIB_IN_FLIGHT)
         _check_range("connections_max", self.connections_max, *CONNECTIONS)
         for key in RATE_KEYS:
@@ -324,17 +332,15 @@ def _check_addresses(nodes: Mapping[str, str]) -> None:
             )
 
 
-def _check_host_suffixes(suffixes: Sequence[str]) -> None:
-    if len(suffixes) > BASIN_HOST_SUFFIXES_MAX:
-        raise SettingsError(
-            f"basin_host_suffixes has {len(suffixes)} names: list at most {BASIN_HOST_SUFFIXES_MAX}"
-        )
-    for suffix in suffixes:
-        labels = suffix.split(".")
-        if len(suffix) > HOST_NAME_BYTES_MAX or not all(_HOST_LABEL.fullmatch(x) for x in labels):
+def _check_host_names(key: str, hosts: Sequence[str], at_most: int) -> None:
+    if len(hosts) > at_most:
+        raise SettingsError(f"{key} has {len(hosts)} names: list at most {at_most}")
+    for host in hosts:
+        labels = host.split(".")
+        if len(host) > HOST_NAME_BYTES_MAX or not all(_HOST_LABEL.fullmatch(x) for x in labels):
             raise SettingsError(
-                f"basin_host_suffixes has {suffix!r}: write a host name alone, such as "
-                "b.example.com, without scheme, port, or a dot at either end"
+                f"{key} has {host!r}: write a host name alone, such as b.example.com, without "
+                "scheme, port, or a dot at either end"
             )
 
 

@@ -121,6 +121,7 @@ async def start_gateway(
         cors=settings.cors,
         compression=settings.compression,
         basin_host_suffixes=settings.basin_host_suffixes,
+        public_hosts=[*(settings.public_hosts or ()), settings.host],
         body_bytes_in_flight_max=settings.body_mib_in_flight << 20,
         usage=UsageClient(client.directory, clock),
     )

@@ -41,6 +41,7 @@ from svc_cluster.gateway.http.formats import accepts_events, session_type
 from svc_cluster.gateway.http.host import basin_of_host
 from svc_cluster.gateway.http.message import ClientGoneError, Request, Response
 from svc_cluster.gateway.http.negotiation import PROTOBUF_TYPES, SESSION_TYPES, media_type
+from svc_cluster.gateway.http.own_names import OwnNames
 from svc_cluster.gateway.http.refusals import without_frames
 from svc_cluster.gateway.http.router import (
     UNKNOWN_TEMPLATE,
@@ -118,6 +119,7 @@ class GatewayApp:
         cors: bool = True,
         compression: bool = True,
         basin_host_suffixes: Sequence[str] | None = None,
+        public_hosts: Sequence[str] = (),
         body_bytes_in_flight_max: int = BODY_BYTES_IN_FLIGHT_MAX,
         secure_random: Callable[[int], bytes] = os.urandom,
         tokens: TokenBackend | None = None,
@@ -128,11 +130,12 @@ class GatewayApp:
         usage_interval_seconds: float = INTERVAL_SECONDS,
     ) -> None:
         """`basin_host_suffixes`: what follows a basin's name in a host name; None: `b` and any
-        domain (http/host.py). `secure_random`: where the nonces of encrypted records come from,
-        and the secrets of access tokens. `tokens`: where those are kept; None: they are not served.
-        `access`: None: nobody is asked for one. `audit`: where writes to the control plane are
-        told; None: in the log. `limiter`: None: there are no limits of rates. `usage`: where use is
-        reported to, at this interval; None: it is not, nor told."""
+        domain (http/host.py). `public_hosts`: names that are answered for where nobody is asked for
+        a token (http/own_names.py). `secure_random`: where the nonces of encrypted records come
+        from, and the secrets of access tokens. `tokens`: where those are kept; None: they are not
+        served. `access`: None: nobody is asked for one. `audit`: where writes to the control plane
+        are told; None: in the log. `limiter`: None: there are no limits of rates. `usage`: where
+        use is reported to, at this interval; None: it is not, nor told."""
         reporter_id = bytes(REPORTER_BYTES) if usage is None else rng.randbytes(REPORTER_BYTES)
         ledger = UsageLedger(clock, reporter_id)
         self._reporter: UsageReporter | None = None
@@ -169,6 +172,7 @@ class GatewayApp:
         self._cors = cors
         self._compression = compression
         self._host_suffixes = basin_host_suffixes
+        self._own_names = OwnNames(public_hosts, basin_host_suffixes) if access is None else None
         self._recorders: dict[tuple[str, str], _Recorder] = {}
 
     def start(self) -> None:
@@ -208,7 +212,7 @@ class GatewayApp:
             recorder.done(status, clock.monotonic() - begun)
         if self._compression:
             compress_response(request, response)
-        if self._cors and (origin := request.header("origin")) is not None:
+        if (origin := self._page(request)) is not None:
             response.headers += [
                 ("access-control-allow-origin", origin),
                 ("access-control-allow-credentials", "true"),
@@ -229,12 +233,14 @@ class GatewayApp:
             seed_path=resource is not None and resource.seed_path,
             host_basin=host_basin is not None,
         )
-        if request.method == "OPTIONS" and resource is not None:
-            return self._options(request, resource)
         is_write = request.method not in _SAFE_METHODS
         body: BudgetedBody | None = None
         allowance = UNLIMITED
         try:
+            if self._own_names is not None:
+                self._own_names.check(request)
+            if request.method == "OPTIONS" and resource is not None:
+                return self._options(request, resource)
             caller = await self._caller(request, resource)
             if note is not None:
                 self._audit.known(note, caller)
@@ -304,13 +310,20 @@ class GatewayApp:
         """Also the answer to a browser's preflight, which carries no credentials: what it asks
         for is granted, and whatever is not allowed is refused when it comes."""
         headers = [("allow", resource.allow)]
-        if self._cors and request.header("origin") is not None:
+        if self._page(request) is not None:
             method = request.header("access-control-request-method") or resource.allow
             headers.append(("access-control-allow-methods", method))
             wanted = request.header("access-control-request-headers")
             if wanted is not None:
                 headers.append(("access-control-allow-headers", wanted))
         return Response(204, headers)
+
+    def _page(self, request: Request) -> str | None:
+        """The origin of the page that may read the answer, if one asks that may."""
+        origin = request.header("origin") if self._cors else None
+        if origin is None or self._own_names is None or self._own_names.is_page(origin):
+            return origin
+        return None
 
     def _recorder(self, method: str, resource: Resource | None) -> _Recorder:
         template = _template(resource)

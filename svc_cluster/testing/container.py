@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import json
 import os
 import threading
 import urllib.error
@@ -116,6 +117,9 @@ class SvcClusterContainer:
         were killed have left. Raises StartError."""
         client = self.container.get_docker_client().client
         sweep(client, self._owner)
+        if not self._auth:  # the gateway answers for names that it knows to be its own
+            name = json.dumps([self.container.get_docker_client().host()])
+            self.container.env.setdefault("SVC_CLUSTER_PUBLIC_HOSTS", name)
         self._finalizer = weakref.finalize(self, _remove_all, client, f"{ID_LABEL}={self._id}")
         try:
             with _without_ryuk():

@@ -102,7 +102,7 @@ class Senders:
     @staticmethod
     def _head(number: int) -> bytes:
         head = (
-            f"POST /v1/streams/s-{number % STREAMS}/records HTTP/1.1\r\nhost: x\r\n"
+            f"POST /v1/streams/s-{number % STREAMS}/records HTTP/1.1\r\nhost: localhost\r\n"
             f"svc-basin: {BASIN}\r\ncontent-type: application/json\r\nsvc-format: utf8\r\n"
             f'content-length: {BODY_BYTES}\r\n\r\n{{"records":[{{"body":"'
         )

@@ -80,7 +80,7 @@ async def follow(url: str) -> None:
 
 
 def follow_request(kind: str) -> bytes:
-    head = f"GET /v1/streams/{STREAM}/records?tail_offset=0 HTTP/1.1\r\nhost: x\r\n"
+    head = f"GET /v1/streams/{STREAM}/records?tail_offset=0 HTTP/1.1\r\nhost: localhost\r\n"
     return f"{head}svc-basin: {BASIN}\r\n{kind}\r\n\r\n".encode()
 
 

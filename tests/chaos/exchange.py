@@ -98,7 +98,7 @@ class _Http1:
     async def begin(
         self, method: str, path: str, headers: dict[str, str], body: bytes | None
     ) -> None:
-        lines = [f"{method} {path} HTTP/1.1", "host: x"]
+        lines = [f"{method} {path} HTTP/1.1", "host: localhost"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         if body is not None:
             lines.append(f"content-length: {len(body)}")

@@ -120,7 +120,7 @@ async def break_off(url: str, basin: str, stream: str, rng: random.Random) -> No
     loop = asyncio.get_running_loop()
     body = b'{"records":[{"body":"%s"}]}' % base64.b64encode(b"half of a request" * 20)
     head = (
-        f"POST /v1/streams/{stream}/records HTTP/1.1\r\nhost: x\r\nsvc-basin: {basin}\r\n"
+        f"POST /v1/streams/{stream}/records HTTP/1.1\r\nhost: localhost\r\nsvc-basin: {basin}\r\n"
         f"svc-format: base64\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         "\r\n"
     ).encode()
@@ -142,7 +142,7 @@ async def hardly_read(url: str, basin: str, stream: str, stop: asyncio.Event) ->
     count = 0
     try:
         request = (
-            f"GET /v1/streams/{stream}/records?seq_num=0 HTTP/1.1\r\nhost: x\r\n"
+            f"GET /v1/streams/{stream}/records?seq_num=0 HTTP/1.1\r\nhost: localhost\r\n"
             f"svc-basin: {basin}\r\naccept: text/event-stream\r\n\r\n"
         )
         await loop.sock_sendall(sock, request.encode())

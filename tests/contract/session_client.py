@@ -38,7 +38,7 @@ class _Http1:
     ) -> None:
         self.sock = socket.create_connection(address, timeout=SECONDS)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        lines = [f"{method} {path} HTTP/1.1", "host: x"]
+        lines = [f"{method} {path} HTTP/1.1", "host: localhost"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self._chunked = method == "POST"
         if self._chunked:

@@ -124,21 +124,21 @@ def test_the_host_name_names_the_basin(
     endpoint: str, client: Client, basin: str, stream: str
 ) -> None:
     """With no header at all, and then the request is S2's."""
-    for host in (f"{basin}.b.example", f"{basin.upper()}.B.example.com:8080"):
+    for host in (f"{basin}.b.localhost", f"{basin.upper()}.B.LocalHost:8080"):
         answer = to_host(endpoint, host, "GET", f"{PATH}/tail")
         assert (answer.status, answer.json["tail"]["seq_num"]) == (200, 0)
-    assert to_host(endpoint, f"{basin}.b.example", "GET", "/v1/streams").status == 200
+    assert to_host(endpoint, f"{basin}.b.localhost", "GET", "/v1/streams").status == 200
     # Reading at the tail is an error in S2 alone.
-    assert to_host(endpoint, f"{basin}.b.example", "GET", f"{PATH}?seq_num=0").status == 416
-    seed = to_host(endpoint, f"{basin}.b.example", "GET", f"{PATH}?seq_num=0", {SEED: basin})
+    assert to_host(endpoint, f"{basin}.b.localhost", "GET", f"{PATH}?seq_num=0").status == 416
+    seed = to_host(endpoint, f"{basin}.b.localhost", "GET", f"{PATH}?seq_num=0", {SEED: basin})
     assert seed.status == 200
 
 
 def test_a_basin_that_is_not_there_is_missing_by_host_name_too(endpoint: str) -> None:
     """As by any other name; a host that names none leaves the header to do it."""
-    answer = to_host(endpoint, "no-such-basin.b.example", "GET", f"{PATH}/tail")
+    answer = to_host(endpoint, "no-such-basin.b.localhost", "GET", f"{PATH}/tail")
     assert (answer.status, answer.json["code"]) == (404, "basin_not_found")
-    for host in ("b1.b.example", "no-such-basin.example"):
+    for host in ("b1.b.localhost", "no-such-basin.localhost"):
         answer = to_host(endpoint, host, "GET", f"{PATH}/tail")
         assert (answer.status, answer.json["code"]) == (400, "bad_header")
 
@@ -147,7 +147,7 @@ def test_two_names_for_the_basin_must_agree(
     endpoint: str, client: Client, basin: str, stream: str
 ) -> None:
     """Header, path and host in any pair."""
-    host, other = f"{basin}.b.example", "other-basin"
+    host, other = f"{basin}.b.localhost", "other-basin"
     seed_path = f"/v1/basins/{basin}/streams/s/read"
     agreeing = [
         (host, PATH, {SEED: basin, S2: basin}),
@@ -158,13 +158,13 @@ def test_two_names_for_the_basin_must_agree(
         answer = to_host(endpoint, name, "GET", path, headers)
         assert answer.status == 200, answer
     differing: list[tuple[str, str, dict[str, str]]] = [
-        ("example", PATH, {SEED: basin, S2: other}),
+        ("localhost", PATH, {SEED: basin, S2: other}),
         (host, PATH, {SEED: other}),
         (host, PATH, {S2: other}),
-        ("other-basin.b.example", seed_path, {}),
-        ("example", seed_path, {S2: other}),
-        ("example", f"/v1/basins/{basin}", {SEED: other}),
-        ("other-basin.b.example", f"/v1/basins/{basin}", {}),
+        ("other-basin.b.localhost", seed_path, {}),
+        ("localhost", seed_path, {S2: other}),
+        ("localhost", f"/v1/basins/{basin}", {SEED: other}),
+        ("other-basin.b.localhost", f"/v1/basins/{basin}", {}),
     ]
     for name, path, headers in differing:
         answer = to_host(endpoint, name, "GET", path, headers)
@@ -305,18 +305,18 @@ def test_a_preflight_is_granted_what_it_asks_for(client: Client) -> None:
         "/v1/streams/s/records",
         None,
         {
-            "origin": "https://page.example",
+            "origin": "http://127.0.0.1:3000",
             "access-control-request-method": "POST",
             "access-control-request-headers": "s2-basin, content-type",
         },
     )
     assert answer.status == 204
     assert answer.body == b""
-    assert answer.headers["access-control-allow-origin"] == "https://page.example"
+    assert answer.headers["access-control-allow-origin"] == "http://127.0.0.1:3000"
     assert answer.headers["access-control-allow-credentials"] == "true"
     assert answer.headers["access-control-allow-methods"] == "POST"
     assert answer.headers["access-control-allow-headers"] == "s2-basin, content-type"
-    refused = client.get("/v1/streams", {"origin": "https://page.example"})
+    refused = client.get("/v1/streams", {"origin": "http://127.0.0.1:3000"})
     shown = refused.headers["access-control-expose-headers"]
     assert {"s2-provision-result", "svc-side-effects", "retry-after-ms"} <= set(shown.split(", "))
     assert "access-control-allow-origin" not in client.get("/v1/streams").headers

@@ -342,7 +342,9 @@ def test_a_slow_reader_never_reads_on_in_a_new_stream_of_the_same_name(
     it gets when it goes on is the rest of what was sent, then an error."""
     for _ in range(10):
         assert client.append(basin, stream, b"a" * 1_000_000).status == 200
-    head = f"GET {records_of(stream)}?seq_num=0 HTTP/1.1\r\nhost: x\r\nsvc-basin: {basin}\r\n"
+    head = (
+        f"GET {records_of(stream)}?seq_num=0 HTTP/1.1\r\nhost: localhost\r\nsvc-basin: {basin}\r\n"
+    )
     with socket.socket() as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         sock.connect(client.address)

@@ -32,7 +32,12 @@ HELLO = PREFACE + frame(SETTINGS)
 
 def head(path: str = "/wait", method: str = "GET") -> bytes:
     """A block of headers that leaves the compression's state as it is."""
-    fields = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "x")]
+    fields = [
+        (":method", method),
+        (":scheme", "http"),
+        (":path", path),
+        (":authority", "localhost"),
+    ]
     encoder = Encoder()
     encoder.header_table_size = 0
     # The change of size is of this encoder alone.

@@ -44,7 +44,7 @@ def run(factory: Callable[[], asyncio.AbstractEventLoop], main: Any) -> None:
         runner.run(main())
 
 
-READ = b"GET /v1/basins/basin-0001/streams/s/read%b HTTP/1.1\r\nhost: x\r\n%b\r\n"
+READ = b"GET /v1/basins/basin-0001/streams/s/read%b HTTP/1.1\r\nhost: localhost\r\n%b\r\n"
 
 
 @pytest.mark.parametrize("factory", LOOPS)
@@ -57,7 +57,7 @@ def test_a_request_in_progress_is_answered_before_the_server_ends(
         app, server = await start()
         port = server.port
         idle = await asyncio.open_connection("127.0.0.1", server.port)
-        kept = await ask(server, b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+        kept = await ask(server, b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
         await kept[0].readuntil(b"\r\n\r\nOK")
         polling = await ask(server, READ % (b"?wait=1", b""))
         await asyncio.sleep(0.2)

@@ -43,7 +43,7 @@ class Sender:
     def __init__(self, port: int, basin: str, most: int) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port))
         self.sock.sendall(
-            f"POST /v1/streams/s/records HTTP/1.1\r\nhost: x\r\nsvc-basin: {basin}\r\n"
+            f"POST /v1/streams/s/records HTTP/1.1\r\nhost: localhost\r\nsvc-basin: {basin}\r\n"
             f"content-type: application/json\r\ncontent-length: {BODY_BYTES}\r\n\r\n".encode()
         )
         self.sock.setblocking(False)
@@ -189,7 +189,7 @@ def test_one_connection_too_many_is_closed_at_once(small: Server) -> None:
         while True:
             assert time.monotonic() < deadline, "there is room again"
             with socket.create_connection(("127.0.0.1", small.port), timeout=SECONDS) as sock:
-                sock.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+                sock.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
                 try:
                     if sock.recv(12) == b"HTTP/1.1 200":
                         break

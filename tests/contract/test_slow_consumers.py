@@ -91,7 +91,7 @@ class Scene:
         sock = socket.socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
         sock.connect(("127.0.0.1", self.port))
-        lines = [f"GET {path} HTTP/1.1", "host: x", f"svc-basin: {NAMES[0]}"]
+        lines = [f"GET {path} HTTP/1.1", "host: localhost", f"svc-basin: {NAMES[0]}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         sock.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
         assert sock.recv(12) == b"HTTP/1.1 200"

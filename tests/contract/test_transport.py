@@ -39,7 +39,7 @@ def receive_until(sock: socket.socket, mark: bytes) -> bytes:
 def append_head(basin: str, *more: str) -> bytes:
     lines = [
         "POST /v1/streams/s/records HTTP/1.1",
-        "host: x",
+        "host: localhost",
         f"svc-basin: {basin}",
         "content-type: application/json",
         *more,
@@ -48,7 +48,7 @@ def append_head(basin: str, *more: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "sent", [b"", b"G", b"GET /health HTTP/1.1\r\nhost: x\r\n", b"PRI * HTTP/2.0\r\n"]
+    "sent", [b"", b"G", b"GET /health HTTP/1.1\r\nhost: localhost\r\n", b"PRI * HTTP/2.0\r\n"]
 )
 def test_a_slow_header_is_closed_at_the_deadline(slow_header_endpoint: str, sent: bytes) -> None:
     """A client that sends nothing or half a head does not hold a connection."""
@@ -85,7 +85,7 @@ def test_a_trickled_header_does_not_extend_the_deadline(slow_header_endpoint: st
 def test_an_idle_connection_outlives_the_header_deadline(slow_header_endpoint: str) -> None:
     """Between requests the deadline starts with the first byte only."""
     with connect(slow_header_endpoint) as sock:
-        request = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
+        request = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
         sock.sendall(request)
         receive_until(sock, b"\r\n\r\nOK")
         sock.settimeout(0.8)
@@ -103,25 +103,28 @@ def test_an_idle_connection_outlives_the_header_deadline(slow_header_endpoint: s
     "sent",
     [
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 100,
-        b"BREW /v1/basins HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"BREW /v1/basins HTTP/1.1\r\nhost: localhost\r\n\r\n",
         b"GET /health HTTP/1.1\r\nhost x\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nhost: x\r\n folded: y\r\n\r\n",
-        b"GET /health HTTP/9.9\r\nhost: x\r\n\r\n",
-        b"GET /health HTTP/2.0\r\nhost: x\r\n\r\n",
-        b"GET /health HTTP/0.9\r\nhost: x\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nhost: localhost\r\n folded: y\r\n\r\n",
+        b"GET /health HTTP/9.9\r\nhost: localhost\r\n\r\n",
+        b"GET /health HTTP/2.0\r\nhost: localhost\r\n\r\n",
+        b"GET /health HTTP/0.9\r\nhost: localhost\r\n\r\n",
         b"GET /health\r\n\r\n",
         b"CONNECT \r\n\r\n",
-        b"CONNECT x:80 HTTP/1.1\r\nhost: x\r\n\r\n",
-        b"GET  /health HTTP/1.1\r\nhost: x\r\n\r\n",
-        b"GET /health#a HTTP/1.1\r\nhost: x\r\n\r\n",
-        b"GET /he alth HTTP/1.1\r\nhost: x\r\n\r\n",
-        b"GET /" + b"a" * 10_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"CONNECT x:80 HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET  /health HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET /health#a HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET /he alth HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET /" + b"a" * 10_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n",
         b"GET /health HTTP/1.1\r\nx: " + b"a" * 10_000 + b"\r\n\r\n",
         b"GET /health HTTP/1.1\r\n" + b"x: y\r\n" * 200 + b"\r\n",
-        b"GET /health HTTP/1.1\r\nhost: x\r\n" + (b"x: " + b"y" * 4000 + b"\r\n") * 9 + b"\r\n",
-        b"POST /v1/basins HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n",
-        b"POST /v1/basins HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
-        b"POST /v1/basins HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n"
+        b"GET /health HTTP/1.1\r\nhost: localhost\r\n"
+        + (b"x: " + b"y" * 4000 + b"\r\n") * 9
+        + b"\r\n",
+        b"POST /v1/basins HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n",
+        b"POST /v1/basins HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\n"
+        b"content-length: 2\r\n\r\n",
+        b"POST /v1/basins HTTP/1.1\r\nhost: localhost\r\ncontent-length: 3\r\n"
         b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\r",
     ],
@@ -152,12 +155,12 @@ def test_an_unended_head_is_refused_at_its_limit(endpoint: str) -> None:
 @pytest.mark.parametrize(
     "sent",
     [
-        b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n",
-        b"GET /nowhere HTTP/1.1\r\nhost: x\r\n\r\n",
-        b"GET /health HTTP/9.9\r\nhost: x\r\n\r\n",
-        b"GET  /health HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET /health HTTP/9.9\r\nhost: localhost\r\n\r\n",
+        b"GET  /health HTTP/1.1\r\nhost: localhost\r\n\r\n",
         b"CONNECT \r\n\r\n",
-        b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n" * 3,
+        b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n" * 3,
     ],
 )
 def test_whoever_says_no_more_gets_the_answers(endpoint: str, sent: bytes) -> None:
@@ -243,7 +246,7 @@ def test_pipelined_requests_are_answered_in_order(endpoint: str, basin: str, str
     """Ten requests in one write, ten answers in their order."""
     head = append_head(basin, f"content-length: {len(BODY)}")
     with connect(endpoint) as sock:
-        sock.sendall((head + BODY) * 9 + b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+        sock.sendall((head + BODY) * 9 + b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
         received = receive_until(sock, b"OK")
         while not received.endswith(b"OK"):
             received += sock.recv(65536)
@@ -268,17 +271,20 @@ def test_http_1_0_is_answered_and_closed(endpoint: str, basin: str, stream: str)
 def test_connection_close_is_honoured(endpoint: str) -> None:
     """The answer says so and the socket ends."""
     received = raw_exchange(
-        endpoint, b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+        endpoint, b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
     )
     assert b"connection: close\r\n" in received
 
 
 def test_an_absolute_target_is_routed_by_its_path(endpoint: str) -> None:
-    """As proxies send it."""
+    """As proxies send it. Its host stands for the header's, where only own names are served too."""
     received = raw_exchange(
-        endpoint, b"GET http://x/health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+        endpoint,
+        b"GET http://localhost/health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
     )
     assert received.startswith(b"HTTP/1.1 200 ")
+    foreign = b"GET http://x/health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    assert raw_exchange(endpoint, foreign).startswith(b"HTTP/1.1 403 ")
 
 
 def test_a_reset_in_the_middle_of_an_answer_is_quiet(
@@ -286,7 +292,7 @@ def test_a_reset_in_the_middle_of_an_answer_is_quiet(
 ) -> None:
     """Readers that vanish while megabytes are on their way log no error."""
     client.append(basin, stream, b"x" * 1_000_000)
-    request = f"GET /v1/basins/{basin}/streams/s/read HTTP/1.1\r\nhost: x\r\n\r\n".encode()
+    request = f"GET /v1/basins/{basin}/streams/s/read HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
     for _ in range(5):
         with connect(endpoint) as sock:
             sock.sendall(request * 3)
@@ -300,7 +306,7 @@ def test_a_reset_in_the_middle_of_an_answer_is_quiet(
 def test_a_basin_header_given_twice_names_one_basin(endpoint: str, basin: str) -> None:
     """Repeating the header with another name is refused, with the same name it is not."""
     for other, status in ((basin, b" 200 "), ("another-basin", b" 400 ")):
-        lines = ["GET /v1/streams HTTP/1.1", "host: x", "connection: close"]
+        lines = ["GET /v1/streams HTTP/1.1", "host: localhost", "connection: close"]
         lines += [f"svc-basin: {basin}", f"svc-basin: {other}"]
         received = raw_exchange(endpoint, ("\r\n".join(lines) + "\r\n\r\n").encode())
         assert status in received.split(b"\r\n")[0], received

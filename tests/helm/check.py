@@ -75,6 +75,10 @@ CASES: dict[str, Values] = {
         "gateway": {"settings": {"basin_host_suffixes": ["b.example"]}},
     },
     "no authentication": {"auth": {"enabled": False}},
+    "no authentication, more names": {
+        "auth": {"enabled": False},
+        "gateway": {"settings": {"public_hosts": ["svc.example", "localhost"]}},
+    },
 }
 REFUSED: dict[str, tuple[Values, str]] = {
     "an even factor": ({"replicationFactor": 2}, "replicationFactor"),
@@ -161,6 +165,18 @@ def containers(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 def environment(document: dict[str, Any]) -> dict[str, str]:
     return {e["name"]: e.get("value", "") for e in containers(document)[0]["env"]}
+
+
+SERVICE = ("", ".svc", ".svc.cluster.local")
+
+
+def public_hosts(gateway: dict[str, Any]) -> list[str]:
+    found: list[str] = json.loads(environment(gateway)["SVC_CLUSTER_PUBLIC_HOSTS"])
+    return found
+
+
+def has_ingress(values: Values) -> bool:
+    return bool(values["gateway"]["ingress"]["enabled"])
 
 
 def hook(document: dict[str, Any]) -> list[str]:
@@ -264,6 +280,13 @@ def facts(name: str, objects: Objects, values: Values) -> Iterator[str]:
         ),
         "authentication as asked": environment(gateway)["SVC_CLUSTER_AUTHENTICATION"]
         == str(values["auth"]["enabled"]).lower(),
+        "gateways answer for their own names": public_hosts(gateway)[:4]
+        == [f"demo-svc-cluster{rest}" for rest in ("", *(f".storage{x}" for x in SERVICE))]
+        and set(public_hosts(gateway)[4:])
+        == {
+            *(values["gateway"]["ingress"]["hosts"] if has_ingress(values) else ()),
+            *values["gateway"]["settings"].get("public_hosts", ()),
+        },
         "gateways do not get the root token": "root-token"
         not in json.dumps(gateway["spec"]["template"]["spec"]["volumes"]),
     }

@@ -89,6 +89,10 @@ def test_a_wrong_value_is_refused_with_its_key(
         ({"basin_host_suffixes": ["http://b.example.com"]}, "without scheme, port, or a dot"),
         ({"basin_host_suffixes": ["b." * 126 + "bb"]}, "write a host name"),
         ({"basin_host_suffixes": ["b.example"] * 17}, "has 17 names: list at most 16"),
+        ({"public_hosts": "svc.example"}, "public_hosts"),
+        ({"public_hosts": ["svc.example:80"]}, "public_hosts has 'svc.example:80': write a host"),
+        ({"public_hosts": ["*.example"]}, "public_hosts has '*.example': write a host name alone"),
+        ({"public_hosts": ["a"] * 65}, "public_hosts has 65 names: list at most 64"),
     ],
 )
 def test_a_wrong_value_of_a_gateway_is_refused_with_its_key(

@@ -84,6 +84,23 @@ secret:
 {{ include "svc.fullname" . }}-headless
 {{- end -}}
 
+{{/* Names that the gateways answer for without authentication: of the Service, of the Ingress, and
+what gateway.settings.public_hosts adds. */}}
+{{- define "svc.publicHosts" -}}
+{{- $name := include "svc.fullname" . -}}
+{{- $host := printf "%s.%s.svc" $name .Release.Namespace -}}
+{{- $hosts := list $name (printf "%s.%s" $name .Release.Namespace) $host (printf "%s.%s" $host .Values.clusterDomain) -}}
+{{- if .Values.gateway.ingress.enabled -}}
+{{- range .Values.gateway.ingress.hosts -}}
+{{- $hosts = append $hosts . -}}
+{{- end -}}
+{{- end -}}
+{{- range (get .Values.gateway.settings "public_hosts" | default list) -}}
+{{- $hosts = append $hosts . -}}
+{{- end -}}
+{{- toJson (uniq $hosts) -}}
+{{- end -}}
+
 {{/* Every node: id to address, as JSON in one line. */}}
 {{- define "svc.nodes" -}}
 {{- $nodes := dict -}}
@@ -119,7 +136,7 @@ secret:
   value: /secrets/peer/ca.crt
 - name: SVC_CLUSTER_LOG_FORMAT
   value: json
-{{- range $name, $value := .role.settings }}
+{{- range $name, $value := omit .role.settings "public_hosts" }}
 - name: {{ printf "SVC_CLUSTER_%s" (upper $name) }}
   value: {{ kindIs "string" $value | ternary $value (toJson $value) | quote }}
 {{- end }}

@@ -229,7 +229,7 @@ def test_requests_are_counted_by_route_never_by_path() -> None:
 
 def test_browsers_get_nothing_more_where_cors_is_off() -> None:
     """Nor a preflight's answer; on, a preflight is answered while draining as well."""
-    origin = ("origin", "https://page.example")
+    origin = ("origin", "http://localhost:3000")
     preflight = Request("OPTIONS", RECORDS, "", [origin, ("access-control-request-method", "POST")])
 
     async def main(cors: bool) -> tuple[Response, Response]:
@@ -242,7 +242,7 @@ def test_browsers_get_nothing_more_where_cors_is_off() -> None:
     asked, refused = simulate(main(cors=True))
     assert asked.status == 204
     assert dict(asked.headers)["access-control-allow-methods"] == "POST"
-    assert dict(refused.headers)["access-control-allow-origin"] == "https://page.example"
+    assert dict(refused.headers)["access-control-allow-origin"] == "http://localhost:3000"
 
 
 def test_answers_are_compressed_unless_that_is_off() -> None:
@@ -261,7 +261,10 @@ def test_configured_host_suffixes_name_the_basin() -> None:
     def read(host: str, suffixes: list[str] | None) -> int:
         request = Request("GET", RECORDS, "seq_num=0", [("host", host)])
         return answer_to(
-            request, ScriptedBackend([nothing(1, 0)]), basin_host_suffixes=suffixes
+            request,
+            ScriptedBackend([nothing(1, 0)]),
+            basin_host_suffixes=suffixes,
+            public_hosts=["example", host],
         ).status
 
     assert read("basin-01.b.example", None) == 200
