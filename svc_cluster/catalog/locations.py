@@ -15,7 +15,7 @@ import msgspec
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.model.location import Location
 
-_CHOICE: Final = b"\x18"
+CHOICE: Final = b"\x18"
 
 
 class Reader(Protocol):
@@ -38,11 +38,16 @@ class Choice(msgspec.Struct, array_like=True, frozen=True):
     unlocated: str
 
 
+def canonical_choice(value: bytes) -> bytes:
+    """The choice's row in the form of this release. Raises msgspec.DecodeError."""
+    return msgspec.msgpack.encode(msgspec.msgpack.decode(value, type=Choice))
+
+
 class LocationTable:
     """The choice, where there has been one."""
 
     def __init__(self, reader: Reader) -> None:
-        raw = reader.get(_CHOICE)
+        raw = reader.get(CHOICE)
         self._choice = None if raw is None else msgspec.msgpack.decode(raw, type=Choice)
 
     def decide(
@@ -52,7 +57,7 @@ class LocationTable:
         known = planned or self._choice
         unlocated = command.before if known is None else known.unlocated
         choice = Choice(command.name, unlocated)
-        write_set.put(_CHOICE, msgspec.msgpack.encode(choice))
+        write_set.put(CHOICE, msgspec.msgpack.encode(choice))
         return choice
 
     def commit(self, choice: Choice | None) -> None:

@@ -34,10 +34,10 @@ from svc_cluster.model.record import TimestampingMode
 from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig, Retention
 from svc_cluster.model.usage_table import UsageDraft
 
-_META: Final = b"\x00"
-_NODE: Final = b"\x01"
-_BASIN: Final = b"\x02"
-_OUTCOME: Final = b"\x28"
+META: Final = b"\x00"
+NODE: Final = b"\x01"
+BASIN: Final = b"\x02"
+OUTCOME: Final = b"\x28"
 _OUTCOME_TIME: Final = b"\x29"
 _OUTCOME_COUNT: Final = b"\x2a"
 _U64: Final = struct.Struct(">Q")
@@ -142,21 +142,21 @@ class CatalogState:
     """Nodes by id and basins by name, as of `applied_index`."""
 
     def __init__(self, reader: Reader) -> None:
-        raw = reader.get(_META)
+        raw = reader.get(META)
         self._meta = msgspec.msgpack.decode(raw, type=_Meta) if raw is not None else _Meta()
         self.nodes: dict[NodeId, NodeRecord] = {}
         self.basins: dict[str, BasinRecord] = {}
         self.basins_by_group: dict[GroupId, BasinRecord] = {}
         self._names: list[str] = []
-        for _, value in reader.scan(_NODE, _BASIN):
+        for _, value in reader.scan(NODE, BASIN):
             stored = msgspec.msgpack.decode(value, type=_StoredNode)
             node_id = NodeId(stored.node_id)
             self.nodes[node_id] = NodeRecord(node_id, stored.incarnation, stored.address)
-        for _, value in reader.scan(_BASIN, b"\x03"):
+        for _, value in reader.scan(BASIN, b"\x03"):
             self._put_basin(_basin_from_bytes(value))
         self.tokens = TokenTable(reader)
         self.locations = LocationTable(reader)
-        self.outcomes = OutcomeTable(reader, _OUTCOME, _OUTCOME_TIME, _OUTCOME_COUNT)
+        self.outcomes = OutcomeTable(reader, OUTCOME, _OUTCOME_TIME, _OUTCOME_COUNT)
         """Of the requests that a client may repeat; not held in memory."""
         self.usage = account_table(reader)
 
@@ -208,7 +208,7 @@ class CatalogState:
         plan.outcome_mark = self.outcomes.write(plan.write_set, plan.answered, forgotten)
         plan.usage.write(plan.write_set)
         plan.meta.digest = _digest(self._meta.digest, log_index, plan.write_set)
-        plan.write_set.put(_META, msgspec.msgpack.encode(plan.meta))
+        plan.write_set.put(META, msgspec.msgpack.encode(plan.meta))
         return plan
 
     def commit(self, plan: Plan) -> None:
@@ -253,7 +253,7 @@ class CatalogState:
                 if record.deleted_at_ms is None:
                     return Rejected("the basin is not being deleted")
                 plan.basins[record.name] = None
-                plan.write_set.delete(_BASIN + record.name.encode())
+                plan.write_set.delete(BASIN + record.name.encode())
                 return Applied(record)
             case IssueToken() | RevokeToken() | SetRootToken():
                 reason = self.tokens.decide(plan.tokens, plan.write_set, command)
@@ -296,7 +296,7 @@ class CatalogState:
         if known != record:
             plan.nodes[record.node_id] = record
             stored = _StoredNode(record.node_id, record.incarnation, record.address)
-            plan.write_set.put(_NODE + _U64.pack(record.node_id), msgspec.msgpack.encode(stored))
+            plan.write_set.put(NODE + _U64.pack(record.node_id), msgspec.msgpack.encode(stored))
         return Applied()
 
     def _basin(self, plan: Plan, name: str) -> BasinRecord | None:
@@ -305,7 +305,7 @@ class CatalogState:
     @staticmethod
     def _write_basin(plan: Plan, record: BasinRecord) -> Applied:
         plan.basins[record.name] = record
-        plan.write_set.put(_BASIN + record.name.encode(), _basin_to_bytes(record))
+        plan.write_set.put(BASIN + record.name.encode(), _basin_to_bytes(record))
         return Applied(record)
 
 
@@ -320,6 +320,24 @@ def made_by(command: CreateBasin) -> BasinRecord:
         creation_hash=command.creation_hash,
         location=command.location,
     )
+
+
+def canonical_meta(value: bytes) -> bytes:
+    """The row under `META` in the form of this release, without the digest of what was written,
+    which depends on the form. Raises msgspec.DecodeError."""
+    meta = msgspec.msgpack.decode(value, type=_Meta)
+    meta.digest = 0
+    return msgspec.msgpack.encode(meta)
+
+
+def canonical_node(value: bytes) -> bytes:
+    """As above, of a node."""
+    return msgspec.msgpack.encode(msgspec.msgpack.decode(value, type=_StoredNode))
+
+
+def canonical_basin(value: bytes) -> bytes:
+    """As above, of a basin."""
+    return _basin_to_bytes(_basin_from_bytes(value))
 
 
 def _digest(before: int, log_index: int, write_set: WriteSet) -> int:

@@ -34,8 +34,8 @@ _ROOT_CHANGES_KEPT: Final = 16
 _HIDDEN_SINGLY_MAX: Final = 32
 """More are taken out in one walk over all."""
 
-_META: Final = b"\x20"
-_TOKEN: Final = b"\x21"
+META: Final = b"\x20"
+TOKEN: Final = b"\x21"
 _TOKEN_END: Final = b"\x22"
 _U64: Final = struct.Struct(">Q")
 
@@ -52,6 +52,16 @@ class _Meta(msgspec.Struct, array_like=True):
     next_serial: int = NO_PARENT + 1
     version: int = 0
     root_changes: list[bytes] = []
+
+
+def canonical_meta(value: bytes) -> bytes:
+    """The row under `META` in the form of this release. Raises msgspec.DecodeError."""
+    return msgspec.msgpack.encode(msgspec.msgpack.decode(value, type=_Meta))
+
+
+def canonical_token(value: bytes) -> bytes:
+    """As above, of a token."""
+    return token_to_bytes(token_from_bytes(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +85,7 @@ class TokenTable:
     """Tokens by serial and by id, as of `version`."""
 
     def __init__(self, reader: Reader) -> None:
-        raw = reader.get(_META)
+        raw = reader.get(META)
         self._meta = msgspec.msgpack.decode(raw, type=_Meta) if raw is not None else _Meta()
         self.by_serial: dict[int, AccessToken] = {}
         self._by_id: dict[str, int] = {}
@@ -87,7 +97,7 @@ class TokenTable:
         """So many of these, from the front, were over when a page was read last: they are in no
         page, so that what has expired costs none of them anything."""
         self._children: dict[int, set[int]] = {}
-        for _, value in reader.scan(_TOKEN, _TOKEN_END):
+        for _, value in reader.scan(TOKEN, _TOKEN_END):
             self._put(token_from_bytes(value))
         self._changes: deque[Change] = deque(maxlen=CHANGES_KEPT)
         self._changes_begin = self._meta.version
@@ -177,12 +187,12 @@ class TokenTable:
         for serial, token in plan.changed.items():
             if serial in before and before[serial] is token:
                 continue
-            key = _TOKEN + _U64.pack(serial)
+            key = TOKEN + _U64.pack(serial)
             if token is None:
                 write_set.delete(key)
             else:
                 write_set.put(key, token_to_bytes(token))
-        write_set.put(_META, msgspec.msgpack.encode(meta))
+        write_set.put(META, msgspec.msgpack.encode(meta))
         return None
 
     def _change(self, plan: TokenPlan, meta: _Meta, command: TokenCommand) -> str | None:

@@ -17,7 +17,7 @@ from svc_cluster.model.usage import (
 from svc_cluster.model.usage_table import Reader, UsageDraft, UsageTable
 
 _REPORTERS_KIND: Final = 250
-_MINUTES_KIND: Final = 252
+MINUTES_KIND: Final = 252
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class ReportAccountUsage:
 
 def account_table(reader: Reader) -> UsageTable:
     """The counts of the account; not held in memory."""
-    return UsageTable(reader, _MINUTES_KIND, _REPORTERS_KIND)
+    return UsageTable(reader, MINUTES_KIND, _REPORTERS_KIND)
 
 
 def take(draft: UsageDraft, command: ReportAccountUsage) -> str | None:

@@ -155,5 +155,10 @@ class OutcomeTable:
         self._mark = mark
 
 
+def canonical_outcome(value: bytes) -> bytes:
+    """An outcome's row in the form of this release. Raises msgspec.DecodeError."""
+    return _encode(_decode(value))
+
+
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Outcome).decode

@@ -141,6 +141,11 @@ class UsageDraft:
                 write_set.delete(key)
 
 
+def canonical_counts(value: bytes) -> bytes:
+    """A minute's row in the form of this release. Raises msgspec.DecodeError."""
+    return _encode(_ordered(_decode(value)))
+
+
 def _ordered(counts: Counts) -> Counts:
     if len(counts.ops) > 1:
         counts.ops = dict(sorted(counts.ops.items()))

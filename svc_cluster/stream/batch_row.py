@@ -12,6 +12,8 @@ from svc_cluster.model.record import BatchPlacement, SequencedBatch, Timestampin
 # expires_at, metered bytes of the stream before this batch
 _HEADER: Final = struct.Struct(">BBBxIIQQQQQQ")
 _VERSION: Final = 1
+HEADER_BYTES: Final = _HEADER.size
+"""Ahead of the records."""
 _UNCAPPED: Final = 1
 _EXPIRES: Final = 2
 _METERED_BEFORE: Final = struct.Struct(">Q")
