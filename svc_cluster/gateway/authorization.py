@@ -26,6 +26,8 @@ class Names(Enum):
     BASIN = "basin"
     STREAM = "stream"
     """The basin and, in it, the stream."""
+    ACCOUNT = "account"
+    """None, and what is done is done to all basins: only a token for all of them may."""
     TOKEN = "token"
     IN_BODY = "in body"
     """The handler checks it once it knows it (`require`). A basin beside it is checked here."""
@@ -61,12 +63,13 @@ NEEDS: Final[dict[Operation, Need]] = {
     Operation.LIST_TOKENS: Need(Names.NONE, (Op.LIST_ACCESS_TOKENS,)),
     Operation.ISSUE_TOKEN: Need(Names.IN_BODY, (Op.ISSUE_ACCESS_TOKEN,)),
     Operation.REVOKE_TOKEN: Need(Names.TOKEN, (Op.REVOKE_ACCESS_TOKEN,)),
+    # active basins are cut to the set, and the operations of all need `require_account`
     Operation.ACCOUNT_METRICS: Need(Names.NONE, (Op.ACCOUNT_METRICS,)),
     Operation.BASIN_METRICS: Need(Names.BASIN, (Op.BASIN_METRICS,)),
     Operation.STREAM_METRICS: Need(Names.STREAM, (Op.STREAM_METRICS,)),
     Operation.LIST_LOCATIONS: Need(Names.NONE, (Op.LIST_LOCATIONS,)),
     Operation.GET_DEFAULT_LOCATION: Need(Names.NONE, (Op.GET_DEFAULT_LOCATION,)),
-    Operation.SET_DEFAULT_LOCATION: Need(Names.NONE, (Op.SET_DEFAULT_LOCATION,)),
+    Operation.SET_DEFAULT_LOCATION: Need(Names.ACCOUNT, (Op.SET_DEFAULT_LOCATION,)),
 }
 """What the records of a stream need has no more to do with the mode (unary, session, events) than
 with the format: all modes are one operation. A stream that is made because records are appended to
@@ -104,6 +107,8 @@ def authorize(grant: Grant, match: Match, request: Request) -> Match:
         stream = full_name(grant, match.stream, ErrorCode.BAD_PATH, match.operation)
         require(grant, stream=stream)
         return replace(match, stream=stream)
+    if need.names is Names.ACCOUNT:
+        require_account(grant)
     if need.names is Names.TOKEN:
         require(grant, token_id=match.token_id)
     return match
@@ -118,6 +123,13 @@ def require(
 ) -> None:
     """Raises PermissionDeniedError. `stream` is the full name."""
     if not grant.allows(operations, basin=basin, stream=stream, token_id=token_id):
+        raise PermissionDeniedError(_DENIED)
+
+
+def require_account(grant: Grant) -> None:
+    """For what tells of or changes all basins together. Raises PermissionDeniedError for a token of
+    only some of them."""
+    if not grant.is_account_wide:
         raise PermissionDeniedError(_DENIED)
 
 

@@ -205,6 +205,11 @@ class Grant:
     access_tokens: NameSet | None = None
     name_prefix: str = ""
 
+    @property
+    def is_account_wide(self) -> bool:
+        """Whether the grant is for every basin, those to come among them."""
+        return is_subset(EVERYTHING, self.basins)
+
     def allows(
         self,
         operations: Iterable[Op] = (),

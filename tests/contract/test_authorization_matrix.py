@@ -42,7 +42,8 @@ class Route:
     allowed: int
     body: Any = None
     names: str = ""
-    """Of `basin`, `stream` and `token`: which sets must hold what it names."""
+    """Of `basin`, `stream` and `token`: which sets must hold what it names. `account`: the set of
+    basins must hold every name."""
     named: tuple[tuple[str, str], ...] = ()
     missing_is: int | None = None
 
@@ -203,7 +204,15 @@ ROUTES = [
         None,
         "token",
     ),
-    Route("account-metrics", "GET", f"/v1/metrics?set=account-ops&{T}", ("account-metrics",), 200),
+    Route(
+        "account-metrics",
+        "GET",
+        f"/v1/metrics?set=account-ops&{T}",
+        ("account-metrics",),
+        200,
+        None,
+        "account",
+    ),
     Route("actives", "GET", f"/v1/metrics?set=active-basins&{T}", ("account-metrics",), 200),
     Route(
         "basin-metrics",
@@ -244,7 +253,13 @@ ROUTES = [
     Route("locations", "GET", "/v1/locations", ("list-locations",), 200),
     Route("location", "GET", "/v1/locations/default", ("get-default-location",), 200),
     Route(
-        "choose-location", "PUT", "/v1/locations/default", ("set-default-location",), 200, "local"
+        "choose-location",
+        "PUT",
+        "/v1/locations/default",
+        ("set-default-location",),
+        200,
+        "local",
+        "account",
     ),
 ]
 SESSION_ROUTE = Route(
@@ -357,19 +372,42 @@ def test_tokens_that_are_no_good(account: Account) -> None:
 def test_names_outside_the_set(account: Account, kind: str) -> None:
     """With all operations, and all sets but one: 403 where a route names what is outside it,
     whether that exists or not, and the usual answer everywhere else. A set left out, an empty one
-    and another name are alike."""
+    and another name are alike. What is done to all basins is outside every set that lacks some."""
     member = {"basin": "basins", "stream": "streams", "token": "access_tokens"}[kind]
     for names in (None, {"exact": ""}, {"exact": "elsewhere-1"}, {"prefix": "elsewhere"}):
         scope = {**EVERYWHERE, member: names, "ops": EVERY_OP}
         secret = account.issue(scope)[1]
         for route in (*ROUTES, SESSION_ROUTE):
             answer = route.ask(account, secret)
-            if kind in route.names.split():
+            if kind in route.names.replace("account", "basin").split():
                 _is_denied(answer, route)
             elif route.name == "issue-token":
                 assert answer.status in (403, 409), answer
             else:
                 assert answer.status == route.allowed, (route.name, answer)
+
+
+@pytest.mark.parametrize("names", [{"exact": BASIN}, {"prefix": BASIN}, {"prefix": "m"}])
+def test_a_token_for_some_basins_is_not_one_for_the_account(
+    account: Account, names: dict[str, str]
+) -> None:
+    """However many they are, and though the one that there is is among them: neither the default
+    location nor what all basins were used for. Nothing is changed, a child has no more, and its own
+    basins stay open to it."""
+    scope = {**EVERYWHERE, "basins": names, "ops": EVERY_OP}
+    secret = account.issue(scope)[1]
+    child = account.issue(scope, secret)[1]
+    before = account.ask("GET", "/v1/locations/default").body
+    for each in (secret, child):
+        for route in (*ROUTES, SESSION_ROUTE):
+            answer = route.ask(account, each)
+            if "account" in route.names:
+                _is_denied(answer, route)
+            elif not {GONE, "nobody"} & set(route.path.split("?")[0].split("/")):
+                assert answer.status in (route.allowed, 403 if route.name == "issue-token" else 0)
+        refused = account.ask("PUT", "/v1/locations/default", "nowhere", each)
+        assert (refused.status, refused.headers["svc-side-effects"]) == (403, "none")
+    assert account.ask("GET", "/v1/locations/default").body == before
 
 
 def test_root_and_everything(account: Account) -> None:

@@ -21,6 +21,7 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.codec.json_body import encode_object
 from svc_cluster.codec.usage_json import Interval, Metric, Unit, accumulation, gauge, label
+from svc_cluster.gateway.authorization import require_account
 from svc_cluster.gateway.handlers.context import Call
 from svc_cluster.gateway.http.message import Response, json_response
 from svc_cluster.gateway.http.negotiation import Query
@@ -114,6 +115,7 @@ async def account_metrics(call: Call) -> Response:
         grant = call.caller.grant
         shown = sorted(name for name in names if grant.allows((), basin=name))
         return _answer([label("active_basins", shown)])
+    require_account(call.caller.grant)
     await reporter.before_query(None)
     buckets = await reporter.backend.usage(None, wanted.start, wanted.end, wanted.interval.seconds)
     return _answer(_by_op(buckets, wanted.interval))
