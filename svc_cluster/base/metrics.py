@@ -288,6 +288,14 @@ class Metrics:
         self.event_loop_lag = self._seconds(
             "svc_event_loop_lag_seconds", "How late the event loop ran a timer."
         )
+        self.event_loop_turn = self._seconds(
+            "svc_event_loop_turn_processor_seconds",
+            "Processor time of the loop's thread that one turn took at least, at each look.",
+        )
+        self.collector_pause = self._seconds(
+            "svc_event_loop_collector_pause_seconds",
+            "How long a collection of cyclic garbage kept the event loop.",
+        )
         self.loop_faults = self._counter(
             "svc_loop_faults_total",
             "Exceptions that escaped callbacks and tasks of the event loop.",

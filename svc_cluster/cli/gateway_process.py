@@ -16,7 +16,7 @@ from svc_cluster.base.metrics import Metrics
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.cli.audit_file import audit_sink, reopen_on_hangup
 from svc_cluster.cli.loop_faults import hear_loop_faults
-from svc_cluster.cli.loop_lag import watch_loop_lag
+from svc_cluster.cli.loop_turns import LoopTurns
 from svc_cluster.cli.own_certificate import show_expiry
 from svc_cluster.cli.process import say_build
 from svc_cluster.cli.tls_files import peer_tls, public_certificate
@@ -142,7 +142,7 @@ async def start_gateway(
         ) from cause
     tasks = Tasks()
     hear_loop_faults(metrics)
-    tasks.spawn(watch_loop_lag(metrics), "watch the event loop")
+    tasks.spawn(LoopTurns(metrics).run(), "watch the event loop")
     if certificate is not None:
         tasks.spawn(certificate.watch(), "watch the public certificate")
     return RunningGateway(app, server, client, tasks, keeper, audit)

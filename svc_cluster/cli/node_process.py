@@ -20,7 +20,7 @@ from svc_cluster.base.tasks import Tasks
 from svc_cluster.cli.audit_file import audit_sink, reopen_on_hangup
 from svc_cluster.cli.join import wait_for_membership
 from svc_cluster.cli.loop_faults import hear_loop_faults
-from svc_cluster.cli.loop_lag import watch_loop_lag
+from svc_cluster.cli.loop_turns import LoopTurns
 from svc_cluster.cli.node_metrics import NodeMetrics
 from svc_cluster.cli.own_certificate import show_expiry
 from svc_cluster.cli.process import exit_fatal
@@ -147,7 +147,7 @@ class RunningNode:
         if settings.peer_tls_cert is not None:
             show_expiry(declared, "peer", Path(settings.peer_tls_cert))
         hear_loop_faults(declared)
-        self._tasks.spawn(watch_loop_lag(declared), "watch the event loop")
+        self._tasks.spawn(LoopTurns(declared).run(), "watch the event loop")
         metrics = NodeMetrics(declared, self.node, self._directory, self._peers, self.disk)
         try:
             app = AdminApp(self.node, metrics, debug=is_loopback(settings.admin_address))

@@ -1,0 +1,127 @@
+"""Turns of the event loop: their length by the wall, in processor time, and what they did."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from svc_cluster.base.metrics import Metrics
+from svc_cluster.cli.loop_turns import TURN_SECONDS_MAX, LoopTurns
+
+LONG = 8 * TURN_SECONDS_MAX
+
+
+def burn(seconds: float) -> None:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        sum(range(100))
+
+
+def observed(metrics: Metrics, name: str, at_most: float) -> tuple[int, int]:
+    """Observations in all, and how many of them were longer than a bucket's bound."""
+    value = metrics.registry.get_sample_value
+    total = value(f"{name}_count") or 0.0
+    below = value(f"{name}_bucket", {"le": f"{at_most!r}"})
+    assert below is not None, "no such bucket"
+    return int(total), int(total - below)
+
+
+@pytest.fixture(autouse=True)
+def _heard(caplog: pytest.LogCaptureFixture) -> None:
+    LINES.clear()
+    caplog.handler.addFilter(_note)
+
+
+LINES: list[dict[str, Any]] = []
+
+
+def _note(record: Any) -> bool:
+    if record.getMessage() == "loop_turn_long":
+        LINES.append(record.fields)
+    return True
+
+
+def watched(kept: Callable[[], None], *, until: Callable[[Metrics], bool]) -> tuple[Metrics, Any]:
+    """Keeps the loop once with `kept`, and looks until its effect shows."""
+    metrics = Metrics()
+
+    async def body() -> None:
+        async with asyncio.timeout(20):
+            loop = asyncio.get_running_loop()
+            watching = loop.create_task(LoopTurns(metrics).run())
+            while observed(metrics, "svc_event_loop_lag_seconds", 0.064)[0] < 3:
+                await asyncio.sleep(0.001)
+            loop.call_soon(kept)
+            while not until(metrics):
+                await asyncio.sleep(0.001)
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    asyncio.run(body())
+    return metrics, list(LINES)
+
+
+def long_turn(metrics: Metrics) -> bool:
+    return observed(metrics, "svc_event_loop_turn_processor_seconds", 0.064)[1] > 0
+
+
+def long_wait(metrics: Metrics) -> bool:
+    return observed(metrics, "svc_event_loop_lag_seconds", 0.064)[1] > 0
+
+
+def test_a_turn_that_uses_the_processor_is_told_with_what_it_did() -> None:
+    """It is in the histogram, and one line names the function, its length and the count."""
+    metrics, lines = watched(lambda: burn(LONG), until=long_turn)
+    assert long_wait(metrics), "whoever waited saw it too"
+    assert len(lines) == 1
+    assert 0.9 * LONG * 1000 - 10 <= lines[0]["processor_ms"] <= 3 * LONG * 1000
+    assert lines[0]["count"] == 1
+    assert any(call.startswith("burn ") for call in lines[0]["doing"]), lines
+
+
+def test_a_turn_that_waits_is_late_and_uses_nothing() -> None:
+    """A loop that is kept by a sleep, or by a busy machine, is no turn that is too long."""
+    metrics, lines = watched(lambda: time.sleep(LONG), until=long_wait)
+    assert not long_turn(metrics)
+    assert lines == []
+
+
+def test_collections_are_counted_apart_and_only_on_the_loops_thread() -> None:
+    """Each collection on the loop's thread is one observation; another thread's is none."""
+    name = "svc_event_loop_collector_pause_seconds"
+    gc.collect()
+
+    def collect() -> None:
+        elsewhere = threading.Thread(target=gc.collect)
+        elsewhere.start()
+        elsewhere.join()
+        gc.collect()
+
+    gc.disable()
+    try:
+        metrics, _ = watched(collect, until=lambda metrics: observed(metrics, name, 0.064)[0] > 0)
+    finally:
+        gc.enable()
+    assert observed(metrics, name, 0.064)[0] == 1
+    assert all("LoopTurns" not in repr(callback) for callback in gc.callbacks), "it has let go"
+
+
+def test_many_long_turns_are_one_line() -> None:
+    """Five of them in less than a minute are told once: at the first."""
+    turns = 0
+
+    def again() -> None:
+        nonlocal turns
+        turns += 1
+        burn(TURN_SECONDS_MAX * 2)
+        if turns < 5:
+            asyncio.get_running_loop().call_later(0.03, again)
+
+    _, lines = watched(again, until=lambda _: turns == 5)
+    assert len(lines) == 1
