@@ -7,6 +7,7 @@ socket between gateway and node is missing.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,34 +15,77 @@ from svc_cluster.base.ids import NodeId
 from svc_cluster.cli.gateway_process import RunningGateway, start_gateway
 from svc_cluster.cli.node_process import RunningNode
 from svc_cluster.gateway.http.connection import HEADER_SECONDS
+from svc_cluster.link.credit import send_credits
+from svc_cluster.link.frame import Kind
+from svc_cluster.link.handshake import Identity
+from svc_cluster.link.outbox import NoCreditError
 from svc_cluster.link.session import NodeSession
+from svc_cluster.replica.link_server import ServiceCaller
 from svc_cluster.replica.node import ReplicaNode
 from svc_cluster.settings import GatewaySettings, NodeSettings
 
 
 class LoopbackLink:
-    """A link to a node of the same process: bytes in, bytes out, in order."""
+    """A link to a node of the same process: messages in, messages out, in order, with the credit
+    that a link over a socket has."""
 
     def __init__(self, node: ReplicaNode, events: NodeSession) -> None:
         loop = asyncio.get_running_loop()
         self._call_soon = loop.call_soon
-        self._service = node.service.session(lambda data: self._answer(data))
+        self._credits = send_credits()
+        identity = Identity(node.config.cluster_id, "gateway", NodeId(0), "embedded")
+        self._back = _WayBack(self._arrive)
+        self._caller = ServiceCaller(node, identity, self._back)
+        self._back.on_dealt_with = self._dealt_with
         self._events = events
         events.attach(self)
-        events.link_up()
+        events.link_up(node.speaker())
 
-    def send(self, data: bytes) -> None:
-        self._call_soon(self._service.message, data)
+    @property
+    def is_up(self) -> bool:
+        return True
 
-    def _answer(self, data: bytes) -> None:
-        self._call_soon(self._arrive, data)
+    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+        credit = self._credits[kind]
+        if not credit.allows(len(payload)):
+            raise NoCreditError
+        credit.queued += len(payload)
+        self._call_soon(self._caller.message, kind, payload)
 
-    def _arrive(self, data: bytes) -> None:
-        self._service.sent(len(data))
-        self._events.message(data)
+    def _dealt_with(self, kind: Kind, size: int) -> None:
+        self._credits[kind].dealt_with += size
+
+    def _arrive(self, kind: Kind, payload: bytes) -> None:
+        self._call_soon(self._events.message, kind, payload)
+
+    def dealt_with(self, kind: Kind, size: int) -> None:
+        self._back.told(kind, size)
+        self._caller.room(kind, size)
 
     async def close(self) -> None:
-        self._service.close()
+        self._caller.link_down()
+
+
+class _WayBack:
+    """From the node to the gateway beside it."""
+
+    def __init__(self, arrive: Callable[[Kind, bytes], None]) -> None:
+        self._arrive = arrive
+        self._credits = send_credits()
+        self.on_dealt_with: Callable[[Kind, int], None] = lambda _kind, _size: None
+
+    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+        credit = self._credits[kind]
+        if not credit.allows(len(payload)):
+            raise NoCreditError
+        credit.queued += len(payload)
+        self._arrive(kind, payload)
+
+    def told(self, kind: Kind, size: int) -> None:
+        self._credits[kind].dealt_with += size
+
+    def dealt_with(self, kind: Kind, size: int) -> None:
+        self.on_dealt_with(kind, size)
 
 
 class EmbeddedNode:

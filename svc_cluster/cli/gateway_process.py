@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -31,11 +32,13 @@ from svc_cluster.gateway.replica_client import ReplicaClient
 from svc_cluster.gateway.token_client import TokenClient
 from svc_cluster.gateway.token_directory import TokenDirectory
 from svc_cluster.gateway.usage_client import UsageClient
-from svc_cluster.link.grpc_link import GrpcLink
-from svc_cluster.link.handshake import Identity, make_metadata
+from svc_cluster.link.connector import Connector
+from svc_cluster.link.conversation import Terms
+from svc_cluster.link.greeting import Speaker
+from svc_cluster.link.handshake import Identity
 from svc_cluster.link.session import NodeSession
 from svc_cluster.link.tls import node_name
-from svc_cluster.replica.peers import SESSION_METHOD
+from svc_cluster.link.tls_context import caller_context
 from svc_cluster.settings import AddressError, GatewaySettings, read_secret
 
 MIB: Final = 1 << 20
@@ -48,22 +51,22 @@ def connect_sessions(settings: GatewaySettings, rng: random.Random) -> dict[Node
     secret = read_secret(settings.secret_file)
     tls = peer_tls(settings)
     identity = Identity(settings.cluster_id, "gateway", NodeId(0), secrets.token_hex(16))
+    terms = Terms(secret, Speaker(identity), lambda _: None)
     loop = asyncio.get_running_loop()
     sessions: dict[NodeId, NodeSession] = {}
     for node, address in settings.nodes.items():
-        session = NodeSession(loop)
-        session.attach(
-            GrpcLink(
-                address=address,
-                method=SESSION_METHOD,
-                metadata=lambda: make_metadata(secret, identity, secrets.token_hex(16)),
-                events=session,
-                rng=rng,
-                tls=tls,
-                server_name=node_name(NodeId(int(node))),
-            )
+        session = sessions[NodeId(int(node))] = NodeSession(loop)
+        connector = Connector(
+            loop=loop,
+            address=address,
+            terms=lambda: terms,
+            events=session,
+            rng=rng,
+            tls=None if tls is None else partial(caller_context, tls),
+            server_name=node_name(NodeId(int(node))),
         )
-        sessions[NodeId(int(node))] = session
+        session.attach(connector)
+        connector.start()
     return sessions
 
 

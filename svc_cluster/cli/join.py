@@ -6,13 +6,9 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator
 from enum import Enum
 from pathlib import Path
 from typing import Final
-
-import grpc
-import grpc.aio
 
 from svc_cluster.base.clock import Clock, SystemClock
 from svc_cluster.base.ids import NodeId
@@ -23,10 +19,12 @@ from svc_cluster.cli.start_checks import check_data_dir
 from svc_cluster.cli.tls_files import peer_tls
 from svc_cluster.gateway.http.message import Request, Response
 from svc_cluster.gateway.http.server import serve
-from svc_cluster.link.grpc_link import CHANNEL_OPTIONS
-from svc_cluster.link.handshake import NOT_A_MEMBER, Identity, make_metadata
-from svc_cluster.link.tls import CertificateError, PeerTls, node_name, open_channel
-from svc_cluster.replica.peers import PEER_METHOD
+from svc_cluster.link.connector import introduce
+from svc_cluster.link.conversation import Terms
+from svc_cluster.link.greeting import RefusedError, Speaker
+from svc_cluster.link.handshake import NOT_A_MEMBER, Identity
+from svc_cluster.link.tls import CertificateError, PeerTls, node_name
+from svc_cluster.link.tls_context import caller_context
 from svc_cluster.settings import AddressError, NodeSettings, read_secret
 
 ASK_SECONDS: Final = 10.0
@@ -105,32 +103,20 @@ async def _ask(
     identity = Identity(
         settings.cluster_id, "node", NodeId(settings.node_id), secrets.token_hex(16)
     )
-    metadata = make_metadata(secret, identity, secrets.token_hex(16))
+    terms = Terms(secret, Speaker(identity), lambda _: None)
     try:
-        async with open_channel(address, CHANNEL_OPTIONS, tls, node_name(node)) as channel:
-            # one that takes the call ends it in peace when nothing comes
-            call = channel.stream_stream(PEER_METHOD)(
-                _nothing(), metadata=metadata, timeout=ANSWER_SECONDS
-            )
-            try:
-                code, details = await call.code(), await call.details()
-            finally:
-                call.cancel()
+        context = None if tls is None else caller_context(tls)
+        async with asyncio.timeout(ANSWER_SECONDS):
+            await introduce(address, terms, context, node_name(node))
     except CertificateError as cause:
         log.error("certificate_unusable", address=address, reason=str(cause))
         return Standing.SILENT
-    if code is grpc.StatusCode.OK:
-        return Standing.MEMBER
-    if code is not grpc.StatusCode.UNAUTHENTICATED:
+    except RefusedError as refusal:
+        # any other refusal is one of a member, and the start that follows says which
+        return Standing.STRANGER if str(refusal) == NOT_A_MEMBER else Standing.MEMBER
+    except OSError:
         return Standing.SILENT
-    # any other refusal is one of a member, and the start that follows says which
-    return Standing.STRANGER if details == NOT_A_MEMBER else Standing.MEMBER
-
-
-async def _nothing() -> AsyncIterator[bytes]:
-    nothing: tuple[bytes, ...] = ()
-    for each in nothing:
-        yield each
+    return Standing.MEMBER
 
 
 class _WaitingPages:

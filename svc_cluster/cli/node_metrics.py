@@ -13,7 +13,7 @@ from svc_cluster.cli.process import say_build
 from svc_cluster.raft.group import Role
 from svc_cluster.replica.host import Replica
 from svc_cluster.replica.node import ReplicaNode
-from svc_cluster.replica.peers import GrpcPeers
+from svc_cluster.replica.peers import LinkPeers
 from svc_cluster.storage.disk import RealDisk
 
 
@@ -21,7 +21,7 @@ class NodeMetrics:
     """Turns the state of one node into samples."""
 
     def __init__(
-        self, metrics: Metrics, node: ReplicaNode, directory: Path, peers: GrpcPeers, disk: RealDisk
+        self, metrics: Metrics, node: ReplicaNode, directory: Path, peers: LinkPeers, disk: RealDisk
     ) -> None:
         self._metrics = metrics
         self._node = node

@@ -34,15 +34,14 @@ from svc_cluster.cli.start_checks import (
 from svc_cluster.cli.tls_files import peer_tls
 from svc_cluster.gateway.http.message import Request, Response
 from svc_cluster.gateway.http.server import serve
-from svc_cluster.link.handshake import Identity
 from svc_cluster.model.location import LOCATIONS_DEFAULT, Location
 from svc_cluster.model.quotas import Quotas
 from svc_cluster.replica.host import HostSettings
 from svc_cluster.replica.housekeeping import HousekeepingSettings
 from svc_cluster.replica.identity import IdentityError
+from svc_cluster.replica.link_server import LinkServer
 from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
-from svc_cluster.replica.peers import GrpcPeers
-from svc_cluster.replica.rpc_server import RpcServer
+from svc_cluster.replica.peers import LinkPeers, connectors
 from svc_cluster.settings import (
     AddressError,
     DirectoryError,
@@ -83,26 +82,23 @@ class RunningNode:
         loop = asyncio.get_running_loop()
         rng = random.SystemRandom()
         self.disk = RealDisk(directory / "wal", loop)
-        self._peers = GrpcPeers(
+        nodes = addresses(settings)
+        self._peers = LinkPeers(
             loop=loop,
-            identity=self._identity,
-            secret=self.secret,
-            addresses=addresses(settings),
-            rng=rng,
-            clock=SystemClock(),
-            tls=peer_tls(settings),
+            peers=tuple(node for node in nodes if node != settings.node_id),
+            clock=SystemClock().wall_ms,
+            open_link=connectors(
+                loop=loop,
+                addresses=nodes,
+                secret=self.secret,
+                speaker=lambda: self.node.speaker(),
+                rng=rng,
+                tls=peer_tls(settings),
+            ),
         )
         self._seams = (loop, rng)
         self._tasks = Tasks()
         self._directory = directory
-
-    def _identity(self) -> Identity:
-        return Identity(
-            self.settings.cluster_id,
-            "node",
-            NodeId(self.settings.node_id),
-            self.node.identity.incarnation,
-        )
 
     async def start(self) -> None:
         """Recover and listen. Raises SettingsError for a directory or port that cannot be used."""
@@ -133,14 +129,6 @@ class RunningNode:
         except OSError as cause:
             raise unusable(self._directory, cause) from cause
         remember_members(self._directory, settings)
-        try:
-            self._rpc = RpcServer(self.node, self.secret, settings.rpc_address, peer_tls(settings))
-        except RuntimeError as cause:
-            key = "nodes" if settings.listen_address is None else "listen_address"
-            raise AddressError(
-                f"{key} has the address {settings.rpc_address} for this node, which cannot be "
-                "listened on: end the process that uses it, or choose another port"
-            ) from cause
         host, _, port = settings.admin_address.rpartition(":")
         declared = Metrics(process=True)
         self.audit = AuditTrail(sink, declared.audit_failures.inc)
@@ -157,14 +145,24 @@ class RunningNode:
                 f"admin_address {settings.admin_address} cannot be listened on ({cause.strerror}): "
                 "end the process that uses it, or choose another port"
             ) from cause
-        await self._rpc.start()
+        self._rpc = LinkServer(self.node, self.secret, peer_tls(settings))
+        try:
+            await self._rpc.start(settings.rpc_address)
+        except OSError as cause:
+            key = "nodes" if settings.listen_address is None else "listen_address"
+            raise AddressError(
+                f"{key} has the address {settings.rpc_address} for this node, which cannot be "
+                "listened on: end the process that uses it, or choose another port"
+            ) from cause
+        self._peers.start()
         self.node.start(self._meet_peers)
         self._root_token = RootTokenChanges(self.node, self._directory, given, self.audit)
         self._root_token.start()
 
     def _meet_peers(self) -> None:
-        self._peers.connect(self.node.host.peer_up, self.node.host.peer_down)
-        self.node.sessions.update(self._peers.sessions())
+        host = self.node.host
+        self._peers.connect(host.peer_up, host.peer_down, host.peer_room)
+        self.node.sessions.update(self._peers.sessions)
 
     def hand_over_on(self, number: signal.Signals) -> None:
         """From now on this signal, which would end the process, makes the node give its leaderships
@@ -178,7 +176,7 @@ class RunningNode:
         await self._root_token.close()
         self.audit.close()
         await self._admin.close()
-        await self._rpc.stop(0.2)
+        await self._rpc.stop()
         await self._peers.close()
         await self.node.stop()
         await self.node.wal.close()

@@ -42,6 +42,12 @@ BASIN_KINDS: Final = _kinds(log_entry_pb2.Command)
 CATALOG_KINDS: Final = _kinds(catalog_entry_pb2.CatalogCommand)
 
 
+def _newest(command: Any, kinds: frozenset[str]) -> int:
+    """The number of the newest of these kinds in the entry."""
+    fields = command.DESCRIPTOR.oneofs_by_name["command"].fields
+    return max((field.number for field in fields if field.name in kinds), default=0)
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """What a replica can apply. A simulated node of an older release knows less."""
@@ -51,6 +57,16 @@ class Known:
     catalog: frozenset[str] = CATALOG_KINDS
     encoding: int = ENCODING
     """At least 1: 0 is said by those that do not say it."""
+
+    @property
+    def newest_basin(self) -> int:
+        """The number of the newest kind of command of a basin's log, as processes tell it."""
+        return _newest(log_entry_pb2.Command, self.basin)
+
+    @property
+    def newest_catalog(self) -> int:
+        """The same of the catalog's log."""
+        return _newest(catalog_entry_pb2.CatalogCommand, self.catalog)
 
 
 def version_of(payload: bytes, first: int, last: int) -> int | None:

@@ -6,8 +6,7 @@ length of an incoming envelope is checked here; what its messages mean is checke
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, assert_never
 
 from google.protobuf.message import DecodeError
@@ -16,7 +15,6 @@ from svc_cluster._pb.cluster.v1 import peer_pb2 as pb
 from svc_cluster.base.ids import GroupId, LogIndex, Term
 from svc_cluster.base.limits import MESSAGE_BYTES_MAX
 from svc_cluster.base.log_ops import LogEntry
-from svc_cluster.codec.batch import check_member, pack
 from svc_cluster.raft.group import ENTRY_BYTES_MAX
 from svc_cluster.raft.messages import (
     AppendRequest,
@@ -35,6 +33,11 @@ from svc_cluster.raft.messages import (
 MESSAGES_MAX: Final = 65_536
 """Messages of one envelope."""
 
+MEMBER_OVERHEAD_BYTES: Final = 6
+"""Of one message in an envelope, at most."""
+
+_MEMBER_TAG: Final = b"\x0a"
+
 _NUMBER_MAX: Final = 2**62
 """Terms, indexes and ids stay far below; so that arithmetic on them fits 63 bits."""
 
@@ -52,58 +55,34 @@ class PeerMessageError(Exception):
     """The bytes are not an envelope, or not a message that is known here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """One message of a group, encoded."""
-
-    group_id: GroupId
-    has_entries: bool
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class OutgoingEnvelope:
-    """Messages of some groups, for one peer, encoded."""
-
-    data: bytes
-    is_bulk: bool
-    """It has entries: it may be dropped, since the group sends them again."""
-    small: list[Outgoing]
-    """Of its messages, those without entries."""
-
-
-def encode_message(group_id: GroupId, message: PeerMessage) -> Outgoing:
-    """Raises MemberTooLongError for what no peer would take."""
+def encode_message(group_id: GroupId, message: PeerMessage) -> bytes:
+    """One message, to be put into an envelope with `encode_envelope`."""
     out = pb.GroupMessage(group_id=group_id, sender_term=message.sender_term)
     _put(out, message)
-    has_entries = isinstance(message, AppendRequest) and bool(message.entries)
-    return Outgoing(group_id, has_entries, check_member(out.SerializeToString()))
+    encoded: bytes = out.SerializeToString()
+    return encoded
 
 
-def envelopes(messages: Iterable[Outgoing], wall_ms: int | None = None) -> list[OutgoingEnvelope]:
-    """What arose in one turn, in envelopes of about BATCH_BYTES_MAX bytes or a single message, each
-    with what the wall clock shows.
-
-    Those without entries (heartbeats, votes, acknowledgements) come first, so that they never wait
-    behind somebody's megabytes; only what follows upon entries of its own group stays behind them,
-    because it would be refused if it came before."""
-    first: list[Outgoing] = []
-    behind: list[Outgoing] = []
-    with_entries: set[GroupId] = set()
-    for message in messages:
-        if message.has_entries:
-            with_entries.add(message.group_id)
-        (behind if message.group_id in with_entries else first).append(message)
-    clock = pb.PeerBatch(wall_ms=wall_ms).SerializeToString()
-    return [*_packed(first, clock), *_packed(behind, clock)]
+def encode_envelope(head: bytes, members: Iterable[bytes], wall_ms: int | None = None) -> bytes:
+    """Messages of some groups for one peer, with what the wall clock shows, behind `head`. The
+    bytes of a member are copied once."""
+    parts = [head]
+    for member in members:
+        parts.append(_member_head(len(member)))
+        parts.append(member)
+    if wall_ms is not None:
+        parts.append(pb.PeerBatch(wall_ms=wall_ms).SerializeToString())
+    return b"".join(parts)
 
 
-def _packed(messages: list[Outgoing], clock: bytes) -> Iterator[OutgoingEnvelope]:
-    position = 0
-    for data, count in pack(message.data for message in messages):
-        small = [each for each in messages[position : position + count] if not each.has_entries]
-        position += count
-        yield OutgoingEnvelope(data + clock, len(small) < count, small)
+def _member_head(size: int) -> bytes:
+    """The tag of PeerBatch.messages, and the length as protobuf writes it."""
+    out = bytearray(_MEMBER_TAG)
+    while size > 0x7F:
+        out.append(size & 0x7F | 0x80)
+        size >>= 7
+    out.append(size)
+    return bytes(out)
 
 
 def payload_bytes(message: PeerMessage) -> int:

@@ -30,7 +30,9 @@ from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.codec import rpc
-from svc_cluster.link.session import LinkLostError, NodeSession
+from svc_cluster.link.errors import LinkBusyError, LinkLostError
+from svc_cluster.link.frame import Kind
+from svc_cluster.link.session import NodeSession
 from svc_cluster.model.outcome_table import is_outcome
 
 RETRY_SECONDS_MIN: Final = 0.01
@@ -90,7 +92,7 @@ class Leaders:
             try:
                 async with asyncio.timeout(PING_ANSWER_SECONDS):
                     await self._sessions[node].call(
-                        CATALOG_GROUP, int(PING_ANSWER_SECONDS * 1000), _fill_ping
+                        CATALOG_GROUP, int(PING_ANSWER_SECONDS * 1000), _fill_ping, Kind.URGENT
                     )
             except (ConnectionError, TimeoutError):
                 self._silent.add(node)
@@ -161,6 +163,10 @@ class Leaders:
             if node is not None:
                 try:
                     response = await self._ask(node, group, fill, left)
+                except LinkBusyError:
+                    # it may well lead: others are asked no earlier than after a pause
+                    self.note_retry("busy")
+                    refusal = HotServerError("the node has too much to deal with")
                 except LinkLostError as lost:
                     group.leader = None
                     if lost.sent and write:

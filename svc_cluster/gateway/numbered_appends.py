@@ -22,7 +22,7 @@ from svc_cluster.base.errors import DeadlineError
 from svc_cluster.base.ids import NodeId
 from svc_cluster.codec import rpc
 from svc_cluster.gateway.leaders import Fill, Group, Leaders
-from svc_cluster.link.session import LinkLostError
+from svc_cluster.link.errors import LinkBusyError, LinkLostError
 from svc_cluster.model.record import SESSION_ID_BYTES, AppendAck, SessionPlace, StoredBatch
 
 Ask = Callable[[Fill, float], Awaitable[pb.Response]]
@@ -126,6 +126,9 @@ class NumberedAppends:
         group = numbering.group
         try:
             response = await batch.answer
+        except LinkBusyError:
+            self._leaders.note_retry("busy")
+            return None
         except LinkLostError as lost:
             group.leader = None
             if lost.sent:

@@ -14,7 +14,7 @@ from svc_cluster.base.log import get_logger
 from svc_cluster.link.conversation import Terms
 from svc_cluster.link.frame import Kind
 from svc_cluster.link.greeting import NONCE_BYTES, Speaker
-from svc_cluster.link.handshake import Identity
+from svc_cluster.link.handshake import NotYetError
 from svc_cluster.link.tls import check_certificate
 from svc_cluster.link.wire import Wire
 
@@ -36,7 +36,13 @@ ADDRESSES_MAX: Final = 1024
 class Caller(Protocol):
     """What the owner makes of a proven caller."""
 
-    def message(self, kind: Kind, payload: bytes) -> None: ...
+    def message(self, kind: Kind, payload: bytes) -> None:
+        """Raises FrameError for what ends the conversation."""
+        ...
+
+    def room(self, kind: Kind, size: int) -> None:
+        """The caller is done with `size` more bytes of this class."""
+        ...
 
     def link_down(self) -> None: ...
 
@@ -57,11 +63,14 @@ class Refusals:
     def tracked(self) -> int:
         return len(self._seen)
 
-    def say(self, address: str, reason: str, count: int) -> None:
-        log.warning("caller_refused", peer=address, reason=reason[:200], count=count)
+    def say(self, caller: str, reason: str, count: int, node: int | None) -> None:
+        log.warning("caller_refused", node=node, peer=caller, reason=reason[:200], refusals=count)
 
-    def note(self, address: str, reason: str) -> None:
+    def note(self, address: str, reason: str, node: int | None = None) -> None:
+        """A caller from `address` was turned away; `node`: with the proof of being that node."""
         self.count += 1
+        if node is not None:
+            address = f"node {node}"
         if address not in self._seen and len(self._seen) >= ADDRESSES_MAX:
             self._forget()
             if len(self._seen) >= ADDRESSES_MAX:
@@ -70,7 +79,7 @@ class Refusals:
         seen.count += 1
         now = self._now()
         if now - seen.said_at >= REFUSAL_SECONDS:
-            self.say(address, reason, seen.count)
+            self.say(address, reason, seen.count, node)
             seen.said_at, seen.count = now, 0
 
     def _forget(self) -> None:
@@ -171,17 +180,27 @@ class Acceptor:
     def ended(self, connection: _Connection, reason: str) -> None:
         self._connections.discard(connection)
         self._unproven.discard(connection)
-        if connection.caller is None:
-            self.refusals.note(connection.address, reason)
+        if connection.caller is not None:
+            return
+        if connection.is_early:
+            log.debug("caller_early", peer=connection.address, reason=reason[:200])
+        else:
+            self.refusals.note(connection.address, reason, connection.node)
 
     def new_wire(self, connection: _Connection) -> Wire:
         terms = self._terms()
 
-        def check(identity: Identity) -> None:
+        def check(speaker: Speaker) -> None:
             certificate = connection.wire.info("peercert")
             if certificate is not None:
-                check_certificate(identity, _names(certificate))
-            terms.check(identity)
+                check_certificate(speaker.identity, _names(certificate))
+            if speaker.identity.role == "node":
+                connection.node = speaker.identity.node_id
+            try:
+                terms.check(speaker)
+            except NotYetError:
+                connection.is_early = True
+                raise
 
         return Wire(
             self._loop,
@@ -207,6 +226,10 @@ class _Connection:
     def __init__(self, acceptor: Acceptor) -> None:
         self._acceptor = acceptor
         self.address = "?"
+        self.node: int | None = None
+        """Of a caller that has proved to be a node, its id."""
+        self.is_early = False
+        """Refused because this process cannot tell yet whom it belongs with."""
         self.caller: Caller | None = None
         self.wire = acceptor.new_wire(self)
 
@@ -221,6 +244,10 @@ class _Connection:
     def message(self, kind: Kind, payload: bytes) -> None:
         assert self.caller is not None
         self.caller.message(kind, payload)
+
+    def room(self, kind: Kind, size: int) -> None:
+        if self.caller is not None:
+            self.caller.room(kind, size)
 
     def on_end(self, wire: Wire, reason: str) -> None:
         self._acceptor.ended(self, reason)

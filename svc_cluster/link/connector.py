@@ -11,10 +11,10 @@ from typing import Final, Protocol
 
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks
-from svc_cluster.link.conversation import Terms
-from svc_cluster.link.frame import Kind
-from svc_cluster.link.greeting import NONCE_BYTES, Speaker
-from svc_cluster.link.session import LinkLostError
+from svc_cluster.link.conversation import ConversationEvents, Terms
+from svc_cluster.link.errors import LinkLostError
+from svc_cluster.link.frame import FrameError, Kind
+from svc_cluster.link.greeting import NONCE_BYTES, RefusedError, Speaker
 from svc_cluster.link.tls import CertificateError
 from svc_cluster.link.wire import GREETING_SECONDS, Wire
 
@@ -34,8 +34,71 @@ class LinkEvents(Protocol):
     def link_down(self) -> None: ...
 
     def message(self, kind: Kind, payload: bytes) -> None:
-        """The owner calls the connector's `dealt_with` once the message costs no memory."""
+        """The owner calls the connector's `dealt_with` once the message costs no memory. Raises
+        FrameError for what ends the conversation."""
         ...
+
+    def room(self, kind: Kind, size: int) -> None:
+        """The other side is done with `size` more bytes of this class."""
+        ...
+
+
+async def _open_wire(
+    loop: asyncio.AbstractEventLoop,
+    address: str,
+    terms: Terms,
+    events: ConversationEvents,
+    on_end: Callable[[Wire, str], None],
+    context: ssl.SSLContext | None,
+    server_name: str,
+) -> Wire:
+    """A connection whose greetings have begun. Raises OSError."""
+    host, _, port = address.rpartition(":")
+    _, wire = await loop.create_connection(
+        lambda: Wire(loop, terms, events, secrets.token_bytes(NONCE_BYTES), on_end, acceptor=False),
+        host.strip("[]"),
+        int(port),
+        ssl=context,
+        server_hostname=server_name if context is not None else None,
+    )
+    return wire
+
+
+async def introduce(
+    address: str, terms: Terms, context: ssl.SSLContext | None, server_name: str
+) -> Speaker:
+    """Who answers at `address` and takes this caller. Raises RefusedError with the reason of one
+    that does not, OSError where there is no conversation to be had."""
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[Speaker] = loop.create_future()
+
+    def ended(wire: Wire, reason: str) -> None:
+        if not found.done():
+            refused = RefusedError(reason) if wire.talk.refused else ConnectionError(reason)
+            found.set_exception(refused)
+
+    wire = await _open_wire(loop, address, terms, _Introduction(found), ended, context, server_name)
+    try:
+        return await found
+    finally:
+        wire.close("that was all")
+
+
+class _Introduction:
+    """Waits for the end of the greetings, and for nothing behind them."""
+
+    def __init__(self, found: asyncio.Future[Speaker]) -> None:
+        self._found = found
+
+    def opened(self, speaker: Speaker) -> None:
+        if not self._found.done():
+            self._found.set_result(speaker)
+
+    def message(self, kind: Kind, payload: bytes) -> None:
+        raise FrameError("nothing was asked")
+
+    def room(self, kind: Kind, size: int) -> None:
+        """Nothing is sent."""
 
 
 class Connector:
@@ -85,6 +148,14 @@ class Connector:
             raise LinkLostError(sent=False)
         self._wire.send(kind, flow, payload)
 
+    def under_way(self, kind: Kind) -> int:
+        """Bytes of this class that the other side is not known to have dealt with."""
+        return 0 if self._wire is None else self._wire.talk.outbox.credits[kind].under_way
+
+    def is_waiting(self, kind: Kind, flow: int) -> bool:
+        """Whether something of this flow has not been handed to the socket yet."""
+        return self._wire is not None and self._wire.is_waiting(kind, flow)
+
     def dealt_with(self, kind: Kind, size: int) -> None:
         if self._wire is not None and self._wire.is_open:
             self._wire.dealt_with(kind, size)
@@ -119,22 +190,10 @@ class Connector:
         """One connection from its beginning to the reason of its end."""
         self._ended = self._loop.create_future()
         terms = self._terms()
-        host, _, port = self._address.rpartition(":")
         context = None if self._tls is None else self._tls()
         async with asyncio.timeout(GREETING_SECONDS):
-            _, self._wire = await self._loop.create_connection(
-                lambda: Wire(
-                    self._loop,
-                    terms,
-                    self,
-                    secrets.token_bytes(NONCE_BYTES),
-                    self._on_end,
-                    acceptor=False,
-                ),
-                host.strip("[]"),
-                int(port),
-                ssl=context,
-                server_hostname=self._server_name if context is not None else None,
+            self._wire = await _open_wire(
+                self._loop, self._address, terms, self, self._on_end, context, self._server_name
             )
         return await self._ended
 
@@ -168,3 +227,6 @@ class Connector:
 
     def message(self, kind: Kind, payload: bytes) -> None:
         self._events.message(kind, payload)
+
+    def room(self, kind: Kind, size: int) -> None:
+        self._events.room(kind, size)

@@ -24,7 +24,7 @@ from svc_cluster.link.greeting import (
     make_refusal,
     make_welcome,
 )
-from svc_cluster.link.handshake import HandshakeError, Identity
+from svc_cluster.link.handshake import HandshakeError
 from svc_cluster.link.inbox import Inbox
 from svc_cluster.link.outbox import Outbox
 
@@ -48,6 +48,10 @@ class ConversationEvents(Protocol):
         at once or later."""
         ...
 
+    def room(self, kind: Kind, size: int) -> None:
+        """The other side is done with `size` more bytes of this class: so much more may be sent."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -55,7 +59,7 @@ class Terms:
 
     secret: bytes
     speaker: Speaker
-    check: Callable[[Identity], None]
+    check: Callable[[Speaker], None]
     """Raises HandshakeError for a proven other side that is not wanted."""
 
 
@@ -139,7 +143,10 @@ class Conversation:
                 self._events.message(frame.kind, message)
         elif frame.kind is Kind.WINDOW:
             kind, dealt_with = decode_window(frame.payload)
-            self.outbox.credits[kind].told(dealt_with)
+            credit = self.outbox.credits[kind]
+            before = credit.dealt_with
+            credit.told(dealt_with)
+            self._events.room(kind, dealt_with - before)
         elif frame.kind is Kind.PING:
             self._take_ping(frame.payload)
         elif frame.kind is Kind.FAREWELL:
@@ -163,7 +170,7 @@ class Conversation:
             caller, nonce, version = check_claim(
                 terms.secret, cluster_id, self._nonce, frame.payload
             )
-            terms.check(caller.identity)
+            terms.check(caller)
             self._greet(make_welcome(terms.secret, self._nonce, nonce, version, terms.speaker))
             self._open(caller)
         elif not self._challenge:
@@ -176,7 +183,7 @@ class Conversation:
             acceptor = check_welcome(
                 terms.secret, cluster_id, self._challenge, self._nonce, self._version, frame.payload
             )
-            terms.check(acceptor.identity)
+            terms.check(acceptor)
             self._open(acceptor)
 
     def _greet(self, greeting: bytes) -> None:
@@ -195,6 +202,10 @@ class Conversation:
         then nothing of it was queued."""
         assert self._state is _State.OPEN, "the owner was told that it is over"
         self.outbox.push(kind, flow, payload)
+
+    def is_waiting(self, kind: Kind, flow: int) -> bool:
+        """Whether something of this flow has not been cut into frames yet."""
+        return self.outbox.is_waiting(kind, flow)
 
     def dealt_with(self, kind: Kind, size: int) -> None:
         """A message of `size` bytes costs no memory here any more."""

@@ -19,7 +19,7 @@ CREDIT_BYTES: Final[Mapping[Kind, int]] = {
     Kind.URGENT: 2 * MIB,
     Kind.CALL: 8 * MIB,
     Kind.BULK: 4 * MIB,
-    Kind.TRANSFER: 2 * MIB,
+    Kind.TRANSFER: 4 * MIB,
 }
 """Bytes that may be queued or under way. A message larger than the credit of its class may only be
 sent when nothing else of the class is."""
@@ -27,10 +27,11 @@ sent when nothing else of the class is."""
 MESSAGE_BYTES_MAX: Final[Mapping[Kind, int]] = {
     Kind.URGENT: 64 * 1024,
     Kind.CALL: 3 * MIB,
-    Kind.BULK: 6 * MIB,
-    Kind.TRANSFER: 2 * MIB,
+    Kind.BULK: 3 * MIB,
+    Kind.TRANSFER: 3 * MIB,
 }
-"""Bytes of one message, all its frames together; both sides check it."""
+"""Bytes of one message, all its frames together; both sides check it. With a quarter of the credit,
+which may be dealt with and not reported yet, each fits the credit: none waits for ever."""
 
 _WINDOW: Final = struct.Struct("<BQ")
 

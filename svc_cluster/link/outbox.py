@@ -58,6 +58,10 @@ class Outbox:
             self._turns[kind].append(flow)
         waiting.append(_Message(payload))
 
+    def is_waiting(self, kind: Kind, flow: int) -> bool:
+        """Whether something of this flow, or its last slice, is still here."""
+        return flow in self._flows[kind]
+
     def notice(self, frame: bytes) -> None:
         """Queue a frame of the link itself; it leaves before everything else. One that waits
         already says it for both: who asks for signs of life and reads none costs one."""

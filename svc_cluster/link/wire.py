@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from svc_cluster.link.conversation import WRITE_BYTES, Conversation, ConversationEvents, Terms
+from svc_cluster.link.errors import LinkLostError
 from svc_cluster.link.frame import Kind
 
 GREETING_SECONDS: Final = 5.0
@@ -57,15 +58,24 @@ class Wire(asyncio.Protocol):
         return self.talk.is_open and not self._ended
 
     def send(self, kind: Kind, flow: int, payload: bytes) -> None:
-        """Queue a message for this turn of the loop. Raises NoCreditError, without effect."""
+        """Queue a message for this turn of the loop. Raises NoCreditError, or
+        LinkLostError(sent=False) behind the end of the connection; neither has an effect."""
+        if not self.is_open:
+            raise LinkLostError(sent=False)
         self.talk.send(kind, flow, payload)
         self._schedule_pump()
 
     def dealt_with(self, kind: Kind, size: int) -> None:
         """A message that was delivered costs no memory any more."""
+        if not self.is_open:
+            return
         self.talk.dealt_with(kind, size)
         if not self.talk.outbox.is_empty:
             self._schedule_pump()
+
+    def is_waiting(self, kind: Kind, flow: int) -> bool:
+        """Whether something of this flow has not been handed to the socket yet."""
+        return self.talk.is_waiting(kind, flow)
 
     def close(self, reason: str) -> None:
         """End the connection and tell the other side why."""

@@ -7,7 +7,7 @@ touches the disk. What each repair is for: docs/adr/0001; what waits for the dis
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId, Term
@@ -26,6 +26,7 @@ from svc_cluster.raft.group import (
     NotLeaderError,
     PeerDown,
     PeerLieError,
+    PeerRoom,
     PeerUp,
     ReadTicket,
     Ready,
@@ -73,8 +74,11 @@ class EngineGroup:
         applied_index: LogIndex,
         rng: random.Random,
         settings: RaftSettings,
+        has_room: Callable[[NodeId], bool] = lambda _: True,
     ) -> None:
-        """`members` are the voters, this node among them. `applied_index` is the state store's;
+        """`has_room`: whether the way to a peer takes more entries, of any group, at present; where
+        it has said no, `PeerRoom` tells when it does again. `members` are the voters, this node
+        among them. `applied_index` is the state store's;
         `Ready.committed` starts behind it. Raises EngineFault for a log that cannot be used."""
         assert node_id in members, "a replica is a member of its group"
         assert len(set(members)) == len(members), "members are distinct"
@@ -99,7 +103,7 @@ class EngineGroup:
             self._core, self._log, node_id, self._peers, quorum, self._submit
         )
         self._following = FollowerSide(self._core, self._log, settings, self._submit)
-        self._leading = LeaderSide(self._core, self._log, self._peers, quorum, settings)
+        self._leading = LeaderSide(self._core, self._log, self._peers, quorum, settings, has_room)
         self._rng = rng
         if recovered.damaged:
             self._following.recovery = self._new_recovery()
@@ -215,6 +219,8 @@ class EngineGroup:
                     self._on_peer_up(event.peer)
                 case PeerDown():
                     self._on_peer_down(event.peer)
+                case PeerRoom():
+                    self._leading.look_for_room()
                 case Trim():
                     self._on_trim(event.log_index)
             self._settle()

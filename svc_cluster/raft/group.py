@@ -93,13 +93,20 @@ class PeerUp:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerRoom:
+    """The way to a peer takes entries again, after it did not."""
+
+    peer: NodeId
+
+
+@dataclass(frozen=True, slots=True)
 class Trim:
     """Everything up to here is in the flushed state store and no longer needed by a live peer."""
 
     log_index: LogIndex
 
 
-Event = Message | Durable | Tick | PeerDown | PeerUp | Trim
+Event = Message | Durable | Tick | PeerDown | PeerUp | PeerRoom | Trim
 
 
 @dataclass(slots=True)

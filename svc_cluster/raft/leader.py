@@ -3,7 +3,7 @@ which peers need a snapshot."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from svc_cluster.base.ids import LogIndex, NodeId, Term
 from svc_cluster.base.log_ops import LogEntry
@@ -28,11 +28,14 @@ class LeaderSide:
         peers: Sequence[NodeId],
         quorum: int,
         settings: RaftSettings,
+        has_room: Callable[[NodeId], bool],
     ) -> None:
+        """`has_room`: whether the way to a peer takes more entries at present, of any group."""
         self._core = core
         self._log = log
         self._peers = peers
         self._settings = settings
+        self._has_room = has_room
         self.reads = ReadRounds(quorum - 1, settings.leader_fallback)
         self.flush_due = False
         """Send to every peer at the next `flush`."""
@@ -85,6 +88,7 @@ class LeaderSide:
     def tick(self, now: float, up: set[NodeId]) -> None:
         """Time passed while leading."""
         self.reads.expire(now)
+        self.look_for_room()
         self._tick_core(up, flush=False)
 
     def flush(self, now: float, up: set[NodeId]) -> list[tuple[NodeId, AppendRequest]]:
@@ -106,8 +110,13 @@ class LeaderSide:
 
     def _tick_core(self, up: set[NodeId], *, flush: bool) -> None:
         for peer in up:
-            if peer not in self._full and peer not in self._repairs:
+            if peer in self._full or peer in self._repairs:
+                continue
+            if self._has_room(peer):
                 self._core.connect(peer)
+            else:
+                self._full.add(peer)
+                self._core.disconnect(peer)
         self._core.tick(flush=flush)
 
     def on_durable(self) -> None:
@@ -132,9 +141,15 @@ class LeaderSide:
             self._on_refusal(peer, LogIndex(next_index), response)
         self.reads.answer(peer, response.read_sequence)
         self._tick_due = True
-        if peer in self._full and not self._flow.is_full(peer):
-            self._full.discard(peer)
-            self.flush_due = True
+        if peer in self._full:
+            self.look_for_room()
+
+    def look_for_room(self) -> None:
+        """Send entries again to the peers that were full and are not any more."""
+        for peer in list(self._full):
+            if not self._flow.is_full(peer) and self._has_room(peer):
+                self._full.discard(peer)
+                self.flush_due = True
 
     def _on_recovering(self, peer: NodeId, recovery: int) -> None:
         """The peer cannot be believed: its answer counts for nothing, not even as a sign of life.
@@ -179,7 +194,7 @@ class LeaderSide:
             entries = message["entries"].log_entries()
             byte_count = sum(len(entry.payload) for entry in entries)
             self._flow.sent(to, entries[-1].log_index, byte_count)
-            if self._flow.is_full(to):
+            if self._flow.is_full(to) or not self._has_room(to):
                 self._full.add(to)
                 self._core.disconnect(to)
         return self._request(LogIndex(message["prevLogIdx"]), entries)
@@ -202,6 +217,7 @@ class LeaderSide:
         for peer in sorted({*self._full, *self._repairs}):
             if at_once or now - self._sent_at.get(peer, 0.0) >= self._settings.heartbeat:
                 self._sent_at[peer] = now
-                previous = max(self._core.next_index(peer) - 1, self._log.base_index)
+                # what the peer is known to have: a heartbeat may overtake entries on their way
+                previous = max(self._acks.acked(peer), self._log.base_index)
                 heartbeats.append((peer, self._request(LogIndex(previous), ())))
         return heartbeats

@@ -44,7 +44,13 @@ ReadCallback = Callable[[ServiceError | None], None]
 
 
 class PeerSender(Protocol):
+    """The way to the other nodes."""
+
     def send(self, peer: NodeId, group_id: GroupId, message: PeerMessage) -> None: ...
+
+    def has_room(self, peer: NodeId) -> bool:
+        """Whether entries of any group may be handed over for this peer at present."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

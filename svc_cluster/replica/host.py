@@ -39,7 +39,7 @@ from svc_cluster.model.location import LOCATIONS_DEFAULT, Location
 from svc_cluster.model.outcome_table import OUTCOMES_MAX
 from svc_cluster.model.quotas import UNBOUNDED, Quotas
 from svc_cluster.raft.engine import EngineGroup
-from svc_cluster.raft.group import Message, PeerDown, PeerUp, Tick
+from svc_cluster.raft.group import Message, PeerDown, PeerRoom, PeerUp, Tick
 from svc_cluster.raft.messages import PeerMessage, StateMark
 from svc_cluster.raft.settings import RaftSettings
 from svc_cluster.replica.basin import BasinReplica
@@ -269,6 +269,7 @@ class Host:
             applied_index=applied_index,
             rng=random.Random(self._rng.getrandbits(64)),
             settings=self._raft_settings,
+            has_room=self.services.peers.has_room,
         )
 
     def _open_catalog(self, log: RecoveredLog) -> None:
@@ -459,6 +460,13 @@ class Host:
         self._peers_up.discard(peer)
         for replica in self.replicas():
             replica.group.step(PeerDown(peer))
+
+    def peer_room(self, peer: NodeId) -> None:
+        """The way to a peer takes entries again: what was held back for it goes on, group by
+        group."""
+        for replica in self.replicas():
+            if replica.group.engine.can_propose:
+                replica.group.step(PeerRoom(peer))
 
     def peer_messages(
         self, sender: NodeId, messages: Iterable[tuple[GroupId, PeerMessage]]

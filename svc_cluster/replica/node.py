@@ -20,7 +20,11 @@ from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.state import BasinRecord
 from svc_cluster.codec.formation import decode_report
 from svc_cluster.codec.peer_message import Envelope
+from svc_cluster.link.calls import decode
+from svc_cluster.link.frame import Kind
+from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import NOT_A_MEMBER, HandshakeError, Identity, NotYetError
+from svc_cluster.link.refused_callers import RefusedCallers
 from svc_cluster.link.session import NodeSession
 from svc_cluster.model.formation import Members, Stage
 from svc_cluster.raft.settings import RaftSettings
@@ -33,6 +37,7 @@ from svc_cluster.replica.host import Host, HostSettings
 from svc_cluster.replica.housekeeping import Housekeeper, HousekeepingSettings
 from svc_cluster.replica.identity import NodeIdentity, open_identity
 from svc_cluster.replica.prefixed import PREFIX_BYTES
+from svc_cluster.replica.roles import OWN
 from svc_cluster.replica.service import Service
 from svc_cluster.replica.snapshot import SnapshotTransport
 from svc_cluster.storage.disk import Disk
@@ -118,6 +123,7 @@ class ReplicaNode:
         """Conversations with the other nodes, for what only the catalog's leader may do."""
         self.unread: dict[NodeId, Seldom] = {}
         """Messages that could not be read, by the peer that sent them."""
+        self.refused_callers = RefusedCallers(self.services.clock)
         self.registered = False
         self._removing: set[GroupId] = set()
         self._on_open: Callable[[], None] = lambda: None
@@ -214,20 +220,17 @@ class ReplicaNode:
             return None
 
     async def _ask_self(self, request: pb.Request) -> pb.Response | None:
-        answer: asyncio.Future[bytes] = self._seams.loop.create_future()
-
-        def take(data: bytes) -> None:
-            if not answer.done():
-                answer.set_result(data)
-
-        session = self.service.session(take)
-        session.message(pb.RequestBatch(requests=[request]).SerializeToString())
+        caller = _Self(self._seams.loop.create_future())
+        session = self.service.session(caller)
+        data = request.SerializeToString()
+        session.request(Kind.CALL, request.id, data, len(data), OWN)
         try:
             async with asyncio.timeout(ASK_DEADLINE_MS / 1000):
-                batch = pb.ResponseBatch.FromString(await answer)
+                return pb.Response.FromString(await caller.answer)
         except TimeoutError:
             return None
-        return batch.responses[0]
+        finally:
+            session.close()
 
     async def _register(self) -> None:
         """Make this data directory known, or learn that its place is taken."""
@@ -311,6 +314,17 @@ class ReplicaNode:
                 )
         self.host.peer_messages(sender, envelope.messages)
 
+    def speaker(self) -> Speaker:
+        """What this node says of itself when a conversation begins."""
+        known = self.config.host.known
+        return Speaker(
+            Identity(
+                self.config.cluster_id, "node", self.config.node_id, self.identity.incarnation
+            ),
+            basin_commands=known.newest_basin,
+            catalog_commands=known.newest_catalog,
+        )
+
     def readiness(self) -> dict[str, bool]:
         """The checks behind /readyz, by name."""
         catalog = self.host.catalog
@@ -347,3 +361,17 @@ class ReplicaNode:
         """What the failed check `formed` of `readiness` stands for."""
         formation = self.former.formation
         return self.refusal() or (None if formation.is_open else formation.waits_for())
+
+
+class _Self:
+    """The node as a caller of its own service, for one request."""
+
+    def __init__(self, answer: asyncio.Future[bytes]) -> None:
+        self.answer = answer
+
+    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+        if not self.answer.done():
+            self.answer.set_result(decode(payload).body)
+
+    def dealt_with(self, kind: Kind, size: int) -> None:
+        """The request is not held on behalf of anybody else."""

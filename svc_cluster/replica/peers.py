@@ -1,192 +1,379 @@
-"""Raft messages and snapshots to the other nodes over grpc.aio. Thin: it packs and sends.
+"""Raft messages, snapshots and formation to the other nodes, over links of our own.
 
-Messages of all groups to one peer that arise in one turn of the event loop leave as one envelope.
-Snapshots have a connection of their own, so that they never stand in the way of heartbeats.
+Two conversations with each other node: one for Raft (and the snapshots it needs), which that node
+admits only from a data directory that the cluster was formed with, and one for its service.
+What is small leaves in envelopes, one a turn of the event loop, ahead of everything else; entries
+leave as messages of their own, group by group in turn, within the credit that the peer gives.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-import secrets
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final, Protocol
 
-import grpc
-import grpc.aio
+from svc_cluster.base.ids import GroupId, LogIndex, NodeId
+from svc_cluster.codec.peer_message import (
+    MEMBER_OVERHEAD_BYTES,
+    encode_envelope,
+    encode_message,
+    payload_bytes,
+)
+from svc_cluster.link.calls import Verb, encode
+from svc_cluster.link.connector import Connector
+from svc_cluster.link.conversation import Terms
+from svc_cluster.link.credit import CREDIT_BYTES, MESSAGE_BYTES_MAX
+from svc_cluster.link.errors import LinkLostError
+from svc_cluster.link.frame import Kind
+from svc_cluster.link.greeting import Speaker
+from svc_cluster.link.outbox import NoCreditError
+from svc_cluster.link.session import NodeSession
+from svc_cluster.link.tls import PeerTls, node_name
+from svc_cluster.link.tls_context import caller_context
+from svc_cluster.raft.messages import AppendRequest, PeerMessage
 
-from svc_cluster.base.clock import Clock
-from svc_cluster.base.ids import GroupId, NodeId
-from svc_cluster.codec.peer_message import Outgoing, encode_message, envelopes
-from svc_cluster.link.grpc_link import CHANNEL_OPTIONS, GrpcLink
-from svc_cluster.link.handshake import Identity, make_metadata
-from svc_cluster.link.session import LinkLostError, NodeSession
-from svc_cluster.link.tls import CertificateError, PeerTls, node_name, open_channel
-from svc_cluster.raft.messages import PeerMessage
+RAFT: Final = "raft"
+"""The feature that a caller names in its greeting when the conversation is for Raft's messages and
+snapshots: the acceptor then admits only a node that the cluster was formed with."""
 
-PEER_METHOD: Final = "/svc.cluster.v1.Replica/Peer"
-SNAPSHOT_METHOD: Final = "/svc.cluster.v1.Replica/Snapshot"
-SESSION_METHOD: Final = "/svc.cluster.v1.Replica/Session"
+PORTION_BYTES: Final = 1024 * 1024
+"""Entries of one message to a peer have at most so many bytes, or it has one; groups take turns."""
+
+ROOM_BYTES: Final = CREDIT_BYTES[Kind.BULK] // 2
+"""Entries under way to one peer, of all groups together, behind which no group sends more."""
+
+ENVELOPE_BYTES_MAX: Final = MESSAGE_BYTES_MAX[Kind.URGENT] - 64
+"""Of the small messages of one turn that leave as one, without head and clock."""
+
+_PEER_HEAD: Final = encode(Verb.PEER, 0)
+
 SNAPSHOT_CALL_SECONDS: Final = 30.0
-FORM_METHOD: Final = "/svc.cluster.v1.Replica/Form"
 FORM_CALL_SECONDS: Final = 3.0
 
 
-class _PeerLinkEvents:
+class PeerLink(Protocol):
+    """The part of a connector that is needed here."""
+
+    @property
+    def is_up(self) -> bool: ...
+
+    def send(self, kind: Kind, flow: int, payload: bytes) -> None: ...
+
+    def under_way(self, kind: Kind) -> int: ...
+
+    def is_waiting(self, kind: Kind, flow: int) -> bool: ...
+
+    def dealt_with(self, kind: Kind, size: int) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+def portions(message: AppendRequest) -> Iterator[AppendRequest]:
+    """The same entries in messages of at most PORTION_BYTES or a single entry, each behind the one
+    before it."""
+    entries, first = message.entries, 0
+    previous_index, previous_term = message.previous_index, message.previous_term
+    while True:
+        end, size = first, 0
+        while end < len(entries):
+            size += len(entries[end].payload)
+            if size > PORTION_BYTES and end > first:
+                break
+            end += 1
+        part = entries[first:end]
+        yield replace(
+            message, previous_index=previous_index, previous_term=previous_term, entries=part
+        )
+        if end == len(entries):
+            return
+        previous_index, previous_term = part[-1].log_index, part[-1].term
+        first = end
+
+
+class PeerConversation:
+    """What goes to one peer: which message may overtake which, and what waits for credit."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], int | None]) -> None:
+        """`clock` tells the wall clock in Unix milliseconds, or None where it is not told."""
+        self.calls = NodeSession(loop)
+        self._loop = loop
+        self._clock = clock
+        self._link: PeerLink | None = None
+        self._urgent: list[bytes] = []
+        self._urgent_bytes = 0
+        self._bulk: deque[tuple[GroupId, AppendRequest]] = deque()
+        """What follows upon entries of its group, in order, until the peer has credit for it."""
+        self._bulk_bytes = 0
+        self._behind: dict[GroupId, LogIndex] = {}
+        """For each group that had entries under way: the place that the latest of them follow."""
+        self._flush_scheduled = False
+        self._was_full = False
+        self.on_room: Callable[[], None] = _nothing
+        self.send_failures = 0
+        self.sent_bytes = 0
+
+    def attach(self, link: PeerLink) -> None:
+        self._link = link
+        self.calls.attach(link)
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much waits here for credit."""
+        return self._bulk_bytes
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a group may hand over more entries."""
+        link = self._link
+        return link is None or link.under_way(Kind.BULK) + self._bulk_bytes < ROOM_BYTES
+
+    def send(self, group_id: GroupId, message: PeerMessage) -> None:
+        """Queue a message of this turn of the event loop."""
+        if isinstance(message, AppendRequest) and self._is_bulk(group_id, message):
+            for part in portions(message):
+                self._bulk.append((group_id, part))
+                self._bulk_bytes += payload_bytes(part)
+            if message.entries:
+                self._behind[group_id] = message.previous_index
+            self._was_full |= not self.has_room
+        else:
+            member = encode_message(group_id, message)
+            size = len(member) + MEMBER_OVERHEAD_BYTES
+            if self._urgent_bytes + size > ENVELOPE_BYTES_MAX:
+                self._send_urgent()
+            self._urgent.append(member)
+            self._urgent_bytes += size
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _is_bulk(self, group_id: GroupId, message: AppendRequest) -> bool:
+        """Whether it has entries, or would be refused by the peer if it came before those that are
+        on their way to it."""
+        if message.entries:
+            return True
+        behind = self._behind.get(group_id)
+        if behind is None or message.previous_index <= behind:
+            return False
+        if any(waiting == group_id for waiting, _ in self._bulk):
+            return True
+        if self._link is not None and self._link.is_waiting(Kind.BULK, group_id):
+            return True
+        del self._behind[group_id]
+        return False
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        self._send_urgent()
+        self._send_bulk()
+
+    def _send_urgent(self) -> None:
+        members, self._urgent = self._urgent, []
+        self._urgent_bytes = 0
+        if members:
+            self._hand_over(Kind.URGENT, 0, members)
+
+    def _send_bulk(self) -> None:
+        while self._bulk:
+            group_id, message = self._bulk[0]
+            try:
+                self._hand_over(Kind.BULK, group_id, [encode_message(group_id, message)])
+            except NoCreditError:
+                return
+            self._bulk.popleft()
+            self._bulk_bytes -= payload_bytes(message)
+
+    def _hand_over(self, kind: Kind, flow: int, members: list[bytes]) -> None:
+        """Raises NoCreditError for bulk; anything else that cannot leave is dropped, because the
+        group repeats what matters."""
+        data = encode_envelope(_PEER_HEAD, members, self._clock())
+        try:
+            if self._link is None:
+                raise LinkLostError(sent=False)
+            self._link.send(kind, flow, data)
+        except LinkLostError:
+            self.send_failures += 1
+        except NoCreditError:
+            if kind is Kind.BULK:
+                raise
+            self.send_failures += 1
+        else:
+            self.sent_bytes += len(data)
+
+    # -- what the link tells
+
+    def room(self, kind: Kind, size: int) -> None:
+        """The peer is done with more of what it was sent."""
+        if kind is not Kind.BULK:
+            return
+        self._send_bulk()
+        if self._was_full and self.has_room:
+            self._was_full = False
+            self._loop.call_soon(self.on_room)
+
+    def link_down(self) -> None:
+        """Nothing of what waits means anything to the next conversation."""
+        self._urgent, self._urgent_bytes = [], 0
+        self._bulk.clear()
+        self._bulk_bytes = 0
+        self._behind.clear()
+        self._was_full = False
+        self.calls.link_down()
+
+
+class _PeerEvents:
     """Passes a link's state on as that of a peer."""
 
     def __init__(
-        self, peer: NodeId, up: Callable[[NodeId], None], down: Callable[[NodeId], None]
+        self,
+        peer: NodeId,
+        talk: PeerConversation,
+        up: Callable[[NodeId], None],
+        down: Callable[[NodeId], None],
     ) -> None:
         self._peer = peer
+        self._talk = talk
         self._up = up
         self._down = down
 
-    def link_up(self) -> None:
+    def link_up(self, speaker: Speaker) -> None:
+        self._talk.calls.link_up(speaker)
         self._up(self._peer)
 
     def link_down(self) -> None:
+        self._talk.link_down()
         self._down(self._peer)
 
-    def message(self, data: bytes) -> None:
-        """The other side never speaks on this stream: its messages come on its own."""
+    def message(self, kind: Kind, payload: bytes) -> None:
+        """The other side only answers here: its own messages come on its own conversation."""
+        self._talk.calls.message(kind, payload)
+
+    def room(self, kind: Kind, size: int) -> None:
+        self._talk.room(kind, size)
 
 
-class GrpcPeers:
-    """Links to every other node. `connect` starts them, once the host exists."""
+Open = Callable[[NodeId, bool, "_PeerEvents | NodeSession"], PeerLink]
+"""Makes the link to a peer that is kept up: for Raft, or for its service."""
+
+
+class LinkPeers:
+    """Links to every other node. `start` begins with the service, `connect` with Raft, once the
+    host exists."""
 
     def __init__(
         self,
         *,
         loop: asyncio.AbstractEventLoop,
-        identity: Callable[[], Identity],
-        secret: bytes,
-        addresses: Mapping[NodeId, str],
-        rng: random.Random,
-        clock: Clock,
-        tls: PeerTls | None = None,
+        peers: tuple[NodeId, ...],
+        clock: Callable[[], int | None],
+        open_link: Open,
     ) -> None:
         self._loop = loop
-        self._clock = clock
-        self._tls = tls
-        self._identity = identity
-        self._secret = secret
-        self._addresses = addresses
-        self._rng = rng
-        self._links: dict[NodeId, GrpcLink] = {}
-        self._waiting: dict[NodeId, list[Outgoing]] = {}
-        self._flush_scheduled = False
-        self._snapshot_channels: dict[NodeId, grpc.aio.Channel] = {}
-        self._form_channels: dict[NodeId, grpc.aio.Channel] = {}
-        self.send_failures = dict.fromkeys(addresses, 0)
-        self.sent_bytes = dict.fromkeys(addresses, 0)
-        """Of Raft's messages, by peer; snapshots are not counted."""
-
-    def metadata(self) -> tuple[tuple[str, str], ...]:
-        return make_metadata(self._secret, self._identity(), secrets.token_hex(16))
-
-    def connect(self, up: Callable[[NodeId], None], down: Callable[[NodeId], None]) -> None:
-        for peer, address in self._others():
-            self._links[peer] = GrpcLink(
-                address=address,
-                method=PEER_METHOD,
-                metadata=self.metadata,
-                events=_PeerLinkEvents(peer, up, down),
-                rng=self._rng,
-                tls=self._tls,
-                server_name=node_name(peer),
-            )
-
-    def sessions(self) -> dict[NodeId, NodeSession]:
+        self._open = open_link
+        self._talks = {peer: PeerConversation(loop, clock) for peer in peers}
+        self.sessions = {peer: NodeSession(loop) for peer in peers}
         """Conversations with the other nodes' services."""
-        out: dict[NodeId, NodeSession] = {}
-        for peer, address in self._others():
-            session = NodeSession(self._loop)
-            session.attach(
-                GrpcLink(
-                    address=address,
-                    method=SESSION_METHOD,
-                    metadata=self.metadata,
-                    events=session,
-                    rng=self._rng,
-                    tls=self._tls,
-                    server_name=node_name(peer),
-                )
-            )
-            out[peer] = session
-        return out
+        self._links: list[PeerLink] = []
+        self.on_sent: Callable[[NodeId, GroupId, PeerMessage], None] | None = None
 
-    def _others(self) -> list[tuple[NodeId, str]]:
-        own = self._identity().node_id
-        return [(peer, address) for peer, address in self._addresses.items() if peer != own]
+    @property
+    def send_failures(self) -> dict[NodeId, int]:
+        return {peer: talk.send_failures for peer, talk in self._talks.items()}
+
+    @property
+    def sent_bytes(self) -> dict[NodeId, int]:
+        """Of Raft's messages, by peer; snapshots are not counted."""
+        return {peer: talk.sent_bytes for peer, talk in self._talks.items()}
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much of all groups waits for the credit of peers."""
+        return sum(talk.held_bytes for talk in self._talks.values())
+
+    def start(self) -> None:
+        for peer, session in self.sessions.items():
+            link = self._open(peer, False, session)
+            session.attach(link)
+            self._links.append(link)
+
+    def connect(
+        self,
+        up: Callable[[NodeId], None],
+        down: Callable[[NodeId], None],
+        room: Callable[[NodeId], None],
+    ) -> None:
+        """`room` is told of a peer that takes entries again, after `has_room` has said no."""
+        for peer, talk in self._talks.items():
+            talk.on_room = lambda peer=peer: room(peer)  # type: ignore[misc]
+            link = self._open(peer, True, _PeerEvents(peer, talk, up, down))
+            talk.attach(link)
+            self._links.append(link)
 
     def send(self, peer: NodeId, group_id: GroupId, message: PeerMessage) -> None:
-        self._waiting.setdefault(peer, []).append(encode_message(group_id, message))
-        if not self._flush_scheduled:
-            self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
+        if self.on_sent is not None:
+            self.on_sent(peer, group_id, message)
+        self._talks[peer].send(group_id, message)
 
-    def _flush(self) -> None:
-        self._flush_scheduled = False
-        waiting, self._waiting = self._waiting, {}
-        for peer, messages in waiting.items():
-            self._send_all(peer, messages)
-
-    def _send_all(self, peer: NodeId, messages: list[Outgoing]) -> None:
-        link = self._links.get(peer)
-        if link is None:
-            return
-        for envelope in envelopes(messages, self._clock.wall_ms()):
-            try:
-                link.send(envelope.data, is_bulk=envelope.is_bulk)
-            except LinkLostError:
-                # the group repeats what matters
-                self.send_failures[peer] += 1
-                if envelope.is_bulk and envelope.small:
-                    # entries are dropped where the peer does not take them; heartbeats are not
-                    self._send_all(peer, envelope.small)
-            else:
-                self.sent_bytes[peer] += len(envelope.data)
+    def has_room(self, peer: NodeId) -> bool:
+        """Whether a group may hand over more entries for this peer."""
+        talk = self._talks.get(peer)
+        return talk is None or talk.has_room
 
     async def call(self, peer: NodeId, chunk: bytes) -> bytes:
         """Deliver one snapshot chunk. Raises ConnectionError."""
-        channels = self._snapshot_channels
-        return await self._ask(channels, peer, SNAPSHOT_METHOD, chunk, SNAPSHOT_CALL_SECONDS)
+        try:
+            async with asyncio.timeout(SNAPSHOT_CALL_SECONDS):
+                return await self._talks[peer].calls.chunk(chunk)
+        except TimeoutError as late:
+            raise ConnectionError("no answer to a chunk of a snapshot") from late
 
     async def form(self, peer: NodeId, report: bytes) -> bytes:
         """Ask a node about the formation. Raises ConnectionError."""
-        return await self._ask(self._form_channels, peer, FORM_METHOD, report, FORM_CALL_SECONDS)
-
-    async def _ask(
-        self,
-        channels: dict[NodeId, grpc.aio.Channel],
-        peer: NodeId,
-        method: str,
-        data: bytes,
-        seconds: float,
-    ) -> bytes:
-        channel = channels.get(peer)
-        if channel is None:
-            try:
-                channel = open_channel(
-                    self._addresses[peer], CHANNEL_OPTIONS, self._tls, node_name(peer)
-                )
-            except CertificateError as cause:
-                raise ConnectionError(str(cause)) from cause
-            channels[peer] = channel
         try:
-            reply: bytes = await channel.unary_unary(method)(
-                data, metadata=self.metadata(), timeout=seconds
-            )
-        except grpc.aio.AioRpcError as cause:
-            # the next one is made with the certificate of then
-            channels.pop(peer, None)
-            await channel.close()
-            raise ConnectionError(cause.details() or "the call failed") from cause
-        return reply
+            async with asyncio.timeout(FORM_CALL_SECONDS):
+                return await self.sessions[peer].form(report)
+        except TimeoutError as late:
+            raise ConnectionError("no answer about the formation") from late
 
     async def close(self) -> None:
-        for link in self._links.values():
+        for link in self._links:
             await link.close()
-        for channel in (*self._snapshot_channels.values(), *self._form_channels.values()):
-            await channel.close()
+
+
+def connectors(
+    *,
+    loop: asyncio.AbstractEventLoop,
+    addresses: Mapping[NodeId, str],
+    secret: bytes,
+    speaker: Callable[[], Speaker],
+    rng: random.Random,
+    tls: PeerTls | None,
+) -> Open:
+    """Links over TCP, or TLS where `tls` says with which certificate."""
+
+    def open_link(peer: NodeId, is_raft: bool, events: _PeerEvents | NodeSession) -> PeerLink:
+        def terms() -> Terms:
+            own = speaker()
+            features = (*own.features, RAFT) if is_raft else own.features
+            return Terms(secret, replace(own, features=features), lambda _: None)
+
+        connector = Connector(
+            loop=loop,
+            address=addresses[peer],
+            terms=terms,
+            events=events,
+            rng=rng,
+            tls=None if tls is None else lambda: caller_context(tls),
+            server_name=node_name(peer),
+        )
+        connector.start()
+        return connector
+
+    return open_link
+
+
+def _nothing() -> None:
+    return

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from google.protobuf.message import DecodeError
 
@@ -13,6 +15,7 @@ from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import (
     DeadlineError,
     ErrorCode,
+    HotServerError,
     InternalError,
     MalformedError,
     ReadDeadlineError,
@@ -29,7 +32,10 @@ from svc_cluster.base.seldom import Seldom
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.codec import config_pb, rpc
 from svc_cluster.codec.access_pb import AccessFormatError
-from svc_cluster.codec.batch import BatchError, check_member, pack, unpack
+from svc_cluster.link.calls import HEAD, Verb, encode
+from svc_cluster.link.credit import MESSAGE_BYTES_MAX
+from svc_cluster.link.frame import Kind
+from svc_cluster.link.outbox import NoCreditError
 from svc_cluster.model.cipher import StreamIdentity
 from svc_cluster.model.outcome_table import REQUEST_KEY_BYTES
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
@@ -42,6 +48,7 @@ from svc_cluster.replica.catalog_operations import CatalogOperations
 from svc_cluster.replica.host import Host
 from svc_cluster.replica.provisioning import Provisioning, stream_to_pb
 from svc_cluster.replica.read import ReadRequest
+from svc_cluster.replica.roles import Admission
 from svc_cluster.replica.tokens import TokenOperations
 from svc_cluster.replica.usage import UsageOperations
 
@@ -87,81 +94,177 @@ ROOM_BYTES: Final = {
 has no room while it waits at the tail."""
 
 
+REQUESTS_MAX: Final = 65_536
+"""Unanswered requests of one caller; one more is refused."""
+
+ANSWER_BYTES_MAX: Final = {
+    kind: MESSAGE_BYTES_MAX[kind] - HEAD.size for kind in (Kind.URGENT, Kind.CALL, Kind.BULK)
+}
+"""Of one answer, encoded, by its class."""
+
+
+class Caller(Protocol):
+    """The way back to whoever asks."""
+
+    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+        """Raises NoCreditError, without effect; behind the end of the conversation it does
+        nothing."""
+        ...
+
+    def dealt_with(self, kind: Kind, size: int) -> None:
+        """A request of `size` bytes costs no memory here any more."""
+        ...
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A request that is not answered yet."""
+
+    kind: Kind
+    byte_count: int
+    group_id: GroupId = CATALOG_GROUP
+    answer_kind: Kind = Kind.CALL
+    task: asyncio.Task[Any] | None = None
+
+
 class ServiceSession:
-    """One caller's stream: the answers of a turn of the event loop leave together.
+    """One caller's conversation: requests by number, each answered by itself.
 
-    Each answer is encoded by itself before it joins the others, so that a fault in one harms no
-    other; whoever carries the messages says with `sent` what has left."""
+    An answer is encoded by itself, so that a fault in one harms no other. What a request costs
+    here counts against its caller's credit until it is answered."""
 
-    def __init__(self, service: Service, send: Callable[[bytes], None]) -> None:
+    def __init__(self, service: Service, caller: Caller) -> None:
         self._service = service
-        self._send = send
-        self._members: list[bytes] = []
+        self._caller = caller
+        self._asked: dict[int, _Asked] = {}
+        self._unsent: dict[Kind, deque[tuple[GroupId, bytes]]] = {
+            Kind.URGENT: deque(),
+            Kind.CALL: deque(),
+            Kind.BULK: deque(),
+        }
         self._unread = Seldom()
         self.room = AnswerRoom(service.loop)
         self.closed = False
 
-    def message(self, data: bytes) -> None:
-        """A batch of requests arrived; one that cannot be read is dropped, since nobody knows its
-        number. Raises MalformedError when it is no batch."""
-        try:
-            members = unpack(data)
-        except BatchError as cause:
-            raise MalformedError(ErrorCode.BAD_PROTO, "not a batch of requests") from cause
-        for member in members:
-            try:
-                request = pb.Request.FromString(member)
-            except DecodeError:
-                self._note_unread()
-                continue
-            try:
-                self._service.dispatch(self, request)
-            except Exception as fault:
-                log.error("request_failed", exc_info=fault)
-                self.refuse(request.id, InternalError("internal error"))
+    @property
+    def pending(self) -> int:
+        """Requests that are not answered."""
+        return len(self._asked)
 
-    def respond(self, request_id: int, fill: Fill) -> None:
-        """Answer with what `fill` writes; where it cannot, nothing is known about effects."""
-        if self.closed:
+    @property
+    def unsent(self) -> int:
+        """Answers that wait until the caller has dealt with earlier ones."""
+        return sum(len(answers) for answers in self._unsent.values())
+
+    def request(
+        self, kind: Kind, number: int, data: bytes, byte_count: int, admission: Admission
+    ) -> None:
+        """A request arrived, in a message of `byte_count` bytes of this class. One that cannot be
+        read, that its caller may not ask for, or one more than REQUESTS_MAX, is refused without
+        effect."""
+        self._asked[number] = asked = _Asked(kind, byte_count)
+        if kind is Kind.URGENT:
+            asked.answer_kind = kind
+        try:
+            request = pb.Request.FromString(data)
+        except DecodeError:
+            self._note_unread()
+            fault = MalformedError(ErrorCode.BAD_PROTO, "the request cannot be read")
+            self.refuse(number, fault)
+            return
+        asked.group_id = GroupId(request.group_id)
+        if len(self._asked) > REQUESTS_MAX:
+            self.refuse(number, HotServerError("too many requests of this process are unanswered"))
+            return
+        request.id = number
+        try:
+            admission.check(request.WhichOneof("operation"))
+        except ServiceError as refusal:
+            self.refuse(number, refusal)
+            return
+        try:
+            self._service.dispatch(self, request)
+        except Exception as fault:
+            log.error("request_failed", exc_info=fault)
+            self.refuse(number, InternalError("internal error"))
+
+    def works(self, number: int, task: asyncio.Task[Any], answer_kind: Kind) -> None:
+        """`task` makes the answer of this request, and ends when nobody waits for it any more."""
+        asked = self._asked.get(number)
+        if asked is not None:
+            asked.task = task
+            asked.answer_kind = answer_kind
+
+    def cancel(self, number: int) -> None:
+        """The caller waits for this answer no more: work on it ends. What was proposed goes on."""
+        asked = self._asked.pop(number, None)
+        if asked is None:
+            return
+        if asked.task is not None:
+            asked.task.cancel()
+        self._caller.dealt_with(asked.kind, asked.byte_count)
+
+    def respond(self, number: int, fill: Fill) -> None:
+        """Answer with what `fill` writes; where it cannot, nothing is known about effects. An
+        answer that nobody waits for is dropped."""
+        asked = self._asked.pop(number, None)
+        if self.closed or asked is None:
             return
         response = pb.Response()
         try:
             fill(response)
-            response.id = request_id
-            member = check_member(response.SerializeToString())
+            response.id = number
+            member = response.SerializeToString()
+            if len(member) > ANSWER_BYTES_MAX[asked.answer_kind]:
+                raise ValueError(f"an answer of {len(member)} bytes")
         except Exception as fault:
             log.error("answer_failed", exc_info=fault)
-            response = pb.Response(id=request_id)
+            response = pb.Response(id=number)
             rpc.refusal_to_pb(response.refusal, InternalError("internal error"))
             member = response.SerializeToString()
-        if not self._members:
-            self._service.loop.call_soon(self._flush)
-        self._members.append(member)
-        self.room.put(len(member))
+        kind = asked.answer_kind
+        if kind is Kind.BULK:
+            self.room.put(len(member) + HEAD.size)
+        self._send(kind, asked.group_id, encode(Verb.ANSWER, number, member))
+        self._caller.dealt_with(asked.kind, asked.byte_count)
 
-    def refuse(self, request_id: int, error: ServiceError) -> None:
-        self.respond(request_id, lambda response: rpc.refusal_to_pb(response.refusal, error))
+    def refuse(self, number: int, error: ServiceError) -> None:
+        self.respond(number, lambda response: rpc.refusal_to_pb(response.refusal, error))
 
-    def sent(self, byte_count: int) -> None:
-        """So much of what was given to `send` is not held here any more."""
-        self.room.give_back(byte_count)
+    def left(self, kind: Kind, byte_count: int) -> None:
+        """The caller is done with so much of what it was sent of this class."""
+        if kind is Kind.BULK:
+            self.room.give_back(byte_count)
+        waiting = self._unsent.get(kind)
+        while waiting:
+            group_id, message = waiting.popleft()
+            try:
+                self._caller.send(kind, group_id, message)
+            except NoCreditError:
+                waiting.appendleft((group_id, message))
+                return
 
     def close(self) -> None:
         """The caller is gone: nothing is answered any more, and no read waits to be."""
         self.closed = True
-        self._members = []
+        for waiting in self._unsent.values():
+            waiting.clear()
+        asked, self._asked = self._asked, {}
+        for one in asked.values():
+            if one.task is not None:
+                one.task.cancel()
         self.room.close()
 
-    def _flush(self) -> None:
-        members, self._members = self._members, []
-        if self.closed:
-            return
-        messages = pack(members)
-        for message in messages:
-            self.room.put(len(message.data))
-        self.room.give_back(sum(map(len, members)))
-        for message in messages:
-            self._send(message.data)
+    def _send(self, kind: Kind, group_id: GroupId, message: bytes) -> None:
+        waiting = self._unsent[kind]
+        if not waiting:
+            try:
+                self._caller.send(kind, group_id, message)
+            except NoCreditError:
+                pass
+            else:
+                return
+        waiting.append((group_id, message))
 
     def _note_unread(self) -> None:
         count = self._unread.note(self._service.loop.time())
@@ -197,8 +300,8 @@ class Service:
             ).operations,
         }
 
-    def session(self, send: Callable[[bytes], None]) -> ServiceSession:
-        return ServiceSession(self, send)
+    def session(self, caller: Caller) -> ServiceSession:
+        return ServiceSession(self, caller)
 
     async def close(self) -> None:
         await self._tasks.cancel_all()
@@ -215,11 +318,13 @@ class Service:
             # the hot path: no task, no future, one callback
             self._append(session, request)
         elif operation in ROOM_BYTES:
-            self._tasks.spawn(self._answer_long(session, request, operation), "request")
+            task = self._tasks.spawn_one(self._answer_long(session, request, operation), "request")
+            session.works(request.id, task, Kind.BULK)
         elif operation in self._operations:
-            self._tasks.spawn(
+            task = self._tasks.spawn_one(
                 self._answer(session, request, self._operations[operation]), "request"
             )
+            session.works(request.id, task, Kind.CALL)
         else:
             session.refuse(
                 request.id, MalformedError(ErrorCode.NOT_IMPLEMENTED, "unknown operation")

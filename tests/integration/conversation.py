@@ -13,7 +13,8 @@ from typing import Any
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.ids import NodeId
 from svc_cluster.gateway.replica_client import ReplicaClient
-from svc_cluster.link.session import LinkLostError, NodeSession
+from svc_cluster.link.errors import LinkLostError
+from svc_cluster.link.session import NodeSession
 from svc_cluster.model.stream_config import BasinConfig, NewStream
 from svc_cluster.replica.host import HostSettings
 from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams

@@ -19,7 +19,8 @@ from svc_cluster.link.grpc_link import (
     QUEUE_BYTES_MAX,
     GrpcLink,
 )
-from svc_cluster.link.session import LinkLostError, NodeSession
+from svc_cluster.link.errors import LinkLostError
+from svc_cluster.link.session import NodeSession
 
 Talk = Callable[[AsyncIterator[bytes], Any], Awaitable[None]]
 METHOD = "/svc.cluster.v1.Replica/Session"

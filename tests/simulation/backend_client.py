@@ -37,9 +37,10 @@ from svc_cluster.model.stream_config import (
     StreamConfig,
 )
 from tests.linearizability.history import SeenRecord
-from tests.simulation.adapters import SimRpcClient
+from tests.simulation.adapters import SimRpcClient, gateway_speaker
 from tests.simulation.checkers.usage import USAGE_INTERVAL_S, ReportedUsage, SeenReports
 from tests.simulation.clock import SimClock
+from tests.simulation.configs import CLUSTER_ID
 from tests.simulation.loop import Incarnation, SimLoop
 from tests.simulation.network import SimNetwork
 from tests.simulation.workload import (
@@ -114,8 +115,9 @@ class SimGateway:
         self._owner.run(self._build)
 
     def _build(self) -> None:
-        rpc = SimRpcClient(self._network, self.name)
-        sessions = {node: rpc.session(self._loop, node) for node in self._nodes}
+        speaker = gateway_speaker(CLUSTER_ID, self.name)
+        rpc = SimRpcClient(self._loop, self._network, self.name, lambda: speaker)
+        sessions = {node: rpc.session(node) for node in self._nodes}
         backend = ReplicaClient(
             sessions=sessions,
             loop=self._loop,

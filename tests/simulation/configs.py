@@ -10,12 +10,14 @@ from svc_cluster.replica.node import NodeConfig
 from svc_cluster.storage.wal.settings import WalSettings
 from tests.simulation.options import Options
 
+CLUSTER_ID = "simulated"
+
 
 def node_config(options: Options, number: int) -> NodeConfig:
     """Of node `number`, from 1."""
     every = range(1, options.nodes + 1)
     return NodeConfig(
-        cluster_id="simulated",
+        cluster_id=CLUSTER_ID,
         node_id=NodeId(number),
         addresses={NodeId(n): f"node{n}" for n in every},
         host=HostSettings(

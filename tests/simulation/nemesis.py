@@ -7,8 +7,9 @@ import contextvars
 import logging
 import random
 from collections.abc import Callable, Sequence
+from itertools import product
 
-from tests.simulation.adapters import addresses_of
+from tests.simulation.adapters import addresses_of, hears_address, peer_address
 from tests.simulation.backend_client import SimGateway
 from tests.simulation.decay import decay
 from tests.simulation.loop import SimLoop
@@ -184,13 +185,13 @@ class Nemesis:
         for _ in range(rng.randint(1, 4)):
             a, b = rng.sample(self.nodes, 2)
             seconds = rng.uniform(0.1, 4)
-            self.network.clog(f"peer:{a.node_id}", f"peer:{b.node_id}", seconds)
+            self.network.clog(peer_address(a.node_id), hears_address(b.node_id), seconds)
             gateway = rng.choice(self.gateways)
             self.network.clog(f"rpc:{a.node_id}", gateway.name, rng.uniform(0.1, 4))
 
     def _fault_reset(self, rng: random.Random) -> None:
         a, b = rng.sample(self.nodes, 2)
-        for x, y in zip(addresses_of(a.node_id), addresses_of(b.node_id), strict=True):
+        for x, y in product(addresses_of(a.node_id), addresses_of(b.node_id)):
             self.network.reset(x, y)
         self.network.reset(rng.choice(self.gateways).name, f"rpc:{a.node_id}")
 

@@ -17,7 +17,7 @@ from tests.simulation.adapters import (
     SimCalls,
     SimPeers,
     SimRpcClient,
-    SimRpcServer,
+    SimServer,
     addresses_of,
 )
 from tests.simulation.checkers.raft import Probe
@@ -99,7 +99,7 @@ class SimNode:
         loop, network = self._world.loop, self._world.network
         others = [node for node in sorted(self._config.addresses) if node != self.node_id]
         clock = self.clock if self.tells_its_clock else None
-        peers = SimPeers(loop, network, self.node_id, clock, datagrams=self._datagrams)
+        peers = SimPeers(loop, network, self.node_id, others, clock, datagrams=self._datagrams)
         peers.on_sent = self._on_sent
         calls = SimCalls(network, self.node_id)
         node = ReplicaNode(
@@ -107,13 +107,13 @@ class SimNode:
             Seams(loop, self.clock, self._rng, self.disk, self.store, peers, calls, calls),
             on_fatal=lambda fault: self._on_fatal(self, repr(fault)),
         )
-        SimRpcServer(network, self.node_id, node)
+        SimServer(loop, network, node, datagrams=self._datagrams)
         calls.serve(node)
-        asks = SimRpcClient(network, f"asks:{self.node_id}")
+        asks = SimRpcClient(loop, network, f"asks:{self.node_id}", node.speaker)
         for other in others:
-            node.sessions[other] = asks.session(loop, other)
+            node.sessions[NodeId(other)] = asks.session(NodeId(other))
         self.node = node
-        node.start(lambda: peers.connect(node, [NodeId(other) for other in others]))
+        node.start(lambda: peers.connect(node))
 
     def crash(self, rng: random.Random, luck: Luck = Luck()) -> None:
         """Power loss: the process ends, its disk and store keep what was durable, and some of the

@@ -14,7 +14,7 @@ from svc_cluster.base.ids import GroupId
 from svc_cluster.replica.handover import HANDOVERS_MAX, limit_seconds
 from svc_cluster.replica.host import Host, Replica
 from tests.linearizability.history import Outcome
-from tests.simulation.adapters import peer_address
+from tests.simulation.adapters import peer_address, raft_pairs
 from tests.simulation.checkers.raft import InvariantError
 from tests.simulation.cluster import LIVENESS_S, SimCluster, in_simulation
 from tests.simulation.node import SimNode
@@ -174,9 +174,9 @@ class Trial:
         deaf = self.cluster.nodes[1]
         for node in self.cluster.nodes:
             if node is not deaf:
-                self.cluster.network.clog(
-                    peer_address(node.node_id), peer_address(deaf.node_id), 60.0
-                )
+                for a, b in raft_pairs(node.node_id, deaf.node_id):
+                    if a == peer_address(node.node_id):
+                        self.cluster.network.clog(a, b, 60.0)
         assert leaving.node is not None
         await leaving.node.retire()
         assert self.led_by(leaving) == set()

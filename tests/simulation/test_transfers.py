@@ -21,7 +21,7 @@ from svc_cluster.replica.snapshot import INCOMING_IDLE_SECONDS, INCOMING_MAX, Sn
 from svc_cluster.replica.transfers import TRANSFERS_MAX
 from svc_cluster.storage.state_store import StoreStalledError
 from tests.linearizability.history import Outcome
-from tests.simulation.adapters import peer_address
+from tests.simulation.adapters import raft_pairs
 from tests.simulation.checkers.raft import InvariantError
 from tests.simulation.cluster import LIVENESS_S, SimCluster, in_simulation
 from tests.simulation.node import SimNode
@@ -58,8 +58,8 @@ class Trial:
 
     def cut(self, a: SimNode, b: SimNode) -> None:
         self.cluster.nemesis.cut(a.node_id, b.node_id, both=True)
-        for x, y in ((a, b), (b, a)):
-            self.cluster.network.reset(peer_address(x.node_id), peer_address(y.node_id))
+        for x, y in raft_pairs(a.node_id, b.node_id):
+            self.cluster.network.reset(x, y)
 
     async def append(self, count: int, stream: int = 0) -> None:
         cluster = self.cluster
@@ -238,9 +238,9 @@ class Trial:
         await self.until("a transfer", lambda: BASIN in incoming, 5.0)
         assert incoming[BASIN].sender == old.node_id
         for node in (receiver, self.third):
-            for a, b in ((old, node), (node, old)):
-                cluster.network.cut(peer_address(a.node_id), peer_address(b.node_id), both=True)
-                cluster.network.reset(peer_address(a.node_id), peer_address(b.node_id))
+            for a, b in raft_pairs(old.node_id, node.node_id):
+                cluster.network.cut(a, b, both=True)
+                cluster.network.reset(a, b)
         self_term = self.group(receiver).engine.term
         await self.until(
             "the receiver hears another leader",

@@ -20,6 +20,9 @@ from svc_cluster.codec.json_body import encode_object
 from svc_cluster.gateway.http.dialect import Dialect
 from svc_cluster.gateway.http.message import Response, json_response
 
+RETRY_AFTER_MS: Final = 500
+"""Told with every definite 503: about as long as an election or a full queue lasts."""
+
 STATUS: Final[dict[ErrorCode, int]] = {
     ErrorCode.ACCESS_TOKEN_NOT_FOUND: 404,
     ErrorCode.AUTHN: 401,
@@ -150,12 +153,22 @@ def error_response(error: ServiceError, dialect: Dialect, *, is_write: bool) -> 
     if is_write:
         effects = "possible" if error.may_have_taken_effect else "none"
         response.headers.append((SIDE_EFFECTS_HEADER, effects))
-    if isinstance(error, RateLimitedError):
-        response.headers.append(("retry-after-ms", str(error.retry_after_ms)))
-        response.headers.append(("retry-after", str(-(-error.retry_after_ms // 1000))))
+    wait_ms = _wait_ms(error, response.status)
+    if wait_ms is not None:
+        response.headers.append(("retry-after-ms", str(wait_ms)))
+        response.headers.append(("retry-after", str(-(-wait_ms // 1000))))
     if isinstance(error, MethodNotAllowedError):
         response.headers.append(("allow", error.allowed))
     return response
+
+
+def _wait_ms(error: ServiceError, status: int) -> int | None:
+    """After how many milliseconds a request that had no effect may be worth another try."""
+    if isinstance(error, RateLimitedError):
+        return error.retry_after_ms
+    if status == 503 and not error.may_have_taken_effect:
+        return RETRY_AFTER_MS
+    return None
 
 
 def _standard_body(error: ServiceError, *, is_write: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from svc_cluster.link.frame import Kind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import Identity
 from svc_cluster.link.outbox import NoCreditError
-from svc_cluster.link.session import LinkLostError
+from svc_cluster.link.errors import LinkLostError
 
 SPEAKER = Speaker(Identity("c1", "node", NodeId(2), "i1"))
 

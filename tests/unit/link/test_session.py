@@ -8,7 +8,8 @@ import pytest
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import GroupId
-from svc_cluster.link.session import LinkLostError, NodeSession
+from svc_cluster.link.errors import LinkLostError
+from svc_cluster.link.session import NodeSession
 
 
 class Wire:

@@ -23,7 +23,7 @@ from svc_cluster.link.frame import HEADER, Kind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import HandshakeError, Identity
 from svc_cluster.link.outbox import NoCreditError
-from svc_cluster.link.session import LinkLostError
+from svc_cluster.link.errors import LinkLostError
 from svc_cluster.link.tls import PeerTls
 from svc_cluster.link.tls_context import Renewal, acceptor_context, caller_context
 from svc_cluster.link.wire import Wire

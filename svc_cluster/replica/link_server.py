@@ -1,0 +1,230 @@
+"""The node's port for its peers and for gateways: what a proven caller says goes to whoever deals
+with it, and answers go back. Thin: who may ask what stands in `roles`, the rest is decided behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Final, Protocol
+
+from svc_cluster.base.log import get_logger
+from svc_cluster.base.tasks import Tasks
+from svc_cluster.codec.formation import FormationFormatError
+from svc_cluster.codec.peer_message import PeerMessageError, decode_envelope
+from svc_cluster.link.acceptor import Acceptor
+from svc_cluster.link.calls import CallError, Verb, decode, encode
+from svc_cluster.link.conversation import Terms
+from svc_cluster.link.errors import LinkLostError
+from svc_cluster.link.frame import Kind
+from svc_cluster.link.greeting import Speaker
+from svc_cluster.link.handshake import HandshakeError, Identity
+from svc_cluster.link.outbox import NoCreditError
+from svc_cluster.link.tls import PeerTls
+from svc_cluster.link.tls_context import Renewal, acceptor_context
+from svc_cluster.replica.node import ReplicaNode
+from svc_cluster.replica.peers import RAFT
+from svc_cluster.replica.roles import Admission
+
+log = get_logger("rpc")
+
+CHUNKS_MAX: Final = 8
+"""Chunks of snapshots that one caller may have under way here."""
+
+RENEWAL_SECONDS: Final = 1.0
+"""How often the files of the certificate are looked at."""
+
+
+class Outgoing(Protocol):
+    """The way back to the caller."""
+
+    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+        """Raises NoCreditError, without effect."""
+        ...
+
+    def dealt_with(self, kind: Kind, size: int) -> None: ...
+
+
+def terms_of(node: ReplicaNode, secret: bytes) -> Terms:
+    """What the node says of itself to whoever calls, and whom it admits."""
+
+    def check(speaker: Speaker) -> None:
+        if RAFT in speaker.features:
+            if speaker.identity.role != "node":
+                raise HandshakeError("only nodes talk Raft")
+            node.check_peer(speaker.identity)
+        else:
+            node.check_member(speaker.identity)
+
+    return Terms(secret, node.speaker(), check)
+
+
+def caller_of(
+    node: ReplicaNode, speaker: Speaker, wire: Outgoing, tasks: Tasks
+) -> PeerCaller | ServiceCaller:
+    """Who deals with what a proven caller says. `tasks` own what takes a while."""
+    if RAFT in speaker.features:
+        return PeerCaller(node, speaker.identity, wire, tasks)
+    return ServiceCaller(node, speaker.identity, wire)
+
+
+class PeerCaller:
+    """A node that sends Raft's messages, and snapshots of them."""
+
+    def __init__(self, node: ReplicaNode, identity: Identity, wire: Outgoing, tasks: Tasks) -> None:
+        self._node = node
+        self._identity = identity
+        self._wire = wire
+        self._tasks = tasks
+        self._chunks = 0
+
+    def message(self, kind: Kind, payload: bytes) -> None:
+        """Raises FrameError."""
+        verb, number, body = decode(payload)
+        try:
+            # an incarnation may have been registered since the conversation began
+            self._node.check_peer(self._identity)
+            if verb is Verb.PEER:
+                self._node.peer_envelope(self._identity.node_id, decode_envelope(body))
+                self._wire.dealt_with(kind, len(payload))
+                return
+        except (PeerMessageError, HandshakeError) as fault:
+            peer = self._identity.node_id
+            log.warning("peer_stream_ended", peer_node=peer, reason=str(fault))
+            raise CallError(str(fault)) from fault
+        if verb is not Verb.SNAPSHOT:
+            raise CallError(f"{verb.name} in a conversation of Raft")
+        if self._chunks >= CHUNKS_MAX:
+            raise CallError(f"more than {CHUNKS_MAX} chunks of snapshots at once")
+        self._chunks += 1
+        self._tasks.spawn(self._take_chunk(kind, number, body, len(payload)), "snapshot chunk")
+
+    async def _take_chunk(self, kind: Kind, number: int, chunk: bytes, size: int) -> None:
+        try:
+            answer = await self._node.host.receiver.chunk(self._identity.node_id, chunk)
+        finally:
+            self._chunks -= 1
+            self._wire.dealt_with(kind, size)
+        try:
+            self._wire.send(Kind.CALL, 0, encode(Verb.ANSWER, number, answer))
+        except (NoCreditError, LinkLostError):
+            return  # the sender begins again
+
+    def room(self, kind: Kind, size: int) -> None:
+        """Answers here are few and small: nothing waits for room."""
+
+    def link_down(self) -> None:
+        """A chunk that is being taken is taken."""
+
+
+class ServiceCaller:
+    """A gateway, or a node that asks the catalog's leader or takes part in a formation."""
+
+    def __init__(self, node: ReplicaNode, identity: Identity, wire: Outgoing) -> None:
+        self._node = node
+        self._identity = identity
+        self._wire = wire
+        self.session = node.service.session(self)
+
+    def message(self, kind: Kind, payload: bytes) -> None:
+        """Raises FrameError."""
+        verb, number, body = decode(payload)
+        match verb:
+            case Verb.REQUEST:
+                self.session.request(kind, number, body, len(payload), self._admission())
+            case Verb.CANCEL:
+                self.session.cancel(number)
+                self._wire.dealt_with(kind, len(payload))
+            case Verb.FORM:
+                answer = self._form(body)
+                self._wire.dealt_with(kind, len(payload))
+                self.send(Kind.CALL, 0, encode(Verb.ANSWER, number, answer))
+            case _:
+                raise CallError(f"{verb.name} in a conversation with a service")
+
+    def _admission(self) -> Admission:
+        """What this caller may ask now."""
+        try:
+            self._node.check_peer(self._identity)
+        except HandshakeError as refusal:
+            return Admission(self._identity.role, str(refusal))
+        return Admission(self._identity.role)
+
+    def _form(self, report: bytes) -> bytes:
+        """Open to every node of the cluster, whatever became of its data directory: it learns here
+        that it is refused."""
+        identity = self._identity
+        if identity.role != "node":
+            raise CallError("only nodes form a cluster")
+        try:
+            answer = self._node.form(identity, report)
+        except (FormationFormatError, HandshakeError) as fault:
+            raise CallError(str(fault)) from fault
+        formation = self._node.former.formation
+        if formation.is_formed:
+            reason = formation.why_not(identity.node_id, identity.incarnation)
+            if reason is not None:
+                self._say_refused(identity, reason)
+        return answer
+
+    def _say_refused(self, identity: Identity, reason: str) -> None:
+        count = self._node.refused_callers.refused(f"node {identity.node_id}")
+        if count is not None:
+            log.warning(
+                "caller_refused", node=identity.node_id, peer=None, reason=reason, refusals=count
+            )
+
+    # -- the session's way back
+
+    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+        """Raises NoCreditError, without effect; behind the end it does nothing."""
+        with contextlib.suppress(LinkLostError):
+            self._wire.send(kind, flow, payload)
+
+    def dealt_with(self, kind: Kind, size: int) -> None:
+        self._wire.dealt_with(kind, size)
+
+    def room(self, kind: Kind, size: int) -> None:
+        self.session.left(kind, size)
+
+    def link_down(self) -> None:
+        self.session.close()
+
+
+class LinkServer:
+    """Listens on one address for peers and gateways of this cluster."""
+
+    def __init__(self, node: ReplicaNode, secret: bytes, tls: PeerTls | None = None) -> None:
+        self._tls = tls
+        self._tasks = Tasks()
+        loop = asyncio.get_running_loop()
+        self.acceptor = Acceptor(
+            loop,
+            lambda: terms_of(node, secret),
+            lambda speaker, wire: caller_of(node, speaker, wire, self._tasks),
+        )
+
+    async def start(self, address: str) -> int:
+        """Listen on HOST:PORT; returns the port. Raises OSError for an address that cannot be
+        listened on, CertificateError."""
+        host, _, port = address.rpartition(":")
+        renewal = context = None
+        if self._tls is not None:
+            renewal = Renewal(self._tls, acceptor_context)
+            context = acceptor_context(self._tls)
+        bound = await self.acceptor.start(host.strip("[]"), int(port), context)
+        if renewal is not None:
+            self._tasks.spawn(self._renew(renewal), "watch the certificate")
+        return bound
+
+    async def _renew(self, renewal: Renewal) -> None:
+        while True:
+            await asyncio.sleep(RENEWAL_SECONDS)
+            context = renewal.changed()
+            if context is not None:
+                await self.acceptor.renew(context)
+
+    async def stop(self) -> None:
+        """End every conversation."""
+        await self.acceptor.close("the node is stopping")
+        await self._tasks.cancel_all()

@@ -1,0 +1,50 @@
+"""Which roles may ask a node for what: one table, and the rule for what is not in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from svc_cluster.base.errors import ErrorCode, ServiceError, UnavailableError
+
+NODE: Final = "node"
+GATEWAY: Final = "gateway"
+ADMINISTRATOR: Final = "administrator"
+
+ROLES: Final[dict[str, frozenset[str]]] = {
+    "register_node": frozenset({NODE}),
+    "remove_basin": frozenset({NODE}),
+    "set_root_token": frozenset({NODE}),
+}
+"""Operations that change who belongs to the cluster and who may do everything, by the role that the
+caller has proved."""
+
+EVERYDAY: Final = frozenset({NODE, GATEWAY})
+"""Who may ask for the operations that are not in the table. An administrator has a service of its
+own, on another port."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What a caller may ask at the moment."""
+
+    role: str
+    refusal: str | None = None
+    """Why the cluster goes on without this caller; then it may ask for nothing."""
+
+    def check(self, operation: str | None) -> None:
+        """Raises ServiceError, without effect, for an operation that this caller may not have."""
+        if self.refusal is not None:
+            raise UnavailableError(self.refusal)
+        if self.role not in ROLES.get(operation or "", EVERYDAY):
+            raise NotForThisRoleError(f"a {self.role} may not ask for {operation}")
+
+
+OWN: Final = Admission(NODE)
+"""Of the node itself."""
+
+
+class NotForThisRoleError(ServiceError):
+    """The caller has proved who it is, and is not one that may ask for this."""
+
+    code = ErrorCode.PERMISSION_DENIED
