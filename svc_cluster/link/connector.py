@@ -128,6 +128,7 @@ class Connector:
         self._ended: asyncio.Future[str] | None = None
         self._tasks = Tasks()
         self._last_reason = ""
+        self._is_news = False
         self._said_at = float("-inf")
 
     def start(self) -> None:
@@ -198,6 +199,7 @@ class Connector:
         return await self._ended
 
     def _on_end(self, wire: Wire, reason: str) -> None:
+        self._is_news |= wire.talk.refused
         if wire is self._wire or self._wire is None:
             was_up = wire is self._wire and wire.talk.peer is not None
             self._wire = None
@@ -214,6 +216,12 @@ class Connector:
                 self._events.link_down()
 
     def _say(self, reason: str) -> None:
+        """A conversation that ended, or that the other side refuses, is told of; one that could not
+        be made yet is not: whoever needs it says what it lacks."""
+        told, self._is_news = self._is_news, False
+        if not told:
+            log.debug("link_not_made", address=self._address, reason=reason[:200])
+            return
         now = self._loop.time()
         if reason != self._last_reason or now - self._said_at >= SAY_AGAIN_SECONDS:
             self._last_reason, self._said_at = reason, now
@@ -222,7 +230,7 @@ class Connector:
     # -- what the wire tells
 
     def opened(self, speaker: Speaker) -> None:
-        self._last_reason = ""
+        self._is_news = True
         self._events.link_up(speaker)
 
     def message(self, kind: Kind, payload: bytes) -> None:
