@@ -39,12 +39,15 @@ _WINDOW: Final = struct.Struct("<BQ")
 class SendCredit:
     """What is left of the credit of one class on the sending side."""
 
-    __slots__ = ("_credit", "dealt_with", "queued")
+    __slots__ = ("_credit", "dealt_with", "left", "queued")
 
     def __init__(self, credit: int) -> None:
         self._credit = credit
         self.queued = 0
         """Bytes ever queued."""
+
+        self.left = 0
+        """Bytes that were cut into frames for the socket: nobody can have dealt with others."""
 
         self.dealt_with = 0
         """Bytes that the receiver has told to be done with."""
@@ -63,9 +66,10 @@ class SendCredit:
         return under_way == 0 or under_way + size <= self._credit
 
     def told(self, dealt_with: int) -> None:
-        """The receiver reports. Raises FrameError for a report that cannot be true."""
-        if not self.dealt_with <= dealt_with <= self.queued:
-            raise FrameError(f"{dealt_with} bytes dealt with of {self.queued}")
+        """The receiver reports. Raises FrameError for a report that cannot be true: of less than
+        before, or of bytes that have not left yet, whose memory it would hide."""
+        if not self.dealt_with <= dealt_with <= self.left:
+            raise FrameError(f"{dealt_with} bytes dealt with of {self.left}")
         self.dealt_with = dealt_with
 
 

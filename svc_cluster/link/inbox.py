@@ -14,6 +14,10 @@ SERIES_MAX: Final = sum(
 """Series that may be incomplete at once: a message is only cut when it is longer than a slice, so
 that the credits bound their number for every sender that follows the rules."""
 
+SERIES_FRAMES_MAX: Final = 1024
+"""Frames of one series: what each of them costs beside its payload is bounded too. A sender that
+follows the rules needs a dozen."""
+
 
 class Inbox:
     """Series that are under way, and what of each class was dealt with."""
@@ -46,6 +50,8 @@ class Inbox:
             series = self._series[frame.series] = _Series(frame.kind)
         if series.kind is not frame.kind:
             raise FrameError("a series of two classes")
+        if len(series.parts) >= SERIES_FRAMES_MAX:
+            raise FrameError(f"a series of more than {SERIES_FRAMES_MAX} frames")
         series.parts.append(frame.payload)
         series.size += len(frame.payload)
         if series.size > MESSAGE_BYTES_MAX[frame.kind]:

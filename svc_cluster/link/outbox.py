@@ -103,6 +103,7 @@ class Outbox:
         if message.sent == 0 and size <= SLICE_BYTES:
             frame = encode_frame(kind, message.payload)
             self.queued_bytes -= size
+            self.credits[kind].left += size
             waiting.popleft()
         else:
             if not message.series:
@@ -111,6 +112,7 @@ class Outbox:
             part = message.payload[message.sent : end]
             frame = encode_frame(kind, part, series=message.series, more=end < size)
             self.queued_bytes -= end - message.sent
+            self.credits[kind].left += end - message.sent
             message.sent = end
             if end == size:
                 waiting.popleft()
