@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from google.protobuf.message import DecodeError
 
@@ -32,7 +32,7 @@ from svc_cluster.base.seldom import Seldom
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.codec import config_pb, rpc
 from svc_cluster.codec.access_pb import AccessFormatError
-from svc_cluster.link.calls import HEAD, Verb, encode
+from svc_cluster.link.calls import HEAD, CallError, Verb, encode
 from svc_cluster.link.credit import MESSAGE_BYTES_MAX
 from svc_cluster.link.frame import Kind
 from svc_cluster.link.outbox import NoCreditError
@@ -95,7 +95,8 @@ has no room while it waits at the tail."""
 
 
 REQUESTS_MAX: Final = 65_536
-"""Unanswered requests of one caller; one more is refused."""
+"""Unanswered requests of one caller; one more is refused. And answers that wait for credit: of a
+caller that leaves more of them unread the conversation ends."""
 
 ANSWER_BYTES_MAX: Final = {
     kind: MESSAGE_BYTES_MAX[kind] - HEAD.size for kind in (Kind.URGENT, Kind.CALL, Kind.BULK)
@@ -127,21 +128,34 @@ class _Asked:
     task: asyncio.Task[Any] | None = None
 
 
+class _Unsent(NamedTuple):
+    """An answer that waits for credit, and the request that it answers."""
+
+    group_id: GroupId
+    message: bytes
+    kind: Kind
+    byte_count: int
+
+
 class ServiceSession:
     """One caller's conversation: requests by number, each answered by itself.
 
     An answer is encoded by itself, so that a fault in one harms no other. What a request costs
-    here counts against its caller's credit until it is answered."""
+    here counts against its caller's credit until its answer is on the way: a caller that does not
+    read answers cannot ask for ever."""
 
     def __init__(self, service: Service, caller: Caller) -> None:
         self._service = service
         self._caller = caller
         self._asked: dict[int, _Asked] = {}
-        self._unsent: dict[Kind, deque[tuple[GroupId, bytes]]] = {
+        self._unsent: dict[Kind, deque[_Unsent]] = {
             Kind.URGENT: deque(),
             Kind.CALL: deque(),
             Kind.BULK: deque(),
         }
+        self.unsent = 0
+        """Answers that wait until the caller has dealt with earlier ones."""
+
         self._unread = Seldom()
         self.room = AnswerRoom(service.loop)
         self.closed = False
@@ -151,17 +165,17 @@ class ServiceSession:
         """Requests that are not answered."""
         return len(self._asked)
 
-    @property
-    def unsent(self) -> int:
-        """Answers that wait until the caller has dealt with earlier ones."""
-        return sum(len(answers) for answers in self._unsent.values())
-
     def request(
         self, kind: Kind, number: int, data: bytes, byte_count: int, admission: Admission
     ) -> None:
         """A request arrived, in a message of `byte_count` bytes of this class. One that cannot be
         read, that its caller may not ask for, or one more than REQUESTS_MAX, is refused without
-        effect."""
+        effect. Raises CallError, without effect, for a number whose request is not answered yet,
+        and when the caller has left REQUESTS_MAX answers unread."""
+        if number in self._asked:
+            raise CallError(f"the number {number} for a second request")
+        if self.unsent >= REQUESTS_MAX:
+            raise CallError(f"{REQUESTS_MAX} answers are not read")
         self._asked[number] = asked = _Asked(kind, byte_count)
         if kind is Kind.URGENT:
             asked.answer_kind = kind
@@ -225,8 +239,8 @@ class ServiceSession:
         kind = asked.answer_kind
         if kind is Kind.BULK:
             self.room.put(len(member) + HEAD.size)
-        self._send(kind, asked.group_id, encode(Verb.ANSWER, number, member))
-        self._caller.dealt_with(asked.kind, asked.byte_count)
+        message = encode(Verb.ANSWER, number, member)
+        self._send(kind, _Unsent(asked.group_id, message, asked.kind, asked.byte_count))
 
     def refuse(self, number: int, error: ServiceError) -> None:
         self.respond(number, lambda response: rpc.refusal_to_pb(response.refusal, error))
@@ -236,35 +250,35 @@ class ServiceSession:
         if kind is Kind.BULK:
             self.room.give_back(byte_count)
         waiting = self._unsent.get(kind)
-        while waiting:
-            group_id, message = waiting.popleft()
-            try:
-                self._caller.send(kind, group_id, message)
-            except NoCreditError:
-                waiting.appendleft((group_id, message))
-                return
+        while waiting and self._try_send(kind, waiting[0]):
+            waiting.popleft()
+            self.unsent -= 1
 
     def close(self) -> None:
         """The caller is gone: nothing is answered any more, and no read waits to be."""
         self.closed = True
         for waiting in self._unsent.values():
             waiting.clear()
+        self.unsent = 0
         asked, self._asked = self._asked, {}
         for one in asked.values():
             if one.task is not None:
                 one.task.cancel()
         self.room.close()
 
-    def _send(self, kind: Kind, group_id: GroupId, message: bytes) -> None:
+    def _send(self, kind: Kind, answer: _Unsent) -> None:
         waiting = self._unsent[kind]
-        if not waiting:
-            try:
-                self._caller.send(kind, group_id, message)
-            except NoCreditError:
-                pass
-            else:
-                return
-        waiting.append((group_id, message))
+        if waiting or not self._try_send(kind, answer):
+            waiting.append(answer)
+            self.unsent += 1
+
+    def _try_send(self, kind: Kind, answer: _Unsent) -> bool:
+        try:
+            self._caller.send(kind, answer.group_id, answer.message)
+        except NoCreditError:
+            return False
+        self._caller.dealt_with(answer.kind, answer.byte_count)
+        return True
 
     def _note_unread(self) -> None:
         count = self._unread.note(self._service.loop.time())
