@@ -15,6 +15,7 @@ from svc_cluster.codec import rpc
 from svc_cluster.gateway.leaders import RETRY_SECONDS_MIN, Group, Leaders
 from svc_cluster.link.session import NodeSession
 from tests.simulation.loop import run
+from tests.unit.link.far import FarNode
 
 NODES = tuple(NodeId(number) for number in (1, 2, 3))
 SECONDS = 4.0
@@ -31,27 +32,20 @@ class LoopClock:
         return self._loop.time()
 
 
-class Hinting:
+class Hinting(FarNode):
     """A node that names another as the leader, at once."""
 
     def __init__(self, loop: Any, hint: NodeId, *, is_up: bool = True) -> None:
-        self.session = NodeSession(loop)
-        self.session.attach(self)
-        self.asked = 0
+        self.asked_count = 0
         self._loop = loop
         self._hint = hint
-        if is_up:
-            self.session.link_up()
+        super().__init__(NodeSession(loop), is_up=is_up)
 
-    def send(self, data: bytes) -> None:
-        answers = pb.ResponseBatch()
-        for request in pb.RequestBatch.FromString(data).requests:
-            self.asked += 1
-            response = answers.responses.add(id=request.id)
-            rpc.refusal_to_pb(response.refusal, rpc.NotLeaderHereError(self._hint))
-        self._loop.call_soon(self.session.message, answers.SerializeToString())
-
-    async def close(self) -> None: ...
+    def asked(self, number: int, request: pb.Request) -> None:
+        self.asked_count += 1
+        response = pb.Response()
+        rpc.refusal_to_pb(response.refusal, rpc.NotLeaderHereError(self._hint))
+        self._loop.call_soon(self.answer, number, response)
 
 
 @pytest.mark.parametrize("unreachable", [True, False])
@@ -80,7 +74,7 @@ def test_hints_that_lead_nowhere_are_followed_with_pauses(unreachable: bool) -> 
                 deadline=begun + SECONDS,
             )
         assert loop.time() - begun == pytest.approx(SECONDS, abs=0.2)
-        asked = sum(node.asked for node in nodes.values())
+        asked = sum(node.asked_count for node in nodes.values())
         assert 20 <= asked <= ATTEMPTS_MAX
 
     run(main)
@@ -91,11 +85,10 @@ def test_a_hint_that_is_right_costs_no_pause() -> None:
 
     async def main(loop: Any) -> None:
         class Leading(Hinting):
-            def send(self, data: bytes) -> None:
-                answers = pb.ResponseBatch()
-                for request in pb.RequestBatch.FromString(data).requests:
-                    answers.responses.add(id=request.id).done.SetInParent()
-                self._loop.call_soon(self.session.message, answers.SerializeToString())
+            def asked(self, number: int, request: pb.Request) -> None:
+                response = pb.Response()
+                response.done.SetInParent()
+                self._loop.call_soon(self.answer, number, response)
 
         nodes = {NodeId(1): Hinting(loop, NodeId(2)), NodeId(2): Leading(loop, NodeId(2))}
         leaders = Leaders(
@@ -110,6 +103,6 @@ def test_a_hint_that_is_right_costs_no_pause() -> None:
             group, lambda r: r.ping.SetInParent(), write=True, deadline=loop.time() + SECONDS
         )
         assert loop.time() - begun < RETRY_SECONDS_MIN / 2
-        assert nodes[NodeId(1)].asked == 1
+        assert nodes[NodeId(1)].asked_count == 1
 
     run(main)

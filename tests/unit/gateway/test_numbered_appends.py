@@ -26,6 +26,7 @@ from svc_cluster.stream.journal import Journal
 from svc_cluster.stream.sessions import Sessions
 from tests.simulation.clock import SimClock
 from tests.simulation.loop import run
+from tests.unit.link.far import FarNode
 
 NODES = (NodeId(1), NodeId(2))
 LATENCY_S = 0.05
@@ -102,39 +103,31 @@ def refusal(error: ServiceError) -> pb.Response:
     return response
 
 
-class Node:
+class Node(FarNode):
     """The other end of one session. Messages and answers take a while, in their order."""
 
     def __init__(self, cluster: Cluster, node: NodeId) -> None:
         self.cluster = cluster
         self.node = node
-        self.session = NodeSession(cluster.loop)
-        self.session.attach(self)
-        self.session.link_up()
+        super().__init__(NodeSession(cluster.loop))
 
-    def send(self, data: bytes) -> None:
-        self.cluster.loop.call_later(LATENCY_S, self._arrive, pb.RequestBatch.FromString(data))
+    def asked(self, number: int, request: pb.Request) -> None:
+        self.cluster.loop.call_later(LATENCY_S, self._arrive, number, request)
 
-    def _arrive(self, batch: pb.RequestBatch) -> None:
-        answers = pb.ResponseBatch()
-        for request in batch.requests:
-            response: pb.Response | None = pb.Response()
-            assert response is not None
-            match request.WhichOneof("operation"):
-                case "append":
-                    response = self.cluster.append(self.node, request)
-                case "resolve_basin":
-                    response.basin.name = request.resolve_basin.basin
-                    response.basin.group_id = 7
-                    response.basin.replicas.extend(NODES)
-                case _:
-                    response.done.SetInParent()
-            if response is not None:
-                response.id = request.id
-                answers.responses.append(response)
-        self.cluster.loop.call_later(LATENCY_S, self.session.message, answers.SerializeToString())
-
-    async def close(self) -> None: ...
+    def _arrive(self, number: int, request: pb.Request) -> None:
+        response: pb.Response | None = pb.Response()
+        assert response is not None
+        match request.WhichOneof("operation"):
+            case "append":
+                response = self.cluster.append(self.node, request)
+            case "resolve_basin":
+                response.basin.name = request.resolve_basin.basin
+                response.basin.group_id = 7
+                response.basin.replicas.extend(NODES)
+            case _:
+                response.done.SetInParent()
+        if response is not None:
+            self.cluster.loop.call_later(LATENCY_S, self.answer, number, response)
 
 
 def bodies(count: int) -> list[bytes]:

@@ -26,6 +26,7 @@ from svc_cluster.link.session import NodeSession
 from svc_cluster.model.record import AppendAck, StoredBatch
 from tests.simulation.clock import SimClock
 from tests.simulation.loop import run
+from tests.unit.link.far import FarNode
 
 KEY = b"k" * 32
 BATCH = StoredBatch(b"r", 1, 9)
@@ -36,16 +37,14 @@ Step = str | ServiceError
 """`ok`, `repeated`, `reset` (the connection ends), `silent`, or what is refused."""
 
 
-class Node:
+class Node(FarNode):
     """The only node there is. Appends follow the script, the last step for ever."""
 
     def __init__(self, *steps: Step) -> None:
         self.loop = asyncio.get_running_loop()
         self.steps = list(steps)
         self.keys: list[bytes] = []
-        self.session = NodeSession(self.loop)
-        self.session.attach(self)
-        self.session.link_up()
+        super().__init__(NodeSession(self.loop))
         self.client = ReplicaClient(
             sessions={NodeId(1): self.session},
             loop=self.loop,
@@ -54,21 +53,18 @@ class Node:
             deadline_seconds=DEADLINE_S,
         )
 
-    def send(self, data: bytes) -> None:
-        self.loop.call_later(LATENCY_S, self._receive, data)
+    def asked(self, number: int, request: pb.Request) -> None:
+        self.loop.call_later(LATENCY_S, self._receive, number, request)
 
-    async def close(self) -> None: ...
-
-    def _receive(self, data: bytes) -> None:
-        for request in pb.RequestBatch.FromString(data).requests:
-            response = pb.Response(id=request.id)
-            if request.WhichOneof("operation") == "resolve_basin":
-                response.basin.group_id = 2
-                response.basin.replicas.append(1)
-                response.basin.name = request.resolve_basin.basin
-            elif not self._append(request, response):
-                continue
-            self.session.message(pb.ResponseBatch(responses=[response]).SerializeToString())
+    def _receive(self, number: int, request: pb.Request) -> None:
+        response = pb.Response()
+        if request.WhichOneof("operation") == "resolve_basin":
+            response.basin.group_id = 2
+            response.basin.replicas.append(1)
+            response.basin.name = request.resolve_basin.basin
+        elif not self._append(request, response):
+            return
+        self.answer(number, response)
 
     def _append(self, request: pb.Request, response: pb.Response) -> bool:
         self.keys.append(request.request_key)
@@ -77,8 +73,7 @@ class Node:
             case "silent":
                 return False
             case "reset":
-                self.session.link_down()
-                self.session.link_up()
+                self.reset()
                 return False
             case ServiceError():
                 rpc.refusal_to_pb(response.refusal, step)
