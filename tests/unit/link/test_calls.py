@@ -6,15 +6,18 @@ import asyncio
 
 import pytest
 
-from svc_cluster.base.ids import NodeId
-from svc_cluster.link.calls import HEAD, CallError, CallEvents, Calls, Verb, decode, encode
+from svc_cluster.link.calls import (
+    HEAD,
+    CallError,
+    Calls,
+    UnreadableAnswerError,
+    Verb,
+    decode,
+    encode,
+)
+from svc_cluster.link.errors import LinkBusyError, LinkLostError
 from svc_cluster.link.frame import Kind
-from svc_cluster.link.greeting import Speaker
-from svc_cluster.link.handshake import Identity
 from svc_cluster.link.outbox import NoCreditError
-from svc_cluster.link.errors import LinkLostError
-
-SPEAKER = Speaker(Identity("c1", "node", NodeId(2), "i1"))
 
 
 class Far:
@@ -24,7 +27,6 @@ class Far:
         self.is_up = True
         self.full = False
         self.sent: list[tuple[Kind, int, Verb, int, bytes]] = []
-        self.dealt: list[tuple[Kind, int]] = []
 
     def send(self, kind: Kind, flow: int, payload: bytes) -> None:
         if not self.is_up:
@@ -34,32 +36,28 @@ class Far:
         self.sent.append((kind, flow, *decode(payload)))
 
     def dealt_with(self, kind: Kind, size: int) -> None:
-        self.dealt.append((kind, size))
+        raise AssertionError("whoever takes the messages deals with them")
 
 
-def pair() -> tuple[Calls, CallEvents, Far, list[str]]:
-    told: list[str] = []
+def pair() -> tuple[Calls, Far]:
     calls = Calls(asyncio.get_running_loop())
-    events = CallEvents(calls, lambda speaker: told.append("up"), lambda: told.append("down"))
     far = Far()
-    events.attach(far)
-    events.link_up(SPEAKER)
-    return calls, events, far, told
+    calls.attach(far)
+    return calls, far
 
 
 def test_answers_find_their_requests_in_any_order() -> None:
     """Each request has a number of its own; an answer is given to that one and dealt with."""
 
     async def body() -> None:
-        calls, events, far, _ = pair()
-        futures = [calls.call(Kind.CALL, 7, b"ask %d" % n) for n in range(3)]
+        calls, far = pair()
+        futures = [calls.call(Kind.CALL, 7, b"ask %d" % n, bytes) for n in range(3)]
         numbers = [number for _, _, _, number, _ in far.sent]
         assert len(set(numbers)) == 3
         assert [row[:3] for row in far.sent] == [(Kind.CALL, 7, Verb.REQUEST)] * 3
         for number, text in reversed(list(zip(numbers, (b"a", b"b", b"c"), strict=True))):
-            events.message(Kind.BULK, encode(Verb.ANSWER, number, text))
+            calls.answered(number, text)
         assert [await future for future in futures] == [b"a", b"b", b"c"]
-        assert far.dealt == [(Kind.BULK, HEAD.size + 1)] * 3
         assert calls.pending == 0
         assert all(verb is not Verb.CANCEL for _, _, verb, _, _ in far.sent)
 
@@ -71,19 +69,19 @@ def test_a_request_that_is_refused_here_leaves_no_trace() -> None:
     own."""
 
     async def body() -> None:
-        calls, events, far, _ = pair()
+        calls, far = pair()
         far.full = True
-        with pytest.raises(NoCreditError):
-            calls.call(Kind.CALL, 1, b"refused")
+        with pytest.raises(LinkBusyError):
+            calls.call(Kind.CALL, 1, b"refused", bytes)
         far.full, far.is_up = False, False
         with pytest.raises(LinkLostError) as lost:
-            calls.call(Kind.CALL, 1, b"refused too")
+            calls.call(Kind.CALL, 1, b"refused too", bytes)
         assert lost.value.sent is False
         far.is_up = True
         assert calls.pending == 0 and far.sent == []
-        future = calls.call(Kind.CALL, 1, b"taken")
+        future = calls.call(Kind.CALL, 1, b"taken", bytes)
         assert [(number, body) for _, _, _, number, body in far.sent] == [(1, b"taken")]
-        events.message(Kind.CALL, encode(Verb.ANSWER, 1, b"mine"))
+        calls.answered(1, b"mine")
         assert await future == b"mine"
 
     asyncio.run(body())
@@ -93,15 +91,14 @@ def test_what_nobody_waits_for_is_cancelled_and_its_late_answer_dropped() -> Non
     """The other side hears it at once, ahead of everything else; once."""
 
     async def body() -> None:
-        calls, events, far, _ = pair()
-        future = calls.call(Kind.CALL, 1, b"slow")
+        calls, far = pair()
+        future = calls.call(Kind.CALL, 1, b"slow", bytes)
         future.cancel()
         await asyncio.sleep(0)
         assert far.sent[1:] == [(Kind.URGENT, 0, Verb.CANCEL, 1, b"")]
         assert calls.pending == 0
-        events.message(Kind.CALL, encode(Verb.ANSWER, 1, b"late"))
-        assert far.dealt == [(Kind.CALL, HEAD.size + 4)], "it is dealt with all the same"
-        late = calls.call(Kind.CALL, 1, b"expired")
+        calls.answered(1, b"late")
+        late = calls.call(Kind.CALL, 1, b"expired", bytes)
         late.set_exception(TimeoutError())
         await asyncio.sleep(0)
         assert far.sent[-1] == (Kind.URGENT, 0, Verb.CANCEL, 2, b"")
@@ -116,33 +113,88 @@ def test_a_lost_connection_fails_all_that_was_asked_as_unknown() -> None:
     connection, whose numbers go on."""
 
     async def body() -> None:
-        calls, events, far, told = pair()
-        futures = [calls.call(Kind.CALL, 1, b"x") for _ in range(2)]
-        events.link_down()
+        calls, far = pair()
+        futures = [calls.call(Kind.CALL, 1, b"x", bytes) for _ in range(2)]
+        calls.lost()
         for future in futures:
             with pytest.raises(LinkLostError) as lost:
                 await future
             assert lost.value.sent is True
-        assert told == ["up", "down"] and calls.pending == 0
+        assert calls.pending == 0
         await asyncio.sleep(0)
         assert len(far.sent) == 2
-        calls.call(Kind.CALL, 1, b"y").cancel()
+        calls.call(Kind.CALL, 1, b"y", bytes).cancel()
         assert far.sent[-1][3] == 3
 
     asyncio.run(body())
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [b"", b"\x02", encode(Verb.ANSWER, 1)[:-1], HEAD.pack(9, 1), encode(Verb.REQUEST, 1, b"x")],
-)
-def test_what_is_no_answer_ends_the_conversation(payload: bytes) -> None:
-    """It raises, which ends the connection: an unknown verb is never skipped."""
-
+def test_before_there_is_a_link_nothing_is_sent() -> None:
     async def body() -> None:
-        _, events, far, _ = pair()
-        with pytest.raises(CallError):
-            events.message(Kind.CALL, payload)
-        assert far.dealt == []
+        calls = Calls(asyncio.get_running_loop())
+        with pytest.raises(LinkLostError) as lost:
+            calls.call(Kind.CALL, 1, b"early", bytes)
+        assert lost.value.sent is False and calls.pending == 0
 
     asyncio.run(body())
+
+
+def test_an_answer_that_cannot_be_read_leaves_its_request_waiting() -> None:
+    """Whoever waits goes by its own deadline, and a good answer would still be taken."""
+
+    async def body() -> None:
+        def read(data: bytes) -> bytes:
+            if data == b"noise":
+                raise UnreadableAnswerError
+            return data.upper()
+
+        calls, _ = pair()
+        future = calls.call(Kind.CALL, 1, b"ask", read)
+        with pytest.raises(UnreadableAnswerError):
+            calls.answered(1, b"noise")
+        assert calls.pending == 1 and not future.done()
+        calls.answered(1, b"good")
+        assert await future == b"GOOD"
+
+    asyncio.run(body())
+
+
+def test_a_cancellation_that_does_not_fit_is_left_out() -> None:
+    """The other side then works in vain; nothing else comes of it."""
+
+    async def body() -> None:
+        calls, far = pair()
+        future = calls.call(Kind.CALL, 1, b"x", bytes)
+        far.full = True
+        future.cancel()
+        await asyncio.sleep(0)
+        assert calls.pending == 0 and len(far.sent) == 1
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x02", encode(Verb.ANSWER, 1)[:-1], HEAD.pack(9, 1)])
+def test_what_is_no_message_ends_the_conversation(payload: bytes) -> None:
+    """It raises, which ends the connection: an unknown verb is never skipped."""
+    with pytest.raises(CallError):
+        decode(payload)
+
+
+@pytest.mark.parametrize("verb", list(Verb))
+def test_every_verb_survives_the_wire(verb: Verb) -> None:
+    """With the greatest number and with any body, none included."""
+    for body in (b"", b"\0", b"body" * 1000):
+        assert decode(encode(verb, 2**64 - 1, body)) == (verb, 2**64 - 1, body)
+
+
+def test_the_verbs_of_version_one_keep_their_numbers() -> None:
+    """What a process of an earlier release says means the same for ever."""
+    assert {verb.name: int(verb) for verb in Verb} == {
+        "REQUEST": 1,
+        "ANSWER": 2,
+        "CANCEL": 3,
+        "PEER": 4,
+        "SNAPSHOT": 5,
+        "FORM": 6,
+    }
+    assert encode(Verb.REQUEST, 258, b"x") == b"\x01\x02\x01\0\0\0\0\0\0x"

@@ -7,7 +7,7 @@ import pytest
 from svc_cluster.base.ids import NodeId
 from svc_cluster.link.conversation import Conversation, Terms
 from svc_cluster.link.credit import CREDIT_BYTES, MESSAGE_BYTES_MAX, encode_window
-from svc_cluster.link.frame import HEADER, MORE, PAYLOAD_BYTES_MAX, Kind, encode_frame
+from svc_cluster.link.frame import CLASSES, HEADER, MORE, PAYLOAD_BYTES_MAX, Kind, encode_frame
 from svc_cluster.link.greeting import GREETING_BYTES_MAX, Speaker
 from svc_cluster.link.handshake import HandshakeError, Identity
 from svc_cluster.link.inbox import SERIES_MAX
@@ -33,9 +33,10 @@ class Side:
         self.speaker = Speaker(Identity(cluster, role, node, "i1"), ("scrub",), 12, 40)
         self.peer: Speaker | None = None
         self.got: list[tuple[Kind, bytes]] = []
+        self.rooms: list[tuple[Kind, int]] = []
         self.deals = True
 
-        def check(identity: Identity) -> None:
+        def check(speaker: Speaker) -> None:
             if unwanted is not None:
                 raise HandshakeError(unwanted)
 
@@ -45,6 +46,9 @@ class Side:
 
     def opened(self, speaker: Speaker) -> None:
         self.peer = speaker
+
+    def room(self, kind: Kind, size: int) -> None:
+        self.rooms.append((kind, size))
 
     def message(self, kind: Kind, payload: bytes) -> None:
         self.got.append((kind, payload))
@@ -255,19 +259,45 @@ def test_a_reader_that_stands_still_costs_one_credit_and_no_more(kind: Kind) -> 
     assert len(acceptor.got) == sent + 2
 
 
-def test_a_message_larger_than_its_credit_goes_alone() -> None:
-    """The largest message can always be sent: when nothing else of its class is under way."""
+@pytest.mark.parametrize("kind", CLASSES)
+def test_the_longest_message_never_waits_for_ever(kind: Kind) -> None:
+    """Bytes that are dealt with and not reported yet leave room for the longest message of the
+    class; the owner is told of room exactly as far as the other side reports it."""
     caller, acceptor = open_pair()
-    assert MESSAGE_BYTES_MAX[Kind.BULK] > CREDIT_BYTES[Kind.BULK]
-    caller.talk.send(Kind.BULK, 1, b"first")
-    with pytest.raises(NoCreditError):
-        caller.talk.send(Kind.BULK, 2, bytes(MESSAGE_BYTES_MAX[Kind.BULK]))
-    acceptor.deals = True
-    acceptor.talk.receive(b"".join(caller.talk.take()))
-    caller.talk.outbox.credits[Kind.BULK].told(len(b"first"))
-    caller.talk.send(Kind.BULK, 2, bytes(MESSAGE_BYTES_MAX[Kind.BULK]))
+    unreported = CREDIT_BYTES[kind] // 4 - 1
+    for size in [MESSAGE_BYTES_MAX[kind]] * (unreported // MESSAGE_BYTES_MAX[kind]) + [
+        unreported % MESSAGE_BYTES_MAX[kind]
+    ]:
+        if size:
+            caller.talk.send(kind, 1, bytes(size))
     exchange(caller, acceptor)
-    assert [len(payload) for _, payload in acceptor.got] == [5, MESSAGE_BYTES_MAX[Kind.BULK]]
+    assert caller.rooms == []
+    assert caller.talk.outbox.credits[kind].under_way == unreported
+    longest = bytes(MESSAGE_BYTES_MAX[kind])
+    caller.talk.send(kind, 2, longest)
+    exchange(caller, acceptor)
+    assert acceptor.got[-1] == (kind, longest)
+    assert caller.rooms == [(kind, unreported + len(longest))]
+    assert caller.talk.outbox.credits[kind].under_way == 0
+
+
+def test_a_message_that_does_not_fit_is_refused_without_effect() -> None:
+    """Nothing of it is queued, and it goes when there is room for it."""
+    caller, acceptor = open_pair()
+    acceptor.deals = False
+    longest = bytes(MESSAGE_BYTES_MAX[Kind.BULK])
+    caller.talk.send(Kind.BULK, 1, longest)
+    held = caller.talk.held_bytes
+    with pytest.raises(NoCreditError):
+        caller.talk.send(Kind.BULK, 2, longest)
+    assert caller.talk.held_bytes == held
+    exchange(caller, acceptor)
+    acceptor.talk.dealt_with(Kind.BULK, len(longest))
+    exchange(caller, acceptor)
+    assert caller.rooms == [(Kind.BULK, len(longest))]
+    caller.talk.send(Kind.BULK, 2, longest)
+    exchange(caller, acceptor)
+    assert acceptor.got == [(Kind.BULK, longest)] * 2
 
 
 def test_a_sender_that_ignores_its_credit_is_ended() -> None:
@@ -278,7 +308,7 @@ def test_a_sender_that_ignores_its_credit_is_ended() -> None:
     for _ in range(20):
         acceptor.talk.receive(frame)
     assert acceptor.talk.end == "more than the credit of the class"
-    assert sum(len(payload) for _, payload in acceptor.got) <= MESSAGE_BYTES_MAX[Kind.BULK]
+    assert sum(len(payload) for _, payload in acceptor.got) <= CREDIT_BYTES[Kind.BULK]
 
 
 def test_questions_for_a_sign_of_life_cost_one_answer_until_it_is_taken() -> None:

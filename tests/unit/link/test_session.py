@@ -1,121 +1,229 @@
-"""Requests and answers over a link that may break at any moment."""
+"""Requests to a node over a link that may break, or be full, at any moment."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import GroupId
-from svc_cluster.link.errors import LinkLostError
-from svc_cluster.link.session import NodeSession
+from svc_cluster.link.calls import HEAD, CallError, Verb, encode
+from svc_cluster.link.errors import LinkBusyError, LinkLostError
+from svc_cluster.link.frame import Kind
+from svc_cluster.link.session import REQUEST_BYTES_MAX, NodeSession, RequestTooLongError
+from tests.unit.link.far import SPEAKER, FarNode
+
+GROUP = GroupId(7)
 
 
-class Wire:
-    """A link whose other end is the test."""
-
-    def __init__(self) -> None:
-        self.sent: list[pb.RequestBatch] = []
-        self.broken = False
-
-    def send(self, data: bytes) -> None:
-        if self.broken:
-            raise LinkLostError(sent=False)
-        self.sent.append(pb.RequestBatch.FromString(data))
-
-    async def close(self) -> None: ...
-
-
-def tail_of(name: str):  # type: ignore[no-untyped-def]
+def tail_of(name: str) -> Callable[[pb.Request], None]:
     def fill(request: pb.Request) -> None:
         request.check_tail.stream = name
 
     return fill
 
 
-def answer(*ids: int) -> bytes:
-    batch = pb.ResponseBatch()
-    for request_id in ids:
-        batch.responses.add(id=request_id).done.SetInParent()
-    return batch.SerializeToString()
+def done() -> pb.Response:
+    response = pb.Response()
+    response.done.SetInParent()
+    return response
 
 
-async def flushed() -> None:
-    """The session flushes at the end of a turn of the loop."""
-    await asyncio.sleep(0)
+def with_node(body: Callable[[NodeSession, FarNode], Coroutine[Any, Any, None]]) -> None:
+    """Run `body` with a session whose link is up, and with the other end of it."""
+
+    async def main() -> None:
+        session = NodeSession(asyncio.get_running_loop())
+        await body(session, FarNode(session))
+
+    asyncio.run(main())
 
 
-def session_on(wire: Wire) -> NodeSession:
-    session = NodeSession(asyncio.get_running_loop())
-    session.attach(wire)
-    session.link_up()
-    return session
+def test_each_call_is_a_message_and_answers_find_their_call_in_any_order() -> None:
+    """They leave at once, in their order, under numbers of their own, with the group as the flow;
+    an answer that nobody waits for is dropped; each is dealt with."""
 
-
-def test_calls_of_one_turn_leave_in_one_message_and_answers_find_their_call() -> None:
-    """Answers may come in any order and in any grouping."""
-
-    async def body() -> None:
-        wire = Wire()
-        session = session_on(wire)
-        calls = [session.call(GroupId(7), 100, tail_of(f"s{n}")) for n in range(3)]
-        await flushed()
-        assert [len(batch.requests) for batch in wire.sent] == [3]
-        assert [r.check_tail.stream for r in wire.sent[0].requests] == ["s0", "s1", "s2"]
-        ids = [r.id for r in wire.sent[0].requests]
-        session.message(answer(ids[2]))
-        session.message(answer(ids[0], ids[1], 999))
-        assert [(await call).id for call in calls] == ids
+    async def body(session: NodeSession, node: FarNode) -> None:
+        calls = [session.call(GROUP, 100 + n, tail_of(f"s{n}")) for n in range(3)]
+        assert [row[:4] for row in node.sent] == [
+            (Kind.CALL, GROUP, Verb.REQUEST, number) for number in (1, 2, 3)
+        ]
+        asked = [pb.Request.FromString(body) for *_, body in node.sent]
+        assert [(r.check_tail.stream, r.group_id, r.deadline_ms) for r in asked] == [
+            ("s0", GROUP, 100),
+            ("s1", GROUP, 101),
+            ("s2", GROUP, 102),
+        ]
+        for number in (3, 999, 1, 2):
+            node.answer(number, done())
+        assert [(await call).id for call in calls] == [1, 2, 3]
         assert session.pending == 0
+        assert len(node.dealt) == 4
+        assert session.peer == SPEAKER
+        await asyncio.sleep(0)
+        assert node.cancelled == []
 
-    asyncio.run(body())
+    with_node(body)
 
 
 def test_a_call_while_the_link_is_down_was_not_sent() -> None:
-    """It had no effect, and says so."""
+    """It had no effect, and says so; it is not the refusal of a node that is busy."""
 
     async def body() -> None:
         session = NodeSession(asyncio.get_running_loop())
-        with pytest.raises(LinkLostError) as lost:
-            await session.call(GroupId(7), 100, tail_of("s"))
-        assert not lost.value.sent
+        node = FarNode(session, is_up=False)
+        for _ in range(2):
+            with pytest.raises(LinkLostError) as lost:
+                await session.call(GROUP, 100, tail_of("s"))
+            assert not lost.value.sent
+            assert not isinstance(lost.value, LinkBusyError)
+            session.link_up(SPEAKER)  # the session was told, the connection is gone already
+        assert node.sent == [] and session.pending == 0
 
     asyncio.run(body())
 
 
 def test_a_call_that_left_before_the_link_broke_may_have_had_an_effect() -> None:
-    """Sent and unsent calls are told apart at the moment of the loss."""
+    """All that were under way, and none of them is answered, cancelled or sent again over the next
+    connection."""
 
-    async def body() -> None:
-        wire = Wire()
-        session = session_on(wire)
-        sent = session.call(GroupId(7), 100, tail_of("sent"))
-        await flushed()
-        unsent = session.call(GroupId(7), 100, tail_of("unsent"))
-        session.link_down()
-        with pytest.raises(LinkLostError) as lost:
-            await sent
-        assert lost.value.sent
-        with pytest.raises(LinkLostError) as lost:
-            await unsent
-        assert not lost.value.sent
-        await flushed()
-        assert len(wire.sent) == 1
+    async def body(session: NodeSession, node: FarNode) -> None:
+        calls = [session.call(GROUP, 100, tail_of("sent")) for _ in range(3)]
+        node.reset()
+        for call in calls:
+            with pytest.raises(LinkLostError) as lost:
+                await call
+            assert lost.value.sent
+        node.answer(1, done())
+        assert session.pending == 0 and len(node.sent) == 3
+        await asyncio.sleep(0)
+        later = session.call(GROUP, 100, tail_of("later"))
+        assert node.sent[-1][3] == 4, "numbers are never used again"
+        node.answer(4, done())
+        assert (await later).id == 4
 
-    asyncio.run(body())
+    with_node(body)
 
 
-def test_a_link_that_refuses_the_bytes_fails_the_calls_of_that_message() -> None:
-    """A full queue is the same as no connection: nothing was sent."""
+def test_a_node_that_has_too_much_to_deal_with_is_busy_and_nothing_was_sent() -> None:
+    """The call fails at once, without a number and without harm to those before and behind it."""
 
-    async def body() -> None:
-        wire = Wire()
-        session = session_on(wire)
-        wire.broken = True
-        call = session.call(GroupId(7), 100, tail_of("s"))
-        with pytest.raises(LinkLostError) as lost:
-            await call
-        assert not lost.value.sent
+    async def body(session: NodeSession, node: FarNode) -> None:
+        first = session.call(GROUP, 100, tail_of("first"))
+        node.full = True
+        with pytest.raises(LinkBusyError) as busy:
+            await session.call(GROUP, 100, tail_of("s"))
+        assert not busy.value.sent
+        assert session.pending == 1 and session.is_up
+        node.full = False
+        third = session.call(GROUP, 100, tail_of("third"))
+        assert [row[3] for row in node.sent] == [1, 2]
+        node.answer(2, done())
+        node.answer(1, done())
+        assert [(await first).id, (await third).id] == [1, 2]
 
-    asyncio.run(body())
+    with_node(body)
+
+
+def test_a_request_that_cannot_be_written_leaves_nothing_behind() -> None:
+    """Half filled, or longer than a message of its class: the caller hears it, no number is used,
+    and the longest one leaves."""
+
+    async def body(session: NodeSession, node: FarNode) -> None:
+        def broken(request: pb.Request) -> None:
+            request.append.stream = "half"
+            request.append.match_seq_num = 2**64
+
+        with pytest.raises(ValueError, match="out of range"):
+            session.call(GROUP, 100, broken)
+
+        def filling(count: int) -> Callable[[pb.Request], None]:
+            def fill(request: pb.Request) -> None:
+                request.append.records = bytes(count)
+
+            return fill
+
+        for kind in (Kind.URGENT, Kind.CALL):
+            most = REQUEST_BYTES_MAX[kind]
+            with pytest.raises(RequestTooLongError):
+                session.call(GROUP, 0, filling(most), kind)
+            assert session.pending == 0 and len(node.sent) == (kind is Kind.CALL)
+            longest = pb.Request(group_id=GROUP)
+            longest.append.records = bytes(most - 20)
+            left = most - longest.ByteSize()
+            session.call(GROUP, 0, filling(most - 20 + left), kind)
+            assert len(node.sent[-1][4]) == most
+            assert node.sent[-1][0] is kind
+            session.link_down()
+            session.link_up(SPEAKER)
+        assert [row[3] for row in node.sent] == [1, 2]
+
+    with_node(body)
+
+
+def test_what_nobody_waits_for_is_cancelled_once_and_its_answer_dropped() -> None:
+    """By whoever gives up, or by a timer: ahead of everything else."""
+
+    async def body(session: NodeSession, node: FarNode) -> None:
+        call = session.call(GROUP, 100, tail_of("s"))
+        call.cancel()
+        late = session.call(GROUP, 100, tail_of("late"))
+        late.set_exception(TimeoutError())
+        await asyncio.sleep(0)
+        assert node.cancelled == [1, 2]
+        assert [row[0] for row in node.sent if row[2] is Verb.CANCEL] == [Kind.URGENT] * 2
+        assert session.pending == 0
+        node.answer(1, done())
+        assert len(node.dealt) == 1
+        with pytest.raises(TimeoutError):
+            await late
+        node.full = True
+        unheard = session.call(GROUP, 100, tail_of("s"))
+        assert isinstance(unheard.exception(), LinkBusyError)
+        await asyncio.sleep(0)
+        assert node.cancelled == [1, 2], "what was never asked is not cancelled"
+
+    with_node(body)
+
+
+def test_an_answer_that_cannot_be_read_is_nobodys() -> None:
+    """The conversation goes on, its bytes are dealt with, and its call waits for its deadline; what
+    comes behind is read. What is no answer at all ends the conversation."""
+
+    async def body(session: NodeSession, node: FarNode) -> None:
+        first = session.call(GROUP, 100, tail_of("a"))
+        second = session.call(GROUP, 100, tail_of("b"))
+        session.message(Kind.CALL, encode(Verb.ANSWER, 1, b"\xff\xff\xff"))
+        node.answer(2, done())
+        assert (await second).id == 2
+        assert not first.done() and session.pending == 1
+        assert node.dealt[0] == (Kind.CALL, HEAD.size + 3)
+        for payload in (encode(Verb.REQUEST, 1), encode(Verb.CANCEL, 1), b"\x02", b"\x63" * 9):
+            with pytest.raises(CallError):
+                session.message(Kind.CALL, payload)
+        assert len(node.dealt) == 2 and not first.done()
+
+    with_node(body)
+
+
+def test_chunks_and_reports_go_their_own_ways() -> None:
+    """A chunk of a snapshot is a transfer, a report on the formation a call; their answers are
+    bytes as they came."""
+
+    async def body(session: NodeSession, node: FarNode) -> None:
+        chunk, report = session.chunk(b"chunk"), session.form(b"report")
+        assert node.sent == [
+            (Kind.TRANSFER, 0, Verb.SNAPSHOT, 1, b"chunk"),
+            (Kind.CALL, 0, Verb.FORM, 2, b"report"),
+        ]
+        session.message(Kind.CALL, encode(Verb.ANSWER, 2, b"\xff own"))
+        session.message(Kind.CALL, encode(Verb.ANSWER, 1, b""))
+        assert (await chunk, await report) == (b"", b"\xff own")
+        node.full = True
+        with pytest.raises(LinkBusyError):
+            await session.chunk(b"x")
+
+    with_node(body)

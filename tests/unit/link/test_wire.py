@@ -19,11 +19,11 @@ from svc_cluster.link.acceptor import REFUSAL_SECONDS, UNPROVEN_MAX, Acceptor, R
 from svc_cluster.link.connector import Connector
 from svc_cluster.link.conversation import Terms
 from svc_cluster.link.credit import CREDIT_BYTES, MESSAGE_BYTES_MAX
+from svc_cluster.link.errors import LinkLostError
 from svc_cluster.link.frame import HEADER, Kind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import HandshakeError, Identity
 from svc_cluster.link.outbox import NoCreditError
-from svc_cluster.link.errors import LinkLostError
 from svc_cluster.link.tls import PeerTls
 from svc_cluster.link.tls_context import Renewal, acceptor_context, caller_context
 from svc_cluster.link.wire import Wire
@@ -60,11 +60,15 @@ class Served:
         self.got: asyncio.Queue[tuple[Kind, bytes]] = asyncio.Queue()
         self.deals = True
         self.down = asyncio.Event()
+        self.rooms: list[tuple[Kind, int]] = []
 
     def message(self, kind: Kind, payload: bytes) -> None:
         self.got.put_nowait((kind, payload))
         if self.deals:
             self.wire.dealt_with(kind, len(payload))
+
+    def room(self, kind: Kind, size: int) -> None:
+        self.rooms.append((kind, size))
 
     def link_down(self) -> None:
         self.down.set()
@@ -77,6 +81,10 @@ class Called:
         self.ups: asyncio.Queue[Speaker] = asyncio.Queue()
         self.downs = 0
         self.got: asyncio.Queue[tuple[Kind, bytes]] = asyncio.Queue()
+        self.rooms: list[tuple[Kind, int]] = []
+
+    def room(self, kind: Kind, size: int) -> None:
+        self.rooms.append((kind, size))
 
     def link_up(self, speaker: Speaker) -> None:
         self.ups.put_nowait(speaker)
@@ -172,8 +180,8 @@ def test_an_unwanted_caller_hears_the_reason(run: Callable[..., None]) -> None:
     """The acceptor's own check decides behind the proof, and what it says reaches the caller."""
     speaker = Speaker(Identity("c1", "node", NodeId(2), "i1"))
 
-    def check(identity: Identity) -> None:
-        raise HandshakeError(f"node {identity.node_id} is not wanted")
+    def check(speaker: Speaker) -> None:
+        raise HandshakeError(f"node {speaker.identity.node_id} is not wanted")
 
     async def body() -> None:
         async with listening(lambda: Terms(b"s" * 32, speaker, check)) as pair:
@@ -331,7 +339,7 @@ def test_a_silent_side_is_given_up(
             assert wire is not None and served.wire._transport is not None
             served.wire._transport.pause_reading()
             served.wire._give_up = lambda reason: None  # type: ignore[method-assign]
-            connector.send(Kind.BULK, 1, bytes(CREDIT_BYTES[Kind.BULK]))
+            connector.send(Kind.BULK, 1, bytes(MESSAGE_BYTES_MAX[Kind.BULK]))
             while called.downs == 0:
                 await asyncio.sleep(0)
             assert wire.talk.end is not None and "no sign of life" in wire.talk.end
@@ -372,15 +380,18 @@ def test_refusals_of_one_address_are_one_line_a_minute_with_their_number() -> No
     addresses is bounded."""
     now = [0.0]
     refusals = Refusals(lambda: now[0])
-    said: list[tuple[str, int]] = []
-    refusals.say = lambda address, reason, count: said.append((address, count))  # type: ignore[method-assign]
+    said: list[tuple[str, int, int | None]] = []
+    refusals.say = lambda address, _, count, node: said.append((address, count, node))  # type: ignore[method-assign]
     for _ in range(1000):
         refusals.note("10.0.0.1", "no proof")
     refusals.note("10.0.0.2", "no proof")
     now[0] = REFUSAL_SECONDS
     refusals.note("10.0.0.1", "no proof")
-    assert said == [("10.0.0.1", 1), ("10.0.0.2", 1), ("10.0.0.1", 1000)]
-    assert refusals.count == 1002
+    assert said == [("10.0.0.1", 1, None), ("10.0.0.2", 1, None), ("10.0.0.1", 1000, None)]
+    for address in ("10.0.0.3", "10.0.0.4"):
+        refusals.note(address, "another incarnation", 3)
+    assert said[3:] == [("node 3", 1, 3)], "who has proved to be a node is named, not its address"
+    assert refusals.count == 1004
     for number in range(3000):
         refusals.note(f"host-{number}", "no proof")
     assert refusals.tracked <= 1025
