@@ -7,13 +7,14 @@ import pytest
 from svc_cluster._pb.cluster.v1 import peer_pb2 as pb
 from svc_cluster._pb.cluster.v1 import replica_pb2
 from svc_cluster.base.ids import GroupId, LogIndex, Term
-from svc_cluster.base.limits import BATCH_BYTES_MAX, MESSAGE_BYTES_MAX
+from svc_cluster.base.limits import MESSAGE_BYTES_MAX
 from svc_cluster.base.log_ops import LogEntry
 from svc_cluster.codec.peer_message import (
+    MEMBER_OVERHEAD_BYTES,
     PeerMessageError,
     decode_envelope,
+    encode_envelope,
     encode_message,
-    envelopes,
     payload_bytes,
 )
 from svc_cluster.raft.group import ENTRY_BYTES_MAX
@@ -61,9 +62,7 @@ MESSAGES: list[PeerMessage] = [
 
 
 def one_envelope(messages: list[tuple[GroupId, PeerMessage]]) -> bytes:
-    """What leaves in one turn, where it is little."""
-    (envelope,) = envelopes(encode_message(*each) for each in messages)
-    return envelope.data
+    return encode_envelope(b"", [encode_message(*each) for each in messages])
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
@@ -80,7 +79,7 @@ def test_messages_of_many_groups_share_an_envelope_in_order() -> None:
     small = [message for message in MESSAGES if not getattr(message, "entries", ())]
     messages = [(GroupId(group), message) for group in (5, 1, 9) for message in small]
     assert decode_envelope(one_envelope(messages)) == (messages, None, [])
-    assert envelopes([]) == []
+    assert decode_envelope(encode_envelope(b"", [])) == ([], None, [])
 
 
 def test_an_entry_of_the_greatest_length_survives_the_wire() -> None:
@@ -90,19 +89,30 @@ def test_an_entry_of_the_greatest_length_survives_the_wire() -> None:
 
 
 def with_clock(wall_ms: int) -> bytes:
-    (envelope,) = envelopes([encode_message(GroupId(1), StaleTerm(Term(1)))], wall_ms)
-    return envelope.data
+    return encode_envelope(b"", [encode_message(GroupId(1), StaleTerm(Term(1)))], wall_ms)
 
 
 @pytest.mark.parametrize("wall_ms", [0, 1, 1_700_000_000_000, 2**62])
 def test_the_clock_of_the_sender_survives_the_wire(wall_ms: int) -> None:
-    """Also one that shows the epoch; it is in every envelope of a turn."""
-    assert decode_envelope(with_clock(wall_ms)).wall_ms == wall_ms
-    bulk = entries_of(1_900_000, 1_900_000)
-    turn: list[tuple[GroupId, PeerMessage]] = [(GroupId(1), bulk), (GroupId(2), bulk)]
-    turn.append((GroupId(3), StaleTerm(Term(1))))
-    sent = envelopes((encode_message(*each) for each in turn), wall_ms)
-    assert [decode_envelope(each.data).wall_ms for each in sent] == [wall_ms] * 3
+    """Also one that shows the epoch, and where nothing else is said."""
+    assert decode_envelope(with_clock(wall_ms)) == (
+        [(GroupId(1), StaleTerm(Term(1)))],
+        wall_ms,
+        [],
+    )
+    assert decode_envelope(encode_envelope(b"", [], wall_ms)) == ([], wall_ms, [])
+
+
+@pytest.mark.parametrize("length", [0, 1, 127, 128, 16_383, 16_384, 2**21 - 1, 2**21])
+def test_an_envelope_is_what_protobuf_would_write(length: int) -> None:
+    """Behind its head, for members of every length of length: to the byte, so that a version which
+    leaves the writing to protobuf reads it; and never more than the overhead that is told."""
+    members = [b"\x08\x01", b"\x09" * length, b"\x10\x02"]
+    envelope = encode_envelope(b"head", members, 1_700_000_000_000)
+    batch = pb.PeerBatch(messages=members, wall_ms=1_700_000_000_000)
+    assert envelope == b"head" + batch.SerializeToString()
+    without = encode_envelope(b"", members)
+    assert len(without) <= sum(len(member) + MEMBER_OVERHEAD_BYTES for member in members)
 
 
 def test_a_clock_that_was_not_told_is_unknown_and_not_zero() -> None:
@@ -121,24 +131,13 @@ def entries_of(*lengths: int) -> AppendRequest:
     return AppendRequest(Term(1), LogIndex(0), Term(0), LogIndex(0), tuple(entries), 1)
 
 
-def test_small_messages_leave_before_bulk_but_not_before_their_own_groups() -> None:
-    """A turn in which three groups send megabytes and others heartbeats and votes: what is small
-    is in the first envelope, none is beyond the bound, and within a group nothing overtakes."""
-    bulk = entries_of(1_900_000, 1_900_000)
-    turn: list[tuple[GroupId, PeerMessage]] = []
-    for group in range(1, 4):
-        turn += [(GroupId(group), StaleTerm(Term(3))), (GroupId(group), bulk)]
-        turn += [(GroupId(group), TimeoutNow(Term(9))), (GroupId(group + 10), VoteGranted(TERM))]
-    sent = envelopes(encode_message(*each) for each in turn)
-    assert all(len(envelope.data) <= BATCH_BYTES_MAX for envelope in sent)
-    assert [envelope.is_bulk for envelope in sent] == [False, True, True, True]
-    arrived = [each for envelope in sent for each in decode_envelope(envelope.data).messages]
-    for group, _ in turn:
-        assert [m for g, m in arrived if g == group] == [m for g, m in turn if g == group]
-    first = decode_envelope(sent[0].data).messages
-    assert [m for _, m in first] == [StaleTerm(Term(3)), VoteGranted(TERM)] * 3
-    small = [each for envelope in sent[1:] for each in envelope.small]
-    assert [each.group_id for each in small] == [1, 2, 3], "kept where the entries are dropped"
+def test_what_a_message_takes_is_never_guessed_too_low() -> None:
+    """The guess bounds what waits for a peer, so it covers the message with everything around it
+    but the clock; and it is not far off."""
+    for lengths in ((1,), (127, 128), (1,) * 500, (1_900_000, 1_900_000), (ENTRY_BYTES_MAX,)):
+        message = entries_of(*lengths)
+        data = one_envelope([(GroupId(2**62), message)])
+        assert len(data) <= payload_bytes(message) <= len(data) + 128 + 32 * len(lengths)
 
 
 def _envelope_with_payload(payload: bytes) -> bytes:
