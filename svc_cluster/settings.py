@@ -37,6 +37,9 @@ REFUSED_START: Final = frozenset(
 )
 
 PORT_MAX: Final = 65_535
+MEMORY_MIB = (64, 1024 * 1024)
+"""Less would not hold the largest requests of a few callers."""
+
 WAL_SEGMENT_MIB: Final = (4, 4095)
 """A log file must hold the largest entry (a little over 2 MiB) and stay below 4 GiB."""
 SIZE_MIB_MAX: Final = 1 << 30
@@ -129,6 +132,9 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """How much of a group's log is kept for slow replicas; behind that they get a snapshot."""
     disk_reserve_mib: int = 256
     """Free space below which appends are refused while reads go on."""
+    memory_mib: int = 320
+    """What the node keeps in memory on behalf of others, logs included; an append for which there
+    is no room is refused. The process takes some 300 MiB beside it."""
     flush_seconds: float = 5.0
     request_outcomes_max: int = 1_000_000
     """Outcomes of writes with a request token that a basin, or the catalog, keeps at one time, each
@@ -174,6 +180,7 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         _check_range("wal_segment_mib", self.wal_segment_mib, *WAL_SEGMENT_MIB)
         for key in ("wal_retain_mib", "log_retention_mib", "disk_reserve_mib"):
             _check_range(key, getattr(self, key), 0, SIZE_MIB_MAX)
+        _check_range("memory_mib", self.memory_mib, *MEMORY_MIB)
         for key in ("log_retention_seconds", "flush_seconds"):
             _check_range(key, getattr(self, key), SECONDS_MIN, SECONDS_MAX)
         _check_range("request_outcomes_max", self.request_outcomes_max, *REQUEST_OUTCOMES)

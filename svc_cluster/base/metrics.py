@@ -49,6 +49,7 @@ class Metrics:
         self._declare_raft()
         self._declare_raft_peers()
         self._declare_storage()
+        self._declare_memory()
         self._declare_process()
         self._declare_s2()
 
@@ -282,6 +283,19 @@ class Metrics:
         )
         self.backup_last_success = self._gauge(
             "svc_backup_last_success_timestamp_seconds", "When the last backup was completed."
+        )
+
+    def _declare_memory(self) -> None:
+        self.memory_held = self._gauge(
+            "svc_memory_held_bytes",
+            "What is kept in memory on behalf of others, by part.",
+            "part",
+        )
+        self.memory_max = self._gauge(
+            "svc_memory_max_bytes", "What may be kept in memory on behalf of others."
+        )
+        self.memory_refused = self._counter(
+            "svc_memory_refused_total", "Requests refused because memory had no room for them."
         )
 
     def _declare_process(self) -> None:

@@ -37,7 +37,15 @@ class NodeMetrics:
         self._groups()
         self._catalog()
         self._storage()
+        self._memory()
         return self._metrics.expose()
+
+    def _memory(self) -> None:
+        budget = self._node.host.memory
+        for part, held in budget.held().items():
+            self._metrics.memory_held.labels(part=part).set(held)
+        self._metrics.memory_max.set(budget.bytes_max)
+        self._count(self._metrics.memory_refused, budget.refused)
 
     def _synced(self, seconds: float, size: int) -> None:
         """On the disk's thread, the only one that adds here."""

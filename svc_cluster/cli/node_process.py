@@ -233,6 +233,7 @@ def node_config(settings: NodeSettings) -> NodeConfig:
             settings.replication_factor,
             locations=locations(settings),
             request_outcomes_max=settings.request_outcomes_max,
+            memory_bytes_max=settings.memory_mib * MIB,
             quotas=Quotas(
                 basins=settings.basins_max,
                 streams=settings.streams_per_basin_max,

@@ -289,6 +289,11 @@ class EngineGroup:
         except Exception as error:
             raise self._fault(error) from error
 
+    @property
+    def log_bytes(self) -> int:
+        """Payload of the entries that are kept in memory."""
+        return self._log.byte_count
+
     def index_keeping_bytes(self, size: int) -> LogIndex:
         """The highest index such that the entries behind it have at least `size` bytes; the base
         when the whole log is smaller."""

@@ -239,6 +239,11 @@ class RaftGroup(Protocol):
         to make durable stays so; only the properties may still be asked."""
         ...
 
+    @property
+    def log_bytes(self) -> int:
+        """Payload bytes of the entries that are kept in memory."""
+        ...
+
     def index_keeping_bytes(self, size: int) -> LogIndex:
         """The highest index such that the entries behind it have at least `size` bytes; the base
         when the whole log is smaller."""

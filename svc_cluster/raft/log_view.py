@@ -39,6 +39,9 @@ class LogView:
         self.base_index = recovered.base_index
         self.base_term = recovered.base_term
         self.entries: list[LogEntry] = list(recovered.entries)
+        self.byte_count = sum(len(entry.payload) for entry in self.entries)
+        """Payload of the entries in memory."""
+
         self.term = max(recovered.term, self.last_term)
         self.voted_for = recovered.voted_for if self.term == recovered.term else None
         self.commit_index = commit_index
@@ -78,12 +81,14 @@ class LogView:
     def index_keeping_bytes(self, size: int) -> LogIndex:
         """The highest index such that the entries behind it have at least `size` bytes; the base
         when all of them together have fewer."""
-        kept = 0
-        for entry in reversed(self.entries):
-            kept += len(entry.payload)
-            if kept >= size:
-                return LogIndex(entry.log_index - 1)
-        return self.base_index
+        # from the front: what is passed over may be forgotten, so that nobody walks over it twice
+        kept, index = self.byte_count, self.base_index
+        for entry in self.entries:
+            kept -= len(entry.payload)
+            if kept < size:
+                break
+            index = entry.log_index
+        return index
 
     def first_index_of_term(self, log_index: int, floor: int) -> LogIndex:
         """The lowest index at or above `floor` from which on every entry up to `log_index` has
@@ -99,13 +104,16 @@ class LogView:
         assert term >= self.last_term, "terms in a log never fall"
         entry = LogEntry(LogIndex(log_index), Term(term), payload)
         self.entries.append(entry)
+        self.byte_count += len(payload)
         self._run.append(entry)
         self.ordinal += 1
 
     def truncate_from(self, first_removed: int) -> None:
         """Remove the entries at and above `first_removed`, which must be behind the base."""
         assert self.base_index < first_removed <= self.last_index, "nothing to remove there"
-        del self.entries[first_removed - self.base_index - 1 :]
+        first = first_removed - self.base_index - 1
+        self.byte_count -= sum(len(entry.payload) for entry in self.entries[first:])
+        del self.entries[first:]
         last_kept = LogIndex(first_removed - 1)
         self.durable_index = min(self.durable_index, last_kept)
         for batch in self._batches:
@@ -117,7 +125,9 @@ class LogView:
         term = self.term_at(log_index)
         assert term is not None, "the new base must be in the log"
         assert log_index <= self.durable_index, "only what is durable is in the state store"
-        del self.entries[: log_index - self.base_index]
+        count = log_index - self.base_index
+        self.byte_count -= sum(len(entry.payload) for entry in self.entries[:count])
+        del self.entries[:count]
         self.base_index = log_index
         self.base_term = term
         self._record(TrimPrefix(log_index, term))
@@ -166,6 +176,7 @@ class LogView:
         changed any more."""
         self.base_term, self.base_index = self.last_term, self.last_index
         self.entries, self._run, self._ops = [], [], []
+        self.byte_count = 0
 
     def _record(self, op: LogOp) -> None:
         self._end_run()

@@ -52,6 +52,11 @@ class PeerSender(Protocol):
         """Whether entries of any group may be handed over for this peer at present."""
         ...
 
+    @property
+    def held_bytes(self) -> int:
+        """About how much of all groups is on its way to peers that have not dealt with it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Services:

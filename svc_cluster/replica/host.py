@@ -46,6 +46,7 @@ from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.group import STALL_RETRY_SECONDS, GroupReplica, Services
 from svc_cluster.replica.held import Held, HeldGroups
+from svc_cluster.replica.memory import NODE_BYTES_MAX, MemoryBudget
 from svc_cluster.replica.prefixed import PREFIX_BYTES, generation_end, generation_prefix
 from svc_cluster.replica.probe import probe_row
 from svc_cluster.replica.snapshot import (
@@ -73,6 +74,8 @@ class HostSettings:
     request_outcomes_max: int = OUTCOMES_MAX
     """Of one basin, and of the catalog."""
     quotas: Quotas = UNBOUNDED
+    memory_bytes_max: int = NODE_BYTES_MAX
+    """What the node keeps in memory on behalf of others."""
     known: Known = Known()
     """What this release can apply; less in simulations of older ones."""
 
@@ -103,6 +106,8 @@ class Host:
         self._remove_basin = remove_basin
         self._on_fatal = on_fatal
         self._log = services.log
+        self.memory = MemoryBudget(settings.memory_bytes_max, services.clock)
+        self.memory.add("log", self._log_bytes)
         self._tasks = Tasks(on_failure=on_fatal)
         self._peers_up: set[NodeId] = set()
         self._garbage: list[Generation] = []
@@ -178,6 +183,9 @@ class Host:
         """Take a new reading of the disk's free space, and say whether appends are taken."""
         self._has_space = self.services.wal.has_space()
         return self._has_space
+
+    def _log_bytes(self) -> int:
+        return sum(replica.group.engine.log_bytes for replica in self.replicas())
 
     def check_space(self) -> None:
         """Raises UnavailableError when the disk is so full that only reads go on."""

@@ -11,6 +11,7 @@ from typing import Final
 from svc_cluster.base.ids import GroupId, LogIndex, Term
 from svc_cluster.raft.group import Role, Trim
 from svc_cluster.replica.host import Host, Replica
+from svc_cluster.replica.memory import log_allowance
 from svc_cluster.replica.retention_clock import ClockWatch
 
 INTERVAL_SECONDS: Final = 0.5
@@ -65,6 +66,7 @@ class Housekeeper:
         """Groups whose lead was offered to others, with the term of the offer."""
         self._stood_aside: dict[GroupId, float] = {}
         self.flushes = 0
+        self._log_bytes_max = settings.log_retention_bytes
         self._postponed = False
         """The disk has no room for a flush."""
         self.clock_watch = ClockWatch(self._services.clock, self._services.log)
@@ -89,6 +91,7 @@ class Housekeeper:
             now - self._last_flush >= self._settings.flush_seconds or self._log_can_shrink()
         ) and self._has_room_to_flush():
             self.flush()
+        self._log_bytes_max = self._allowance()
         self._services.wal.release()
         self._services.wal.mark_idle()
         if not self._host.look_at_space():
@@ -181,6 +184,19 @@ class Housekeeper:
                 self._services.log.info("flush_resumed", free_bytes=free)
         return not self._postponed
 
+    def _allowance(self) -> int:
+        """How much each group may keep of its log in memory: less than the settings say where all
+        of them together would keep more than their share of the node's memory."""
+        budget = self._host.memory
+        budget.look()
+        sizes = [replica.group.engine.log_bytes for replica in self._host.replicas()]
+        allowance = log_allowance(sizes, budget.log_bytes_max)
+        if allowance is None:
+            return self._settings.log_retention_bytes
+        if self._has_room_to_flush():
+            self.flush()  # only what is flushed can be forgotten
+        return min(allowance, self._settings.log_retention_bytes)
+
     def _log_can_shrink(self) -> bool:
         """Whether a flush would let the log, which is too long, forget something: what a group that
         applies no further has in it stays until the process is started again."""
@@ -230,7 +246,7 @@ class Housekeeper:
         while marks and now - marks[0][0] > self._settings.log_retention_seconds:
             by_age = marks.popleft()[1]
         engine = group.engine
-        wanted = max(by_age, engine.index_keeping_bytes(self._settings.log_retention_bytes))
+        wanted = max(by_age, engine.index_keeping_bytes(self._log_bytes_max))
         if engine.role is Role.LEADER:
             others = [peer for peer in engine.members if peer != engine.node_id]
             matched = min(map(engine.match_index, others), default=engine.last_index)

@@ -116,6 +116,7 @@ class ReplicaNode:
         self.former = self._make_former(on_fatal)
         self.wal.recovered.clear()  # the host has it, and lets go of what it has used
         self.service = Service(self.host, seams.loop)
+        self.host.memory.add("peers", lambda: seams.peers.held_bytes)
         self.housekeeper = Housekeeper(self.host, config.housekeeping)
         self.slow_disk = SlowDiskWatch(self.host)
         self._retirement = Retirement(self.host)

@@ -121,8 +121,9 @@ class PeerConversation:
 
     @property
     def held_bytes(self) -> int:
-        """About how much waits here for credit."""
-        return self._bulk_bytes
+        """About how much waits here for credit, or has left and is not dealt with."""
+        link = self._link
+        return self._bulk_bytes + (0 if link is None else link.under_way(Kind.BULK))
 
     @property
     def has_room(self) -> bool:
@@ -290,7 +291,7 @@ class LinkPeers:
 
     @property
     def held_bytes(self) -> int:
-        """About how much of all groups waits for the credit of peers."""
+        """About how much of all groups is on its way to peers that have not dealt with it."""
         return sum(talk.held_bytes for talk in self._talks.values())
 
     def start(self) -> None:

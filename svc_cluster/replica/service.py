@@ -144,8 +144,14 @@ class ServiceSession:
     here counts against its caller's credit until its answer is on the way: a caller that does not
     read answers cannot ask for ever."""
 
-    def __init__(self, service: Service, caller: Caller) -> None:
+    def __init__(
+        self, service: Service, caller: Caller, on_closed: Callable[[ServiceSession], None]
+    ) -> None:
         self._service = service
+        self._on_closed = on_closed
+        self.asked_bytes = 0
+        """Of the messages that are not answered."""
+
         self._caller = caller
         self._asked: dict[int, _Asked] = {}
         self._unsent: dict[Kind, deque[_Unsent]] = {
@@ -156,6 +162,7 @@ class ServiceSession:
         self.unsent = 0
         """Answers that wait until the caller has dealt with earlier ones."""
 
+        self._unsent_bytes = 0
         self._unread = Seldom()
         self.room = AnswerRoom(service.loop)
         self.closed = False
@@ -164,6 +171,11 @@ class ServiceSession:
     def pending(self) -> int:
         """Requests that are not answered."""
         return len(self._asked)
+
+    @property
+    def answer_bytes(self) -> int:
+        """About how much answers hold: being made, waiting for credit, or on their way."""
+        return max(self.room.taken_bytes, self._unsent_bytes)
 
     def request(
         self, kind: Kind, number: int, data: bytes, byte_count: int, admission: Admission
@@ -177,6 +189,7 @@ class ServiceSession:
         if self.unsent >= REQUESTS_MAX:
             raise CallError(f"{REQUESTS_MAX} answers are not read")
         self._asked[number] = asked = _Asked(kind, byte_count)
+        self.asked_bytes += byte_count
         if kind is Kind.URGENT:
             asked.answer_kind = kind
         try:
@@ -216,7 +229,7 @@ class ServiceSession:
             return
         if asked.task is not None:
             asked.task.cancel()
-        self._caller.dealt_with(asked.kind, asked.byte_count)
+        self._let_go(asked.kind, asked.byte_count)
 
     def respond(self, number: int, fill: Fill) -> None:
         """Answer with what `fill` writes; where it cannot, nothing is known about effects. An
@@ -251,7 +264,7 @@ class ServiceSession:
             self.room.give_back(byte_count)
         waiting = self._unsent.get(kind)
         while waiting and self._try_send(kind, waiting[0]):
-            waiting.popleft()
+            self._unsent_bytes -= len(waiting.popleft().message)
             self.unsent -= 1
 
     def close(self) -> None:
@@ -259,26 +272,34 @@ class ServiceSession:
         self.closed = True
         for waiting in self._unsent.values():
             waiting.clear()
-        self.unsent = 0
+        self.unsent = self._unsent_bytes = 0
         asked, self._asked = self._asked, {}
+        self.asked_bytes = 0
         for one in asked.values():
             if one.task is not None:
                 one.task.cancel()
         self.room.close()
+        self._on_closed(self)
 
     def _send(self, kind: Kind, answer: _Unsent) -> None:
         waiting = self._unsent[kind]
         if waiting or not self._try_send(kind, answer):
             waiting.append(answer)
             self.unsent += 1
+            self._unsent_bytes += len(answer.message)
 
     def _try_send(self, kind: Kind, answer: _Unsent) -> bool:
         try:
             self._caller.send(kind, answer.group_id, answer.message)
         except NoCreditError:
             return False
-        self._caller.dealt_with(answer.kind, answer.byte_count)
+        self._let_go(answer.kind, answer.byte_count)
         return True
+
+    def _let_go(self, kind: Kind, byte_count: int) -> None:
+        """A request costs nothing here any more."""
+        self.asked_bytes -= byte_count
+        self._caller.dealt_with(kind, byte_count)
 
     def _note_unread(self) -> None:
         count = self._unread.note(self._service.loop.time())
@@ -293,6 +314,9 @@ class Service:
         self.loop = loop
         self._host = host
         self._tasks = Tasks()
+        self._sessions: set[ServiceSession] = set()
+        host.memory.add("requests", lambda: sum(one.asked_bytes for one in self._sessions))
+        host.memory.add("answers", lambda: sum(one.answer_bytes for one in self._sessions))
         self._operations: dict[str, Callable[[pb.Request], Coroutine[Any, Any, Fill]]] = {
             "check_tail": self._check_tail,
             "list_streams": self._list_streams,
@@ -315,7 +339,9 @@ class Service:
         }
 
     def session(self, caller: Caller) -> ServiceSession:
-        return ServiceSession(self, caller)
+        session = ServiceSession(self, caller, self._sessions.discard)
+        self._sessions.add(session)
+        return session
 
     async def close(self) -> None:
         await self._tasks.cancel_all()
@@ -423,6 +449,7 @@ class Service:
         try:
             basin = self._basin(request)
             self._host.check_space()
+            self._host.memory.admit(len(message.records))
             batch = rpc.batch_from_pb(message)
             place = rpc.session_place_from_pb(message)
             if batch.sealed_for is not None and batch.sealed_for.group_id != request.group_id:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from svc_cluster.codec.batch import MemberTooLongError
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster._pb.s2.v1 import s2_pb2
@@ -15,7 +16,6 @@ from svc_cluster.base.errors import HotServerError, InternalError, ServiceError
 from svc_cluster.base.ids import GroupId, TimestampMs
 from svc_cluster.base.limits import BATCH_BYTES_MAX, MESSAGE_BYTES_MAX
 from svc_cluster.codec import rpc
-from svc_cluster.codec.batch import MemberTooLongError
 from svc_cluster.codec.records import build_batch
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import AppendAck, StoredBatch

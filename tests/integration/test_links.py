@@ -10,15 +10,15 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-
-from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
-from svc_cluster.base.ids import GroupId
 from svc_cluster.link.grpc_link import (
     BULK_BYTES_MAX,
     CHANNEL_OPTIONS,
     QUEUE_BYTES_MAX,
     GrpcLink,
 )
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.ids import GroupId
 from svc_cluster.link.errors import LinkLostError
 from svc_cluster.link.session import NodeSession
 

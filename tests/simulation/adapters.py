@@ -368,6 +368,10 @@ class SimPeers:
     def has_room(self, peer: NodeId) -> bool:
         return self._datagrams or self._links.has_room(peer)
 
+    @property
+    def held_bytes(self) -> int:
+        return 0 if self._datagrams else self._links.held_bytes
+
     def connect(self, node: ReplicaNode) -> None:
         if self._datagrams:
             self._connect_datagrams(node)

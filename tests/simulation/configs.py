@@ -24,6 +24,7 @@ def node_config(options: Options, number: int) -> NodeConfig:
             nodes=tuple(NodeId(n) for n in every),
             replication_factor=min(3, options.nodes),
             tick_seconds=options.tick_seconds,
+            memory_bytes_max=options.memory_bytes_max,
         ),
         raft=RaftSettings(
             in_flight_bytes_max=options.in_flight_bytes_max,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import asdict, dataclass, field, fields
 
+from svc_cluster.replica.memory import NODE_BYTES_MAX
 from tests.simulation.knobs import Constants
 from tests.simulation.workload import WorkloadOptions
 
@@ -46,6 +47,7 @@ class Options:
     flush_seconds: float = 5.0
     log_retention_seconds: float = 60.0
     """Short: a replica that was away for a while needs a snapshot."""
+    memory_bytes_max: int = NODE_BYTES_MAX
     log_retention_bytes: int = 64 * 1024 * 1024
     segment_bytes: int = 4 * 1024 * 1024
     deadline_seconds: float = 4.0

@@ -50,9 +50,7 @@ class FarNode:
     def answer(self, number: int, response: pb.Response) -> None:
         """What the node answers arrives now."""
         response.id = number
-        self.session.message(
-            Kind.CALL, encode(Verb.ANSWER, number, response.SerializeToString())
-        )
+        self.session.message(Kind.CALL, encode(Verb.ANSWER, number, response.SerializeToString()))
 
     def reset(self) -> None:
         """The connection ends and another takes its place."""
