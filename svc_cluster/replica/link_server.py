@@ -92,6 +92,10 @@ class PeerCaller:
             peer = self._identity.node_id
             log.warning("peer_stream_ended", peer_node=peer, reason=str(fault))
             raise CallError(str(fault)) from fault
+        if verb is Verb.CANCEL:
+            # nobody waits for the answer to a chunk: one that is being taken is taken
+            self._wire.dealt_with(kind, len(payload))
+            return
         if verb is not Verb.SNAPSHOT:
             raise CallError(f"{verb.name} in a conversation of Raft")
         if self._chunks >= CHUNKS_MAX:
