@@ -1,0 +1,432 @@
+"""One caller's conversation with a node's service: what it costs, who may ask, what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+import pytest
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.errors import HotServerError, InternalError, ServiceError
+from svc_cluster.base.ids import GroupId
+from svc_cluster.codec import rpc
+from svc_cluster.link.calls import HEAD, CallError, Verb, decode
+from svc_cluster.link.frame import Kind
+from svc_cluster.link.outbox import NoCreditError
+from svc_cluster.replica import service as service_module
+from svc_cluster.replica.roles import ADMINISTRATOR, EVERYDAY, GATEWAY, NODE, ROLES, Admission
+from svc_cluster.replica.service import ANSWER_BYTES_MAX, Fill, Service, ServiceSession
+
+GROUP = GroupId(7)
+ADMITTED = Admission(GATEWAY)
+
+
+class Host:
+    """A host without any group: nothing of the service's own operations is reached here."""
+
+    basins: dict[GroupId, Any] = {}
+    catalog = None
+
+    class services:  # noqa: N801
+        class clock:  # noqa: N801
+            monotonic = staticmethod(lambda: 0.0)
+
+
+class Caller:
+    """Takes as many bytes of answers as the test gives it credit for, by class."""
+
+    def __init__(self) -> None:
+        self.credit: dict[Kind, int] = {}
+        """Bytes that still fit; a class that is not named takes everything."""
+        self.answers: list[tuple[Kind, int, int, pb.Response]] = []
+        """Class, flow, number and answer."""
+        self.freed: list[tuple[Kind, int]] = []
+
+    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+        if kind in self.credit:
+            if self.credit[kind] < len(payload):
+                raise NoCreditError
+            self.credit[kind] -= len(payload)
+        verb, number, body = decode(payload)
+        assert verb is Verb.ANSWER
+        self.answers.append((kind, flow, number, pb.Response.FromString(body)))
+
+    def dealt_with(self, kind: Kind, size: int) -> None:
+        self.freed.append((kind, size))
+
+    @property
+    def numbers(self) -> list[int]:
+        return [number for _, _, number, _ in self.answers]
+
+    def refusal(self, number: int) -> ServiceError:
+        (found,) = (each for _, _, n, each in self.answers if n == number)
+        assert found.id == number
+        return rpc.refusal_from_pb(found.refusal)
+
+
+class Rig:
+    """A session of a service whose operation `check_tail` answers when the test lets it, with as
+    many bytes as the request's stream has characters."""
+
+    def __init__(self) -> None:
+        self.caller = Caller()
+        self.service = Service(cast(Any, Host()), asyncio.get_running_loop())
+        self.session: ServiceSession = self.service.session(self.caller)
+        self.begun: list[int] = []
+        self.ended: list[int] = []
+        self.gate = asyncio.Event()
+        self.service._operations["check_tail"] = self._operation
+        self.service._operations["list_streams"] = self._operation
+
+    async def _operation(self, request: pb.Request) -> Fill:
+        self.begun.append(request.id)
+        try:
+            await self.gate.wait()
+        finally:
+            self.ended.append(request.id)
+
+        def fill(response: pb.Response) -> None:
+            response.stream.name = request.check_tail.stream
+
+        return fill
+
+    def ask(
+        self,
+        number: int,
+        *,
+        kind: Kind = Kind.CALL,
+        operation: str = "check_tail",
+        stream: str = "s",
+        size: int = 100,
+        admission: Admission = ADMITTED,
+    ) -> None:
+        request = pb.Request(group_id=GROUP, deadline_ms=60_000)
+        getattr(request, operation).SetInParent()
+        if operation == "check_tail":
+            request.check_tail.stream = stream
+        self.session.request(kind, number, request.SerializeToString(), size, admission)
+
+    async def settle(self) -> None:
+        for _ in range(6):
+            await asyncio.sleep(0)
+
+
+def with_rig(body: Callable[[Rig], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        rig = Rig()
+        await body(rig)
+        await rig.service.close()
+
+    asyncio.run(main())
+
+
+def test_each_request_is_answered_by_itself_and_costs_until_then() -> None:
+    """In its class and flow, under its number; what it cost is given back with its answer."""
+
+    async def body(rig: Rig) -> None:
+        for number in (3, 1, 2):
+            rig.ask(number, size=100 + number)
+        rig.ask(9, kind=Kind.URGENT, operation="ping", size=20)
+        await rig.settle()
+        assert rig.caller.numbers == [9], "a ping waits for nothing"
+        assert rig.caller.answers[0][:2] == (Kind.URGENT, GROUP)
+        assert rig.caller.freed == [(Kind.URGENT, 20)]
+        assert rig.session.pending == 3
+        rig.gate.set()
+        await rig.settle()
+        assert [row[:3] for row in rig.caller.answers[1:]] == [
+            (Kind.CALL, GROUP, number) for number in (3, 1, 2)
+        ]
+        assert rig.caller.freed[1:] == [(Kind.CALL, 100 + number) for number in (3, 1, 2)]
+        assert (rig.session.pending, rig.session.unsent) == (0, 0)
+
+    with_rig(body)
+
+
+def test_long_answers_are_bulk_and_take_room_until_the_caller_is_done_with_them() -> None:
+    """A list leaves in the class of reads; what it takes of the room comes back as the caller
+    reports it."""
+
+    async def body(rig: Rig) -> None:
+        rig.gate.set()
+        rig.ask(1, operation="list_streams")
+        await rig.settle()
+        ((kind, _, number, response),) = rig.caller.answers
+        assert (kind, number) == (Kind.BULK, 1)
+        size = HEAD.size + response.ByteSize()
+        assert rig.session.room.taken_bytes == size
+        rig.session.left(Kind.CALL, size)
+        assert rig.session.room.taken_bytes == size, "another class is no business of the room"
+        rig.session.left(Kind.BULK, size)
+        assert rig.session.room.taken_bytes == 0
+
+    with_rig(body)
+
+
+def test_answers_without_credit_are_held_back_and_leave_in_order_when_there_is_room() -> None:
+    """Of one class; another is not held up. A short answer does not overtake a long one, and what
+    is held back goes on costing the caller its request, so that it cannot ask for ever."""
+
+    async def body(rig: Rig) -> None:
+        rig.gate.set()
+        rig.caller.credit[Kind.CALL] = 150
+        for number, length in enumerate((60, 500, 1, 1), start=1):
+            rig.ask(number, stream="x" * length, size=1000 + number)
+        rig.ask(5, kind=Kind.URGENT, operation="ping")
+        await rig.settle()
+        assert sorted(rig.caller.numbers) == [1, 5]
+        assert (rig.session.pending, rig.session.unsent) == (0, 3)
+        assert (Kind.CALL, 1001) in rig.caller.freed and len(rig.caller.freed) == 2
+        rig.session.left(Kind.BULK, 10_000)
+        rig.caller.credit[Kind.CALL] = 499
+        rig.session.left(Kind.CALL, 100)
+        assert rig.session.unsent == 3, "not the short ones behind it"
+        rig.caller.credit[Kind.CALL] = 525
+        rig.session.left(Kind.CALL, 100)
+        assert rig.caller.numbers[2:] == [2]
+        assert rig.session.unsent == 2
+        rig.caller.credit[Kind.CALL] = 1000
+        rig.session.left(Kind.CALL, 100)
+        assert rig.caller.numbers[3:] == [3, 4]
+        assert rig.caller.freed[2:] == [(Kind.CALL, 1002), (Kind.CALL, 1003), (Kind.CALL, 1004)]
+        assert rig.session.unsent == 0
+
+    with_rig(body)
+
+
+def test_a_caller_that_takes_no_answers_cannot_go_on_asking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What waits for it is bounded whatever it does: its requests are refused, and where the
+    refusals are not taken either, the conversation ends."""
+    monkeypatch.setattr(service_module, "REQUESTS_MAX", 8)
+
+    async def body(rig: Rig) -> None:
+        rig.caller.credit[Kind.CALL] = 0
+        rig.gate.set()
+        for number in range(1, 9):
+            rig.ask(number)
+            await rig.settle()
+        assert (rig.session.pending, rig.session.unsent) == (0, 8)
+        assert rig.caller.freed == []
+        for number in range(9, 12):
+            with pytest.raises(CallError):
+                rig.ask(number)
+        assert (rig.session.pending, rig.session.unsent) == (0, 8)
+        assert rig.begun == list(range(1, 9))
+
+    with_rig(body)
+
+
+def test_one_request_too_many_is_refused_without_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not begun, its caller is told to try again, and the others are answered."""
+    monkeypatch.setattr(service_module, "REQUESTS_MAX", 3)
+
+    async def body(rig: Rig) -> None:
+        for number in range(1, 6):
+            rig.ask(number)
+        await rig.settle()
+        assert rig.caller.numbers == [4, 5] and rig.begun == [1, 2, 3]
+        for number in (4, 5):
+            refusal = rig.caller.refusal(number)
+            assert isinstance(refusal, HotServerError) and not refusal.may_have_taken_effect
+        assert rig.caller.freed == [(Kind.CALL, 100)] * 2
+        rig.session.cancel(1)
+        rig.ask(6)
+        rig.gate.set()
+        await rig.settle()
+        assert rig.caller.numbers[:2] == [4, 5] and sorted(rig.caller.numbers[2:]) == [2, 3, 6]
+
+    with_rig(body)
+
+
+def test_a_cancelled_request_ends_its_work_and_is_not_answered() -> None:
+    """What it cost is given back at once, and only once; cancelling what is not there does
+    nothing."""
+
+    async def body(rig: Rig) -> None:
+        rig.ask(1, size=10)
+        rig.ask(2, size=20)
+        rig.ask(3, operation="list_streams", size=30)
+        await rig.settle()
+        room = rig.session.room.taken_bytes
+        assert room > 0
+        rig.session.cancel(1)
+        rig.session.cancel(3)
+        await rig.settle()
+        assert rig.ended == [1, 3]
+        assert rig.session.room.taken_bytes == 0
+        assert rig.caller.freed == [(Kind.CALL, 10), (Kind.CALL, 30)]
+        for number in (1, 3, 77):
+            rig.session.cancel(number)
+        rig.session.respond(1, lambda response: response.done.SetInParent())
+        rig.gate.set()
+        await rig.settle()
+        assert rig.caller.numbers == [2]
+        assert rig.caller.freed[2:] == [(Kind.CALL, 20)]
+        assert rig.session.pending == 0
+
+    with_rig(body)
+
+
+def test_a_number_that_is_in_use_ends_the_conversation() -> None:
+    """Otherwise the answer to one request would be taken for that to another, and what the first
+    cost would never be given back."""
+
+    async def body(rig: Rig) -> None:
+        rig.ask(1, size=10)
+        await rig.settle()
+        with pytest.raises(CallError):
+            rig.ask(1, size=20)
+        rig.gate.set()
+        await rig.settle()
+        assert rig.caller.numbers == [1] and rig.caller.freed == [(Kind.CALL, 10)]
+        rig.ask(1, size=30)
+        await rig.settle()
+        assert rig.caller.numbers == [1, 1], "one that is answered is free again"
+
+    with_rig(body)
+
+
+def test_a_caller_that_is_gone_leaves_nothing_behind() -> None:
+    """Its work ends, and what was held back for it is let go."""
+
+    async def body(rig: Rig) -> None:
+        rig.caller.credit[Kind.CALL] = 0
+        rig.ask(1, kind=Kind.CALL, operation="ping")
+        rig.ask(2)
+        rig.ask(3, operation="list_streams")
+        await rig.settle()
+        assert (rig.session.pending, rig.session.unsent) == (2, 1)
+        rig.session.close()
+        await rig.settle()
+        assert sorted(rig.ended) == [2, 3]
+        assert (rig.session.pending, rig.session.unsent) == (0, 0)
+        assert rig.caller.answers == []
+        assert len(rig.service._tasks) == 0
+
+    with_rig(body)
+
+
+def test_an_answer_that_fits_no_message_becomes_an_internal_error() -> None:
+    """Nothing is known of effects then, and the caller hears so at once; the longest that fits is
+    sent."""
+
+    async def body(rig: Rig) -> None:
+        rig.gate.set()
+
+        def answered_with(number: int, size: int) -> None:
+            def fill(response: pb.Response) -> None:
+                response.stream.name = "x" * size
+
+            rig.session._asked[number] = service_module._Asked(Kind.CALL, 1)
+            rig.session.respond(number, fill)
+
+        probe = pb.Response(id=2)
+        probe.stream.name = "x" * 2_900_000
+        most = 2_900_000 + ANSWER_BYTES_MAX[Kind.CALL] - probe.ByteSize()
+        answered_with(1, most + 1)
+        answered_with(2, most)
+        refusal = rig.caller.refusal(1)
+        assert isinstance(refusal, InternalError) and refusal.may_have_taken_effect
+        assert len(rig.caller.answers[1][3].stream.name) == most
+        assert rig.caller.freed == [(Kind.CALL, 1)] * 2
+
+    with_rig(body)
+
+
+@pytest.mark.parametrize("data", [b"\xff\xff\xff", b"\x0a\x05abc"])
+def test_a_request_that_cannot_be_read_is_refused_and_the_next_is_taken(data: bytes) -> None:
+    async def body(rig: Rig) -> None:
+        rig.gate.set()
+        rig.session.request(Kind.CALL, 1, data, 50, ADMITTED)
+        rig.ask(2)
+        await rig.settle()
+        assert rig.caller.numbers == [1, 2]
+        refusal = rig.caller.answers[0][3].refusal
+        assert (refusal.code, refusal.may_have_taken_effect) == ("bad_proto", False)
+        assert rig.caller.freed == [(Kind.CALL, 50), (Kind.CALL, 100)]
+
+    with_rig(body)
+
+
+def test_a_fault_of_ours_while_a_request_is_taken_harms_no_other() -> None:
+    async def body(rig: Rig) -> None:
+        def broken(session: ServiceSession, request: pb.Request) -> None:
+            raise ZeroDivisionError
+
+        dispatch = rig.service.dispatch
+        rig.service.dispatch = broken  # type: ignore[method-assign]
+        rig.ask(1)
+        rig.service.dispatch = dispatch  # type: ignore[method-assign]
+        rig.gate.set()
+        rig.ask(2)
+        await rig.settle()
+        assert rig.caller.refusal(1).code.value == "other"
+        assert rig.caller.numbers == [1, 2]
+
+    with_rig(body)
+
+
+OPERATIONS = [field.name for field in pb.Request.DESCRIPTOR.oneofs_by_name["operation"].fields]
+
+
+@pytest.mark.parametrize("role", [NODE, GATEWAY, ADMINISTRATOR, "visitor", ""])
+def test_each_operation_is_for_its_roles_alone(role: str) -> None:
+    """Every operation that there is, asked for by every role: who may is served (here the test
+    takes it), who may not is refused with the sentence that says so, without effect."""
+
+    async def body(rig: Rig) -> None:
+        served: list[int] = []
+
+        def dispatch(session: ServiceSession, request: pb.Request) -> None:
+            served.append(request.id)
+            session.respond(request.id, lambda response: response.done.SetInParent())
+
+        rig.service.dispatch = dispatch  # type: ignore[method-assign]
+        allowed = []
+        for number, operation in enumerate(OPERATIONS, start=1):
+            rig.ask(number, operation=operation, admission=Admission(role))
+            if role in ROLES.get(operation, EVERYDAY):
+                allowed.append(number)
+                continue
+            refusal = rig.caller.refusal(number)
+            assert refusal.code.value == "permission_denied"
+            assert not refusal.may_have_taken_effect
+            assert f"a {role} may not ask for {operation}" in str(refusal)
+        assert served == allowed
+        assert bool(allowed) == (role in (NODE, GATEWAY))
+        assert rig.caller.numbers == list(range(1, len(OPERATIONS) + 1))
+        assert rig.caller.freed == [(Kind.CALL, 100)] * len(OPERATIONS)
+
+    with_rig(body)
+
+
+def test_what_changes_the_cluster_is_for_nodes_alone() -> None:
+    """The table itself: every name in it is an operation, and a gateway may ask for no other than
+    the everyday ones."""
+    assert set(ROLES) <= set(OPERATIONS)
+    assert {name for name in OPERATIONS if GATEWAY not in ROLES.get(name, EVERYDAY)} == {
+        "register_node",
+        "remove_basin",
+        "set_root_token",
+    }
+
+
+def test_a_node_that_was_replaced_may_ask_for_nothing() -> None:
+    """Each request hears why, as long as its conversation lasts."""
+
+    async def body(rig: Rig) -> None:
+        rig.gate.set()
+        replaced = Admission(NODE, "another data directory has taken its place")
+        for number, operation in enumerate(OPERATIONS, start=1):
+            rig.ask(number, operation=operation, admission=replaced)
+        assert rig.begun == []
+        for number in range(1, len(OPERATIONS) + 1):
+            refusal = rig.caller.refusal(number)
+            assert refusal.code.value == "unavailable" and not refusal.may_have_taken_effect
+            assert "another data directory" in str(refusal)
+
+    with_rig(body)
