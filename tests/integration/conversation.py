@@ -29,6 +29,9 @@ DEADLINE_SECONDS = 60.0
 class Nobody:
     """There are no peers."""
 
+    def has_room(self, peer: NodeId) -> bool:
+        return True
+
     def send(self, peer: NodeId, group_id: int, message: Any) -> None: ...
 
     async def call(self, peer: NodeId, chunk: bytes) -> bytes:

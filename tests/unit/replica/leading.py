@@ -47,6 +47,9 @@ class _Peers:
     def __init__(self) -> None:
         self.sent: list[tuple[NodeId, PeerMessage]] = []
 
+    def has_room(self, peer: NodeId) -> bool:
+        return True
+
     def send(self, peer: NodeId, group_id: GroupId, message: PeerMessage) -> None:
         self.sent.append((peer, message))
 

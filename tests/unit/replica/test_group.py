@@ -53,6 +53,9 @@ class FaultyStore(MemoryStore):
 class NoPeers:
     """The network of a cluster of one."""
 
+    def has_room(self, peer: NodeId) -> bool:
+        return True
+
     def send(self, peer: NodeId, group_id: GroupId, message: PeerMessage) -> None:
         raise AssertionError("a group of one has no peers")
 
