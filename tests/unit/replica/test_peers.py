@@ -1,0 +1,409 @@
+"""What goes to one peer, in which order, and what it costs when the peer stands still."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from svc_cluster.base.ids import GroupId, LogIndex, NodeId, Term
+from svc_cluster.base.log_ops import LogEntry
+from svc_cluster.codec.peer_message import decode_envelope
+from svc_cluster.link.calls import Verb, decode, encode
+from svc_cluster.link.conversation import Conversation
+from svc_cluster.link.credit import CREDIT_BYTES, MESSAGE_BYTES_MAX
+from svc_cluster.link.errors import LinkLostError
+from svc_cluster.link.frame import Kind
+from svc_cluster.raft.messages import AppendRequest, PeerMessage, StaleTerm, VoteGranted
+from svc_cluster.replica.peers import (
+    PORTION_BYTES,
+    ROOM_BYTES,
+    LinkPeers,
+    PeerConversation,
+    portions,
+)
+from tests.unit.link.test_conversation import SECRET, Side, exchange
+
+ENTRY_BYTES = 300_000
+CLOCK = 1_700_000_000_000
+
+
+def entries(group: int, behind: int, count: int, size: int = ENTRY_BYTES) -> AppendRequest:
+    """`count` entries of term 3 that follow upon the index `behind`."""
+    found = tuple(
+        LogEntry(LogIndex(behind + number), Term(3), b"\x09" * size)
+        for number in range(1, count + 1)
+    )
+    return AppendRequest(Term(3), LogIndex(behind), Term(3), LogIndex(0), found, 1)
+
+
+def heartbeat(behind: int) -> AppendRequest:
+    return AppendRequest(Term(3), LogIndex(behind), Term(3), LogIndex(0), (), 1)
+
+
+class Rig:
+    """A peer at the end of a real conversation, which the test freezes and thaws, and what it got:
+    the turn's messages of each envelope, by class."""
+
+    def __init__(self) -> None:
+        self.near = Side()
+        self.far = Side(acceptor=True)
+        exchange(self.near, self.far)
+        self.is_up = True
+        self.rooms = 0
+        self.talk = PeerConversation(asyncio.get_running_loop(), lambda: CLOCK)
+        self.talk.on_room = self._room
+        self.talk.attach(self)
+        self.talk.calls.link_up(self.far.speaker)
+        self.near.room = self.talk.room  # type: ignore[method-assign]
+
+    def _room(self) -> None:
+        self.rooms += 1
+
+    # -- the part of a connector
+
+    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+        if not self.is_up:
+            raise LinkLostError(sent=False)
+        self.near.talk.send(kind, flow, payload)
+
+    def under_way(self, kind: Kind) -> int:
+        return self.near.talk.outbox.credits[kind].under_way if self.is_up else 0
+
+    def is_waiting(self, kind: Kind, flow: int) -> bool:
+        return self.near.talk.is_waiting(kind, flow)
+
+    def dealt_with(self, kind: Kind, size: int) -> None:
+        self.near.talk.dealt_with(kind, size)
+
+    async def close(self) -> None:
+        self.is_up = False
+
+    # -- the test's
+
+    def queue(self, group: int, message: PeerMessage) -> None:
+        self.talk.send(GroupId(group), message)
+
+    async def turn(self) -> None:
+        """What was queued leaves for the conversation."""
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    async def thaw(self) -> None:
+        """The peer reads until there is nothing left to read."""
+        for _ in range(20):
+            exchange(self.near, self.far)
+            await self.turn()
+
+    def arrived(self) -> list[tuple[Kind, list[tuple[GroupId, PeerMessage]]]]:
+        """What the peer got since the last look, in its order."""
+        got, self.far.got = self.far.got, []
+        found = []
+        for kind, payload in got:
+            verb, number, body = decode(payload)
+            assert (verb, number) == (Verb.PEER, 0)
+            envelope = decode_envelope(body)
+            assert envelope.wall_ms == CLOCK and envelope.faults == []
+            found.append((kind, envelope.messages))
+        return found
+
+    @property
+    def held(self) -> int:
+        """Everything that is kept on behalf of the peer."""
+        return self.talk.held_bytes + self.near.talk.held_bytes
+
+
+def with_rig(body: Callable[[Rig], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        await body(Rig())
+
+    asyncio.run(main())
+
+
+def test_a_conversation_is_the_real_one() -> None:
+    """The rig has no frame, credit or limit of its own."""
+
+    async def body(rig: Rig) -> None:
+        assert type(rig.near.talk) is Conversation
+        assert rig.near.talk._terms.secret == SECRET
+
+    with_rig(body)
+
+
+def test_the_small_messages_of_a_turn_share_an_envelope_ahead_of_all_entries() -> None:
+    """Votes and heartbeats of every group leave first, in their order; then the entries of each
+    group in messages of their own."""
+
+    async def body(rig: Rig) -> None:
+        rig.queue(1, entries(1, 0, 2))
+        rig.queue(2, StaleTerm(Term(3)))
+        rig.queue(3, heartbeat(9))
+        rig.queue(4, entries(4, 0, 1))
+        rig.queue(5, VoteGranted(Term(4)))
+        await rig.turn()
+        await rig.thaw()
+        assert rig.arrived() == [
+            (
+                Kind.URGENT,
+                [
+                    (GroupId(2), StaleTerm(Term(3))),
+                    (GroupId(3), heartbeat(9)),
+                    (GroupId(5), VoteGranted(Term(4))),
+                ],
+            ),
+            (Kind.BULK, [(GroupId(4), entries(4, 0, 1))]),
+            (Kind.BULK, [(GroupId(1), entries(1, 0, 2))]),
+        ]
+
+    with_rig(body)
+
+
+def test_heartbeats_of_ten_thousand_groups_leave_in_messages_within_the_bound() -> None:
+    """None is lost, and no message is longer than its class allows."""
+
+    async def body(rig: Rig) -> None:
+        for group in range(10_000):
+            rig.queue(group, heartbeat(group))
+        await rig.turn()
+        exchange(rig.near, rig.far)
+        assert all(len(payload) <= MESSAGE_BYTES_MAX[Kind.URGENT] for _, payload in rig.far.got)
+        messages = [each for _, some in rig.arrived() for each in some]
+        assert messages == [(GroupId(group), heartbeat(group)) for group in range(10_000)]
+        assert rig.talk.send_failures == 0
+
+    with_rig(body)
+
+
+def test_a_heartbeat_overtakes_bulk_but_for_entries_that_it_refers_to() -> None:
+    """Behind four megabytes of a group that have not left: a heartbeat that refers to what the peer
+    has comes first; one that refers to those entries comes behind them, because the peer would
+    refuse it; one of another group waits for nothing."""
+
+    async def body(rig: Rig) -> None:
+        rig.queue(1, entries(1, 10, 6))
+        await rig.turn()
+        rig.queue(1, heartbeat(10))
+        rig.queue(1, heartbeat(16))
+        rig.queue(2, heartbeat(500))
+        await rig.turn()
+        await rig.thaw()
+        arrived = [(kind, each) for kind, some in rig.arrived() for each in some]
+        assert arrived[:2] == [
+            (Kind.URGENT, (GroupId(1), heartbeat(10))),
+            (Kind.URGENT, (GroupId(2), heartbeat(500))),
+        ]
+        parts = [(Kind.BULK, (GroupId(1), part)) for part in portions(entries(1, 10, 6))]
+        assert arrived[2:] == [*parts, (Kind.BULK, (GroupId(1), heartbeat(16)))]
+        rig.queue(1, heartbeat(16))
+        await rig.turn()
+        await rig.thaw()
+        assert rig.arrived() == [(Kind.URGENT, [(GroupId(1), heartbeat(16))])], "no more bulk"
+
+    with_rig(body)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([], [0]),
+        ([1], [1]),
+        ([PORTION_BYTES], [1]),
+        ([PORTION_BYTES, 1], [1, 1]),
+        ([PORTION_BYTES // 2] * 5, [2, 2, 1]),
+        ([2_000_000, 1, 1, 2_000_000], [1, 2, 1]),
+    ],
+)
+def test_entries_are_split_into_portions_that_follow_each_other(
+    sizes: list[int], expected: list[int]
+) -> None:
+    """All of them, in order, each behind the one before, at most PORTION_BYTES or one entry."""
+    found = tuple(
+        LogEntry(LogIndex(number), Term(number), bytes([9]) * size)
+        for number, size in enumerate(sizes, start=6)
+    )
+    message = AppendRequest(Term(90), LogIndex(5), Term(4), LogIndex(2), found, 8)
+    parts = list(portions(message))
+    assert [len(part.entries) for part in parts] == expected
+    assert tuple(entry for part in parts for entry in part.entries) == found
+    previous = (5, 4)
+    for part in parts:
+        assert (part.previous_index, part.previous_term) == previous
+        assert (part.sender_term, part.commit_index, part.read_sequence) == (90, 2, 8)
+        if part.entries:
+            previous = part.entries[-1].log_index, part.entries[-1].term
+        assert len(part.entries) <= 1 or sum(len(e.payload) for e in part.entries) <= PORTION_BYTES
+
+
+def test_a_frozen_peer_costs_its_credit_and_one_batch_of_a_turn() -> None:
+    """Two hundred groups, each with a megabyte whenever there is room, beside a peer that reads
+    nothing: none is asked for more than fits, heartbeats go on, and each group that had no room is
+    told exactly once when there is some."""
+
+    async def body(rig: Rig) -> None:
+        batch = entries(1, 0, 3)
+        batch_bytes = 3 * (ENTRY_BYTES + 32) + 96
+        taken = 0
+        for number in range(200):
+            if rig.talk.has_room:
+                rig.queue(number, batch)
+                taken += 1
+            rig.queue(number, heartbeat(0))
+            await rig.turn()
+            assert rig.talk.held_bytes == 0, "it fits the credit, and waits nowhere else"
+            assert rig.under_way(Kind.BULK) <= ROOM_BYTES + batch_bytes
+        assert taken == ROOM_BYTES // (3 * ENTRY_BYTES) + 1
+        assert not rig.talk.has_room and rig.rooms == 0
+        assert rig.talk.send_failures == 0
+        await rig.thaw()
+        assert rig.talk.has_room and rig.rooms == 1
+        bulk = [group for kind, some in rig.arrived() for group, _ in some if kind is Kind.BULK]
+        assert sorted(bulk) == list(range(taken))
+        rig.queue(1, entries(1, 3, 1))
+        await rig.turn()
+        await rig.thaw()
+        assert rig.rooms == 1, "there was room all the time"
+
+    with_rig(body)
+
+
+def test_what_has_no_credit_waits_and_leaves_in_order_group_by_group() -> None:
+    """Twelve groups hand over a megabyte each in one turn: what exceeds the credit is held here and
+    counted, and all of it arrives once the peer reads, each group's in order; room is told once."""
+
+    async def body(rig: Rig) -> None:
+        for group in range(12):
+            rig.queue(group, entries(group, 0, 3))
+            rig.queue(group, heartbeat(3))
+        most = 12 * (3 * (ENTRY_BYTES + 32) + 2 * 96)
+        await rig.turn()
+        assert 0 < rig.talk.held_bytes <= most - CREDIT_BYTES[Kind.BULK] + 1_000_000
+        assert rig.held <= most
+        assert not rig.talk.has_room
+        await rig.thaw()
+        arrived = [(kind, each) for kind, some in rig.arrived() for each in some]
+        assert {kind for kind, _ in arrived} == {Kind.BULK}
+        for group in range(12):
+            of_group = [message for _, (sender, message) in arrived if sender == group]
+            assert of_group == [entries(group, 0, 3), heartbeat(3)]
+        assert (rig.talk.held_bytes, rig.held, rig.rooms) == (0, 0, 1)
+
+    with_rig(body)
+
+
+def test_heartbeats_to_a_frozen_peer_are_dropped_at_its_credit() -> None:
+    """The group repeats what matters: nothing else is dropped, nothing is kept, and it is counted."""
+
+    async def body(rig: Rig) -> None:
+        sent = 0
+        while rig.talk.send_failures == 0:
+            for group in range(1000):
+                rig.queue(group, heartbeat(0))
+            await rig.turn()
+            sent += 1
+            assert rig.held <= CREDIT_BYTES[Kind.URGENT]
+        assert sent > 10
+        rig.queue(1, entries(1, 0, 1))
+        await rig.turn()
+        await rig.thaw()
+        assert any(kind is Kind.BULK for kind, _ in rig.arrived())
+
+    with_rig(body)
+
+
+def test_the_end_of_a_link_lets_everything_go() -> None:
+    """Nothing that waited goes to the next conversation; nobody is told of room that a new
+    conversation has anyway; what is sent while there is none is dropped and counted; heartbeats of
+    the next one wait for nothing."""
+
+    async def body(rig: Rig) -> None:
+        for group in range(12):
+            rig.queue(group, entries(group, 0, 3))
+        await rig.turn()
+        rig.queue(99, StaleTerm(Term(3)))
+        assert rig.talk.held_bytes > 0
+        call = rig.talk.calls.chunk(b"chunk")
+        rig.is_up = False
+        rig.talk.link_down()
+        assert rig.talk.held_bytes == 0 and rig.talk.has_room
+        with pytest.raises(LinkLostError) as lost:
+            await call
+        assert lost.value.sent
+        rig.talk.room(Kind.BULK, 1)
+        await rig.turn()
+        assert rig.rooms == 0
+        assert rig.talk.send_failures == 0
+        sent = rig.talk.sent_bytes
+        rig.queue(1, entries(1, 0, 3))
+        rig.queue(1, StaleTerm(Term(3)))
+        await rig.turn()
+        assert (rig.talk.send_failures, rig.talk.held_bytes) == (2, 0)
+        assert rig.talk.sent_bytes == sent
+        rig.near, rig.far = Side(), Side(acceptor=True)
+        exchange(rig.near, rig.far)
+        rig.near.room = rig.talk.room  # type: ignore[method-assign]
+        rig.is_up = True
+        rig.queue(1, heartbeat(3))
+        await rig.turn()
+        await rig.thaw()
+        assert rig.arrived() == [(Kind.URGENT, [(GroupId(1), heartbeat(3))])]
+
+    with_rig(body)
+
+
+def test_each_peer_has_a_conversation_of_its_own() -> None:
+    """A frozen peer takes nobody else's room, and its room is told for it alone; a peer that is not
+    one has no bound."""
+
+    async def main() -> None:
+        rigs: dict[int, Rig] = {2: Rig(), 3: Rig()}
+        events: dict[tuple[NodeId, bool], Any] = {}
+
+        def open_link(peer: NodeId, is_raft: bool, told: Any) -> Any:
+            events[peer, is_raft] = told
+            return rigs[peer]
+
+        peers = LinkPeers(
+            loop=asyncio.get_running_loop(),
+            peers=(NodeId(2), NodeId(3)),
+            clock=lambda: CLOCK,
+            open_link=open_link,
+        )
+        told: list[tuple[str, int]] = []
+        peers.start()
+        peers.connect(
+            lambda peer: told.append(("up", peer)),
+            lambda peer: told.append(("down", peer)),
+            lambda peer: told.append(("room", peer)),
+        )
+        assert sorted(events) == [(n, is_raft) for n in (2, 3) for is_raft in (False, True)]
+        for peer, rig in rigs.items():
+            link = events[NodeId(peer), True]
+            rig.near.room = link.room  # type: ignore[method-assign]
+            link.link_up(rig.far.speaker)
+        for group in range(3):
+            peers.send(NodeId(2), GroupId(group), entries(group, 0, 3))
+        await asyncio.sleep(0)
+        assert not peers.has_room(NodeId(2))
+        assert peers.has_room(NodeId(3)) and peers.has_room(NodeId(9))
+        assert told == [("up", 2), ("up", 3)]
+        assert peers.sent_bytes[NodeId(2)] > 0 == peers.sent_bytes[NodeId(3)]
+        await rigs[2].thaw()
+        assert told[2:] == [("room", 2)]
+        assert peers.has_room(NodeId(2))
+        chunk = asyncio.ensure_future(peers.call(NodeId(3), b"chunk"))
+        await asyncio.sleep(0)
+        exchange(rigs[3].near, rigs[3].far)
+        assert rigs[3].far.got[-1] == (Kind.TRANSFER, encode(Verb.SNAPSHOT, 1, b"chunk"))
+        events[NodeId(3), True].message(Kind.CALL, encode(Verb.ANSWER, 1, b"taken"))
+        assert await chunk == b"taken"
+        report = asyncio.ensure_future(peers.form(NodeId(2), b"report"))
+        with pytest.raises(ConnectionError):
+            await report  # the conversation with its service is not up
+        events[NodeId(2), True].link_down()
+        assert told[3:] == [("down", 2)]
+        await peers.close()
+        assert not rigs[2].is_up and not rigs[3].is_up
+
+    asyncio.run(main())
