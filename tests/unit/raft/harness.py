@@ -122,6 +122,8 @@ class Node:
         self.settings = settings or RaftSettings()
         self.applied: list[LogEntry] = []
         self.applied_index = applied_index
+        self.full: set[NodeId] = set()
+        """Peers to which the way has no room for entries, of any group."""
         self.start()
 
     def start(self) -> None:
@@ -133,6 +135,7 @@ class Node:
             applied_index=LogIndex(self.applied_index),
             rng=random.Random(int(self.node_id)),
             settings=self.settings,
+            has_room=lambda peer: peer not in self.full,
         )
         self.unsynced: list[Ready] = []
         self.sent: list[tuple[NodeId, PeerMessage]] = []
