@@ -166,7 +166,7 @@ class Leaders:
                 except LinkBusyError:
                     # it may well lead: others are asked no earlier than after a pause
                     self.note_retry("busy")
-                    refusal = HotServerError("the node has too much to deal with")
+                    refusal = UnavailableError("the node has too much to deal with")
                 except LinkLostError as lost:
                     group.leader = None
                     if lost.sent and write:
