@@ -177,6 +177,32 @@ def test_the_session_goes_on_behind_what_had_no_effect(fault: str, at: int) -> N
     play(main, faults={at: fault})
 
 
+@pytest.mark.parametrize("at", [1, 2, 5])
+def test_batches_that_find_no_room_are_sent_again_with_all_behind_them(at: int) -> None:
+    """The node takes nothing for a while in the midst of a turn: what it was not asked had no
+    effect, what was sent behind it neither, and in the end each is there once, in order."""
+
+    async def main(cluster: Cluster) -> None:
+        link = cluster.links[NODES[0]]
+        asked, appends = link.asked, [0]
+
+        def counted(number: int, request: pb.Request) -> None:
+            asked(number, request)
+            if request.WhichOneof("operation") == "append":
+                appends[0] += 1
+                if appends[0] == at:
+                    link.full = True
+                    cluster.loop.call_later(0.3, setattr, link, "full", False)
+
+        link.asked = counted  # type: ignore[method-assign]
+        cluster.put(*bodies(8))
+        assert await cluster.acks(8) == list(range(8))
+        assert cluster.log == bodies(8)
+        assert cluster.client._directory._leaders.retries["busy"] > 0
+
+    play(main)
+
+
 def test_behind_a_failed_condition_nothing_is_appended() -> None:
     """The batches behind it, which have none, are there neither then nor later."""
 
