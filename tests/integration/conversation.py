@@ -12,12 +12,20 @@ from typing import Any
 
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.ids import NodeId
+from svc_cluster.base.tasks import Tasks
 from svc_cluster.gateway.replica_client import ReplicaClient
+from svc_cluster.link.calls import Message, decode
+from svc_cluster.link.conversation import Conversation, Terms
 from svc_cluster.link.errors import LinkLostError
+from svc_cluster.link.frame import Kind
+from svc_cluster.link.greeting import Speaker
+from svc_cluster.link.handshake import Identity
 from svc_cluster.link.session import NodeSession
 from svc_cluster.model.stream_config import BasinConfig, NewStream
 from svc_cluster.replica.host import HostSettings
+from svc_cluster.replica.link_server import caller_of, terms_of
 from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
+from svc_cluster.replica.service import ServiceSession
 from svc_cluster.storage.disk import RealDisk
 from svc_cluster.storage.memory_store import MemoryStore
 from svc_cluster.storage.wal.settings import WalSettings
@@ -42,45 +50,130 @@ class Nobody:
 
 
 class Wire:
-    """Carries messages both ways, in order. `held`: answers that a caller that does not read
-    leaves where they are."""
+    """A connection between the two, but for its socket: real conversations, whose bytes pass from
+    hand to hand in order. `frozen`: the gateway's side reads nothing."""
 
     def __init__(self, node: ReplicaNode, events: NodeSession) -> None:
         self._loop = asyncio.get_running_loop()
         self._events = events
-        self.service = node.service.session(self._answer)
-        self.requests: list[bytes] = []
-        self.answers: list[bytes] = []
-        self.held: list[bytes] | None = None
+        self.requests: list[Message] = []
+        self.answers: list[Message] = []
+        self.longest: dict[Kind, int] = {}
+        """Bytes of the longest message that arrived, of either side, by class."""
+        self.frozen = False
         self.is_up = True
+        self._pump_scheduled = False
+        gateway = Speaker(Identity("c" * 32, "gateway", NodeId(0), "g"))
+        terms = Terms(b"secret", gateway, lambda _: None)
+        self.caller: Any = None
+        self.near = Conversation(terms, _Near(self), b"n" * 32, acceptor=False)
+        self.far = Conversation(
+            terms_of(node, b"secret"), _Far(self, node), b"f" * 32, acceptor=True
+        )
         events.attach(self)
-        events.link_up()
+        self._pump()
+        assert self.near.is_open and self.far.is_open
 
-    def send(self, data: bytes) -> None:
+    @property
+    def service(self) -> ServiceSession:
+        """What the node keeps of this caller."""
+        session: ServiceSession = self.caller.session
+        return session
+
+    @property
+    def held_bytes(self) -> int:
+        """What the two sides keep of each other's messages."""
+        return self.near.held_bytes + self.far.held_bytes
+
+    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
         if not self.is_up:
             raise LinkLostError(sent=False)
-        self.requests.append(data)
-        self._loop.call_soon(self.service.message, data)
+        self.near.send(kind, flow, payload)
+        self._schedule()
 
-    def _answer(self, data: bytes) -> None:
-        self.answers.append(data)
-        if self.held is not None:
-            self.held.append(data)
-        else:
-            self._loop.call_soon(self._deliver, data)
+    def dealt_with(self, kind: Kind, size: int) -> None:
+        self.near.dealt_with(kind, size)
+        self._schedule()
 
     def read_on(self) -> None:
         """The caller takes what was left, and everything from now on."""
-        held, self.held = self.held or [], None
-        for data in held:
-            self._loop.call_soon(self._deliver, data)
-
-    def _deliver(self, data: bytes) -> None:
-        self.service.sent(len(data))
-        self._events.message(data)
+        self.frozen = False
+        self._schedule()
 
     async def close(self) -> None:
-        self.service.close()
+        self.is_up = False
+        self.caller.link_down()
+
+    # -- what both sides tell
+
+    def heard(self, sent: list[Message], kind: Kind, payload: bytes) -> None:
+        sent.append(decode(payload))
+        self.longest[kind] = max(self.longest.get(kind, 0), len(payload))
+
+    def _schedule(self) -> None:
+        if not self._pump_scheduled:
+            self._pump_scheduled = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._pump_scheduled = False
+        moved = True
+        while moved and self.is_up:
+            moved = False
+            if data := b"".join(self.near.take()):
+                self.far.receive(data)
+                moved = True
+            if not self.frozen and (data := b"".join(self.far.take())):
+                self.near.receive(data)
+                moved = True
+        assert self.near.end is None and self.far.end is None
+
+
+class _Near:
+    """What the gateway's conversation tells."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def opened(self, speaker: Speaker) -> None:
+        self._wire._events.link_up(speaker)
+
+    def message(self, kind: Kind, payload: bytes) -> None:
+        self._wire.heard(self._wire.answers, kind, payload)
+        self._wire._events.message(kind, payload)
+
+    def room(self, kind: Kind, size: int) -> None:
+        self._wire._events.room(kind, size)
+
+
+class _Far:
+    """What the node's conversation tells, and its way back."""
+
+    def __init__(self, wire: Wire, node: ReplicaNode) -> None:
+        self._wire = wire
+        self._node = node
+        self._tasks = Tasks()
+
+    def opened(self, speaker: Speaker) -> None:
+        self._wire.caller = caller_of(self._node, speaker, self, self._tasks)
+
+    def message(self, kind: Kind, payload: bytes) -> None:
+        self._wire.heard(self._wire.requests, kind, payload)
+        self._wire.caller.message(kind, payload)
+
+    def room(self, kind: Kind, size: int) -> None:
+        self._wire.caller.room(kind, size)
+
+    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+        if not self._wire.is_up:
+            raise LinkLostError(sent=False)
+        self._wire.far.send(kind, flow, payload)
+        self._wire._schedule()
+
+    def dealt_with(self, kind: Kind, size: int) -> None:
+        if self._wire.is_up:
+            self._wire.far.dealt_with(kind, size)
+            self._wire._schedule()
 
 
 class Pair:

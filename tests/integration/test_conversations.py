@@ -14,13 +14,18 @@ from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster._pb.s2.v1 import s2_pb2
 from svc_cluster.base.errors import HotServerError, InternalError, ServiceError
 from svc_cluster.base.ids import GroupId, TimestampMs
-from svc_cluster.base.limits import BATCH_BYTES_MAX, MESSAGE_BYTES_MAX
 from svc_cluster.codec import rpc
 from svc_cluster.codec.records import build_batch
+from svc_cluster.link.calls import HEAD, Verb, encode
+from svc_cluster.link.credit import CREDIT_BYTES, MESSAGE_BYTES_MAX
+from svc_cluster.link.errors import LinkBusyError
+from svc_cluster.link.frame import Kind
+from svc_cluster.link.session import REQUEST_BYTES_MAX, RequestTooLongError
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import AppendAck, StoredBatch
 from svc_cluster.replica import answer_room
 from svc_cluster.replica.answer_room import ROOM_BYTES_MAX
+from svc_cluster.replica.roles import OWN
 from svc_cluster.replica.service import Fill
 from tests.integration.conversation import DEADLINE_SECONDS, Pair, pair
 
@@ -134,15 +139,11 @@ def test_a_request_that_cannot_be_written_is_never_sent(tmp_path: Path) -> None:
                 two.session.call(group.group_id, 4000, fill)
 
         await beside_busy_clients(two, ghost)
-        sent = [
-            request
-            for data in two.wire.requests
-            for request in pb.RequestBatch.FromString(data).requests
-        ]
+        arrived = [each for each in two.wire.requests if each.verb is Verb.REQUEST]
+        sent = [pb.Request.FromString(each.body) for each in arrived]
         assert all(request.WhichOneof("operation") is not None for request in sent)
         assert not any(b"ghost" in request.append.records for request in sent)
-        numbers = [request.id for request in sent]
-        assert numbers == list(range(1, len(sent) + 1))
+        assert [each.number for each in arrived] == list(range(1, len(sent) + 1))
 
     in_a_pair(tmp_path, body)
 
@@ -210,40 +211,51 @@ def test_a_write_whose_deciding_fails_leaves_nothing_behind(tmp_path: Path) -> N
     in_a_pair(tmp_path, body)
 
 
-def test_a_member_that_cannot_be_read_harms_no_other(tmp_path: Path) -> None:
-    """In a batch of requests and in one of answers: the rest is taken, and the conversation goes
-    on."""
+def test_a_message_that_cannot_be_read_harms_no_other(tmp_path: Path) -> None:
+    """A request among others, and an answer: the rest is taken, and the conversation goes on. The
+    request is refused without effect; who waits for the answer goes by its deadline."""
 
     async def body(two: Pair) -> None:
         await two.stream("some-basin", "s")
         before = len(two.wire.answers)
         noise = b"\xff\xff\xff"
-        ping = pb.Request(id=2**40)
+        ping = pb.Request()
         ping.ping.SetInParent()
-        batch = pb.Batch(members=[noise, ping.SerializeToString(), noise])
-        two.wire.service.message(batch.SerializeToString())
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        (answer,) = two.wire.answers[before:]
-        assert [r.id for r in pb.ResponseBatch.FromString(answer).responses] == [2**40]
-        two.wire.held = []
+        for number, data in enumerate((noise, ping.SerializeToString(), noise), start=2**40):
+            two.wire.send(Kind.CALL, 1, encode(Verb.REQUEST, number, data))
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while len(two.wire.answers) < before + 3:
+                await asyncio.sleep(0)
+        answers = {
+            each.number: pb.Response.FromString(each.body) for each in two.wire.answers[before:]
+        }
+        assert [answers[number].WhichOneof("result") for number in sorted(answers)] == [
+            "refusal",
+            "done",
+            "refusal",
+        ]
+        refusal = answers[2**40].refusal
+        assert (refusal.code, refusal.may_have_taken_effect) == ("bad_proto", False)
+        two.wire.frozen = True
         call = two.session.call(GroupId(1), 1000, lambda r: r.ping.SetInParent())
-        response = pb.Response(id=two.session._next_id - 1)
-        response.done.SetInParent()
-        two.session.message(
-            pb.Batch(members=[noise, response.SerializeToString()]).SerializeToString()
-        )
-        assert call.done(), "what came behind was read"
-        assert call.result().WhichOneof("result") == "done"
+        other = two.session.call(GroupId(1), 1000, lambda r: r.ping.SetInParent())
+        last = two.session._calls._next - 1
+        done = pb.Response(id=last)
+        done.done.SetInParent()
+        for number, data in ((last - 1, noise), (last, done.SerializeToString())):
+            two.wire.caller.send(Kind.CALL, 1, encode(Verb.ANSWER, number, data))
         two.wire.read_on()
+        assert (await other).WhichOneof("result") == "done", "what came behind was read"
+        assert (await call).WhichOneof("result") == "done", "its own answer came later"
         await two.client.append("some-basin", "s", one_record(b"x"), None, None)
 
     in_a_pair(tmp_path, body)
 
 
-def test_messages_are_split(tmp_path: Path) -> None:
-    """40 appends of 0.9 MB in one turn, then as many reads: no message of either direction is
-    beyond 4 MiB, and all of it arrives. What fits in no message is refused to whoever asks."""
+def test_what_is_asked_at_once_keeps_to_the_credit(tmp_path: Path) -> None:
+    """40 appends of 0.9 MB in one turn, then as many reads: what there is no credit for is refused
+    as busy without effect and sent again, no message of either side is beyond its class's bound,
+    and all of it arrives, each once. What fits in no message is refused to whoever asks."""
 
     async def body(two: Pair) -> None:
         await two.stream("some-basin", "s")
@@ -252,17 +264,18 @@ def test_messages_are_split(tmp_path: Path) -> None:
             acks = await asyncio.gather(
                 *(two.client.append("some-basin", "s", one_record(b), None, None) for b in bodies)
             )
-            assert [ack.start.seq_num for ack in acks] == list(range(40))
-            found = await asyncio.gather(*(read_one(two, number) for number in range(40)))
+            assert sorted(ack.start.seq_num for ack in acks) == list(range(40))
+            found = await asyncio.gather(*(read_one(two, ack.start.seq_num) for ack in acks))
         assert found == bodies
-        assert max(map(len, two.wire.requests)) <= BATCH_BYTES_MAX
-        assert max(map(len, two.wire.answers)) <= BATCH_BYTES_MAX
+        assert two.client._leaders.retries["busy"] > 0
+        for kind, longest in two.wire.longest.items():
+            assert longest <= MESSAGE_BYTES_MAX[kind]
         sent = len(two.wire.requests)
 
         def fill(request: pb.Request) -> None:
-            request.append.records = bytes(MESSAGE_BYTES_MAX)
+            request.append.records = bytes(REQUEST_BYTES_MAX[Kind.CALL])
 
-        with pytest.raises(MemberTooLongError):
+        with pytest.raises(RequestTooLongError):
             two.session.call(GroupId(1), 1000, fill)
         await asyncio.sleep(0)
         assert len(two.wire.requests) == sent
@@ -287,8 +300,8 @@ def test_a_caller_that_does_not_read_has_a_bounded_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It asks for 200 times 0.9 MB and takes nothing: what is made for it stays below the room and
-    one answer, appends beside it are answered, reads beyond the waiting line are refused without
-    effect; and once it reads on, it gets everything."""
+    one answer, of which the connection holds its credit; appends of others are answered, reads
+    beyond the waiting line are refused without effect; and once it reads on, it gets everything."""
     monkeypatch.setattr(answer_room, "WAITING_MAX", 150)
 
     async def body(two: Pair) -> None:
@@ -296,32 +309,85 @@ def test_a_caller_that_does_not_read_has_a_bounded_room(
         bodies = [random.Random(number).randbytes(900_000) for number in range(4)]
         for each in bodies:
             await two.client.append("some-basin", "s", one_record(each), None, None)
-        held: list[bytes] = []
-        two.wire.held = held
+        two.wire.frozen = True
         reads = [asyncio.ensure_future(read_one(two, number % 4)) for number in range(200)]
         room = two.wire.service.room
         async with asyncio.timeout(DEADLINE_SECONDS):
-            while room.waiting_count < 150 or sum(map(len, held)) < ROOM_BYTES_MAX - 2_000_000:
+            while room.waiting_count < 150 or room.taken_bytes < ROOM_BYTES_MAX - 2_000_000:
                 await asyncio.sleep(0.01)
-        assert sum(map(len, held)) <= ROOM_BYTES_MAX + 1_000_000
         assert room.taken_bytes <= ROOM_BYTES_MAX + 1_000_000
+        assert two.wire.far.held_bytes <= CREDIT_BYTES[Kind.BULK] + CREDIT_BYTES[Kind.CALL]
+        assert two.wire.service.unsent > 0, "what has no credit is held back behind it"
         with pytest.raises(HotServerError):
             await room.take(GroupId(9), 1)
-        other = two.node.service.session(lambda data: heard.append(data))
-        heard: list[bytes] = []
-        append = pb.Request(id=1, group_id=max(two.node.host.basins), deadline_ms=60_000)
+        heard: list[pb.Response] = []
+        other = two.node.service.session(Other(heard))
+        append = pb.Request(group_id=max(two.node.host.basins), deadline_ms=60_000)
         rpc.append_to_pb(append.append, "s", one_record(b"beside"), None, None)
-        other.message(pb.RequestBatch(requests=[append]).SerializeToString())
+        data = append.SerializeToString()
+        other.request(Kind.CALL, 1, data, len(data), OWN)
         async with asyncio.timeout(DEADLINE_SECONDS):
             while not heard:
                 await asyncio.sleep(0.01)
-        assert pb.ResponseBatch.FromString(heard[0]).responses[0].append.start.seq_num == 4
+        assert heard[0].append.start.seq_num == 4
         two.wire.read_on()
         async with asyncio.timeout(DEADLINE_SECONDS):
             found = await asyncio.gather(*reads)
         assert found == [bodies[number % 4] for number in range(200)]
         assert room.waiting_count == 0
-        assert room.taken_bytes < 1_000
+        assert two.wire.service.unsent == 0
+        # bytes that are dealt with are told in quarters of the credit
+        assert room.taken_bytes <= CREDIT_BYTES[Kind.BULK] // 4
+
+    in_a_pair(tmp_path, body)
+
+
+class Other:
+    """A caller that takes what it is answered."""
+
+    def __init__(self, heard: list[pb.Response]) -> None:
+        self._heard = heard
+
+    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+        self._heard.append(pb.Response.FromString(payload[HEAD.size :]))
+
+    def dealt_with(self, kind: Kind, size: int) -> None: ...
+
+
+def test_who_goes_on_asking_and_reads_nothing_is_busy_and_then_ended(tmp_path: Path) -> None:
+    """Its side of the connection refuses it as busy before it holds more than the credit; what the
+    node keeps for it stays below the credits too; who waits no more costs nothing any more."""
+
+    async def body(two: Pair) -> None:
+        await two.stream("some-basin", "s")
+        two.wire.frozen = True
+        calls: list[asyncio.Future[pb.Response]] = []
+        busy = 0
+
+        def fill(request: pb.Request) -> None:
+            request.check_tail.stream = "s" * 100_000
+
+        while busy < 10:
+            call = two.session.call(GroupId(10**6), 60_000, fill)
+            if call.done():
+                assert isinstance(call.exception(), LinkBusyError)
+                busy += 1
+            else:
+                calls.append(call)
+            if len(calls) % 20 == 0:
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            assert two.wire.near.held_bytes <= CREDIT_BYTES[Kind.CALL]
+            assert len(calls) <= 100_000
+        assert two.wire.service.pending <= len(calls)
+        assert two.session.pending == len(calls)
+        for call in calls:
+            call.cancel()
+        two.wire.read_on()
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while two.wire.service.pending or two.session.pending or two.wire.held_bytes:
+                await asyncio.sleep(0.01)
+        await two.client.append("some-basin", "s", one_record(b"x"), None, None)
 
     in_a_pair(tmp_path, body)
 
