@@ -200,13 +200,14 @@ class Connector:
 
     def _on_end(self, wire: Wire, reason: str) -> None:
         self._is_news |= wire.talk.refused
+        # first of all, so that a fault of the owner does not end the link for ever
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(reason)
         if wire is self._wire or self._wire is None:
             was_up = wire is self._wire and wire.talk.peer is not None
             self._wire = None
             if was_up:
                 self._events.link_down()
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_result(reason)
 
     def _drop(self, reason: str) -> None:
         if self._wire is not None:

@@ -285,6 +285,51 @@ def test_a_fault_of_the_owner_does_not_end_the_link_for_ever(run: Callable[..., 
     run(body())
 
 
+def test_a_link_is_made_again_whatever_its_owner_does(
+    run: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bug of the owner's while a connection is begun, and one while it is told of its end: each
+    is logged, and the next connection is made; so is the end itself, at warning."""
+
+    async def body() -> None:
+        async with listening() as pair:
+
+            class Faulty(Called):
+                def link_down(self) -> None:
+                    super().link_down()
+                    if self.downs == 1:
+                        raise ValueError("told of the end")
+
+            loop = asyncio.get_running_loop()
+            faults: list[object] = []
+            loop.set_exception_handler(lambda _, context: faults.append(context))
+            called = Faulty()
+            connector = pair.connector(called)
+            own, begun = connector._terms, [0]
+
+            def faulty_terms() -> Terms:
+                begun[0] += 1
+                if begun[0] == 1:
+                    raise ValueError("while it is begun")
+                return own()
+
+            connector._terms = faulty_terms
+            connector.start()
+            for _ in range(3):
+                await called.ups.get()
+                (await pair.served.get()).wire.close("restart")
+            await called.ups.get()
+            assert called.downs == 3 and begun[0] == 5
+            assert faults, "the loop is told of what nobody else took"
+            await connector.close()
+
+    caplog.set_level("WARNING")
+    run(body())
+    logged = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert [level for level, text in logged if text == "link_failed"] == ["ERROR"]
+    assert ("WARNING", "link_ended") in logged
+
+
 def test_callers_that_prove_nothing_are_few_and_short(run: Callable[..., None]) -> None:
     """Beyond UNPROVEN_MAX a connection is refused at once, 15 MiB from each of them are not kept,
     they are ended when their time is over, and a proven caller gets in behind them."""
