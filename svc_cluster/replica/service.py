@@ -95,8 +95,8 @@ has no room while it waits at the tail."""
 
 
 REQUESTS_MAX: Final = 65_536
-"""Unanswered requests of one caller; one more is refused. And answers that wait for credit: of a
-caller that leaves more of them unread the conversation ends."""
+"""Requests of one caller that are not answered, or whose answers it does not take; one more is
+refused. So many answers that it does not take end the conversation."""
 
 ANSWER_BYTES_MAX: Final = {
     kind: MESSAGE_BYTES_MAX[kind] - HEAD.size for kind in (Kind.URGENT, Kind.CALL, Kind.BULK)
@@ -200,7 +200,7 @@ class ServiceSession:
             self.refuse(number, fault)
             return
         asked.group_id = GroupId(request.group_id)
-        if len(self._asked) > REQUESTS_MAX:
+        if len(self._asked) + self.unsent > REQUESTS_MAX:
             self.refuse(number, HotServerError("too many requests of this process are unanswered"))
             return
         request.id = number

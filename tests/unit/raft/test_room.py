@@ -67,9 +67,7 @@ def test_the_heartbeat_is_accepted_by_a_follower_that_lacks_what_is_under_way() 
     leader.drain()
     leader.sync()
     leader.full.add(follower.node_id)
-    under_way = [
-        body for to, body in leader.take_sent() if to == follower.node_id and body.entries
-    ]
+    under_way = [body for to, body in leader.take_sent() if to == follower.node_id and body.entries]
     assert len(under_way) == 1
     leader.group.propose(payload("held back"))
     leader.drain()

@@ -19,7 +19,13 @@ from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import HandshakeError, Identity
 from svc_cluster.link.outbox import NoCreditError
 from svc_cluster.raft.messages import PeerMessage, StaleTerm
-from svc_cluster.replica.link_server import CHUNKS_MAX, PeerCaller, ServiceCaller, caller_of, terms_of
+from svc_cluster.replica.link_server import (
+    CHUNKS_MAX,
+    PeerCaller,
+    ServiceCaller,
+    caller_of,
+    terms_of,
+)
 from svc_cluster.replica.peers import RAFT
 from svc_cluster.replica.roles import Admission
 
