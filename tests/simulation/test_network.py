@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import importlib
+import pkgutil
 import random
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from svc_cluster.base.ids import NodeId
 from svc_cluster.base.limits import MESSAGE_BYTES_MAX
+from svc_cluster.link.conversation import Conversation, Terms
+from svc_cluster.link.credit import CREDIT_BYTES
+from svc_cluster.link.credit import MESSAGE_BYTES_MAX as BYTES_OF_CLASS
+from svc_cluster.link.frame import CLASSES, Kind
+from svc_cluster.link.greeting import Speaker
+from svc_cluster.link.handshake import Identity
+from svc_cluster.link.outbox import NoCreditError, Outbox
+from svc_cluster.link.wire import Wire
+from tests.simulation.adapters import SimAcceptor, SimCaller
 from tests.simulation.loop import SimLoop, run
 from tests.simulation.network import ADVERSARIAL, NetworkProfile, SimNetwork
 
@@ -268,3 +282,167 @@ def test_calls_to_a_crashed_process_fail_and_its_own_vanish() -> None:
         return sorted(seen)
 
     assert run(main) == ["a is done", "asked a", "asked b"]
+
+
+# -- links over it
+
+
+def _terms(role: str, node: int) -> Callable[[], Terms]:
+    speaker = Speaker(Identity("c1", role, NodeId(node), f"i{node}"))
+    return lambda: Terms(b"secret", speaker, lambda _: None)
+
+
+class _Owner:
+    """Of either side of a link: what it was told, and whether it deals with messages."""
+
+    def __init__(self) -> None:
+        self.ups: list[Speaker] = []
+        self.downs = 0
+        self.got: list[tuple[Kind, bytes]] = []
+        self.rooms: list[tuple[Kind, int]] = []
+        self.deals = True
+        self.way: Any = None
+        """What messages are dealt with on, and answers leave by."""
+
+    def link_up(self, speaker: Speaker) -> None:
+        self.ups.append(speaker)
+
+    def link_down(self) -> None:
+        self.downs += 1
+
+    def message(self, kind: Kind, payload: bytes) -> None:
+        self.got.append((kind, payload))
+        if self.deals:
+            self.way.dealt_with(kind, len(payload))
+
+    def room(self, kind: Kind, size: int) -> None:
+        self.rooms.append((kind, size))
+
+
+class _Linked:
+    """A caller at one address and an acceptor at another."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self.network = SimNetwork(loop, random.Random(1), NetworkProfile())
+        self.near = _Owner()
+        self.served: list[_Owner] = []
+        self.acceptor = SimAcceptor(loop, self.network, "node", _terms("node", 2), self._welcome)
+        caller = SimCaller(loop, self.network, "gateway")
+        self.link = self.near.way = caller.link("node", _terms("gateway", 0), self.near)
+
+    def _welcome(self, speaker: Speaker, wire: Wire) -> _Owner:
+        owner = _Owner()
+        owner.way = wire
+        owner.link_up(speaker)
+        self.served.append(owner)
+        return owner
+
+
+def _linked(scene: Callable[[_Linked], Coroutine[Any, Any, None]]) -> None:
+    async def main(loop: SimLoop) -> None:
+        linked = _Linked(loop)
+        await asyncio.sleep(2)
+        await scene(linked)
+
+    run(main)
+
+
+def test_a_link_is_proved_and_carries_messages_both_ways() -> None:
+    """By the conversations of the product: greetings, frames and all."""
+
+    async def scene(linked: _Linked) -> None:
+        (served,) = linked.served
+        assert [each.identity.role for each in served.ups] == ["gateway"]
+        assert [each.identity.node_id for each in linked.near.ups] == [2]
+        assert type(linked.link._wire) is Wire is type(served.way)
+        assert type(served.way.talk) is Conversation
+        assert type(served.way.talk.outbox) is Outbox
+        long = bytes(range(256)) * (BYTES_OF_CLASS[Kind.BULK] // 256)
+        linked.link.send(Kind.BULK, 1, long)
+        linked.link.send(Kind.URGENT, 1, b"first")
+        served.way.send(Kind.CALL, 1, b"back")
+        await asyncio.sleep(2)
+        assert served.got == [(Kind.URGENT, b"first"), (Kind.BULK, long)]
+        assert linked.near.got == [(Kind.CALL, b"back")]
+        assert linked.near.rooms == [(Kind.BULK, len(long))]
+        assert linked.link.under_way(Kind.BULK) == 0
+
+    _linked(scene)
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_the_limits_of_a_simulated_link_are_those_of_the_product(kind: Kind) -> None:
+    """Whoever deals with nothing is sent its credit and no byte more, and other classes go on; the
+    network carries any of it, and breaks no connection for its length."""
+
+    async def scene(linked: _Linked) -> None:
+        (served,) = linked.served
+        served.deals = False
+        message = bytes(min(BYTES_OF_CLASS[kind], 1024 * 1024))
+        sent = 0
+        with pytest.raises(NoCreditError):
+            while sent <= 1000:
+                linked.link.send(kind, sent, message)
+                sent += 1
+        assert sent * len(message) == CREDIT_BYTES[kind] == linked.link.under_way(kind)
+        await asyncio.sleep(5)
+        assert served.got == [(kind, message)] * sent
+        with pytest.raises(NoCreditError):
+            linked.link.send(kind, 1, message)
+        other = Kind.CALL if kind is not Kind.CALL else Kind.URGENT
+        linked.link.send(other, 1, b"goes on")
+        await asyncio.sleep(1)
+        assert served.got[-1] == (other, b"goes on")
+        assert linked.network.stats.too_long == 0 and linked.near.downs == 0
+
+    _linked(scene)
+
+
+def test_a_simulated_sender_without_manners_is_ended_as_a_real_one() -> None:
+    """Bytes that are no frames end the conversation at both ends; the next one is made."""
+
+    async def scene(linked: _Linked) -> None:
+        linked.link._write(b"\xff" * 64)
+        await asyncio.sleep(3)
+        assert linked.near.downs == 1 == linked.served[0].downs
+        assert len(linked.served) == 2 and linked.link.is_up
+        linked.link.send(Kind.CALL, 1, b"again")
+        await asyncio.sleep(1)
+        assert linked.served[1].got == [(Kind.CALL, b"again")]
+
+    _linked(scene)
+
+
+def test_the_simulator_has_no_frame_class_or_limit_of_its_own() -> None:
+    """No module of the simulator defines a name that the product's links define, nor packs bytes
+    into structures: what it takes from `svc_cluster.link` is all there is."""
+    package = importlib.import_module("svc_cluster.link")
+    own: set[str] = set()
+    for module in pkgutil.iter_modules(package.__path__):
+        tree = ast.parse(Path(package.__path__[0], f"{module.name}.py").read_text())
+        own |= _defined(tree)
+    own = {name for name in own if not name.startswith("_") and name not in ("log", "T")}
+    assert {"Conversation", "Outbox", "Frame", "CREDIT_BYTES", "MESSAGE_BYTES_MAX"} <= own
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        tree = ast.parse(path.read_text())
+        assert not _defined(tree) & own, path.name
+        if path.name in ("adapters.py", "network.py"):
+            imported = {alias.name for node in ast.walk(tree) for alias in _names(node)}
+            assert "struct" not in imported, path.name
+
+
+def _defined(tree: ast.Module) -> set[str]:
+    """Classes, functions and values of a module's own."""
+    found: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+        elif isinstance(node, ast.Assign):
+            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return found
+
+
+def _names(node: ast.AST) -> list[ast.alias]:
+    return node.names if isinstance(node, ast.Import | ast.ImportFrom) else []
