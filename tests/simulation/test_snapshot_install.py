@@ -59,7 +59,7 @@ def test_the_state_before_goes_only_behind_the_frame_that_replaces_it(
     undisturbed: tuple[int, Steps],
 ) -> None:
     """The new state is flushed, then the frame in the log is durable, then the old state may go.
-    While chunks still arrive, other groups may write to the log; nothing is flushed or goes then."""
+    While chunks arrive, other groups may write to the log; nothing is flushed or goes then."""
     _, steps = undisturbed
     order = [kind for kind, _ in itertools.groupby(steps.effects)]
     assert set(order[:-6]) <= {"store write", "log submit", "log durable"}

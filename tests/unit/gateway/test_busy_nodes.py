@@ -92,7 +92,7 @@ def test_a_busy_node_is_asked_again_until_it_has_room() -> None:
 
 
 def test_a_node_that_stays_busy_is_a_definite_refusal() -> None:
-    """At the deadline, after a bounded number of tries with pauses; nothing was sent to anybody, and
+    """At the deadline, after a bounded number of tries with pauses; nothing was sent, and
     the client hears a 503 without effect that says when to come again."""
 
     async def main(loop: Any) -> None:

@@ -108,8 +108,8 @@ class Node:
     def session(self, caller: Any) -> Session:
         return self.opened
 
-    class former:  # noqa: N801
-        class formation:  # noqa: N801
+    class former:
+        class formation:
             is_formed = False
 
     def form(self, identity: Identity, report: bytes) -> bytes:

@@ -293,7 +293,7 @@ def test_what_has_no_credit_waits_and_leaves_in_order_group_by_group() -> None:
 
 
 def test_heartbeats_to_a_frozen_peer_are_dropped_at_its_credit() -> None:
-    """The group repeats what matters: nothing else is dropped, nothing is kept, and it is counted."""
+    """The group repeats what matters: nothing else is dropped, nothing kept, and it is counted."""
 
     async def body(rig: Rig) -> None:
         sent = 0

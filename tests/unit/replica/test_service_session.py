@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -26,11 +26,11 @@ ADMITTED = Admission(GATEWAY)
 class Host:
     """A host without any group: nothing of the service's own operations is reached here."""
 
-    basins: dict[GroupId, Any] = {}
+    basins: ClassVar[dict[GroupId, Any]] = {}
     catalog = None
 
-    class services:  # noqa: N801
-        class clock:  # noqa: N801
+    class services:
+        class clock:
             monotonic = staticmethod(lambda: 0.0)
 
 
