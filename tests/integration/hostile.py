@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 import random
 import secrets
@@ -12,23 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import grpc
-import grpc.aio
-
 from svc_cluster._pb.cluster.v1 import peer_pb2, replica_pb2
 from svc_cluster.base.ids import NodeId
 from svc_cluster.cli.own_cluster import OwnCluster
-from svc_cluster.link.handshake import Identity, make_metadata
+from svc_cluster.codec.formation import encode_report
+from svc_cluster.link.calls import Verb, encode
+from svc_cluster.link.credit import MESSAGE_BYTES_MAX
+from svc_cluster.link.frame import Kind
+from svc_cluster.link.greeting import Speaker
+from svc_cluster.link.handshake import Identity
+from svc_cluster.model.formation import FormationReport, Stage
 from svc_cluster.replica.identity import FILE_NAME, SLOT_BYTES
-from svc_cluster.replica.peers import FORM_METHOD, PEER_METHOD, SESSION_METHOD, SNAPSHOT_METHOD
-
-Metadata = tuple[tuple[str, str], ...]
+from svc_cluster.replica.peers import RAFT
+from tests.integration.stranger import OPEN, Claim, Stranger
 
 U64_MAX: Final = 2**64 - 1
-OPTIONS: Final = (
-    ("grpc.max_send_message_length", 64 * 1024 * 1024),
-    ("grpc.use_local_subchannel_pool", 1),
-)
 BODIES: Final = (
     "append_request",
     "append_response",
@@ -63,11 +59,12 @@ def facts_of(cluster: OwnCluster) -> Facts:
 
 def _incarnation(data_dir: Path) -> str:
     slot = (data_dir / "wal" / FILE_NAME).read_bytes()[:SLOT_BYTES]
-    return str(json.loads(slot[slot.index(b"{") : slot.index(b"}") + 1])["incarnation"])
+    begin = slot.index(b'{"')  # behind a checksum, in which there may be anything
+    return str(json.loads(slot[begin : slot.index(b"}", begin) + 1])["incarnation"])
 
 
-def proof(facts: Facts, node: int, **changes: Any) -> Metadata:
-    """Metadata as node `node` would send it; `changes`: secret, cluster_id, role, node_id,
+def proof(facts: Facts, node: int, **changes: Any) -> Claim:
+    """What node `node` says of itself; `changes`: secret, cluster_id, role, node_id,
     incarnation."""
     identity = Identity(
         changes.get("cluster_id", facts.cluster_id),
@@ -75,76 +72,122 @@ def proof(facts: Facts, node: int, **changes: Any) -> Metadata:
         NodeId(changes.get("node_id", node)),
         changes.get("incarnation", facts.incarnations[node]),
     )
-    return make_metadata(changes.get("secret", facts.secret), identity, secrets.token_hex(16))
+    return Claim(changes.get("secret", facts.secret), Speaker(identity))
 
 
-async def stream(port: int, method: str, metadata: Metadata, frames: list[bytes]) -> str:
-    """Say all of it on one stream. `open` when the node still listens afterwards, else the status
-    by which it ended the call."""
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=OPTIONS) as channel:
-        call = channel.stream_stream(method)(metadata=metadata)
-        try:
-            async with asyncio.timeout(10):
-                await call.initial_metadata()
-                for frame in frames:
-                    await call.write(frame)
-                async with asyncio.timeout(0.25):
-                    await call.read()
-                if not call.done():
-                    return "open"
-        except TimeoutError:
-            call.cancel()
-            return "open"
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass
-        return str((await call.code()).name)
+def gateway(facts: Facts) -> Claim:
+    """A gateway, as whoever has the secret can say to be."""
+    return proof(facts, 1, role="gateway", node_id=0, incarnation=secrets.token_hex(16))
 
 
-async def barrage(port: int, liars: list[Metadata], frames: list[bytes]) -> int:
-    """Say all of it, on a new stream whenever the node ended the last one; `liars` are the proofs
-    of each. Returns how many streams that took."""
-    streams = 0
-    left = deque(frames)
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=OPTIONS) as channel:
-        while left:
-            streams += 1
-            call = channel.stream_stream(PEER_METHOD)(metadata=liars[streams - 1])
-            with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                await call.initial_metadata()
-                while left and not call.done():
-                    await call.write(left.popleft())
-                    await asyncio.sleep(0.002)  # the refusal comes, or not, before the next
-            call.cancel()
-    return streams
+def report(node: int, incarnation: str) -> bytes:
+    """What a node says that knows nobody yet."""
+    told = FormationReport(NodeId(node), incarnation, 0, Stage.GATHERING, ())
+    return encode_report(told)
 
 
-async def snapshot_chunk(port: int, metadata: Metadata, chunk: bytes) -> str:
-    """One chunk: the status, or for an answer `accepted` or the reason of the refusal."""
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=OPTIONS) as channel:
-        try:
-            reply = await channel.unary_unary(SNAPSHOT_METHOD)(chunk, metadata=metadata, timeout=10)
-        except grpc.aio.AioRpcError as error:
-            return str(error.code().name)
-        result = replica_pb2.SnapshotResult.FromString(reply)
-        return "accepted" if result.accepted else result.reason
+def raft(facts: Facts, node: int) -> Claim:
+    """Node `node` with its messages of Raft."""
+    return proof(facts, node).naming(RAFT)
 
 
-async def form(port: int, metadata: Metadata, report: bytes) -> str:
-    """One report on the formation: the status, or `answered`."""
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=OPTIONS) as channel:
-        try:
-            await channel.unary_unary(FORM_METHOD)(report, metadata=metadata, timeout=10)
-        except grpc.aio.AioRpcError as error:
-            return str(error.code().name)
-        return "answered"
+def peer_message(envelope: bytes) -> tuple[Kind, bytes]:
+    """In the class in which a node would send so much."""
+    data = encode(Verb.PEER, 0, envelope)
+    return Kind.URGENT if len(data) <= MESSAGE_BYTES_MAX[Kind.URGENT] else Kind.BULK, data
 
 
-async def every_method(port: int, metadata: Metadata, frame: bytes) -> list[str]:
+async def talk(port: int, claim: Claim, *messages: tuple[Kind, bytes]) -> str:
+    """Say all of it in one conversation: OPEN when the node goes on listening, else the reason for
+    which it ended it."""
+    async with await Stranger.call(port) as stranger:
+        answer = await stranger.prove(claim)
+        if answer != OPEN:
+            return answer
+        for message in messages:
+            stranger.message(*message)
+        return await stranger.listens()
+
+
+async def barrage(port: int, liars: list[Claim], envelopes: list[bytes]) -> int:
+    """Say all of it, in a new conversation whenever the node ended the last one; `liars` are the
+    callers of each. Returns how many conversations that took."""
+    conversations = 0
+    left = deque(envelopes)
+    while left:
+        async with await Stranger.call(port) as stranger:
+            answer = await stranger.prove(liars[conversations])
+            conversations += 1
+            while left and answer == OPEN:
+                stranger.message(*peer_message(left.popleft()))
+                answer = await stranger.listens()
+    return conversations
+
+
+async def _called(port: int, claim: Claim, kind: Kind, verb: Verb, body: bytes) -> bytes | str:
+    """The body of the answer, or the reason why there is none."""
+    async with await Stranger.call(port) as stranger:
+        answer = await stranger.prove(claim)
+        if answer != OPEN:
+            return answer
+        stranger.message(kind, encode(verb, 1, body))
+        return await stranger.answer(1) or str(stranger.end)
+
+
+async def snapshot_chunk(port: int, claim: Claim, chunk: bytes) -> str:
+    """One chunk: `accepted`, or the reason of the refusal."""
+    answer = await _called(port, claim, Kind.TRANSFER, Verb.SNAPSHOT, chunk)
+    if isinstance(answer, str):
+        return answer
+    result = replica_pb2.SnapshotResult.FromString(answer)
+    return "accepted" if result.accepted else result.reason
+
+
+async def form(port: int, claim: Claim, report: bytes) -> str:
+    """One report on the formation: `answered`, or the reason for which the node ended the
+    conversation."""
+    answer = await _called(port, claim, Kind.CALL, Verb.FORM, report)
+    return answer if isinstance(answer, str) else "answered"
+
+
+async def ask(
+    port: int, claim: Claim, request: replica_pb2.Request, kind: Kind = Kind.CALL
+) -> replica_pb2.Response | str:
+    """The answer to a request, or the reason for which the node ended the conversation."""
+    answer = await _called(port, claim, kind, Verb.REQUEST, request.SerializeToString())
+    return answer if isinstance(answer, str) else replica_pb2.Response.FromString(answer)
+
+
+def chunk_message(chunk: bytes) -> tuple[Kind, bytes]:
+    return Kind.TRANSFER, encode(Verb.SNAPSHOT, 1, chunk)
+
+
+def request_message(request: bytes) -> tuple[Kind, bytes]:
+    return Kind.CALL, encode(Verb.REQUEST, 1, request)
+
+
+async def every_way(port: int, claim: Claim, frame: bytes) -> list[str]:
+    """The same bytes as messages of Raft, as a chunk and as a request; the first two of a caller
+    that says to talk Raft."""
     return [
-        await stream(port, PEER_METHOD, metadata, [frame]),
-        await stream(port, SESSION_METHOD, metadata, [frame]),
-        await snapshot_chunk(port, metadata, frame),
+        await talk(port, claim.naming(RAFT), peer_message(frame)),
+        await talk(port, claim.naming(RAFT), chunk_message(frame)),
+        await talk(port, claim, request_message(frame)),
     ]
+
+
+def memory_bytes(pid: int, field: str = "VmHWM") -> int:
+    """Of a process: its peak (VmHWM) or what it has now (VmRSS)."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(field)
+
+
+def forget_peak(pid: int) -> int:
+    """The peak counts from now on; returns what the process has now."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+    return memory_bytes(pid, "VmRSS")
 
 
 def bombs(marker: Path) -> list[bytes]:
