@@ -176,8 +176,7 @@ class Connector:
             except (OSError, ssl.SSLError, CertificateError, TimeoutError) as cause:
                 reason = f"{type(cause).__name__}: {cause}"
             except Exception as fault:
-                # a bug in whoever takes the messages ends this conversation, never the link
-                log.error("link_failed", address=self._address, exc_info=fault)
+                self._failed(fault)
                 reason = repr(fault)
             finally:
                 self._drop(reason)
@@ -207,14 +206,24 @@ class Connector:
             was_up = wire is self._wire and wire.talk.peer is not None
             self._wire = None
             if was_up:
-                self._events.link_down()
+                self._tell_down()
 
     def _drop(self, reason: str) -> None:
         if self._wire is not None:
             self._wire.close(reason)
             wire, self._wire = self._wire, None
             if wire.talk.peer is not None:
-                self._events.link_down()
+                self._tell_down()
+
+    def _tell_down(self) -> None:
+        try:
+            self._events.link_down()
+        except Exception as fault:
+            self._failed(fault)
+
+    def _failed(self, fault: Exception) -> None:
+        """A bug in whoever takes the messages ends this conversation, never the link."""
+        log.error("link_failed", address=self._address, exc_info=fault)
 
     def _say(self, reason: str) -> None:
         """A conversation that ended, or that the other side refuses, is told of; one that could not
@@ -232,10 +241,24 @@ class Connector:
 
     def opened(self, speaker: Speaker) -> None:
         self._is_news = True
-        self._events.link_up(speaker)
+        try:
+            self._events.link_up(speaker)
+        except Exception as fault:
+            self._failed(fault)
+            raise FrameError(repr(fault)) from fault
 
     def message(self, kind: Kind, payload: bytes) -> None:
-        self._events.message(kind, payload)
+        try:
+            self._events.message(kind, payload)
+        except FrameError:
+            raise
+        except Exception as fault:
+            self._failed(fault)
+            raise FrameError(repr(fault)) from fault
 
     def room(self, kind: Kind, size: int) -> None:
-        self._events.room(kind, size)
+        try:
+            self._events.room(kind, size)
+        except Exception as fault:
+            self._failed(fault)
+            raise FrameError(repr(fault)) from fault
