@@ -81,7 +81,7 @@ async def introduce(
     try:
         return await found
     finally:
-        wire.close("that was all")
+        wire.give_up("that was all")
 
 
 class _Introduction:

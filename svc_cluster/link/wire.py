@@ -82,6 +82,14 @@ class Wire(asyncio.Protocol):
         self.talk.close(reason)
         self._pump()
 
+    def give_up(self, reason: str) -> None:
+        """End the connection at once, whether the other side listens or not: what waits for it is
+        let go."""
+        self.talk.close(reason)
+        self._finish(reason)
+        if self._transport is not None:
+            self._transport.abort()
+
     def info(self, name: str) -> Any:
         """What the transport knows, such as the other side's address or certificate."""
         return None if self._transport is None else self._transport.get_extra_info(name)
@@ -146,24 +154,17 @@ class Wire(asyncio.Protocol):
         if self.talk.is_open:
             self._watch()
         else:
-            self._give_up(f"no proof within {GREETING_SECONDS:.0f} s")
+            self.give_up(f"no proof within {GREETING_SECONDS:.0f} s")
 
     def _watch(self) -> None:
         silent = self._loop.time() - self._heard_at
         if silent >= SILENCE_SECONDS_MAX:
-            self._give_up(f"no sign of life for {silent:.0f} s")
+            self.give_up(f"no sign of life for {silent:.0f} s")
             return
         if silent >= PING_SECONDS:
             self.talk.ping()
             self._schedule_pump()
         self._timer = self._loop.call_later(PING_SECONDS, self._watch)
-
-    def _give_up(self, reason: str) -> None:
-        """The other side does not listen: what waits for it is let go at once."""
-        self.talk.close(reason)
-        self._finish(reason)
-        if self._transport is not None:
-            self._transport.abort()
 
     def _finish(self, reason: str) -> None:
         if self._ended:
