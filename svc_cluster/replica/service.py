@@ -469,10 +469,15 @@ class Service:
 
     async def _read(self, request: pb.Request, place: Place) -> Fill:
         message = request.read
+        try:
+            start = StartKind(message.start_kind)
+        except ValueError as cause:
+            fault = f"a read cannot start at the kind {message.start_kind}"
+            raise MalformedError(ErrorCode.BAD_PROTO, fault) from cause
         answer = await self._basin(request).reader.read(
             ReadRequest(
                 message.stream,
-                ReadStart(StartKind(message.start_kind), message.start_value, message.clamp),
+                ReadStart(start, message.start_value, message.clamp),
                 ReadBounds(
                     message.count if message.HasField("count") else None,
                     message.metered_bytes if message.HasField("metered_bytes") else None,
