@@ -1,8 +1,9 @@
 """`python -m tests.integration.fuzz --inputs N`: bytes for what listens to peers and gateways.
 
-One real node of three, whose peers are us: envelopes go through `decode_envelope` into its groups,
-requests through a `ServiceSession`, chunks into the `SnapshotReceiver`. Whatever is sent, nothing
-may raise but the refusals that are declared, nothing is unpickled, and the node lives.
+One real node of three, whose peers are us: messages go to whoever deals with proven callers of its
+port, as `link_server` makes them: envelopes into its groups, requests to its service, chunks into
+the `SnapshotReceiver`. Whatever is sent, nothing may raise but what ends a conversation, nothing is
+unpickled, and the node lives.
 """
 
 from __future__ import annotations
@@ -20,20 +21,29 @@ from typing import Any, Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.base.errors import MalformedError
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.base.log import configure
+from svc_cluster.base.tasks import Tasks
 from svc_cluster.codec.formation import decode_report, encode_report
-from svc_cluster.codec.peer_message import PeerMessageError, decode_envelope
+from svc_cluster.link.calls import Verb, decode, encode
+from svc_cluster.link.credit import MESSAGE_BYTES_MAX, send_credits
+from svc_cluster.link.frame import CLASSES, FrameError, Kind
+from svc_cluster.link.greeting import Speaker
+from svc_cluster.link.handshake import Identity
+from svc_cluster.link.outbox import NoCreditError
+from svc_cluster.model.formation import FormationReport, Stage
 from svc_cluster.raft.messages import PeerMessage
 from svc_cluster.replica.host import HostSettings
+from svc_cluster.replica.link_server import PeerCaller, ServiceCaller, caller_of
 from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
+from svc_cluster.replica.peers import RAFT
 from svc_cluster.storage.disk import RealDisk
 from svc_cluster.storage.memory_store import MemoryStore
 from svc_cluster.storage.wal.settings import WalSettings
-from tests.integration.hostile import INTERESTING, bombs, mutated, random_envelope
+from tests.integration.hostile import INTERESTING, U64_MAX, bombs, mutated, random_envelope
 
 _DEADLINES_MS: Final = (0, 1, 5, 100)
+_FIRST: Final = Stage.GATHERING
 _SETTLE_SECONDS: Final = 0.02
 _DESTRUCTIVE: Final = frozenset({"delete_stream", "seal_basin", "delete_basin", "remove_basin"})
 _SETTLE_EVERY: Final = 200
@@ -52,8 +62,55 @@ class Silence:
     def send(self, peer: NodeId, group_id: GroupId, message: PeerMessage) -> None:
         return
 
+    def has_room(self, peer: NodeId) -> bool:
+        return True
+
     async def call(self, peer: NodeId, chunk: bytes) -> bytes:
         raise ConnectionError("nobody is there")
+
+
+class Line:
+    """One conversation with the node, from its opening on; a new one when it was ended."""
+
+    def __init__(self, target: Target, speaker: Speaker) -> None:
+        self._target = target
+        self._speaker = speaker
+        self._credits = send_credits()
+        self._caller = self._call()
+        self.reads = True
+        """Whether it deals with what it is told."""
+
+    def _call(self) -> PeerCaller | ServiceCaller:
+        self._credits = send_credits()
+        return caller_of(self._target.node, self._speaker, self, self._target.tasks)
+
+    def say(self, kind: Kind, payload: bytes) -> bool:
+        """False when the node ended the conversation because of it."""
+        try:
+            self._caller.message(kind, payload[: MESSAGE_BYTES_MAX[kind]])
+        except FrameError:
+            self._caller.link_down()
+            self._caller = self._call()
+            return False
+        return True
+
+    # -- the node's way back
+
+    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+        credit = self._credits[kind]
+        if not credit.allows(len(payload)):
+            raise NoCreditError
+        assert len(payload) <= MESSAGE_BYTES_MAX[kind]
+        credit.queued += len(payload)
+        message = decode(payload)
+        assert message.verb is Verb.ANSWER, message
+        self._target.answered(message.number, message.body)
+        if self.reads:
+            credit.dealt_with += len(payload)
+            asyncio.get_running_loop().call_soon(self._caller.room, kind, len(payload))
+
+    def dealt_with(self, kind: Kind, size: int) -> None:
+        assert size > 0
 
 
 class Target:
@@ -87,7 +144,15 @@ class Target:
         )
         self.node = ReplicaNode(config, seams, on_fatal=self._fatal)
         self.node.start()
-        self.session = self.node.service.session(self._answer)
+        self.tasks = Tasks()
+        self._forms: set[int] = set()
+        self._chunks: dict[int, asyncio.Future[str]] = {}
+        self._number = 0
+        gateway = Identity(config.cluster_id, "gateway", NodeId(0), "fuzz")
+        self.gateway = Line(self, Speaker(gateway))
+        others = [Identity(config.cluster_id, "node", NodeId(n), f"{n:032x}") for n in (2, 3)]
+        self.services = [Line(self, Speaker(one)) for one in others]
+        self.peers = {one.node_id: Line(self, Speaker(one, (RAFT,))) for one in others}
         self.marker = directory / "executed"
         self.bombs = bombs(self.marker)
 
@@ -97,11 +162,25 @@ class Target:
     def _unhandled(self, _: Any, context: dict[str, Any]) -> None:
         self.faults.append(f"unhandled: {context.get('exception')!r} {context.get('message')}")
 
-    def _answer(self, data: bytes) -> None:
-        self.session.sent(len(data))
-        for response in replica_pb2.ResponseBatch.FromString(data).responses:
-            kind = response.WhichOneof("result") or "nothing"
-            self.answers[response.refusal.code if kind == "refusal" else kind] += 1
+    def answered(self, number: int, body: bytes) -> None:
+        """The node answers a number of ours."""
+        if number in self._forms:
+            self._forms.discard(number)
+            decode_report(body)
+            self.answers["form answered"] += 1
+            return
+        chunk = self._chunks.pop(number, None)
+        if chunk is not None:
+            result = replica_pb2.SnapshotResult.FromString(body)
+            chunk.set_result("chunk taken" if result.accepted else result.reason)
+            return
+        response = replica_pb2.Response.FromString(body)
+        kind = response.WhichOneof("result") or "nothing"
+        self.answers[response.refusal.code if kind == "refusal" else kind] += 1
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
 
     async def settle_in(self) -> None:
         """Wait for the formation; a node that is alone leads itself then: give it a basin and a
@@ -120,15 +199,16 @@ class Target:
                 await asyncio.sleep(0.1)
 
     def _ask(self, group_id: int, operation: str, **fields: str) -> None:
-        request = replica_pb2.Request(id=1, group_id=group_id, deadline_ms=1000)
+        request = replica_pb2.Request(group_id=group_id, deadline_ms=1000)
         inner = getattr(request, operation)
         inner.SetInParent()
         for name, value in fields.items():
             setattr(inner, name, value)
-        batch = replica_pb2.RequestBatch(requests=[request])
-        self.session.message(batch.SerializeToString())
+        said = encode(Verb.REQUEST, self._next(), request.SerializeToString())
+        assert self.gateway.say(Kind.CALL, said)
 
     async def close(self) -> None:
+        await self.tasks.cancel_all()
         await self.node.stop()
         await self.node.wal.close()
         self.disk.close()
@@ -138,31 +218,51 @@ class Target:
     def envelope(self) -> None:
         rng = self.rng
         data = random_envelope(rng, self.node.host.probe(), term_max=2**31)
-        data = self._spoil(data)
-        try:
-            envelope = decode_envelope(data)
-            self.answers["messages refused"] += len(envelope.faults)
-        except PeerMessageError:
-            self.answers["envelope refused"] += 1
-            return
-        self.answers["envelope taken"] += 1
-        self.node.peer_envelope(NodeId(rng.choice((2, 3))), envelope)
+        line = self.peers[NodeId(rng.choice((2, 3)))]
+        unread = self._unread()
+        taken = line.say(Kind.BULK, encode(Verb.PEER, 0, self._spoil(data)))
+        self.answers["envelope taken" if taken else "envelope refused"] += 1
+        self.answers["messages refused"] += self._unread() - unread
+
+    def _unread(self) -> int:
+        return sum(seldom.total for seldom in self.node.unread.values())
 
     def request(self) -> None:
-        batch = replica_pb2.RequestBatch()
-        for _ in range(self.rng.randint(1, 3)):
-            request = batch.requests.add()
-            self._fill(request, depth=0)
-            if request.WhichOneof("operation") in _DESTRUCTIVE and self.rng.random() < 0.98:
-                request.append.stream = "a"  # or nothing would be left to talk to
-            request.deadline_ms = self.rng.choice(_DEADLINES_MS)
-            if self.rng.random() < 0.8:
-                request.group_id = self.rng.choice((1, *self.node.host.basins))
-        data = self._spoil(batch.SerializeToString())
-        try:
-            self.session.message(data)
-        except MalformedError:
-            self.answers["batch refused"] += 1
+        """One, of a gateway or of a node; some are cancelled, some numbers come twice."""
+        rng = self.rng
+        request = replica_pb2.Request()
+        self._fill(request, depth=0)
+        if request.WhichOneof("operation") in _DESTRUCTIVE and rng.random() < 0.98:
+            request.append.stream = "a"  # or nothing would be left to talk to
+        request.deadline_ms = rng.choice(_DEADLINES_MS)
+        if rng.random() < 0.8:
+            request.request_key = rng.choice((b"", bytes(32), rng.randbytes(32)))
+        if rng.random() < 0.8:
+            request.group_id = rng.choice((1, *self.node.host.basins))
+        line = self.gateway if rng.random() < 0.8 else rng.choice(self.services)
+        line.reads = rng.random() < 0.9
+        number = self._next() if rng.random() < 0.95 else rng.choice((0, 1, self._number, U64_MAX))
+        data = encode(Verb.REQUEST, number, self._spoil(request.SerializeToString()))
+        if not line.say(rng.choice(CLASSES), data):
+            self.answers["number refused"] += 1
+        if rng.random() < 0.1:
+            line.say(Kind.URGENT, encode(Verb.CANCEL, rng.choice((number, number // 2))))
+
+    def words(self) -> None:
+        """Anything at all, of anybody: verbs that are another's, and what is none."""
+        rng = self.rng
+        number = self._next()
+        body = self._spoil(encode_report(FormationReport(NodeId(2), f"{2:032x}", 0, _FIRST, ())))
+        verb = rng.choice(tuple(Verb))
+        data = encode(verb, number, body)
+        if verb is Verb.FORM:
+            self._forms.add(number)
+        elif rng.random() < 0.3:
+            data = self._spoil(bytes([rng.randrange(256)]) + data[1 : rng.randint(1, len(data))])
+        line = rng.choice((self.gateway, *self.services, *self.peers.values()))
+        taken = line.say(rng.choice(CLASSES), data or b"?")
+        self._forms.discard(number)
+        self.answers["words taken" if taken else "words refused"] += 1
 
     async def chunk(self) -> None:
         chunk = replica_pb2.SnapshotChunk()
@@ -182,10 +282,17 @@ class Target:
             del chunk.kinds[:]
             del chunk.values[len(chunk.keys) :]
             del chunk.keys[len(chunk.values) :]
-        sender = engine.leader or NodeId(self.rng.choice((2, 3)))
-        reply = await self.node.host.receiver.chunk(sender, self._spoil(chunk.SerializeToString()))
-        result = replica_pb2.SnapshotResult.FromString(reply)
-        self.answers["chunk taken" if result.accepted else result.reason] += 1
+        sender = engine.leader
+        if sender not in self.peers:
+            sender = NodeId(self.rng.choice((2, 3)))
+        number = self._next()
+        answer = self._chunks[number] = asyncio.get_running_loop().create_future()
+        data = encode(Verb.SNAPSHOT, number, self._spoil(chunk.SerializeToString()))
+        if self.peers[sender].say(Kind.TRANSFER, data):
+            self.answers[await answer] += 1
+        else:
+            del self._chunks[number]
+            self.answers["chunk refused"] += 1
 
     def _spoil(self, data: bytes) -> bytes:
         """Mostly as it is; else changed, a pickle, or noise."""
@@ -247,14 +354,17 @@ async def fuzz(inputs: int, seed: int, directory: Path, *, size: int = 3) -> Tar
     try:
         await target.settle_in()
         for number in range(inputs):
-            kind = target.rng.randrange(3)
+            # one that is alone has no peers: most is for its service
+            kind = target.rng.randrange(2 if size == 1 else 0, 10)
             try:
-                if kind == 0:
+                if kind < 3 and size > 1:
                     target.envelope()
-                elif kind == 1:
+                elif kind < 6 or (kind < 8 and size == 1):
                     target.request()
-                else:
+                elif kind < 9:
                     await target.chunk()
+                else:
+                    target.words()
             except Exception as fault:
                 target.faults.append(f"input {number} of seed {seed}: {fault!r}"[:300])
             if number % _SETTLE_EVERY == 0:

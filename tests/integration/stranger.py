@@ -22,6 +22,7 @@ from svc_cluster.link.greeting import NONCE_BYTES, Speaker, make_claim
 
 PATIENCE_S: Final = 30.0
 SLICE_BYTES: Final = 256 * 1024
+_ESTABLISHED: Final = b"\x01"
 OPEN: Final = "open"
 """What the other side is when it goes on listening."""
 
@@ -134,11 +135,15 @@ class Stranger:
 
     async def said(self) -> None:
         """The other side's kernel has everything, or the other side is gone."""
-        async with asyncio.timeout(PATIENCE_S):
-            while self.end is None and not self._tasks[0].done():
-                if not self._unsaid and not self._unacknowledged():
-                    return
-                await asyncio.sleep(0.01)
+        end = self._loop.time() + PATIENCE_S
+        while self._is_established() and not self._tasks[0].done():
+            if not self._unsaid and not self._unacknowledged():
+                return
+            assert self._loop.time() < end, f"{self._unacknowledged()} bytes are not taken"
+            await asyncio.sleep(0.01)
+
+    def _is_established(self) -> bool:
+        return self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) == _ESTABLISHED
 
     def _unacknowledged(self) -> int:
         (count,) = struct.unpack("i", fcntl.ioctl(self._socket, termios.TIOCOUTQ, b"\0" * 4))

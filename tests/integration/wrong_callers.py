@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
-import grpc.aio
-
 from svc_cluster.base.ids import NodeId
 from svc_cluster.cli.authority import Authority, certificate_names, issue, utc_now
-from svc_cluster.link.handshake import Identity, make_metadata
-from svc_cluster.link.tls import PeerTls, node_name, open_channel
-from svc_cluster.replica.peers import PEER_METHOD, SESSION_METHOD
+from svc_cluster.link.connector import introduce
+from svc_cluster.link.conversation import Terms
+from svc_cluster.link.frame import Kind, encode_frame
+from svc_cluster.link.greeting import Speaker, make_challenge, make_claim
+from svc_cluster.link.handshake import HandshakeError, Identity
+from svc_cluster.link.tls import PeerTls, node_name
+from svc_cluster.link.tls_context import caller_context
 
 ANSWER_S = 90.0
 
@@ -58,22 +60,33 @@ def wrong_callers(ca: Path, cluster_id: str, directory: Path) -> list[Caller]:
 
 
 async def is_let_in(address: str, node: int, secret: bytes, caller: Caller) -> bool:
-    """Whether the node takes the call. One that it takes ends in peace when nothing comes; one that
-    it refuses ends with the refusal, in TLS or after it."""
-    method = PEER_METHOD if caller.identity.role == "node" else SESSION_METHOD
-    metadata = make_metadata(secret, caller.identity, secrets.token_hex(16))
-    async with open_channel(address, (), caller.tls, node_name(NodeId(node))) as channel:
-        stream = channel.stream_stream(method)(nothing(), metadata=metadata, timeout=ANSWER_S)
-        try:
-            return await stream.code() is grpc.StatusCode.OK
-        finally:
-            stream.cancel()
+    """Whether the node takes the caller: one that it refuses ends in TLS, or with a refusal."""
+    terms = Terms(secret, Speaker(caller.identity), lambda _: None)
+    if caller.tls is None:
+        return await _is_let_in_clear(address, terms)
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            await introduce(address, terms, caller_context(caller.tls), node_name(NodeId(node)))
+    except (HandshakeError, OSError):
+        return False
+    return True
 
 
-async def nothing() -> AsyncIterator[bytes]:
-    none: tuple[bytes, ...] = ()
-    for each in none:
-        yield each
+async def _is_let_in_clear(address: str, terms: Terms) -> bool:
+    """By the words of somebody who does not wait for the challenge, which never comes."""
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        claim = make_claim(terms.secret, make_challenge(bytes(32)), terms.speaker, bytes(32))[0]
+        writer.write(encode_frame(Kind.GREETING, claim))
+        async with asyncio.timeout(ANSWER_S):
+            answer = await reader.read()
+    except ConnectionError:
+        return False
+    finally:
+        writer.transport.abort()
+    # TLS says what it thinks of it in a record of its own
+    return answer[4:5] == bytes([Kind.GREETING])
 
 
 async def let_in(
