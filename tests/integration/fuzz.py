@@ -230,14 +230,19 @@ class Target:
     def request(self) -> None:
         """One, of a gateway or of a node; some are cancelled, some numbers come twice."""
         rng = self.rng
+        if self.node.host.basins and rng.random() < 0.1:
+            # one that gets as far as there is
+            operation = rng.choice(("check_tail", "get_stream_config", "describe_stream", "read"))
+            self._ask(max(self.node.host.basins), operation, stream="a")
+            return
         request = replica_pb2.Request()
         self._fill(request, depth=0)
         if request.WhichOneof("operation") in _DESTRUCTIVE and rng.random() < 0.98:
             request.append.stream = "a"  # or nothing would be left to talk to
         request.deadline_ms = rng.choice(_DEADLINES_MS)
-        if rng.random() < 0.8:
+        if rng.random() < 0.9:
             request.request_key = rng.choice((b"", bytes(32), rng.randbytes(32)))
-        if rng.random() < 0.8:
+        if rng.random() < 0.9:
             request.group_id = rng.choice((1, *self.node.host.basins))
         line = self.gateway if rng.random() < 0.8 else rng.choice(self.services)
         line.reads = rng.random() < 0.9
@@ -339,7 +344,9 @@ class Target:
         if field.type == field.TYPE_BYTES:
             return rng.choice((b"", rng.randbytes(rng.randint(1, 40)), rng.choice(self.bombs)))
         if field.type == field.TYPE_STRING:
-            return rng.choice(("", "a", "basin-name-8", "x" * 600, "\0", "ä/..", "\U0001f600"))
+            return rng.choice(
+                ("", "a", "a", "a", "basin-name-8", "x" * 600, "\0", "ä/..", "\U0001f600")
+            )
         if field.type == field.TYPE_UINT32:
             return rng.choice((0, 1, 2, 9, 1000, 2**31, 2**32 - 1))
         wide = rng.choice((0, 1, 2, 3, 1000, *INTERESTING)) % 2**64
