@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from svc_cluster.codec.batch import MemberTooLongError
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster._pb.s2.v1 import s2_pb2

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.errors import HotServerError, InternalError, ServiceError
 from svc_cluster.base.ids import GroupId
 from svc_cluster.codec import rpc
@@ -16,6 +17,7 @@ from svc_cluster.link.calls import HEAD, CallError, Verb, decode
 from svc_cluster.link.frame import Kind
 from svc_cluster.link.outbox import NoCreditError
 from svc_cluster.replica import service as service_module
+from svc_cluster.replica.memory import MemoryBudget
 from svc_cluster.replica.roles import ADMINISTRATOR, EVERYDAY, GATEWAY, NODE, ROLES, Admission
 from svc_cluster.replica.service import ANSWER_BYTES_MAX, Fill, Service, ServiceSession
 
@@ -28,6 +30,7 @@ class Host:
 
     basins: ClassVar[dict[GroupId, Any]] = {}
     catalog = None
+    memory = MemoryBudget(1 << 40, SystemClock())
 
     class services:
         class clock:
