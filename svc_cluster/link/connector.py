@@ -128,7 +128,6 @@ class Connector:
         self._ended: asyncio.Future[str] | None = None
         self._tasks = Tasks()
         self._last_reason = ""
-        self._is_news = False
         self._said_at = float("-inf")
 
     def start(self) -> None:
@@ -170,17 +169,19 @@ class Connector:
         delay = RECONNECT_SECONDS_MIN
         while True:
             started = self._loop.time()
-            reason = "cancelled"
+            reason, is_news = "cancelled", True
             try:
                 reason = await self._converse()
-            except (OSError, ssl.SSLError, CertificateError, TimeoutError) as cause:
+            except (ssl.SSLError, CertificateError) as cause:
                 reason = f"{type(cause).__name__}: {cause}"
+            except (OSError, TimeoutError) as cause:
+                reason, is_news = f"{type(cause).__name__}: {cause}", False
             except Exception as fault:
                 self._failed(fault)
                 reason = repr(fault)
             finally:
                 self._drop(reason)
-            self._say(reason)
+            self._say(reason, is_news)
             if self._loop.time() - started > RECONNECT_SECONDS_MAX:
                 delay = RECONNECT_SECONDS_MIN
             await asyncio.sleep(delay * (0.5 + self._rng.random()))
@@ -198,7 +199,6 @@ class Connector:
         return await self._ended
 
     def _on_end(self, wire: Wire, reason: str) -> None:
-        self._is_news |= wire.talk.refused
         # first of all, so that a fault of the owner does not end the link for ever
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(reason)
@@ -225,11 +225,10 @@ class Connector:
         """A bug in whoever takes the messages ends this conversation, never the link."""
         log.error("link_failed", address=self._address, exc_info=fault)
 
-    def _say(self, reason: str) -> None:
-        """A conversation that ended, or that the other side refuses, is told of; one that could not
-        be made yet is not: whoever needs it says what it lacks."""
-        told, self._is_news = self._is_news, False
-        if not told:
+    def _say(self, reason: str, is_news: bool) -> None:
+        """A connection that ended, or that TLS has refused, is told of. A process that cannot be
+        reached is not: whoever needs it says what it lacks."""
+        if not is_news:
             log.debug("link_not_made", address=self._address, reason=reason[:200])
             return
         now = self._loop.time()
@@ -240,7 +239,6 @@ class Connector:
     # -- what the wire tells
 
     def opened(self, speaker: Speaker) -> None:
-        self._is_news = True
         try:
             self._events.link_up(speaker)
         except Exception as fault:

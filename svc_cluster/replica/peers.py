@@ -120,6 +120,11 @@ class PeerConversation:
         self.calls.attach(link)
 
     @property
+    def waiting_bytes(self) -> int:
+        """About how much waits here for credit."""
+        return self._bulk_bytes
+
+    @property
     def held_bytes(self) -> int:
         """About how much waits here for credit, or has left and is not dealt with."""
         link = self._link

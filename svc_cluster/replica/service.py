@@ -145,7 +145,10 @@ class ServiceSession:
     read answers cannot ask for ever."""
 
     def __init__(
-        self, service: Service, caller: Caller, on_closed: Callable[[ServiceSession], None]
+        self,
+        service: Service,
+        caller: Caller,
+        on_closed: Callable[[ServiceSession], None] = lambda _: None,
     ) -> None:
         self._service = service
         self._on_closed = on_closed

@@ -37,6 +37,8 @@ DEADLINE_SECONDS = 60.0
 class Nobody:
     """There are no peers."""
 
+    held_bytes = 0
+
     def has_room(self, peer: NodeId) -> bool:
         return True
 

@@ -47,6 +47,8 @@ class _Peers:
     def __init__(self) -> None:
         self.sent: list[tuple[NodeId, PeerMessage]] = []
 
+    held_bytes = 0
+
     def has_room(self, peer: NodeId) -> bool:
         return True
 

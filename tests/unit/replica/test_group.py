@@ -53,6 +53,8 @@ class FaultyStore(MemoryStore):
 class NoPeers:
     """The network of a cluster of one."""
 
+    held_bytes = 0
+
     def has_room(self, peer: NodeId) -> bool:
         return True
 

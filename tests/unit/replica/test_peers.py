@@ -112,7 +112,7 @@ class Rig:
     @property
     def held(self) -> int:
         """Everything that is kept on behalf of the peer."""
-        return self.talk.held_bytes + self.near.talk.held_bytes
+        return self.talk.waiting_bytes + self.near.talk.held_bytes
 
 
 def with_rig(body: Callable[[Rig], Coroutine[Any, Any, None]]) -> None:
@@ -251,7 +251,7 @@ def test_a_frozen_peer_costs_its_credit_and_one_batch_of_a_turn() -> None:
                 taken += 1
             rig.queue(number, heartbeat(0))
             await rig.turn()
-            assert rig.talk.held_bytes == 0, "it fits the credit, and waits nowhere else"
+            assert rig.talk.waiting_bytes == 0, "it fits the credit, and waits nowhere else"
             assert rig.under_way(Kind.BULK) <= ROOM_BYTES + batch_bytes
         assert taken == ROOM_BYTES // (3 * ENTRY_BYTES) + 1
         assert not rig.talk.has_room and rig.rooms == 0
@@ -278,7 +278,7 @@ def test_what_has_no_credit_waits_and_leaves_in_order_group_by_group() -> None:
             rig.queue(group, heartbeat(3))
         most = 12 * (3 * (ENTRY_BYTES + 32) + 2 * 96)
         await rig.turn()
-        assert 0 < rig.talk.held_bytes <= most - CREDIT_BYTES[Kind.BULK] + 1_000_000
+        assert 0 < rig.talk.waiting_bytes <= most - CREDIT_BYTES[Kind.BULK] + 1_000_000
         assert rig.held <= most
         assert not rig.talk.has_room
         await rig.thaw()
@@ -287,7 +287,7 @@ def test_what_has_no_credit_waits_and_leaves_in_order_group_by_group() -> None:
         for group in range(12):
             of_group = [message for _, (sender, message) in arrived if sender == group]
             assert of_group == [entries(group, 0, 3), heartbeat(3)]
-        assert (rig.talk.held_bytes, rig.held, rig.rooms) == (0, 0, 1)
+        assert (rig.talk.waiting_bytes, rig.held, rig.rooms) == (0, 0, 1)
 
     with_rig(body)
 
@@ -322,11 +322,11 @@ def test_the_end_of_a_link_lets_everything_go() -> None:
             rig.queue(group, entries(group, 0, 3))
         await rig.turn()
         rig.queue(99, StaleTerm(Term(3)))
-        assert rig.talk.held_bytes > 0
+        assert rig.talk.waiting_bytes > 0
         call = rig.talk.calls.chunk(b"chunk")
         rig.is_up = False
         rig.talk.link_down()
-        assert rig.talk.held_bytes == 0 and rig.talk.has_room
+        assert rig.talk.waiting_bytes == 0 and rig.talk.has_room
         with pytest.raises(LinkLostError) as lost:
             await call
         assert lost.value.sent
@@ -338,7 +338,7 @@ def test_the_end_of_a_link_lets_everything_go() -> None:
         rig.queue(1, entries(1, 0, 3))
         rig.queue(1, StaleTerm(Term(3)))
         await rig.turn()
-        assert (rig.talk.send_failures, rig.talk.held_bytes) == (2, 0)
+        assert (rig.talk.send_failures, rig.talk.waiting_bytes) == (2, 0)
         assert rig.talk.sent_bytes == sent
         rig.near, rig.far = Side(), Side(acceptor=True)
         exchange(rig.near, rig.far)
