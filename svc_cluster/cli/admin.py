@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Administration by hand.")
 ca_app = typer.Typer(no_args_is_help=True, help="Certificates for a cluster without a PKI.")
 app.add_typer(ca_app, name="ca")
+audit_app = typer.Typer(no_args_is_help=True, help="Audit logs.")
+app.add_typer(audit_app, name="audit")
 
 
 @app.command("bootstrap")
@@ -118,3 +120,26 @@ def new_token() -> None:
     from svc_cluster.cli.root_token import new_secret
 
     say(new_secret())
+
+
+@audit_app.command("verify")
+def audit_verify(
+    files: Annotated[
+        list[Path], typer.Argument(help="Audit logs of one chain, `.gz` too, in any order.")
+    ],
+) -> None:
+    """Find lines that were changed, taken out, put in or moved: status 1 where there are some, 2
+    where a file cannot be read."""
+    from svc_cluster.cli.audit_verify import verify
+
+    try:
+        report = verify(files)
+    except (OSError, EOFError) as cause:
+        where = getattr(cause, "filename", None) or ", ".join(str(each) for each in files)
+        fail(f"{where} cannot be read: {getattr(cause, 'strerror', None) or cause}", 2)
+    else:
+        for text in (*report.notes, *report.findings, report.summary):
+            say(text)
+        if report.findings:
+            count = len(report.findings) + report.untold
+            fail(f"{count} findings: the log is not as it was written", 1)
