@@ -65,7 +65,10 @@ def ca_issue(
     node: Annotated[
         list[int] | None, typer.Option(help="For the node of this id; may be repeated.", min=1)
     ] = None,
-    gateway: Annotated[bool, typer.Option(help="For a gateway.")] = False,
+    gateway: Annotated[bool, typer.Option("--gateway", help="For a gateway.")] = False,
+    administrator: Annotated[
+        bool, typer.Option("--administrator", help="For whoever administers nodes.")
+    ] = False,
     name: Annotated[
         list[str] | None,
         typer.Option(help="A host name or IP address that clients use; may be repeated."),
@@ -78,9 +81,18 @@ def ca_issue(
     """Make a key and a certificate for what is named: tls.crt, tls.key and ca.crt in --out."""
     from svc_cluster.cli.authority import AuthorityError, certificate_names, issue
 
-    names = certificate_names(node or (), gateway=gateway, names=name or ())
+    if administrator and (node or gateway):
+        # it would be taken for the other one's: roles of one certificate are the least of them
+        fail("--administrator stands alone: make the other certificate in another --out", 2)
+    names = certificate_names(
+        node or (), gateway=gateway, administrator=administrator, names=name or ()
+    )
     if not names:
-        fail("a certificate is for something: use --node ID, --gateway or --name HOST", 2)
+        fail(
+            "a certificate is for something: use --node ID, --gateway, --administrator or "
+            "--name HOST",
+            2,
+        )
     try:
         issue(_authority(directory), names, out, days=days)
     except AuthorityError as cause:
