@@ -118,6 +118,12 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Wait, without a part in any decision, until the other nodes know this one as a member. For
     nodes that come to a cluster that is there; its first nodes do not set it."""
     admin_address: str = "127.0.0.1:0"
+    admin_rpc_address: str = "127.0.0.1:0"
+    """Where administration is served over gRPC, with reflection and health; port 0 takes a free
+    one. It speaks TLS where `peer_tls_*` are set, and needs it beyond loopback."""
+    health_rpc_address: str | None = None
+    """Where `grpc.health.v1` alone is served, in clear, for probes that know no TLS. None: only
+    beside administration."""
     replication_factor: int = 3
     """Replicas of each basin: 1, 3 or 5, and at most the number of nodes."""
     wal_segment_mib: int = 16
@@ -171,6 +177,8 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         if self.listen_address is not None:
             check_address("listen_address", self.listen_address)
         check_address("admin_address", self.admin_address)
+        if self.health_rpc_address is not None:
+            check_address("health_rpc_address", self.health_rpc_address)
         _check_range("wal_segment_mib", self.wal_segment_mib, *WAL_SEGMENT_MIB)
         for key in ("wal_retain_mib", "log_retention_mib", "disk_reserve_mib"):
             _check_range(key, getattr(self, key), 0, SIZE_MIB_MAX)
@@ -285,8 +293,10 @@ def _check_peer_tls(settings: NodeSettings | GatewaySettings) -> None:
             f"{given[0]} is set alone: set peer_tls_cert, peer_tls_key and peer_tls_ca together"
         )
     places = [("nodes", address) for address in settings.nodes.values()]
-    if isinstance(settings, NodeSettings) and settings.listen_address is not None:
-        places.append(("listen_address", settings.listen_address))
+    if isinstance(settings, NodeSettings):
+        if settings.listen_address is not None:
+            places.append(("listen_address", settings.listen_address))
+        places.append(("admin_rpc_address", settings.admin_rpc_address))
     for key, address in places:
         check_address(key, address)
         if not given and not is_loopback(address):

@@ -285,6 +285,12 @@ class Metrics:
         )
 
     def _declare_process(self) -> None:
+        self.admin_calls = self._counter(
+            "svc_admin_calls_total",
+            "Calls of a node's administration: ok, refused, full, late or failed.",
+            "operation",
+            "outcome",
+        )
         self.event_loop_lag = self._seconds(
             "svc_event_loop_lag_seconds", "How late the event loop ran a timer."
         )

@@ -21,6 +21,7 @@ from svc_cluster.cli.audit_file import audit_sink, reopen_on_hangup
 from svc_cluster.cli.join import wait_for_membership
 from svc_cluster.cli.loop_faults import hear_loop_faults
 from svc_cluster.cli.loop_turns import LoopTurns
+from svc_cluster.cli.node_administration import ClearHealth, NodeAdministration
 from svc_cluster.cli.node_metrics import NodeMetrics
 from svc_cluster.cli.own_certificate import show_expiry
 from svc_cluster.cli.process import exit_fatal
@@ -157,6 +158,8 @@ class RunningNode:
                 f"admin_address {settings.admin_address} cannot be listened on ({cause.strerror}): "
                 "end the process that uses it, or choose another port"
             ) from cause
+        self._administration = NodeAdministration(settings, self.node, declared)
+        await self._administration.start()
         await self._rpc.start()
         self.node.start(self._meet_peers)
         self._root_token = RootTokenChanges(self.node, self._directory, given, self.audit)
@@ -177,6 +180,7 @@ class RunningNode:
         await self._tasks.cancel_all()
         await self._root_token.close()
         self.audit.close()
+        await self._administration.stop()
         await self._admin.close()
         await self._rpc.stop(0.2)
         await self._peers.close()
@@ -313,7 +317,12 @@ def _text(status: int, text: str) -> Response:
 async def run_node(settings: NodeSettings, stop: asyncio.Event) -> None:
     """Run until `stop`, then hand leadership over and end. With `join`, wait for that first."""
     if settings.join:
-        await wait_for_membership(settings, stop)
+        health = ClearHealth(settings, lambda: False, lambda operation, outcome: None)
+        await health.start()
+        try:
+            await wait_for_membership(settings, stop)
+        finally:
+            await health.stop()
         if stop.is_set():
             return
     running = RunningNode(settings)
