@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from svc_cluster.cli.admin_commands import add_commands
 from svc_cluster.cli.process import fail
 from svc_cluster.cli.terminal import say_surely as say
 
@@ -18,6 +19,7 @@ ca_app = typer.Typer(no_args_is_help=True, help="Certificates for a cluster with
 app.add_typer(ca_app, name="ca")
 audit_app = typer.Typer(no_args_is_help=True, help="Audit logs.")
 app.add_typer(audit_app, name="audit")
+add_commands(app)
 
 
 @app.command("bootstrap")
