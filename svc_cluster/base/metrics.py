@@ -108,7 +108,7 @@ class Metrics:
         )
         self.audit_suppressed = self._counter(
             "svc_audit_suppressed_total",
-            "Refused control-plane writes that the audit log does not tell one by one.",
+            "Refused writes that the audit log does not tell one by one.",
         )
 
     def _declare_records(self) -> None:

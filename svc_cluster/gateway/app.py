@@ -188,6 +188,7 @@ class GatewayApp:
     async def close(self) -> None:
         """End what runs for all requests together; none is answered any more."""
         await self._services.tails.close()
+        self._audit.flush()
         if self._reporter is not None:
             await self._reporter.close()
 
