@@ -84,8 +84,7 @@ async def start_gateway(
     audit = AuditTrail(sink, metrics.audit_failures.inc)
     tokens = TokenClient(client.directory, clock)
     keeper = access = None
-    account, token = rates(settings)
-    is_limited = account != Rates() or token != Rates()
+    is_limited = rates(settings) != (Rates(), Rates())
     if settings.asks_for_tokens or is_limited:
         token_directory = TokenDirectory(clock)
         keeper = LeaseKeeper(tokens, token_directory, clock, secrets.token_hex(16))
@@ -100,10 +99,7 @@ async def start_gateway(
             )
     limiter = None
     if is_limited and keeper is not None:
-        lease = keeper
-        limiter = RateLimiter(
-            account, token, clock=clock, metrics=metrics, gateways=lambda: lease.gateways
-        )
+        limiter = _limiter(settings, keeper, clock, rng, metrics)
     app = GatewayApp(
         client,
         clock=clock,
@@ -146,6 +142,19 @@ async def start_gateway(
     if certificate is not None:
         tasks.spawn(certificate.watch(), "watch the public certificate")
     return RunningGateway(app, server, client, tasks, keeper, audit)
+
+
+def _limiter(
+    settings: GatewaySettings,
+    keeper: LeaseKeeper,
+    clock: Clock,
+    rng: random.Random,
+    metrics: Metrics,
+) -> RateLimiter:
+    account, token = rates(settings)
+    return RateLimiter(
+        account, token, clock=clock, rng=rng, metrics=metrics, gateways=lambda: keeper.gateways
+    )
 
 
 def _metrics(settings: GatewaySettings) -> Metrics:

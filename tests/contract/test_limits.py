@@ -111,6 +111,42 @@ def test_a_lone_client_is_refused_with_the_time_to_wait_and_then_served(client: 
     assert tail.json["tail"]["seq_num"] == served
 
 
+@pytest.mark.parametrize("scheme", ["http", "h2c"])
+def test_a_crowd_is_served_at_the_limit_and_nobody_is_left_without(
+    limited: Server, scheme: str
+) -> None:
+    """Twelve clients that wait as they are told, with their own connections, for 6 s: together they
+    are served 90 to 100 % of the limit, and each has a part."""
+    count, seconds = 12, 6.0
+    url = f"{scheme}://127.0.0.1:{limited.port}"
+    with Client(url) as first:
+        while first.get("/v1/basins").status != 429:  # what was saved up is no part of it
+            pass
+    end_at = time.monotonic() + seconds
+
+    def one(number: int) -> tuple[int, float]:
+        served, longest = 0, 0.0
+        with Client(url) as client:
+            while time.monotonic() < end_at:
+                answer = client.get("/v1/basins")
+                if answer.status == 200:
+                    served += time.monotonic() < end_at
+                    continue
+                assert answer.status == 429
+                wait = int(answer.headers["retry-after-ms"]) / 1000
+                longest = max(longest, wait)
+                time.sleep(wait)
+        return served, longest
+
+    with ThreadPoolExecutor(count) as pool:
+        found = list(pool.map(one, range(count)))
+    served = [number for number, _ in found]
+    assert 0.90 <= sum(served) / (REQUESTS_PER_SECOND * seconds) <= 1.0, served
+    assert min(served) > 0, served
+    place = 1 / (0.95 * REQUESTS_PER_SECOND)
+    assert max(longest for _, longest in found) <= 1.1 * place + 0.003
+
+
 def test_probes_are_not_limited(client: Client) -> None:
     """However many there are."""
     for _ in range(100):

@@ -41,8 +41,8 @@ from svc_cluster.gateway.http.http2_limits import (
 )
 from svc_cluster.gateway.http.http2_stream import Stream
 from svc_cluster.gateway.http.intake import Intake, Intakes
+from svc_cluster.gateway.http.message import NOWHERE
 from svc_cluster.gateway.http.sniff import HeaderDeadline
-from svc_cluster.gateway.rate_limit import NOWHERE
 
 log = get_logger("gateway.http2")
 
@@ -179,7 +179,6 @@ class Http2Connection(asyncio.Protocol):
         self._deadline.cancel()
         self._stop_idle()
         self._gate.lose()
-        self.client.close()
         if self._intake is not None:
             self._intake.close()
         for stream in list(self._streams.values()):

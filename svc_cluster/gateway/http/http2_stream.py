@@ -18,8 +18,7 @@ from svc_cluster.gateway.http.errors import (
     error_response,
 )
 from svc_cluster.gateway.http.http2_head import RawHeaders, make_request
-from svc_cluster.gateway.http.message import ClientGoneError, Response
-from svc_cluster.gateway.rate_limit import Connection
+from svc_cluster.gateway.http.message import ClientGoneError, Connection, Response
 
 _PIECE_BYTES_MAX: Final = 64 * 1024
 """Of a request's body that are given to its reader, and then owed to nobody."""
