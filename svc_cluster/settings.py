@@ -139,11 +139,15 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     request_outcomes_max: int = 1_000_000
     """Outcomes of writes with a request token that a basin, or the catalog, keeps at one time, each
     for 24 hours; beyond it such writes are refused for the time being."""
-    basins_max: int | None = None
+    basins_max: int | None = 100
     streams_per_basin_max: int | None = None
     access_tokens_max: int | None = None
     """How many of each there may be, the same on every node; one more is refused. What is being
     deleted counts until it is gone. None: any number, of access tokens 20,000."""
+    token_basins_max: int | None = None
+    token_access_tokens_max: int | None = None
+    """The same for each access token of the root's (or nobody's) and all that were issued with it
+    together."""
     locations: dict[str, bool] | None = None
     """The locations that basins can have, name to whether it is private, the same on every node;
     the first is the default until another is chosen. None: `local` alone."""
@@ -185,7 +189,7 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         for key in ("log_retention_seconds", "flush_seconds"):
             _check_range(key, getattr(self, key), SECONDS_MIN, SECONDS_MAX)
         _check_range("request_outcomes_max", self.request_outcomes_max, *REQUEST_OUTCOMES)
-        for key in ("basins_max", "streams_per_basin_max", "access_tokens_max"):
+        for key in QUOTA_KEYS:
             if getattr(self, key) is not None:
                 _check_range(key, getattr(self, key), *QUOTA)
         _check_locations(self.locations)
@@ -269,6 +273,14 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             raise SettingsError("tls_cert and tls_key belong together: set both, or neither")
         check_log(self.log_level, self.log_format)
 
+
+QUOTA_KEYS: Final = (
+    "basins_max",
+    "streams_per_basin_max",
+    "access_tokens_max",
+    "token_basins_max",
+    "token_access_tokens_max",
+)
 
 RATE_KEYS: Final = (
     "account_requests_per_second",

@@ -125,6 +125,9 @@ class Metrics:
         self.append_rejected = self._counter(
             "svc_append_rejected_total", "Appends that were refused.", "reason"
         )
+        self.quota_refusals = self._counter(
+            "svc_quota_refusals_total", "Requests that a quota refused (403).", "route"
+        )
         self.trimmed_records = self._counter(
             "svc_trimmed_records_total", "Records removed by trimming or retention."
         )

@@ -243,6 +243,8 @@ def node_config(settings: NodeSettings) -> NodeConfig:
                 basins=settings.basins_max,
                 streams=settings.streams_per_basin_max,
                 tokens=settings.access_tokens_max,
+                chain_basins=settings.token_basins_max,
+                chain_tokens=settings.token_access_tokens_max,
             ),
         ),
         wal=WalSettings(

@@ -274,6 +274,8 @@ class GatewayApp:
             if body is not None:
                 body.release()
             allowance.close()
+        if refusal.code is ErrorCode.QUOTA_EXHAUSTED:
+            self._services.metrics.quota_refusals.labels(_template(resource)).inc()
         without_frames(refusal)
         response = error_response(refusal, dialect, is_write=is_write)
         response.close = body is not None and body.cut

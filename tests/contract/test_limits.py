@@ -13,7 +13,7 @@ import pytest
 
 from svc_cluster.model.access_secret import secret_text
 from tests.contract import conftest
-from tests.contract.access import ROOT_SECRET, Account
+from tests.contract.access import EVERY_OP, EVERYWHERE, ROOT_SECRET, Account
 from tests.contract.client import Answer, Client, b64
 from tests.contract.conftest import Server
 from tests.contract.session_client import ack_of, append_session, input_frame
@@ -249,6 +249,71 @@ def test_quotas_hold_for_all_who_ask_at_once(guarded_with_quotas: Account) -> No
     assert token(account, 99).status == 201
     assert account.ask("DELETE", f"/v1/basins/quota-basin-{made}").status == 202
     account.until(lambda: basin(account, 99).status == 201)
+
+
+@pytest.fixture(scope="module")
+def tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    node = {"basins_max": 6, "token_basins_max": 2, "token_access_tokens_max": 3}
+    for server in running(Server(tmp_path_factory.mktemp("tenants"), 10.0, ROOT_SECRET, node=node)):
+        with Account(f"http://127.0.0.1:{server.port}", server.directory) as account:
+            yield account
+
+
+def test_a_chain_of_tokens_has_quotas_of_its_own(tenants: Account) -> None:
+    """Basins and tokens of a first token and of all that came from it, together, however many ask
+    at once, by whichever of them, by PUT as well; another chain has its own, and the root token the
+    account's alone. What is removed makes room, and a restart forgets nothing."""
+    account = tenants
+    more = (account.endpoint, account.directory)
+    everything = {**EVERYWHERE, "ops": EVERY_OP}
+    _, first = account.issue(everything)
+    _, child = account.issue(everything, first)
+    grandchild_id, grandchild = account.issue(everything, child)
+    family = (first, child, grandchild)
+
+    def token(asking: Account, number: int) -> Answer:
+        body = {"id": f"more-{number}", "scope": {"ops": ["read"]}}
+        return asking.ask("POST", "/v1/access-tokens", body, family[number % 3])
+
+    for answer in at_once(6, *more, token):
+        assert (answer.status, answer.json["code"]) == (403, "quota_exhausted")
+    _, stranger = account.issue(everything)
+
+    def basin(asking: Account, number: int, secret: str | None = None) -> Answer:
+        who, name = secret or family[number % 3], f"chain-basin-{number}"
+        if number % 2:
+            return asking.ask("PUT", f"/v1/basins/{name}", {}, who)
+        return asking.ask("POST", "/v1/basins", {"basin": name}, who)
+
+    answers = at_once(12, *more, basin)
+    check_quota(answers, 2)
+    made = next(n for n, answer in enumerate(answers) if answer.status == 201)
+    assert basin(account, 20, stranger).status == 201
+    assert basin(account, 21, stranger).status == 201
+    assert basin(account, 22, stranger).status == 403
+    assert basin(account, 24, ROOT_SECRET).status == 201
+    assert basin(account, 25, ROOT_SECRET).status == 201
+    assert basin(account, 26, ROOT_SECRET).json["code"] == "quota_exhausted", "the account's"
+    assert account.ask("PUT", f"/v1/basins/chain-basin-{made}", {}, first).status == 200
+    text = account.ask("GET", "/metrics").body.decode()
+    assert 'svc_quota_refusals_total{route="/v1/basins"}' in text
+    assert 'svc_quota_refusals_total{route="/v1/access-tokens"}' in text
+    account.client.connection.close()
+    conftest._SERVERS[-1].restart()
+    account.until(lambda: account.ask("GET", "/v1/basins").status == 200)
+    assert account.ask("DELETE", "/v1/basins/chain-basin-24").status == 202
+    account.until(lambda: basin(account, 24, ROOT_SECRET).status in (201, 409))
+    assert account.ask("DELETE", "/v1/basins/chain-basin-20").status == 202
+    account.until(lambda: account.ask("GET", "/v1/basins/chain-basin-20").status == 404)
+    assert basin(account, 32).json["code"] == "quota_exhausted", "the chain's, not the account's"
+    assert basin(account, 34, stranger).status == 201
+    assert account.revoke(grandchild_id).status == 204
+    assert (
+        account.ask(
+            "POST", "/v1/access-tokens", {"id": "more-9", "scope": {"ops": ["read"]}}, first
+        ).status
+        == 201
+    )
 
 
 # -- failed attempts
