@@ -45,6 +45,7 @@ BODY_MIB_IN_FLIGHT: Final = (16, 1 << 20)
 BASIN_HOST_SUFFIXES_MAX: Final = 16
 PUBLIC_HOSTS_MAX: Final = 64
 LOCATIONS_MAX: Final = 1_000
+SCRUB_MIB_PER_SECOND: Final = (0.1, 4096.0)
 REQUEST_OUTCOMES: Final = (1, 100_000_000)
 RATE: Final = (0.001, 1e12)
 QUOTA: Final = (1, 100_000_000)
@@ -136,6 +137,11 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     disk_reserve_mib: int = 256
     """Free space below which appends are refused while reads go on."""
     flush_seconds: float = 5.0
+    scrub_mib_per_second: float = 8.0
+    """What the node reads at most to compare what it holds with the other replicas; 0: it takes no
+    part."""
+    scrub_interval_seconds: float = 3600.0
+    """From the beginning of one such round of a group to that of the next."""
     request_outcomes_max: int = 1_000_000
     """Outcomes of writes with a request token that a basin, or the catalog, keeps at one time, each
     for 24 hours; beyond it such writes are refused for the time being."""
@@ -186,7 +192,9 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         _check_range("wal_segment_mib", self.wal_segment_mib, *WAL_SEGMENT_MIB)
         for key in ("wal_retain_mib", "log_retention_mib", "disk_reserve_mib"):
             _check_range(key, getattr(self, key), 0, SIZE_MIB_MAX)
-        for key in ("log_retention_seconds", "flush_seconds"):
+        if self.scrub_mib_per_second:
+            _check_range("scrub_mib_per_second", self.scrub_mib_per_second, *SCRUB_MIB_PER_SECOND)
+        for key in ("log_retention_seconds", "flush_seconds", "scrub_interval_seconds"):
             _check_range(key, getattr(self, key), SECONDS_MIN, SECONDS_MAX)
         _check_range("request_outcomes_max", self.request_outcomes_max, *REQUEST_OUTCOMES)
         for key in QUOTA_KEYS:

@@ -48,6 +48,7 @@ class Metrics:
         self._declare_records()
         self._declare_raft()
         self._declare_raft_peers()
+        self._declare_scrub()
         self._declare_storage()
         self._declare_process()
         self._declare_s2()
@@ -255,6 +256,28 @@ class Metrics:
         )
         self.raft_snapshots = self._counter(
             "svc_raft_snapshots_total", "Snapshots sent and received.", "direction", "result"
+        )
+
+    def _declare_scrub(self) -> None:
+        self.scrub_rounds = self._counter(
+            "svc_scrub_rounds_total",
+            "Rounds of the scrub that ended in groups led here: complete, or partial.",
+            "result",
+        )
+        self.scrub_bytes = self._counter(
+            "svc_scrub_bytes_total", "Bytes of stored rows that were read here for the scrub."
+        )
+        self.scrub_differences = self._counter(
+            "svc_scrub_differences_total",
+            "Replicas, of groups led here, that held other content than a quorum.",
+        )
+        self.scrub_in_doubt_groups = self._gauge(
+            "svc_scrub_in_doubt_groups",
+            "Groups led here whose replicas differ, and no majority is known to be right.",
+        )
+        self.scrub_age = self._gauge(
+            "svc_scrub_age_seconds",
+            "Since the last complete round of a group led here, where that is longest ago.",
         )
 
     def _declare_storage(self) -> None:

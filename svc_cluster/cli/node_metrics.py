@@ -36,6 +36,7 @@ class NodeMetrics:
         """The Prometheus text as of now."""
         self._groups()
         self._catalog()
+        self._scrub()
         self._storage()
         return self._metrics.expose()
 
@@ -148,6 +149,18 @@ class NodeMetrics:
         self._metrics.raft_commit_index.set(engine.commit_index)
         self._metrics.raft_applied_index.set(catalog.group.applied_index)
         self._metrics.raft_members.labels(state="voter").set(len(engine.members))
+
+    def _scrub(self) -> None:
+        metrics, scrubber = self._metrics, self._node.scrubber
+        for result, total in (
+            ("complete", scrubber.rounds_complete),
+            ("partial", scrubber.rounds_partial),
+        ):
+            self._count(metrics.scrub_rounds.labels(result=result), total)
+        self._count(metrics.scrub_bytes, scrubber.read_bytes)
+        self._count(metrics.scrub_differences, scrubber.differences)
+        metrics.scrub_in_doubt_groups.set(scrubber.in_doubt)
+        metrics.scrub_age.set(scrubber.age_seconds)
 
     def _storage(self) -> None:
         wal = self._node.wal

@@ -44,6 +44,7 @@ from svc_cluster.replica.identity import IdentityError
 from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
 from svc_cluster.replica.peers import GrpcPeers
 from svc_cluster.replica.rpc_server import RpcServer
+from svc_cluster.replica.scrub import ScrubSettings
 from svc_cluster.settings import (
     AddressError,
     DirectoryError,
@@ -256,6 +257,10 @@ def node_config(settings: NodeSettings) -> NodeConfig:
             flush_seconds=settings.flush_seconds,
             log_retention_seconds=settings.log_retention_seconds,
             log_retention_bytes=settings.log_retention_mib * MIB,
+        ),
+        scrub=ScrubSettings(
+            mib_per_second=settings.scrub_mib_per_second,
+            interval_seconds=settings.scrub_interval_seconds,
         ),
     )
 
