@@ -82,6 +82,10 @@ class Metrics:
         self.http_body_bytes_in_flight = self._gauge(
             "svc_http_body_bytes_in_flight", "Bytes of request bodies held in memory."
         )
+        self.http_unread_body_bytes = self._gauge(
+            "svc_http_unread_body_bytes",
+            "Bytes of request bodies over HTTP/2 that have arrived and are not read yet.",
+        )
         self.http_bodies_waiting = self._gauge(
             "svc_http_bodies_waiting", "Request bodies that wait for room in memory."
         )

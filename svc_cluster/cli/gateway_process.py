@@ -23,6 +23,7 @@ from svc_cluster.cli.tls_files import peer_tls, public_certificate
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.authentication import AccessControl
 from svc_cluster.gateway.http.connection import HEADER_SECONDS
+from svc_cluster.gateway.http.intake import UNREAD_SHARE
 from svc_cluster.gateway.http.server import Server, serve
 from svc_cluster.gateway.lease import LeaseKeeper
 from svc_cluster.gateway.rate_limit import Rates
@@ -130,6 +131,8 @@ async def start_gateway(
             tls=None if certificate is None else certificate.context,
             header_seconds=header_seconds,
             connections_max=settings.connections_max,
+            unread_bytes_max=(settings.body_mib_in_flight << 20) // UNREAD_SHARE,
+            unread_gauge=metrics.http_unread_body_bytes,
         )
     except OSError as cause:
         raise AddressError(
