@@ -89,13 +89,14 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             if not limit.expired():
                 raise
             outcome = "late"
+        finally:  # before the caller is told, who may call again at once
+            self._under_way[method] -= 1
+            self._count(name, outcome)
+        if outcome == "late":
             await context.abort(
                 grpc.StatusCode.DEADLINE_EXCEEDED,
                 f"{name} is ended after {operation.seconds_max:g} s",
             )
-        finally:
-            self._under_way[method] -= 1
-            self._count(name, outcome)
 
     def _may(self, operation: Operation, context: Any) -> bool:
         if not self._secured:
