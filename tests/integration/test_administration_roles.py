@@ -164,8 +164,8 @@ async def leader_by_basin(own: OwnCluster, node: int) -> dict[str, int]:
             behind = page.groups[-1].group_id
 
 
-def run_admin(*arguments: str) -> tuple[int, str, str]:
-    done = CliRunner().invoke(app, list(arguments))
+def run_admin(*arguments: str, **environment: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, list(arguments), env=environment)
     return done.exit_code, done.stdout, done.stderr
 
 
@@ -269,6 +269,23 @@ def test_the_commands_print_text_and_json(cluster: OwnCluster, operation: str) -
         assert found["peer_tls_key"] == "[masked]"
         assert 'peer_tls_key: "[masked]"' in text.splitlines()
         assert len(text.splitlines()) == len(found)
+
+
+def test_inside_a_node_s_container_no_option_is_needed(cluster: OwnCluster) -> None:
+    """The environment that the node itself was started with says all, its listening on every
+    address included; its own certificate may see the configuration."""
+    own = certificate(cluster, "node-2")
+    code, out, err = run_admin(
+        "configuration",
+        "--json",
+        SVC_CLUSTER_ADMIN_RPC_ADDRESS=f"0.0.0.0:{cluster.node(2)['admin_rpc_port']}",
+        SVC_CLUSTER_NODE_ID="2",
+        SVC_CLUSTER_PEER_TLS_CERT=str(own.certificate),
+        SVC_CLUSTER_PEER_TLS_KEY=str(own.key),
+        SVC_CLUSTER_PEER_TLS_CA=str(own.authority),
+    )
+    assert (code, err) == (0, "")
+    assert json.loads(out)["node_id"] == 2
 
 
 @pytest.mark.parametrize(
