@@ -300,7 +300,9 @@ class Scrubber:
                 "scrub_in_doubt",
                 group=group.group_id,
                 compared=settled.compared,
-                reason="replicas differ and no majority is known to be right: nothing is repaired",
+                reason="replicas differ, or damage is seen in all, and no majority is known to be "
+                "right: nothing is repaired",
+                flaw=self._scrub(group).flaw,
                 remedy="see docs/operations/scrub.md",
             )
 

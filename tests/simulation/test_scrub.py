@@ -9,10 +9,15 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
 import pytest
 
-from svc_cluster.base.ids import CATALOG_GROUP, GroupId
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, StreamId
+from svc_cluster.base.write_set import WriteSet
+from svc_cluster.codec.entry_version import Known
 from svc_cluster.replica.group import GroupReplica
+from svc_cluster.replica.prefixed import PrefixedReader, generation_prefix
+from svc_cluster.stream import keys
 from tests.linearizability.history import Outcome
 from tests.simulation.checkers.raft import InvariantError
 from tests.simulation.cluster import LIVENESS_S, SimCluster, in_simulation
@@ -47,7 +52,7 @@ class Trial:
     async def append(self, count: int) -> None:
         cluster = self.cluster
         for number in range(count):
-            history = cluster.recorder.streams[number % 2]
+            history = cluster.recorder.streams[number % len(cluster.recorder.streams)]
             client = cluster.recorder.new_client()
             items = cluster.recorder.items(self.rng, client, 3, 500)
             append = await cluster.recorder.append(cluster.apis[0], history, client, items)
@@ -138,6 +143,146 @@ def test_harm_to_one_replica_is_found_in_one_round_and_repaired(
         assert not any(node.node.scrubber.in_doubt for node in cluster.nodes if node.node)
 
     in_simulation(seed, OPTIONS, main)
+
+
+@pytest.mark.parametrize("seed", range(1, 1 + SEEDS))
+def test_harm_is_found_by_whoever_leads_next(seed: int) -> None:
+    """The leader is killed, and a link cut, while the round in which the harm lies is under way:
+    it is found once all three can be asked, and nobody else is convicted."""
+
+    async def main(cluster: SimCluster) -> None:
+        trial = Trial(cluster, BASIN)
+        await trial.filled()
+        leader = trial.leader()
+        others = [node for node in cluster.nodes if node is not leader]
+        victim = trial.rng.choice(others)
+        what = harm(victim, BASIN, trial.rng.choice(("rows", "swap", "added")), trial.rng)
+        repaired = victim.repaired + 1
+        await asyncio.sleep(trial.rng.uniform(0, 6.0))
+        cluster.nemesis.crash(leader, trial.rng, trial.rng.uniform(0.5, 3.0), look=False)
+        await trial.until(lambda: bool(cluster.errors), what, 2 * ROUND_S)
+        await trial.whole(victim, repaired)
+        for line in cluster.errors:
+            if not line.startswith("scrub_in_doubt"):  # while there were only two
+                assert line.startswith("state_diverged"), line
+                assert f"'node': {victim.node_id}" in line, line
+
+    in_simulation(seed, OPTIONS, main)
+
+
+def _put(node: SimNode, key: bytes, value: bytes) -> None:
+    assert node.node is not None
+    write_set = WriteSet()
+    generation = node.node.host.basins[BASIN].group.generation
+    write_set.put(generation_prefix(generation) + key, value)
+    node.store.write(write_set)
+
+
+OTHER = keys.OUTCOMES + b"k" * 32
+"""A row that no decoder refuses, whatever its value is an outcome of."""
+
+
+def test_where_no_majority_is_right_nothing_is_repaired_and_it_is_said() -> None:
+    """All three hold something else: one line a round, a count for the alert, and the group goes on
+    serving. When two of them hold the same again, the third is repaired and the doubt is over."""
+
+    async def main(cluster: SimCluster) -> None:
+        trial = Trial(cluster, BASIN)
+        await trial.filled()
+        for number, node in enumerate(cluster.nodes):
+            _put(node, OTHER, msgspec.msgpack.encode([number, b"answer"]))
+        await trial.until(lambda: bool(cluster.errors), "in doubt")
+        await asyncio.sleep(4.0)
+        assert [line.split()[0] for line in cluster.errors] == ["scrub_in_doubt"]
+        leader = trial.leader()
+        assert leader.node is not None
+        assert leader.node.scrubber.in_doubt == 1
+        assert not any(node.repaired for node in cluster.nodes)
+        await trial.append(2)
+        odd = next(node for node in cluster.nodes if node is not leader)
+        for node in cluster.nodes:
+            if node is not odd:
+                _put(node, OTHER, msgspec.msgpack.encode([7, b"answer"]))
+        await trial.whole(odd, 1)
+        await trial.complete()
+        assert trial.leader().node is not None
+        assert not any(node.node.scrubber.in_doubt for node in cluster.nodes if node.node)
+
+    in_simulation(1, OPTIONS, main)
+
+
+def test_a_replica_repaired_from_a_damaged_one_does_not_convict_the_last_whole_one() -> None:
+    """The leader's damage is not found yet when another replica gets its state: those two are equal
+    then, and the third, which is right, keeps what it has."""
+
+    async def main(cluster: SimCluster) -> None:
+        trial = Trial(cluster, BASIN)
+        await trial.filled()
+        leader = trial.leader()
+        copy, right = (node for node in cluster.nodes if node is not leader)
+        value = msgspec.msgpack.encode([7, b"answer"])
+        for node in cluster.nodes:
+            _put(node, OTHER, value)
+        _put(leader, OTHER, msgspec.msgpack.encode([8, b"other"]))
+        assert copy.node is not None
+        copy.node.host._diverged(copy.node.host.basins[BASIN], "as if a read had found a gap")
+        cluster.errors.clear()
+        await trial.until(lambda: copy.repaired == 1, "repaired", LIVENESS_S)
+        await trial.until(lambda: bool(cluster.errors), "in doubt", 2 * ROUND_S)
+        assert {line.split()[0] for line in cluster.errors} == {"scrub_in_doubt"}
+        await asyncio.sleep(3 * OPTIONS.scrub_seconds)
+        assert right.repaired == 0
+        assert not trial.group(right).engine.recovery
+
+    in_simulation(1, OPTIONS, main)
+
+
+def test_an_only_replica_says_what_it_sees_itself() -> None:
+    """There is nobody to compare it with: a gap is found by itself, told once, and the rest is
+    served."""
+
+    async def main(cluster: SimCluster) -> None:
+        trial = Trial(cluster, BASIN)
+        await trial.filled()
+        (node,) = cluster.nodes
+        assert node.node is not None
+        generation = trial.group(node).generation
+        start, end = keys.batches_range(StreamId(1))
+        found = [key for key, _ in PrefixedReader(node.store, generation).scan(start, end)]
+        write_set = WriteSet()
+        write_set.delete(generation_prefix(generation) + found[2])
+        node.store.write(write_set)
+        await asyncio.sleep(4 * OPTIONS.scrub_seconds)
+        (line,) = cluster.errors
+        assert line.startswith("state_diverged")
+        assert "are missing" in line
+        await trial.append(2)
+
+    in_simulation(1, replace(OPTIONS, nodes=1), main)
+
+
+@pytest.mark.parametrize("newer", [1, 2])
+def test_replicas_of_different_encodings_convict_nobody(newer: int) -> None:
+    """As a newer release would write rows otherwise: its nodes hold other content, and no round is
+    complete."""
+
+    async def main(cluster: SimCluster) -> None:
+        trial = Trial(cluster, BASIN)
+        for node in cluster.nodes[:newer]:
+            node.knows(Known(encoding=2))
+        watch = cluster.start()
+        await cluster.guarded(cluster.set_up(), watch)
+        for node in cluster.nodes[:newer]:
+            _put(node, OTHER, msgspec.msgpack.encode([7, b"answer"]))
+        await cluster.guarded(trial.append(4), watch)
+        await cluster.guarded(asyncio.sleep(ROUND_S), watch)
+        scrubbers = [node.node.scrubber for node in cluster.nodes if node.node is not None]
+        assert sum(scrubber.differences for scrubber in scrubbers) == 0
+        assert sum(scrubber.rounds_complete for scrubber in scrubbers) == 0
+        assert not any(scrubber.in_doubt for scrubber in scrubbers)
+        watch.cancel()
+
+    in_simulation(1, OPTIONS, main)
 
 
 def test_replicas_that_take_no_part_are_asked_nothing() -> None:

@@ -178,6 +178,34 @@ def test_missing_records_are_a_flaw_that_the_replica_sees_alone(
         assert "missing" in flaws[0]
 
 
+@given(SEEDS)
+@settings(max_examples=150, deadline=None)
+def test_what_changes_between_two_chunks_is_no_flaw(seed: int) -> None:
+    """Each chunk is as of a later index: streams were trimmed, appended to, deleted and purged
+    behind the place that the round had come to, or before it."""
+    leader, rng = Leader(), random.Random(seed)
+    for name in NAMES:
+        leader.create(name)
+    after = b""
+    for _ in range(40):
+        for _ in range(rng.randint(0, 4)):
+            name = rng.choice(NAMES)
+            stream = leader.state.stream_by_name(name)
+            if stream is None or stream.deleted_at_ms is not None:
+                continue
+            if rng.random() < 0.6:
+                leader.append(name, batch(rng.randint(1, 5), records=rng.randbytes(100)))
+            elif rng.random() < 0.9:
+                point = rng.randint(stream.trim_point, stream.tail_seq_num)
+                leader.append(name, batch(1, commands=(trim(point),)))
+            else:
+                leader.run(leader.sequencer.delete_stream(name, NOW))
+                leader.run(leader.sequencer.purge(stream.stream_id, NOW))
+        chunk = chunk_behind(leader.store, after, rng.choice((1, 600, 3_000)))
+        assert not chunk.flaw
+        after = chunk.end
+
+
 def test_a_batch_in_another_ones_place_is_a_flaw() -> None:
     """Two batches of one stream whose values were exchanged."""
     leader = Leader()
