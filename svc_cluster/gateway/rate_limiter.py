@@ -176,7 +176,7 @@ class _Counted(Allowance):
         if not self._taken:
             return
         # What nobody waits to read may not come for hours: it is charged when it does.
-        ahead = float(self._taken) if is_behind else 1.0
+        ahead = max(1.0, self._taken - self._read_left) if is_behind else 1.0
         await self._limiter.pace(self._token, Cost(read_bytes=ahead))
         self._read_left += ahead
         self._taken = 0

@@ -121,14 +121,14 @@ def test_a_lone_client_that_waits_succeeds(rates: Rates) -> None:
     simulate(rates, main)
 
 
-@pytest.mark.parametrize("clients", [2, 64])
+@pytest.mark.parametrize("clients", [2, 32])
 @pytest.mark.parametrize("kind", ["append", "read"])
 def test_a_crowd_is_served_at_the_limit(clients: int, kind: str) -> None:
     """Clients beyond the limit, through the whole app: 90 to 100 % of it over 30 s, by bytes as
     they are metered; everybody has a part, and is told to wait no longer than for one request."""
     size = 1_000
     metered = size + 8
-    rate = 30.0
+    rate = 20.0
 
     async def main(gate: Gate) -> None:
         done = [0] * clients
@@ -161,7 +161,7 @@ def test_a_crowd_is_served_at_the_limit(clients: int, kind: str) -> None:
         assert 0.90 <= sum(done) / (rate * SECONDS) <= 1.0
         assert min(done) > 0, "nobody is left without"
         # a read is charged with what the last ones took until it has taken its own
-        assert 0 < longest <= (3.0 if kind == "read" else 0.06)
+        assert 0 < longest <= (4.0 if kind == "read" else 0.08)
 
     bytes_rate = rate * metered
     if kind == "append":
@@ -396,13 +396,14 @@ def test_a_stream_that_is_ended_gives_back_what_it_did_not_take(kind: str) -> No
         response = await gate.app.handle(get(RECORDS, "seq_num=0", RAW, header))
         assert isinstance(response.body, AsyncGenerator)
         received = 0
-        while received < 1_200_000:
+        while received < 1_050_000:  # in parts of two records, and then one of one
             received += len(await anext(response.body))
         await response.body.aclose()
         response = await gate.send(get(RECORDS, "seq_num=0&count=1", RAW), Connection("10.0.0.1"))
-        assert response.status == 200 or wait_of(response) <= 0.5
+        # it took one record of the two that it was let through for
+        assert wait_of(response) <= 1.2
 
-    simulate(Rates(read_bytes=1_000_000.0), main)
+    simulate(Rates(read_bytes=100_000.0), main)
 
 
 @pytest.mark.parametrize("kind", ["events", "session"])
