@@ -154,6 +154,9 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     token_access_tokens_max: int | None = None
     """The same for each access token of the root's (or nobody's) and all that were issued with it
     together."""
+    stored_mib_per_basin_max: int | None = None
+    """How much each basin may store, in metered MiB, the same on every node; from there on appends
+    other than trims are refused. None: any amount."""
     locations: dict[str, bool] | None = None
     """The locations that basins can have, name to whether it is private, the same on every node;
     the first is the default until another is chosen. None: `local` alone."""
@@ -200,6 +203,8 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         for key in QUOTA_KEYS:
             if getattr(self, key) is not None:
                 _check_range(key, getattr(self, key), *QUOTA)
+        if self.stored_mib_per_basin_max is not None:
+            _check_range("stored_mib_per_basin_max", self.stored_mib_per_basin_max, 1, SIZE_MIB_MAX)
         _check_locations(self.locations)
         check_log(self.log_level, self.log_format)
 

@@ -152,6 +152,10 @@ class Metrics:
             "svc_request_outcomes_used_ratio",
             "Of the outcomes that may be kept, the share that the fullest replica here keeps.",
         )
+        self.stored_bytes_used = self._gauge(
+            "svc_stored_bytes_used_ratio",
+            "Of the bytes that a basin may store, what the fullest basin here stores.",
+        )
         self.requests_repeated = self._counter(
             "svc_requests_repeated_total",
             "Writes that were answered as before, found by their request token.",

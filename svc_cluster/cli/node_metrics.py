@@ -94,6 +94,10 @@ class NodeMetrics:
         self._count(metrics.trimmed_records, sum(basin.records_trimmed for basin in basins))
         readings = [basin.state.usage.reading for basin in basins]
         metrics.streams.set(sum(reading[1].streams for reading in readings if reading))
+        stored_max = host.settings.quotas.stored_bytes
+        if stored_max is not None:
+            fullest = max((reading[1].stored_bytes for reading in readings if reading), default=0)
+            metrics.stored_bytes_used.set(fullest / stored_max)
         watch = self._node.housekeeper.clock_watch
         metrics.retention_stopped_groups.set(watch.stopped)
         metrics.clock_away.set(watch.away_ms / 1000)

@@ -246,6 +246,11 @@ def node_config(settings: NodeSettings) -> NodeConfig:
                 tokens=settings.access_tokens_max,
                 chain_basins=settings.token_basins_max,
                 chain_tokens=settings.token_access_tokens_max,
+                stored_bytes=(
+                    None
+                    if settings.stored_mib_per_basin_max is None
+                    else settings.stored_mib_per_basin_max * MIB
+                ),
             ),
         ),
         wal=WalSettings(

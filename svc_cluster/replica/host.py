@@ -313,6 +313,7 @@ class Host:
             known=self.settings.known,
             outcomes_max=self.settings.request_outcomes_max,
             streams_max=self.settings.quotas.streams,
+            stored_bytes_max=self.settings.quotas.stored_bytes,
         )
         self.basins[group_id] = replica
         self._opened(replica, log)

@@ -13,7 +13,7 @@ import pytest
 
 from svc_cluster.model.access_secret import secret_text
 from tests.contract import conftest
-from tests.contract.access import EVERY_OP, EVERYWHERE, ROOT_SECRET, Account
+from tests.contract.access import EVERY_OP, EVERYWHERE, ROOT_SECRET, Account, bearer
 from tests.contract.client import Answer, Client, b64
 from tests.contract.conftest import Server
 from tests.contract.session_client import ack_of, append_session, input_frame
@@ -253,7 +253,12 @@ def test_quotas_hold_for_all_who_ask_at_once(guarded_with_quotas: Account) -> No
 
 @pytest.fixture(scope="module")
 def tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    node = {"basins_max": 6, "token_basins_max": 2, "token_access_tokens_max": 3}
+    node = {
+        "basins_max": 6,
+        "token_basins_max": 2,
+        "token_access_tokens_max": 3,
+        "stored_mib_per_basin_max": 1,
+    }
     for server in running(Server(tmp_path_factory.mktemp("tenants"), 10.0, ROOT_SECRET, node=node)):
         with Account(f"http://127.0.0.1:{server.port}", server.directory) as account:
             yield account
@@ -314,6 +319,35 @@ def test_a_chain_of_tokens_has_quotas_of_its_own(tenants: Account) -> None:
         ).status
         == 201
     )
+
+
+def test_a_basin_stores_no_more_than_it_may(tenants: Account) -> None:
+    """Of appends, repeatable ones and sessions: 403 without effect; a repetition is judged anew;
+    trims are taken, and make room."""
+    account, path = tenants, "/v1/streams/full/records"
+    account.until(lambda: account.ask("GET", "/v1/basins").status == 200)
+    basin = account.ask("GET", "/v1/basins").json["basins"][0]["name"]
+    assert account.ask("POST", "/v1/streams", {"stream": "full"}, svc_basin=basin).status == 201
+
+    def append(size: int, **headers: str) -> Answer:
+        body = {"records": [{"body": b64(b"x" * size)}]}
+        return account.ask("POST", path, body, svc_basin=basin, **headers)
+
+    assert append(900_000).status == 200
+    for _ in range(2):
+        refused = append(200_000, svc_request_token="again")
+        assert (refused.status, refused.json["code"]) == (403, "quota_exhausted")
+        assert refused.json["may_have_taken_effect"] is False
+    with append_session(account.endpoint, basin, "full", **bearer(ROOT_SECRET)) as session:
+        session.send(input_frame(b"y" * 200_000))
+        (terminal,) = session.rest()
+        status, body = terminal.failure()
+        assert (status, b"quota_exhausted" in body) == (403, True)
+    trim = {"headers": [["", b64(b"trim")]], "body": b64((1).to_bytes(8, "big"))}
+    assert account.ask("POST", path, {"records": [trim]}, svc_basin=basin).status == 200
+    account.until(lambda: append(200_000, svc_request_token="again").status == 200)
+    records = account.ask("GET", path + "?seq_num=1", svc_basin=basin).json["records"]
+    assert [record["seq_num"] for record in records] == [1, 2]
 
 
 # -- failed attempts
