@@ -60,13 +60,14 @@ class ScrubReader:
         self._jobs: deque[_Job] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._free_at = float("-inf")
+        self._is_stopped = False
         self.read_bytes = 0
         """Of rows as they are stored, those that are no content among them."""
 
     @property
     def is_full(self) -> bool:
         """Nothing more is taken now."""
-        return len(self._jobs) >= JOBS_MAX
+        return self._is_stopped or len(self._jobs) >= JOBS_MAX
 
     def read(self, view: StoreSnapshot, visits: Iterator[Visit], cost_max: int, done: Done) -> None:
         """Make a chunk of `visits`, which read from `view`; that is closed before `done`."""
@@ -75,7 +76,8 @@ class ScrubReader:
         self._schedule()
 
     def stop(self) -> None:
-        """Nobody is told anything more."""
+        """Nobody is told anything more, and nothing more is taken: the store may be closed."""
+        self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
