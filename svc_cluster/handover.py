@@ -1,5 +1,6 @@
 """`python3 -m svc_cluster.handover PID URL`: tells a node to give every leadership away, and waits
-until it has, for ten seconds at most. For hooks that run before a container is stopped.
+until it has, for ten seconds and one look (two seconds at most). For hooks that run before a
+container is stopped.
 
 PID is the node's, URL that of its admin listener. Exit status 0 when it leads nothing any more, 1
 when it still does, or does not answer. Imports nothing of ours, so that it is quick.
@@ -41,13 +42,16 @@ def main(arguments: list[str]) -> int:
     except (ProcessLookupError, PermissionError) as cause:
         sys.stderr.write(f"process {arguments[0]}: {cause}\n")
         return 1
-    pause = threading.Event()
-    left: float | None = None
-    for _ in range(int(WAIT_SECONDS / POLL_SECONDS)):
+    over = threading.Event()
+    timer = threading.Timer(WAIT_SECONDS, over.set)
+    timer.daemon = True
+    timer.start()
+    left = leaderships(arguments[1])
+    while left != 0 and not over.wait(POLL_SECONDS):
         left = leaderships(arguments[1])
-        if left == 0:
-            return 0
-        pause.wait(POLL_SECONDS)
+    timer.cancel()
+    if left == 0:
+        return 0
     sys.stderr.write(f"{arguments[1]}: leads {'?' if left is None else int(left)} groups\n")
     return 1
 

@@ -48,6 +48,7 @@ BODY_MIB_IN_FLIGHT: Final = (16, 1 << 20)
 BASIN_HOST_SUFFIXES_MAX: Final = 16
 PUBLIC_HOSTS_MAX: Final = 64
 LOCATIONS_MAX: Final = 1_000
+SCRUB_MIB_PER_SECOND: Final = (0.1, 4096.0)
 REQUEST_OUTCOMES: Final = (1, 100_000_000)
 RATE: Final = (0.001, 1e12)
 QUOTA: Final = (1, 100_000_000)
@@ -121,6 +122,12 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Wait, without a part in any decision, until the other nodes know this one as a member. For
     nodes that come to a cluster that is there; its first nodes do not set it."""
     admin_address: str = "127.0.0.1:0"
+    admin_rpc_address: str = "127.0.0.1:0"
+    """Where administration is served over gRPC, with reflection and health; port 0 takes a free
+    one. It speaks TLS where `peer_tls_*` are set, and needs it beyond loopback."""
+    health_rpc_address: str | None = None
+    """Where `grpc.health.v1` alone is served, in clear, for probes that know no TLS. None: only
+    beside administration."""
     replication_factor: int = 3
     """Replicas of each basin: 1, 3 or 5, and at most the number of nodes."""
     wal_segment_mib: int = 16
@@ -136,14 +143,26 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What the node keeps in memory on behalf of others, logs included; an append for which there
     is no room is refused. The process takes some 300 MiB beside it."""
     flush_seconds: float = 5.0
+    scrub_mib_per_second: float = 8.0
+    """What the node reads at most to compare what it holds with the other replicas; 0: it takes no
+    part."""
+    scrub_interval_seconds: float = 3600.0
+    """From the beginning of one such round of a group to that of the next."""
     request_outcomes_max: int = 1_000_000
     """Outcomes of writes with a request token that a basin, or the catalog, keeps at one time, each
     for 24 hours; beyond it such writes are refused for the time being."""
-    basins_max: int | None = None
+    basins_max: int | None = 100
     streams_per_basin_max: int | None = None
     access_tokens_max: int | None = None
     """How many of each there may be, the same on every node; one more is refused. What is being
     deleted counts until it is gone. None: any number, of access tokens 20,000."""
+    token_basins_max: int | None = None
+    token_access_tokens_max: int | None = None
+    """The same for each access token of the root's (or nobody's) and all that were issued with it
+    together."""
+    stored_mib_per_basin_max: int | None = None
+    """How much each basin may store, in metered MiB, the same on every node; from there on appends
+    other than trims are refused. None: any amount."""
     locations: dict[str, bool] | None = None
     """The locations that basins can have, name to whether it is private, the same on every node;
     the first is the default until another is chosen. None: `local` alone."""
@@ -177,16 +196,22 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         if self.listen_address is not None:
             check_address("listen_address", self.listen_address)
         check_address("admin_address", self.admin_address)
+        if self.health_rpc_address is not None:
+            check_address("health_rpc_address", self.health_rpc_address)
         _check_range("wal_segment_mib", self.wal_segment_mib, *WAL_SEGMENT_MIB)
         for key in ("wal_retain_mib", "log_retention_mib", "disk_reserve_mib"):
             _check_range(key, getattr(self, key), 0, SIZE_MIB_MAX)
         _check_range("memory_mib", self.memory_mib, *MEMORY_MIB)
-        for key in ("log_retention_seconds", "flush_seconds"):
+        if self.scrub_mib_per_second:
+            _check_range("scrub_mib_per_second", self.scrub_mib_per_second, *SCRUB_MIB_PER_SECOND)
+        for key in ("log_retention_seconds", "flush_seconds", "scrub_interval_seconds"):
             _check_range(key, getattr(self, key), SECONDS_MIN, SECONDS_MAX)
         _check_range("request_outcomes_max", self.request_outcomes_max, *REQUEST_OUTCOMES)
-        for key in ("basins_max", "streams_per_basin_max", "access_tokens_max"):
+        for key in QUOTA_KEYS:
             if getattr(self, key) is not None:
                 _check_range(key, getattr(self, key), *QUOTA)
+        if self.stored_mib_per_basin_max is not None:
+            _check_range("stored_mib_per_basin_max", self.stored_mib_per_basin_max, 1, SIZE_MIB_MAX)
         _check_locations(self.locations)
         check_log(self.log_level, self.log_format)
 
@@ -269,6 +294,14 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         check_log(self.log_level, self.log_format)
 
 
+QUOTA_KEYS: Final = (
+    "basins_max",
+    "streams_per_basin_max",
+    "access_tokens_max",
+    "token_basins_max",
+    "token_access_tokens_max",
+)
+
 RATE_KEYS: Final = (
     "account_requests_per_second",
     "account_append_mib_per_second",
@@ -292,8 +325,10 @@ def _check_peer_tls(settings: NodeSettings | GatewaySettings) -> None:
             f"{given[0]} is set alone: set peer_tls_cert, peer_tls_key and peer_tls_ca together"
         )
     places = [("nodes", address) for address in settings.nodes.values()]
-    if isinstance(settings, NodeSettings) and settings.listen_address is not None:
-        places.append(("listen_address", settings.listen_address))
+    if isinstance(settings, NodeSettings):
+        if settings.listen_address is not None:
+            places.append(("listen_address", settings.listen_address))
+        places.append(("admin_rpc_address", settings.admin_rpc_address))
     for key, address in places:
         check_address(key, address)
         if not given and not is_loopback(address):

@@ -48,6 +48,7 @@ class Metrics:
         self._declare_records()
         self._declare_raft()
         self._declare_raft_peers()
+        self._declare_scrub()
         self._declare_storage()
         self._declare_memory()
         self._declare_process()
@@ -82,6 +83,10 @@ class Metrics:
         self.http_body_bytes_in_flight = self._gauge(
             "svc_http_body_bytes_in_flight", "Bytes of request bodies held in memory."
         )
+        self.http_unread_body_bytes = self._gauge(
+            "svc_http_unread_body_bytes",
+            "Bytes of request bodies over HTTP/2 that have arrived and are not read yet.",
+        )
         self.http_bodies_waiting = self._gauge(
             "svc_http_bodies_waiting", "Request bodies that wait for room in memory."
         )
@@ -109,7 +114,7 @@ class Metrics:
         )
         self.audit_suppressed = self._counter(
             "svc_audit_suppressed_total",
-            "Refused control-plane writes that the audit log does not tell one by one.",
+            "Refused writes that the audit log does not tell one by one.",
         )
 
     def _declare_records(self) -> None:
@@ -125,6 +130,9 @@ class Metrics:
         self.read_bytes = self._counter("svc_read_bytes_total", "Metered bytes sent to readers.")
         self.append_rejected = self._counter(
             "svc_append_rejected_total", "Appends that were refused.", "reason"
+        )
+        self.quota_refusals = self._counter(
+            "svc_quota_refusals_total", "Requests that a quota refused (403).", "route"
         )
         self.trimmed_records = self._counter(
             "svc_trimmed_records_total", "Records removed by trimming or retention."
@@ -144,6 +152,10 @@ class Metrics:
         self.request_outcomes_used = self._gauge(
             "svc_request_outcomes_used_ratio",
             "Of the outcomes that may be kept, the share that the fullest replica here keeps.",
+        )
+        self.stored_bytes_used = self._gauge(
+            "svc_stored_bytes_used_ratio",
+            "Of the bytes that a basin may store, what the fullest basin here stores.",
         )
         self.requests_repeated = self._counter(
             "svc_requests_repeated_total",
@@ -255,6 +267,28 @@ class Metrics:
             "svc_raft_snapshots_total", "Snapshots sent and received.", "direction", "result"
         )
 
+    def _declare_scrub(self) -> None:
+        self.scrub_rounds = self._counter(
+            "svc_scrub_rounds_total",
+            "Rounds of the scrub that ended in groups led here: complete, or partial.",
+            "result",
+        )
+        self.scrub_bytes = self._counter(
+            "svc_scrub_bytes_total", "Bytes of stored rows that were read here for the scrub."
+        )
+        self.scrub_differences = self._counter(
+            "svc_scrub_differences_total",
+            "Replicas, of groups led here, that held other content than a quorum.",
+        )
+        self.scrub_in_doubt_groups = self._gauge(
+            "svc_scrub_in_doubt_groups",
+            "Groups led here whose replicas differ, and no majority is known to be right.",
+        )
+        self.scrub_age = self._gauge(
+            "svc_scrub_age_seconds",
+            "Since the last complete round of a group led here, where that is longest ago.",
+        )
+
     def _declare_storage(self) -> None:
         self.wal_fsync_duration = self._seconds(
             "svc_wal_fsync_duration_seconds", "Time of one sync of the write-ahead log."
@@ -299,6 +333,12 @@ class Metrics:
         )
 
     def _declare_process(self) -> None:
+        self.admin_calls = self._counter(
+            "svc_admin_calls_total",
+            "Calls of a node's administration: ok, refused, full, late or failed.",
+            "operation",
+            "outcome",
+        )
         self.event_loop_lag = self._seconds(
             "svc_event_loop_lag_seconds", "How late the event loop ran a timer."
         )

@@ -34,6 +34,9 @@ class CreateBasin:
     """Of the request that asked for it (codec/creation_hash.py); empty: nothing repeats it."""
     location: str = ""
     """Empty in entries from before there were locations."""
+    owner: int = 0
+    """Serial of the first access token, below the root's, of the chain that asked for it; 0: the
+    root token, or nobody was asked for one, or it is from before this was kept."""
 
 
 @dataclass(frozen=True, slots=True)

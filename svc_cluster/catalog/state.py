@@ -9,7 +9,7 @@ import struct
 from bisect import bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 import xxhash
@@ -70,6 +70,8 @@ class BasinRecord:
     """Of the request that created it; empty: nothing repeats that."""
     location: str = ""
     """See `LocationTable.of_basin`."""
+    owner: int = 0
+    """See `CreateBasin`."""
 
 
 class _Meta(msgspec.Struct, array_like=True):
@@ -102,6 +104,13 @@ class _StoredBasin(msgspec.Struct, array_like=True):
     create_stream_on_read: bool
     creation_hash: bytes = b""
     location: str = ""
+
+
+class _StoredOwnedBasin(_StoredBasin, array_like=True):
+    """Of a basin that has an owner; others keep the row they had before there were owners, so that
+    what a command of then writes is the same on every release."""
+
+    owner: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +185,10 @@ class CatalogState:
     def next_group_id(self) -> GroupId:
         """Every group id below it has been given out; ids are never used again."""
         return GroupId(self._meta.next_group_id)
+
+    def count_basins_of(self, owner: int) -> int:
+        """Those that are being deleted among them."""
+        return sum(record.owner == owner for record in self.basins.values())
 
     def list_basins(
         self, prefix: str, start_after: str, limit: int
@@ -319,6 +332,7 @@ def made_by(command: CreateBasin) -> BasinRecord:
         command.created_at_ms,
         creation_hash=command.creation_hash,
         location=command.location,
+        owner=command.owner,
     )
 
 
@@ -354,8 +368,10 @@ def _digest(before: int, log_index: int, write_set: WriteSet) -> int:
 def _basin_to_bytes(record: BasinRecord) -> bytes:
     defaults = record.config.default_stream_config
     partial = defaults or PartialStreamConfig()
+    owned: dict[str, Any] = {"owner": record.owner} if record.owner else {}
+    kind = _StoredOwnedBasin if owned else _StoredBasin
     return msgspec.msgpack.encode(
-        _StoredBasin(
+        kind(
             name=record.name,
             group_id=record.group_id,
             replicas=list(record.replicas),
@@ -375,12 +391,13 @@ def _basin_to_bytes(record: BasinRecord) -> bytes:
             create_stream_on_read=record.config.create_stream_on_read,
             creation_hash=record.creation_hash,
             location=record.location,
+            **owned,
         )
     )
 
 
 def _basin_from_bytes(raw: bytes) -> BasinRecord:
-    stored = msgspec.msgpack.decode(raw, type=_StoredBasin)
+    stored = msgspec.msgpack.decode(raw, type=_StoredOwnedBasin)
     defaults = None
     if stored.has_defaults:
         mode = stored.timestamping_mode
@@ -406,4 +423,5 @@ def _basin_from_bytes(raw: bytes) -> BasinRecord:
         deleted_at_ms=(None if stored.deleted_at_ms is None else TimestampMs(stored.deleted_at_ms)),
         creation_hash=stored.creation_hash,
         location=stored.location,
+        owner=stored.owner,
     )

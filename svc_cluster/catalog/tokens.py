@@ -64,6 +64,10 @@ def canonical_token(value: bytes) -> bytes:
     return token_to_bytes(token_from_bytes(value))
 
 
+def _is_root(token: AccessToken) -> bool:
+    return token.token_id == ROOT_TOKEN_ID and token.parent == NO_PARENT
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """What became of one token at `version`: `token`, or gone (None)."""
@@ -118,6 +122,29 @@ class TokenTable:
     def by_id(self, token_id: str) -> AccessToken | None:
         serial = self._by_id.get(token_id)
         return None if serial is None else self.by_serial[serial]
+
+    def chain_of(self, serial: int) -> int:
+        """Serial of the first token of the chain that this one is of, below the root's; 0 for the
+        root token. Whoever has a token can issue others with it, which would otherwise each bring
+        quotas of their own."""
+        token = self.by_serial[serial]
+        if _is_root(token):
+            return NO_PARENT
+        while True:
+            parent = self.by_serial.get(token.parent)
+            if parent is None or _is_root(parent):
+                return token.serial
+            token = parent
+
+    def chain(self, first: int) -> set[int]:
+        """Serials of a chain: its first token and all that came from it."""
+        found: set[int] = set()
+        waiting = [first]
+        while waiting:
+            serial = waiting.pop()
+            found.add(serial)
+            waiting += self._children.get(serial, ())
+        return found
 
     def page(
         self, prefix: str, start_after: str, limit: int, now_ms: TimestampMs

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from svc_cluster.cli.admin_commands import add_commands
 from svc_cluster.cli.process import fail
 from svc_cluster.cli.terminal import say_surely as say
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Administration by hand.")
 ca_app = typer.Typer(no_args_is_help=True, help="Certificates for a cluster without a PKI.")
 app.add_typer(ca_app, name="ca")
+audit_app = typer.Typer(no_args_is_help=True, help="Audit logs.")
+app.add_typer(audit_app, name="audit")
+add_commands(app)
 
 
 @app.command("bootstrap")
@@ -63,7 +67,10 @@ def ca_issue(
     node: Annotated[
         list[int] | None, typer.Option(help="For the node of this id; may be repeated.", min=1)
     ] = None,
-    gateway: Annotated[bool, typer.Option(help="For a gateway.")] = False,
+    gateway: Annotated[bool, typer.Option("--gateway", help="For a gateway.")] = False,
+    administrator: Annotated[
+        bool, typer.Option("--administrator", help="For whoever administers nodes.")
+    ] = False,
     name: Annotated[
         list[str] | None,
         typer.Option(help="A host name or IP address that clients use; may be repeated."),
@@ -76,9 +83,18 @@ def ca_issue(
     """Make a key and a certificate for what is named: tls.crt, tls.key and ca.crt in --out."""
     from svc_cluster.cli.authority import AuthorityError, certificate_names, issue
 
-    names = certificate_names(node or (), gateway=gateway, names=name or ())
+    if administrator and (node or gateway):
+        # it would be taken for the other one's: roles of one certificate are the least of them
+        fail("--administrator stands alone: make the other certificate in another --out", 2)
+    names = certificate_names(
+        node or (), gateway=gateway, administrator=administrator, names=name or ()
+    )
     if not names:
-        fail("a certificate is for something: use --node ID, --gateway or --name HOST", 2)
+        fail(
+            "a certificate is for something: use --node ID, --gateway, --administrator or "
+            "--name HOST",
+            2,
+        )
     try:
         issue(_authority(directory), names, out, days=days)
     except AuthorityError as cause:
@@ -118,3 +134,26 @@ def new_token() -> None:
     from svc_cluster.cli.root_token import new_secret
 
     say(new_secret())
+
+
+@audit_app.command("verify")
+def audit_verify(
+    files: Annotated[
+        list[Path], typer.Argument(help="Audit logs of one chain, `.gz` too, in any order.")
+    ],
+) -> None:
+    """Find lines that were changed, taken out, put in or moved: status 1 where there are some, 2
+    where a file cannot be read."""
+    from svc_cluster.cli.audit_verify import verify
+
+    try:
+        report = verify(files)
+    except (OSError, EOFError) as cause:
+        where = getattr(cause, "filename", None) or ", ".join(str(each) for each in files)
+        fail(f"{where} cannot be read: {getattr(cause, 'strerror', None) or cause}", 2)
+    else:
+        for text in (*report.notes, *report.findings, report.summary):
+            say(text)
+        if report.findings:
+            count = len(report.findings) + report.untold
+            fail(f"{count} findings: the log is not as it was written", 1)

@@ -19,7 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.ids import NodeId
-from svc_cluster.link.tls import GATEWAY_NAME, node_name
+from svc_cluster.link.tls import ADMINISTRATOR_NAME, GATEWAY_NAME, node_name
 
 AUTHORITY_DAYS: Final = 3650
 DAYS_MAX: Final = 3650
@@ -116,11 +116,16 @@ class Authority:
 
 
 def certificate_names(
-    nodes: Sequence[int], *, gateway: bool = False, names: Sequence[str] = ()
+    nodes: Sequence[int],
+    *,
+    gateway: bool = False,
+    administrator: bool = False,
+    names: Sequence[str] = (),
 ) -> list[str]:
     """The names that a certificate of these parts has to carry."""
     own = [node_name(NodeId(node)) for node in nodes]
-    return [*own, *([GATEWAY_NAME] if gateway else []), *names]
+    roles = [(gateway, GATEWAY_NAME), (administrator, ADMINISTRATOR_NAME)]
+    return [*own, *(name for wanted, name in roles if wanted), *names]
 
 
 def issue(authority: Authority, names: Sequence[str], out: Path, *, days: int = 365) -> None:

@@ -1,6 +1,6 @@
 """Everything secret that a new cluster needs, made once: a CA, the cluster's secret, the root
-token, and for each process a directory with all that it needs and nothing of the others. What is
-there already stays."""
+token, and for each process, and for whoever administers nodes, a directory with all that it needs
+and nothing of the others. What is there already stays."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ _SHARED: Final = {"node": (SECRET, TOKEN), "gateway": (SECRET,)}
 def bootstrap(
     directory: Path, ca: Path, nodes: Sequence[int], public_names: Sequence[str]
 ) -> list[str]:
-    """Fill `directory` for the nodes of these ids, gateways, and a public certificate for
-    `public_names`, with the CA in `ca`; returns what was made. Raises AuthorityError."""
+    """Fill `directory` for the nodes of these ids, gateways, administrators, and a public
+    certificate for `public_names`, with the CA in `ca`; returns what was made. Raises
+    AuthorityError."""
     made = []
     if not (ca / "ca.key").exists():
         Authority.create(ca, utc_now)
@@ -31,6 +32,7 @@ def bootstrap(
     authority = Authority(ca, utc_now)
     wanted = {f"node-{node}": certificate_names([node]) for node in nodes}
     wanted["gateway"] = certificate_names([], gateway=True)
+    wanted["administrator"] = certificate_names([], administrator=True)
     wanted["public"] = list(public_names)
     for name, names in wanted.items():
         if names and not (directory / name / "tls.crt").exists():

@@ -24,6 +24,7 @@ from svc_cluster.cli.tls_files import peer_tls, public_certificate
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.authentication import AccessControl
 from svc_cluster.gateway.http.connection import HEADER_SECONDS
+from svc_cluster.gateway.http.intake import UNREAD_SHARE
 from svc_cluster.gateway.http.server import Server, serve
 from svc_cluster.gateway.lease import LeaseKeeper
 from svc_cluster.gateway.rate_limit import Rates
@@ -87,8 +88,7 @@ async def start_gateway(
     audit = AuditTrail(sink, metrics.audit_failures.inc)
     tokens = TokenClient(client.directory, clock)
     keeper = access = None
-    account, token = rates(settings)
-    is_limited = account != Rates() or token != Rates()
+    is_limited = rates(settings) != (Rates(), Rates())
     if settings.asks_for_tokens or is_limited:
         token_directory = TokenDirectory(clock)
         keeper = LeaseKeeper(tokens, token_directory, clock, secrets.token_hex(16))
@@ -103,10 +103,7 @@ async def start_gateway(
             )
     limiter = None
     if is_limited and keeper is not None:
-        lease = keeper
-        limiter = RateLimiter(
-            account, token, clock=clock, metrics=metrics, gateways=lambda: lease.gateways
-        )
+        limiter = _limiter(settings, keeper, clock, rng, metrics)
     app = GatewayApp(
         client,
         clock=clock,
@@ -137,6 +134,8 @@ async def start_gateway(
             tls=None if certificate is None else certificate.context,
             header_seconds=header_seconds,
             connections_max=settings.connections_max,
+            unread_bytes_max=(settings.body_mib_in_flight << 20) // UNREAD_SHARE,
+            unread_gauge=metrics.http_unread_body_bytes,
         )
     except OSError as cause:
         raise AddressError(
@@ -149,6 +148,19 @@ async def start_gateway(
     if certificate is not None:
         tasks.spawn(certificate.watch(), "watch the public certificate")
     return RunningGateway(app, server, client, tasks, keeper, audit)
+
+
+def _limiter(
+    settings: GatewaySettings,
+    keeper: LeaseKeeper,
+    clock: Clock,
+    rng: random.Random,
+    metrics: Metrics,
+) -> RateLimiter:
+    account, token = rates(settings)
+    return RateLimiter(
+        account, token, clock=clock, rng=rng, metrics=metrics, gateways=lambda: keeper.gateways
+    )
 
 
 def _metrics(settings: GatewaySettings) -> Metrics:

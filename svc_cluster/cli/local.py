@@ -43,7 +43,10 @@ from svc_cluster.storage.disk import EXIT_STORAGE, DirectoryInUseError, lock_dir
 from svc_cluster.storage.disk_trouble import remedy, room
 
 READY_SECONDS: Final = 60.0
-STOP_SECONDS: Final = 8.0
+STOP_SECONDS: Final = 15.0
+"""A process that is told to end gets so long. A node gives its leads away first
+(`replica.handover.LIMIT_SECONDS_MAX`), and closes."""
+
 RESTART_SECONDS_MIN: Final = 0.2
 RESTART_SECONDS_MAX: Final = 10.0
 STABLE_SECONDS: Final = 10.0
@@ -139,7 +142,7 @@ class LocalCluster:
             raise self._unusable(cause) from cause
 
     def _write_settings(self, facts: dict[str, Any], secret: Path) -> None:
-        ports = free_ports(2 * self.nodes)
+        ports = free_ports(3 * self.nodes)
         if self.port == 0:
             self.port = free_ports(1)[0]
         addresses = {str(i + 1): f"127.0.0.1:{ports[i]}" for i in range(self.nodes)}
@@ -151,13 +154,14 @@ class LocalCluster:
             "audit_log": str(self.directory / "audit.log"),
         }
         for i in range(self.nodes):
-            admin_port = ports[self.nodes + i]
+            admin_port, admin_rpc_port = ports[self.nodes + i], ports[2 * self.nodes + i]
             data_dir = self.directory / f"node-{i + 1}"
             config = {
                 **common,
                 "node_id": i + 1,
                 "data_dir": str(data_dir),
                 "admin_address": f"127.0.0.1:{admin_port}",
+                "admin_rpc_address": f"127.0.0.1:{admin_rpc_port}",
                 "replication_factor": min(self.nodes, 3),
                 **self._tls_settings(f"node-{i + 1}"),
                 **overrides(),
@@ -167,6 +171,7 @@ class LocalCluster:
                 "pid": 0,
                 "rpc_port": ports[i],
                 "admin_port": admin_port,
+                "admin_rpc_port": admin_rpc_port,
                 "data_dir": str(data_dir),
             }
             self._add(f"node-{i + 1}", "node", config, row)

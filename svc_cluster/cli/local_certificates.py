@@ -8,6 +8,8 @@ from typing import Final
 
 from svc_cluster.cli.authority import Authority, certificate_names, issue, utc_now
 
+ADMINISTRATOR: Final = "administrator"
+"""The directory of the certificate that `svc-cluster admin` shows."""
 _HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 _EVERYWHERE: Final = ("0.0.0.0", "::")
 
@@ -30,6 +32,8 @@ class LocalCertificates:
         for node in range(1, nodes + 1):
             issue(authority, certificate_names([node]), self._certificates / f"node-{node}")
         issue(authority, certificate_names([], gateway=True), self._certificates / "gateway")
+        administrator = certificate_names([], administrator=True)
+        issue(authority, administrator, self._certificates / ADMINISTRATOR)
         issue(authority, list(self._hosts), self._certificates / "public")
 
     def settings(self, name: str) -> dict[str, str]:

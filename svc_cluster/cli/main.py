@@ -215,16 +215,23 @@ def _run_embedded(make: _MakeCluster, limit: float | None, *, demo: bool) -> boo
         nonlocal ok
         cluster = make()
         facts, secret = cluster.identity()
-        rpc, admin, spare = free_ports(3)
+        rpc, admin, admin_rpc, spare = free_ports(4)
         public = cluster.port = cluster.port or spare
         node_settings, gateway_settings = embedded_settings(
-            cluster.directory, facts["cluster_id"], secret, [rpc, admin, public], overrides()
+            cluster.directory,
+            facts["cluster_id"],
+            secret,
+            [rpc, admin, admin_rpc, public],
+            overrides(),
         )
         gateway_settings = msgspec.structs.replace(
             gateway_settings,
             host=cluster.host,
             **cluster.public_settings(),
             **cluster.access_settings(),
+        )
+        node_settings = msgspec.structs.replace(
+            node_settings, admin_rpc_address=f"127.0.0.1:{admin_rpc}"
         )
         node_settings = with_environment(node_settings, os.environ)
         gateway_settings = with_environment(gateway_settings, os.environ)
@@ -235,6 +242,7 @@ def _run_embedded(make: _MakeCluster, limit: float | None, *, demo: bool) -> boo
             "pid": os.getpid(),
             "rpc_port": rpc,
             "admin_port": admin,
+            "admin_rpc_port": admin_rpc,
             "data_dir": node_settings.data_dir,
         }
         cluster.write_cluster_file(row, {"port": public, "pid": os.getpid()})

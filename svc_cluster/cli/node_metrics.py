@@ -36,6 +36,7 @@ class NodeMetrics:
         """The Prometheus text as of now."""
         self._groups()
         self._catalog()
+        self._scrub()
         self._storage()
         self._memory()
         return self._metrics.expose()
@@ -101,6 +102,10 @@ class NodeMetrics:
         self._count(metrics.trimmed_records, sum(basin.records_trimmed for basin in basins))
         readings = [basin.state.usage.reading for basin in basins]
         metrics.streams.set(sum(reading[1].streams for reading in readings if reading))
+        stored_max = host.settings.quotas.stored_bytes
+        if stored_max is not None:
+            fullest = max((reading[1].stored_bytes for reading in readings if reading), default=0)
+            metrics.stored_bytes_used.set(fullest / stored_max)
         watch = self._node.housekeeper.clock_watch
         metrics.retention_stopped_groups.set(watch.stopped)
         metrics.clock_away.set(watch.away_ms / 1000)
@@ -156,6 +161,18 @@ class NodeMetrics:
         self._metrics.raft_commit_index.set(engine.commit_index)
         self._metrics.raft_applied_index.set(catalog.group.applied_index)
         self._metrics.raft_members.labels(state="voter").set(len(engine.members))
+
+    def _scrub(self) -> None:
+        metrics, scrubber = self._metrics, self._node.scrubber
+        for result, total in (
+            ("complete", scrubber.rounds_complete),
+            ("partial", scrubber.rounds_partial),
+        ):
+            self._count(metrics.scrub_rounds.labels(result=result), total)
+        self._count(metrics.scrub_bytes, scrubber.read_bytes)
+        self._count(metrics.scrub_differences, scrubber.differences)
+        metrics.scrub_in_doubt_groups.set(scrubber.in_doubt)
+        metrics.scrub_age.set(scrubber.age_seconds)
 
     def _storage(self) -> None:
         wal = self._node.wal

@@ -21,6 +21,7 @@ from svc_cluster.cli.audit_file import audit_sink, reopen_on_hangup
 from svc_cluster.cli.join import wait_for_membership
 from svc_cluster.cli.loop_faults import hear_loop_faults
 from svc_cluster.cli.loop_turns import LoopTurns
+from svc_cluster.cli.node_administration import ClearHealth, NodeAdministration
 from svc_cluster.cli.node_metrics import NodeMetrics
 from svc_cluster.cli.own_certificate import show_expiry
 from svc_cluster.cli.process import exit_fatal
@@ -42,6 +43,7 @@ from svc_cluster.replica.identity import IdentityError
 from svc_cluster.replica.link_server import LinkServer
 from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
 from svc_cluster.replica.peers import LinkPeers, connectors
+from svc_cluster.replica.scrub import ScrubSettings
 from svc_cluster.settings import (
     AddressError,
     DirectoryError,
@@ -145,6 +147,8 @@ class RunningNode:
                 f"admin_address {settings.admin_address} cannot be listened on ({cause.strerror}): "
                 "end the process that uses it, or choose another port"
             ) from cause
+        self._administration = NodeAdministration(settings, self.node, declared)
+        await self._administration.start()
         self._rpc = LinkServer(self.node, self.secret, peer_tls(settings))
         try:
             await self._rpc.start(settings.rpc_address)
@@ -175,6 +179,7 @@ class RunningNode:
         await self._tasks.cancel_all()
         await self._root_token.close()
         self.audit.close()
+        await self._administration.stop()
         await self._admin.close()
         await self._rpc.stop()
         await self._peers.close()
@@ -238,6 +243,13 @@ def node_config(settings: NodeSettings) -> NodeConfig:
                 basins=settings.basins_max,
                 streams=settings.streams_per_basin_max,
                 tokens=settings.access_tokens_max,
+                chain_basins=settings.token_basins_max,
+                chain_tokens=settings.token_access_tokens_max,
+                stored_bytes=(
+                    None
+                    if settings.stored_mib_per_basin_max is None
+                    else settings.stored_mib_per_basin_max * MIB
+                ),
             ),
         ),
         wal=WalSettings(
@@ -249,6 +261,10 @@ def node_config(settings: NodeSettings) -> NodeConfig:
             flush_seconds=settings.flush_seconds,
             log_retention_seconds=settings.log_retention_seconds,
             log_retention_bytes=settings.log_retention_mib * MIB,
+        ),
+        scrub=ScrubSettings(
+            mib_per_second=settings.scrub_mib_per_second,
+            interval_seconds=settings.scrub_interval_seconds,
         ),
     )
 
@@ -312,7 +328,12 @@ def _text(status: int, text: str) -> Response:
 async def run_node(settings: NodeSettings, stop: asyncio.Event) -> None:
     """Run until `stop`, then hand leadership over and end. With `join`, wait for that first."""
     if settings.join:
-        await wait_for_membership(settings, stop)
+        health = ClearHealth(settings, lambda: False, lambda operation, outcome: None)
+        await health.start()
+        try:
+            await wait_for_membership(settings, stop)
+        finally:
+            await health.stop()
         if stop.is_set():
             return
     running = RunningNode(settings)

@@ -193,6 +193,7 @@ def _create_to_pb(out: pb.CreateBasin, command: CreateBasin) -> None:
     config_pb.put_basin(out.config, command.config)
     out.creation_hash = command.creation_hash
     out.location = command.location
+    out.owner = command.owner
 
 
 def _create_from_pb(message: pb.CreateBasin) -> CreateBasin:
@@ -208,4 +209,5 @@ def _create_from_pb(message: pb.CreateBasin) -> CreateBasin:
         created_at_ms=TimestampMs(message.created_at_ms),
         creation_hash=message.creation_hash,
         location=message.location,
+        owner=message.owner,
     )

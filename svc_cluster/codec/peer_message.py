@@ -15,6 +15,8 @@ from svc_cluster._pb.cluster.v1 import peer_pb2 as pb
 from svc_cluster.base.ids import GroupId, LogIndex, Term
 from svc_cluster.base.limits import MESSAGE_BYTES_MAX
 from svc_cluster.base.log_ops import LogEntry
+from svc_cluster.codec.scrub_message import ScrubMessageError, put_scrub, scrub_message
+from svc_cluster.model.content import KEY_BYTES_MAX
 from svc_cluster.raft.group import ENTRY_BYTES_MAX
 from svc_cluster.raft.messages import (
     AppendRequest,
@@ -23,6 +25,9 @@ from svc_cluster.raft.messages import (
     PeerMessage,
     PreVoteRequest,
     PreVoteResponse,
+    ScrubAnswer,
+    ScrubQuestion,
+    ScrubVerdict,
     StaleTerm,
     StateMark,
     TimeoutNow,
@@ -89,6 +94,8 @@ def payload_bytes(message: PeerMessage) -> int:
     """About how many bytes `message` takes in an envelope; never too few."""
     if isinstance(message, AppendRequest):
         return 96 + sum(len(entry.payload) + 32 for entry in message.entries)
+    if isinstance(message, ScrubQuestion | ScrubAnswer | ScrubVerdict):
+        return 192 + KEY_BYTES_MAX
     return 96
 
 
@@ -156,6 +163,9 @@ def _put(out: Any, message: PeerMessage) -> None:
             out.state_mark.digest = message.digest
             out.state_mark.kind = message.kind
             out.state_mark.encoding = message.encoding
+            out.state_mark.scrub = message.scrub
+        case ScrubQuestion() | ScrubAnswer() | ScrubVerdict():
+            put_scrub(out, message)
         case _:
             assert_never(message)
 
@@ -205,6 +215,11 @@ def _message(message: Any) -> PeerMessage:
             return TimeoutNow(term)
         case "state_mark":
             return _state_mark(term, message.state_mark)
+        case "scrub_question" | "scrub_answer" | "scrub_verdict":
+            try:
+                return scrub_message(term, message)
+            except ScrubMessageError as error:
+                raise PeerMessageError(str(error)) from error
         case _:
             raise PeerMessageError("a message without a known body")
 
@@ -215,7 +230,7 @@ def _state_mark(term: Term, body: Any) -> StateMark:
     except ValueError as error:
         raise PeerMessageError("a state mark of unknown kind") from error
     log_index = LogIndex(_checked(body.log_index))
-    return StateMark(term, log_index, body.digest, kind, body.encoding)
+    return StateMark(term, log_index, body.digest, kind, body.encoding, body.scrub)
 
 
 def _append_request(term: Term, body: Any) -> AppendRequest:

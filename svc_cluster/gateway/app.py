@@ -188,6 +188,7 @@ class GatewayApp:
     async def close(self) -> None:
         """End what runs for all requests together; none is answered any more."""
         await self._services.tails.close()
+        self._audit.flush()
         if self._reporter is not None:
             await self._reporter.close()
 
@@ -273,6 +274,8 @@ class GatewayApp:
             if body is not None:
                 body.release()
             allowance.close()
+        if refusal.code is ErrorCode.QUOTA_EXHAUSTED:
+            self._services.metrics.quota_refusals.labels(_template(resource)).inc()
         without_frames(refusal)
         response = error_response(refusal, dialect, is_write=is_write)
         response.close = body is not None and body.cut

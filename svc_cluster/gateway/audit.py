@@ -3,11 +3,12 @@
 Told are names: of the operation, of who asked (the token's id), of what it is about, and of the
 refusal. Of requests that were refused only some a second are told of each token, and of all who
 showed no valid one together: otherwise whoever may do nothing could fill the disk. What had, or may
-have had, an effect is always told.
+have had, an effect is always told; trims and fences that are alike in one line (command_audit.py).
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,9 +20,11 @@ from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import MalformedError, ServiceError
 from svc_cluster.codec.config_json import rfc3339
 from svc_cluster.gateway.authentication import Caller
+from svc_cluster.gateway.command_audit import CommandKey, CommandMerger, commands_of, effect_of
 from svc_cluster.gateway.http.message import Request, Response
 from svc_cluster.gateway.http.negotiation import basin_of
 from svc_cluster.gateway.http.router import Match, Operation, Resource, route
+from svc_cluster.model.record import StoredBatch
 
 AUDITED: Final = frozenset(
     {
@@ -107,6 +110,8 @@ class Audit:
         self._suppressed = suppressed
         self._allowances: dict[str, _Allowance] = {}
         """By token, of those that were refused something lately."""
+        self._commands = CommandMerger(self._write_commands)
+        self._timer: asyncio.TimerHandle | None = None
 
     def begin(
         self,
@@ -154,15 +159,9 @@ class Audit:
             effect = "done"
         else:
             effect = "possible" if refusal.may_have_taken_effect else "none"
-        untold = 0
-        if effect == "none":
-            allowance = self._allowance_of(note.token)
-            if allowance.left < 1:
-                allowance.untold += 1
-                self._suppressed.inc()
-                return
-            allowance.left -= 1
-            untold, allowance.untold = allowance.untold, 0
+        untold = self._take_allowance(note.token) if effect == "none" else 0
+        if untold is None:
+            return
         event = self._event(note.operation.value, note.token, note.subject, note.request)
         event["status"] = _NO_ANSWER if response is None else response.status
         event["code"] = None if refusal is None else refusal.code.value
@@ -182,6 +181,79 @@ class Audit:
         event |= {"status": None, "code": None, "effect": "done", "outcome": None}
         self._trail.record(event, is_refusal=False)
 
+    def before_commands(self) -> None:
+        """Before trims and fences are appended. Raises UnavailableError while the trail cannot be
+        written."""
+        self._trail.check()
+
+    def commanded(
+        self,
+        request: Request,
+        caller: Caller,
+        basin: str | None,
+        stream: str,
+        batch: StoredBatch,
+        refusal: BaseException | None,
+    ) -> None:
+        """What came of the trims and fences of a batch: `refusal` None: they are done. What is no
+        refusal of ours is a request that was given up."""
+        code = refusal.code.value if isinstance(refusal, ServiceError) else None
+        now = self._clock.monotonic()
+        for operation, count, trim_point in commands_of(batch):
+            key = CommandKey(
+                operation,
+                caller.token_id,
+                request.connection.address or None,
+                basin,
+                stream,
+                effect_of(refusal),
+                code,
+            )
+            self._commands.add(key, count, trim_point, _request_id(request), now)
+        if self._timer is None:
+            self._flush_commands()
+
+    def flush(self) -> None:
+        """Nothing more comes: tell what waits."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._commands.close()
+
+    def _flush_commands(self) -> None:
+        left = self._commands.flush(self._clock.monotonic())
+        self._timer = None
+        if left is not None:
+            self._timer = asyncio.get_running_loop().call_later(left, self._flush_commands)
+
+    def _write_commands(
+        self, key: CommandKey, count: int, trim_point: int | None, request_id: str | None
+    ) -> None:
+        untold = self._take_allowance(key.token) if key.effect == "none" else 0
+        if untold is None:
+            return
+        event: dict[str, object] = {
+            "time": rfc3339(self._clock.wall_ms()),
+            "operation": key.operation,
+            "token": key.token,
+            "address": key.address,
+            "basin": key.basin,
+            "stream": key.stream,
+            "token_id": None,
+            "location": None,
+            "request_id": request_id,
+            "status": None,
+            "code": key.code,
+            "effect": key.effect,
+            "outcome": None,
+            "count": count,
+        }
+        if trim_point is not None:
+            event["trim_point"] = trim_point
+        if untold:
+            event["suppressed_before"] = untold
+        self._trail.record(event, is_refusal=key.effect == "none")
+
     def reopen(self) -> None:
         """After the file was moved away."""
         self._trail.reopen()
@@ -200,6 +272,18 @@ class Audit:
             "location": subject.location,
             "request_id": _request_id(request),
         }
+
+    def _take_allowance(self, token: str) -> int | None:
+        """Whether a refusal of the token may be told: how many were not, since the last one that
+        was, or None, and it is counted."""
+        allowance = self._allowance_of(token)
+        if allowance.left < 1:
+            allowance.untold += 1
+            self._suppressed.inc()
+            return None
+        allowance.left -= 1
+        untold, allowance.untold = allowance.untold, 0
+        return untold
 
     def _allowance_of(self, token: str) -> _Allowance:
         now = self._clock.monotonic()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from svc_cluster.base.ids import TimestampMs
+from svc_cluster.model.access_token import AskedBy, AuthenticationOff
 from svc_cluster.model.cipher import StreamIdentity
 from svc_cluster.model.location import Location
 from svc_cluster.model.provision import Provision
@@ -100,10 +101,12 @@ class Backend(Protocol):
         creation_hash: bytes = b"",
         *,
         location: str | None = None,
+        asked_by: AskedBy = AuthenticationOff.OFF,
     ) -> ProvisionedBasin:
         """A basin that was created with this hash (not empty) is fine: NOOP, its configuration may
-        be another by now. `location` None: the default. AlreadyExistsError,
-        BasinDeletionPendingError; InvalidError where there is no such location."""
+        be another by now. `location` None: the default; `asked_by`: whose quotas count.
+        AlreadyExistsError, BasinDeletionPendingError, QuotaError; InvalidError where there is no
+        such location."""
         ...
 
     async def ensure_basin(
@@ -113,6 +116,7 @@ class Backend(Protocol):
         storage_class: str | None = None,
         *,
         location: str | None = None,
+        asked_by: AskedBy = AuthenticationOff.OFF,
     ) -> ProvisionedBasin:
         """Create the basin, or replace its configuration as a whole; `storage_class` as in
         `model.reconfigure.ensure_basin`. BasinDeletionPendingError; InvalidError where `location`

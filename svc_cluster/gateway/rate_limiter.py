@@ -2,28 +2,31 @@
 (429), before anything of it happens; what streams is slowed down.
 
 Bytes are metered bytes, as everywhere. An append counts with its announced length until its records
-are known, a read with what the last ones took until it has taken its own.
+are known, a read with what the last ones took until it has taken its own. What streams asks as
+everybody does, and comes again by itself: one at a time for each token, in the order in which they
+came, so that thousands of sessions are one that asks.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
+import random
 from collections.abc import Callable
 from typing import Final
-
-import xxhash
+from weakref import WeakValueDictionary
 
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import RateLimitedError
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.gateway.http.body import StreamedBody
 from svc_cluster.gateway.http.budget import declared_length
-from svc_cluster.gateway.http.message import BytesBody, Request
+from svc_cluster.gateway.http.message import NOWHERE, Request
 from svc_cluster.gateway.http.router import Operation
-from svc_cluster.gateway.rate_limit import Asker, Cost, RateLimit, Rates
+from svc_cluster.gateway.rate_limit import Cost, RateLimit, Rates, Wait
 
-_TOKEN_HEADERS: Final = ("svc-request-token", "s2-request-token")
+_NOBODY: Final = 0
+"""The serial of no token: the line of all tokens together has it."""
 
 
 class Allowance:
@@ -36,15 +39,14 @@ class Allowance:
         """Records were read."""
 
     async def pace_append(self, metered_bytes: int) -> None:
-        """Return when a batch of a session may go on."""
+        """Return when a batch of a session may go on, which is then charged."""
 
-    @property
-    def read_wait_seconds(self) -> float:
-        """How long a streaming read waits behind what it took; 0 or less: it goes on."""
-        return 0.0
+    async def pace_read(self, *, is_behind: bool) -> None:
+        """Return when a streaming read may go on behind what it took. `is_behind`: there is more
+        to be read at once, about as much as before."""
 
     def close(self) -> None:
-        """The request was answered, or its answer has begun."""
+        """The request was answered, or its answer has begun, or that has ended."""
 
 
 UNLIMITED: Final = Allowance()
@@ -59,27 +61,28 @@ class RateLimiter:
         token: Rates,
         *,
         clock: Clock,
+        rng: random.Random,
         metrics: Metrics,
         gateways: Callable[[], int] = lambda: 1,
     ) -> None:
         """`token`: for each access token and all that were issued with it, and so on; the root's
-        each have their own. `gateways`: how many share the limits, this one among
-        them."""
-        self.limit = RateLimit(account, token)
+        each have their own. `rng` spreads the waits. `gateways`: how many share the limits, this
+        one among them."""
+        self.limit = RateLimit(account, token, rng)
         self.clock = clock
         self.waiting_bytes = metrics.rate_limit_waiting_bytes
         self._refused = metrics.rate_limited
         self._gateways = gateways
+        self._lines: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        """Of what streams, by the token that pays. A line is there while somebody is in it."""
 
     def admit(
         self, request: Request, operation: Operation, token: int, *, is_stream: bool
     ) -> Allowance:
         """Charge a request. `token`: serial of the token that pays for it, the first of its chain
         below the root. `is_stream`: it opens a session or a stream of events, which is slowed down
-        as it goes. Raises RateLimitedError; a body that has
-        arrived whole is then still there."""
+        as it goes. Raises RateLimitedError; nothing is charged then."""
         limit = self.limit
-        limit.share(max(1, self._gateways()))
         size = None
         cost = Cost(requests=1.0)
         if operation is Operation.APPEND and not is_stream:
@@ -88,38 +91,65 @@ class RateLimiter:
             cost = Cost(1.0, append_bytes=max(1.0, announced))
         elif operation is Operation.READ and not is_stream:
             cost = Cost(1.0, read_bytes=max(1.0, limit.mean_read_bytes))
-        asker = _asker(request, token)
-        wait = limit.ask(asker, cost, self.clock.monotonic())
+        connection = request.connection
+        wait = self._ask(token, cost, connection.told)
+        if connection is not NOWHERE:
+            connection.told = wait
         if wait is not None:
             self._refused.labels(wait.reason).inc()
             raise RateLimitedError(
                 "a limit of this account is used up for now"
-                if wait.reason.startswith("account")
+                if wait.is_of_account
                 else "a limit of this access token is used up for now",
-                max(1, math.ceil(wait.seconds * 1000)),
+                max(1, math.ceil((wait.at - self.clock.monotonic()) * 1000)),
             )
-        return _Counted(self, token, cost, learns_append=size is None, is_stream=is_stream)
+        return _Counted(self, token, cost, learns_append=size is None)
+
+    async def pace(self, token: int, cost: Cost) -> None:
+        """Return once this may go on; it is charged then, and not before."""
+        async with self._line(token):
+            while (wait := self._ask(token, cost)) is not None:
+                if not wait.is_of_account:
+                    await self._until(wait)
+                elif await self._pace_in_account(token, cost, wait):
+                    return
+
+    async def _pace_in_account(self, token: int, cost: Cost, wait: Wait | None) -> bool:
+        """Whether it may go on: not when its own token is what it waits for by now, which is
+        nothing to keep others in the line for."""
+        async with self._line(_NOBODY) if token else contextlib.nullcontext():
+            while wait is not None and wait.is_of_account:
+                await self._until(wait)
+                wait = self._ask(token, cost)
+        return wait is None
+
+    def _ask(self, token: int, cost: Cost, told: Wait | None = None) -> Wait | None:
+        self.limit.share(max(1, self._gateways()))
+        return self.limit.ask(token, cost, self.clock.monotonic(), told)
+
+    async def _until(self, wait: Wait) -> None:
+        await asyncio.sleep(wait.at - self.clock.monotonic())
+
+    def _line(self, token: int) -> asyncio.Lock:
+        line = self._lines.get(token)
+        if line is None:
+            line = self._lines[token] = asyncio.Lock()
+        return line
 
 
 class _Counted(Allowance):
     def __init__(
-        self,
-        limiter: RateLimiter,
-        token: int,
-        charged: Cost,
-        *,
-        learns_append: bool,
-        is_stream: bool,
+        self, limiter: RateLimiter, token: int, charged: Cost, *, learns_append: bool
     ) -> None:
         self._limiter = limiter
         self._token = token
         self._append_charged = charged.append_bytes
         self._learns_append = learns_append
         self._read_left = charged.read_bytes
-        self._is_unary_read = bool(charged.read_bytes)
-        self._is_stream = is_stream
+        """Charged and not taken yet."""
+        self._learns_read = bool(charged.read_bytes)
         self._taken = 0
-        self._turn = 0.0
+        """Since it last went on."""
 
     def appended(self, metered_bytes: int) -> None:
         if self._append_charged:
@@ -132,63 +162,32 @@ class _Counted(Allowance):
         self._taken += metered_bytes
         covered = min(self._read_left, metered_bytes)
         self._read_left -= covered
-        now = self._settle(Cost(read_bytes=metered_bytes - covered))
-        if self._is_stream:
-            limit = self._limiter.limit
-            self._turn = now + limit.debt(self._token, Cost(read_bytes=1.0), now)
+        self._settle(Cost(read_bytes=metered_bytes - covered))
 
     async def pace_append(self, metered_bytes: int) -> None:
-        cost = Cost(1.0, append_bytes=metered_bytes)
-        limiter = self._limiter
-        wait = limiter.limit.slow(self._token, cost, limiter.clock.monotonic())
-        if wait <= 0:
-            return
-        limiter.waiting_bytes.inc(metered_bytes)
+        waiting = self._limiter.waiting_bytes
+        waiting.inc(metered_bytes)
         try:
-            await asyncio.sleep(wait)
-        except asyncio.CancelledError:  # the batch does not happen
-            self._settle(Cost(-1.0, append_bytes=-metered_bytes))
-            raise
+            await self._limiter.pace(self._token, Cost(1.0, append_bytes=metered_bytes))
         finally:
-            limiter.waiting_bytes.dec(metered_bytes)
+            waiting.dec(metered_bytes)
 
-    @property
-    def read_wait_seconds(self) -> float:
-        return self._turn - self._limiter.clock.monotonic()
+    async def pace_read(self, *, is_behind: bool) -> None:
+        if not self._taken:
+            return
+        # What nobody waits to read may not come for hours: it is charged when it does.
+        ahead = max(1.0, self._taken - self._read_left) if is_behind else 1.0
+        await self._limiter.pace(self._token, Cost(read_bytes=ahead))
+        self._read_left += ahead
+        self._taken = 0
 
     def close(self) -> None:
-        if self._is_unary_read:
+        if self._learns_read:
+            self._learns_read = False
             self._limiter.limit.read(self._taken)
-            self._settle(Cost(read_bytes=-self._read_left))
-            self._read_left = 0.0
+        self._settle(Cost(read_bytes=-self._read_left))
+        self._read_left = 0.0
 
-    def _settle(self, difference: Cost) -> float:
-        now = self._limiter.clock.monotonic()
-        self._limiter.limit.settle(self._token, difference, now)
-        return now
-
-
-def _asker(request: Request, token: int) -> Asker:
-    """Known again by all that is here of the request; that is its body too, where that has arrived
-    as a whole."""
-    hasher = xxhash.xxh3_64(
-        f"{request.method} {request.raw_path}?{request.query} "
-        f"{request.header('content-length')} {request.header('svc-basin')}".encode(
-            "utf-8", "replace"
-        )
-    )
-    head = hasher.intdigest()
-    content = 0
-    for name in _TOKEN_HEADERS:
-        value = request.header(name)
-        if value:
-            hasher.update(value.encode("utf-8", "replace"))
-            content = hasher.intdigest()
-    body = request.body
-    data = body.complete() if isinstance(body, StreamedBody) else None
-    if data is not None:
-        request.body = BytesBody(data)
-        if data and not content:
-            hasher.update(data)
-            content = hasher.intdigest()
-    return Asker(request.connection, token, head, content)
+    def _settle(self, difference: Cost) -> None:
+        limiter = self._limiter
+        limiter.limit.settle(self._token, difference, limiter.clock.monotonic())

@@ -32,7 +32,9 @@ from svc_cluster.gateway.backend import (
 from svc_cluster.gateway.directory import Directory
 from svc_cluster.gateway.leaders import Fill, Leaders
 from svc_cluster.gateway.numbered_appends import NumberedAppends
+from svc_cluster.gateway.token_client import put_asked_by
 from svc_cluster.link.session import NodeSession
+from svc_cluster.model.access_token import AskedBy, AuthenticationOff
 from svc_cluster.model.cipher import StreamIdentity
 from svc_cluster.model.location import Location
 from svc_cluster.model.provision import Provision
@@ -109,10 +111,12 @@ class ReplicaClient:
         creation_hash: bytes = b"",
         *,
         location: str | None = None,
+        asked_by: AskedBy = AuthenticationOff.OFF,
     ) -> ProvisionedBasin:
         def fill(request: pb.Request) -> None:
             request.create_basin.basin = name
             request.create_basin.creation_hash = creation_hash
+            put_asked_by(request.create_basin, asked_by)
             if location is not None:
                 request.create_basin.location = location
             config_pb.put_basin(request.create_basin.config, config)
@@ -126,12 +130,14 @@ class ReplicaClient:
         storage_class: str | None = None,
         *,
         location: str | None = None,
+        asked_by: AskedBy = AuthenticationOff.OFF,
     ) -> ProvisionedBasin:
         deadline = self._deadline()
 
         def create(request: pb.Request) -> None:
             request.create_basin.basin = name
             request.create_basin.or_existing = True
+            put_asked_by(request.create_basin, asked_by)
             if location is not None:
                 request.create_basin.location = location
             initial = with_storage_class(config, storage_class)

@@ -127,7 +127,7 @@ class TokenClient:
 
         def fill(out: pb.Request) -> None:
             access_pb.put_token(out.issue_token.token, asked)
-            _put_asked_by(out.issue_token, asked_by)
+            put_asked_by(out.issue_token, asked_by)
             out.issue_token.sealed_secret = sealed_secret
 
         response = await self._ask(fill, write=True, key=key)
@@ -136,7 +136,7 @@ class TokenClient:
     async def revoke(self, token_id: str, asked_by: AskedBy, *, key: bytes = b"") -> None:
         def fill(request: pb.Request) -> None:
             request.revoke_token.token_id = token_id
-            _put_asked_by(request.revoke_token, asked_by)
+            put_asked_by(request.revoke_token, asked_by)
 
         await self._ask(fill, write=True, key=key)
 
@@ -152,7 +152,10 @@ class TokenClient:
         return [_token(message) for message in found.tokens], found.has_more
 
 
-def _put_asked_by(out: pb.IssueTokenRequest | pb.RevokeTokenRequest, asked_by: AskedBy) -> None:
+def put_asked_by(
+    out: pb.IssueTokenRequest | pb.RevokeTokenRequest | pb.CreateBasinRequest, asked_by: AskedBy
+) -> None:
+    """Say who asks, which is never left out."""
     if asked_by is AuthenticationOff.OFF:
         out.authentication_off.SetInParent()
     else:

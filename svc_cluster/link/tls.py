@@ -2,13 +2,15 @@
 the name in it says who it is.
 
 Names are DNS entries of the certificate's subjectAltName: `node-3.svc-cluster.internal` for the
-node with id 3, `gateway.svc-cluster.internal` for gateways. They are identities, not addresses:
-nothing looks them up. One certificate may carry several, for installations that share one.
-A caller without a valid certificate is turned away by the handshake of TLS, before a byte of ours.
+node with id 3, `gateway.svc-cluster.internal` for gateways, `administrator.svc-cluster.internal`
+for whoever administers nodes. They are identities, not addresses: nothing looks them up. One
+certificate may carry several, for installations that share one. A caller without a valid
+certificate is turned away by the handshake of TLS, before a byte of ours.
 """
 
 from __future__ import annotations
 
+import re
 import ssl
 import threading
 from collections.abc import Iterable, Sequence
@@ -27,6 +29,9 @@ log = get_logger("tls")
 
 DOMAIN: Final = "svc-cluster.internal"
 GATEWAY_NAME: Final = f"gateway.{DOMAIN}"
+ADMINISTRATOR_NAME: Final = f"administrator.{DOMAIN}"
+_NODE_NAME: Final = re.compile(rf"node-[1-9][0-9]*\.{re.escape(DOMAIN)}")
+_NAMES: Final = {"gateway": GATEWAY_NAME, "administrator": ADMINISTRATOR_NAME}
 
 
 class CertificateError(Exception):
@@ -40,6 +45,11 @@ class UnreadableError(CertificateError):
 def node_name(node_id: NodeId) -> str:
     """The name in a node's certificate."""
     return f"node-{node_id}.{DOMAIN}"
+
+
+def is_node_name(name: str) -> bool:
+    """Whether it is the name of any node."""
+    return _NODE_NAME.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +166,8 @@ def _server_configuration(material: Material) -> Any:
 def check_certificate(identity: Identity, names: Iterable[bytes]) -> None:
     """The caller's certificate has to carry the name of the one it says to be. `names` are the
     certificate's subjectAltNames. Raises HandshakeError."""
-    wanted = node_name(identity.node_id) if identity.role == "node" else GATEWAY_NAME
+    wanted = _NAMES.get(identity.role) if identity.role != "node" else node_name(identity.node_id)
+    if wanted is None:
+        raise HandshakeError(f"no certificate is one for the role {identity.role!r}")
     if wanted.encode() not in names:
         raise HandshakeError(f"the caller's certificate is not one for {wanted}")

@@ -17,6 +17,14 @@ class Quotas:
     """Of each basin."""
     tokens: int | None = None
     """Access tokens of the account; there is a bound of the service's own above it."""
+    chain_basins: int | None = None
+    """Basins made with an access token that the root token issued (or nobody's), or with those that
+    came from it, together."""
+    chain_tokens: int | None = None
+    """Access tokens of such a chain, its first among them."""
+    stored_bytes: int | None = None
+    """Metered bytes that a basin stores: no more is appended from there on. What is on its way when
+    it is reached, and trims, may go beyond it."""
 
 
 UNBOUNDED: Final = Quotas()

@@ -43,6 +43,9 @@ from svc_cluster.raft.messages import (
     PeerMessage,
     PreVoteRequest,
     PreVoteResponse,
+    ScrubAnswer,
+    ScrubQuestion,
+    ScrubVerdict,
     StaleTerm,
     StateMark,
     TimeoutNow,
@@ -322,7 +325,7 @@ class EngineGroup:
                 if not self.recovery:
                     alive = self._core.is_leader or self._following.hears_leader(self._now)
                     self._elections.on_prevote_request(sender, body, leader_is_alive=alive)
-            case StateMark():
+            case StateMark() | ScrubQuestion() | ScrubAnswer() | ScrubVerdict():
                 pass
             case _:
                 if body.sender_term > term:

@@ -106,6 +106,77 @@ class StateMark:
     encoding: int
     """Version of the encoding that the digest was taken over; only equal ones are compared. 0:
     the sender is of a release that did not say."""
+    scrub: int = 0
+    """Version of the scrub that the sender takes part in; 0: in none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubQuestion:
+    """What do you hold behind the key `after`, with exactly `log_index` applied? As StateMark, none
+    of the engine's business; see replica/scrub.py."""
+
+    sender_term: Term
+    version: int
+    encoding: int
+    """Replicas of different ones of either are not compared."""
+    chunk: int
+    """Counts the chunks of one leadership."""
+    log_index: LogIndex
+    after: bytes
+    cost_max: int
+    """Size of the chunk in bytes of content, at least 1."""
+    round_number: int
+    covered: bool
+    """Every replica took part in the round so far, and all were equal."""
+    completed_round: int = 0
+    """The last one of which that was true to its end; 0: none is known."""
+    completed_ago_ms: int = 0
+
+
+class ScrubOutcome(IntEnum):
+    COMPARED = 1
+    MISSED = 2
+    """The index has passed."""
+    BUSY = 3
+    UNFIT = 4
+    """The replica recovers, or applies nothing."""
+    OTHER_VERSION = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubAnswer:
+    """Everything behind `outcome` is of `COMPARED` alone."""
+
+    sender_term: Term
+    version: int
+    encoding: int
+    chunk: int
+    outcome: ScrubOutcome
+    end: bytes = b""
+    """The last key of the chunk; empty: the content ends in it."""
+    digest: int = 0
+    """64 bits."""
+    rows: int = 0
+    flawed: bool = False
+    """The sender sees alone that its content is damaged."""
+    copied_from: int = 0
+    """The node whose snapshot its state came from, unless a round was complete since; 0: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubVerdict:
+    """This is what a quorum holds."""
+
+    sender_term: Term
+    version: int
+    encoding: int
+    chunk: int
+    end: bytes
+    digest: int
+    rows: int
+
+
+ScrubMessage = ScrubQuestion | ScrubAnswer | ScrubVerdict
 
 
 PeerMessage = (
@@ -118,4 +189,5 @@ PeerMessage = (
     | StaleTerm
     | TimeoutNow
     | StateMark
+    | ScrubMessage
 )

@@ -55,6 +55,7 @@ class BasinReplica:
         known: Known = Known(),
         outcomes_max: int = OUTCOMES_MAX,
         streams_max: int | None = None,
+        stored_bytes_max: int | None = None,
     ) -> None:
         self._services = services
         self._record = record
@@ -67,6 +68,7 @@ class BasinReplica:
             Sessions(),
             outcomes_max=outcomes_max,
             streams_max=streams_max,
+            stored_bytes_max=stored_bytes_max,
         )
         self.group = GroupReplica(
             engine=engine,

@@ -255,13 +255,14 @@ class CatalogReplica:
         creation_hash: bytes = b"",
         or_existing: bool = False,
         location: str | None = None,
+        owner: int = 0,
     ) -> CreateBasin | BasinRecord:
         """The commit point of a creation; the group follows by reconciliation. A basin that is
         there is fine where `or_existing` says so, and where it was made with this `creation_hash`:
         its record then.
 
         A new basin's `location` has to be one of those there are, None: the default; with
-        `or_existing` it has to be that of the basin that exists, or None.
+        `or_existing` it has to be that of the basin that exists, or None. `owner`: see CreateBasin.
 
         Raises QuotaError, InvalidError, BasinDeletionPendingError, AlreadyExistsError.
         """
@@ -270,10 +271,15 @@ class CatalogReplica:
             most = self.quotas.basins
             if most is not None and len(self.state.basins) >= most:
                 raise QuotaError(f"there are {most} basins already")
+            most = self.quotas.chain_basins
+            if most is not None and owner and self.state.count_basins_of(owner) >= most:
+                raise QuotaError(f"the chain of the token has {most} basins already")
             place = self.default_location if location is None else self.find_location(location)
             replicas = place_basin(self.state, self._nodes, self._replication_factor)
             group_id = self.state.next_group_id
-            return CreateBasin(name, group_id, replicas, config, now_ms, creation_hash, place.name)
+            return CreateBasin(
+                name, group_id, replicas, config, now_ms, creation_hash, place.name, owner
+            )
         if known.deleted_at_ms is not None:
             raise BasinDeletionPendingError("a basin of this name is being deleted")
         if or_existing and location not in (None, self.location_of(known)):

@@ -19,10 +19,12 @@ from svc_cluster.catalog.commands import (
 )
 from svc_cluster.catalog.state import BasinRecord, made_by
 from svc_cluster.codec import config_pb
+from svc_cluster.model.access_token import NO_PARENT
 from svc_cluster.model.location import Location
 from svc_cluster.model.provision import Provision
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.repeatable import Fill
+from svc_cluster.replica.tokens import asked_by_of, caller_of
 
 Operation = Callable[[pb.Request], Coroutine[Any, Any, Fill]]
 
@@ -59,6 +61,12 @@ class CatalogOperations:
         catalog = self._catalog(request)
         config = config_pb.get_basin(message.config)
         found: CreateBasin | BasinRecord | None = None
+        asked_by = None if message.WhichOneof("asked_by") is None else asked_by_of(message)
+
+        def owner(now_ms: TimestampMs) -> int:
+            tokens = catalog.state.tokens
+            caller = None if asked_by is None else caller_of(tokens, asked_by, now_ms)
+            return NO_PARENT if caller is None else tokens.chain_of(caller.serial)
 
         def sequence(now_ms: TimestampMs) -> CatalogWrite | None:
             nonlocal found
@@ -69,6 +77,7 @@ class CatalogOperations:
                 creation_hash=message.creation_hash,
                 or_existing=message.or_existing,
                 location=message.location if message.HasField("location") else None,
+                owner=owner(now_ms),
             )
             if isinstance(found, CreateBasin):
                 return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -70,6 +70,8 @@ class Services:
     peers: PeerSender
     log: Logger
     peer_clocks: PeerClocks = field(default_factory=PeerClocks)
+    scrub_version: int = 0
+    """Of the scrub that this node takes part in; 0: in none."""
 
 
 @dataclass(slots=True)
@@ -119,6 +121,11 @@ class GroupReplica:
         self.on_diverged: Callable[[str], None] = _nobody
         """Told, with the reason, that the state here is not what was agreed."""
         self._marks = StateMarks(engine.node_id, engine.members, machine.known.encoding)
+        # in a quiet group nothing else is applied for long, and it is asked for this
+        self._marks.applied(machine.applied_index, machine.digest)
+        self.scrub_versions: dict[NodeId, tuple[int, int]] = {}
+        """Version of the scrub and encoding that other replicas have said."""
+        self._watched: tuple[LogIndex, Callable[[], None]] | None = None
         self.stopped = False
         self.fault = ""
         """Why it has stopped by itself; empty: it has not."""
@@ -275,13 +282,27 @@ class GroupReplica:
         expected = self.is_serving if mark.kind is MarkKind.ANSWER else sender == engine.leader
         if not expected:
             return
+        self.scrub_versions[sender] = (mark.scrub, mark.encoding)
         self._send_marks(self._marks.received(sender, mark))
         if self._marks.diverged:
             self.on_diverged("a quorum has another state")
 
     def _send_marks(self, marks: Outgoing) -> None:
         for peer, mark in marks:
-            self._services.peers.send(peer, self.group_id, mark)
+            said = replace(mark, scrub=self._services.scrub_version)
+            self._services.peers.send(peer, self.group_id, said)
+
+    def when_at(self, log_index: LogIndex, look: Callable[[], None]) -> bool:
+        """Run `look` when the state store holds exactly what is applied with `log_index`, at once
+        if that is now; instead of what was to be run earlier. False: it holds more already."""
+        self._watched = None
+        if self.applied_index > log_index:
+            return False
+        if self.applied_index == log_index:
+            look()
+        else:
+            self._watched = (log_index, look)
+        return True
 
     def distrust(self) -> None:
         """Take no further part until a snapshot has replaced the state; see EngineGroup."""
@@ -400,6 +421,9 @@ class GroupReplica:
             self._send_marks(self._marks.applied(self.applied_index, self.machine.digest))
             self._plan = None
             self._to_apply.popleft()
+            if self._watched is not None and self._watched[0] <= entry.log_index:
+                (_, look), self._watched = self._watched, None
+                look()
             if self.is_serving and not self._seen_serving:
                 # before anybody may propose: what was assumed so far is dropped now
                 self._seen_serving = True

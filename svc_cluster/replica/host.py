@@ -40,7 +40,7 @@ from svc_cluster.model.outcome_table import OUTCOMES_MAX
 from svc_cluster.model.quotas import UNBOUNDED, Quotas
 from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.raft.group import Message, PeerDown, PeerRoom, PeerUp, Tick
-from svc_cluster.raft.messages import PeerMessage, StateMark
+from svc_cluster.raft.messages import PeerMessage, ScrubMessage, StateMark
 from svc_cluster.raft.settings import RaftSettings
 from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.catalog import CatalogReplica
@@ -117,6 +117,9 @@ class Host:
         self.repaired = 0
         """Recovering replicas that were made whole in this process."""
         self.divergences = 0
+        self.on_scrub: Callable[[GroupReplica, NodeId, ScrubMessage], None] = lambda *_: None
+        self.on_copied: Callable[[GroupId, NodeId], None] = lambda *_: None
+        """Told of each group whose state is now another node's, by its snapshot."""
         self._beyond_repair: set[GroupId] = set()
         """Only replicas of their groups that were found to be damaged."""
         self._held = HeldGroups(services, self.basins, self._name_of, on_fatal)
@@ -319,6 +322,7 @@ class Host:
             known=self.settings.known,
             outcomes_max=self.settings.request_outcomes_max,
             streams_max=self.settings.quotas.streams,
+            stored_bytes_max=self.settings.quotas.stored_bytes,
         )
         self.basins[group_id] = replica
         self._opened(replica, log)
@@ -487,6 +491,8 @@ class Host:
                 continue
             if isinstance(body, StateMark):
                 replica.group.state_mark(sender, body)
+            elif isinstance(body, ScrubMessage):
+                replica.group.attempt(partial(self.on_scrub, replica.group, sender, body))
             else:
                 replica.group.step(Message(sender, body))
 
@@ -547,7 +553,12 @@ class Host:
         return "the state is a newer release's"
 
     async def _install_snapshot(
-        self, group_id: GroupId, log_index: LogIndex, term: Term, generation: Generation
+        self,
+        group_id: GroupId,
+        log_index: LogIndex,
+        term: Term,
+        generation: Generation,
+        sender: NodeId,
     ) -> None:
         replica = self.replica(group_id)
         assert replica is not None, "checked by the receiver in this turn of the loop"
@@ -588,6 +599,7 @@ class Host:
         else:
             self._try_open_basin(members, log)
         self._discard(old_generation)
+        self.on_copied(group_id, sender)
         self.snapshots_installed += 1
         self._log.info("snapshot_installed", group=group_id, log_index=log_index)
         if recovery:

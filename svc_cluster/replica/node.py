@@ -38,6 +38,7 @@ from svc_cluster.replica.housekeeping import Housekeeper, HousekeepingSettings
 from svc_cluster.replica.identity import NodeIdentity, open_identity
 from svc_cluster.replica.prefixed import PREFIX_BYTES
 from svc_cluster.replica.roles import OWN
+from svc_cluster.replica.scrub import Scrubber, ScrubSettings
 from svc_cluster.replica.service import Service
 from svc_cluster.replica.snapshot import SnapshotTransport
 from svc_cluster.storage.disk import Disk
@@ -60,6 +61,7 @@ class NodeConfig:
     raft: RaftSettings = RaftSettings()
     wal: WalSettings = WalSettings()
     housekeeping: HousekeepingSettings = HousekeepingSettings()
+    scrub: ScrubSettings = ScrubSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class ReplicaNode:
             store=seams.store,
             peers=seams.peers,
             log=self.log,
+            scrub_version=config.scrub.version,
         )
         self.host = Host(
             services=self.services,
@@ -118,6 +121,7 @@ class ReplicaNode:
         self.service = Service(self.host, seams.loop)
         self.host.memory.add("peers", lambda: seams.peers.held_bytes)
         self.housekeeper = Housekeeper(self.host, config.housekeeping)
+        self.scrubber = Scrubber(self.host, config.scrub)
         self.slow_disk = SlowDiskWatch(self.host)
         self._retirement = Retirement(self.host)
         self.sessions: dict[NodeId, NodeSession] = {}
@@ -175,6 +179,7 @@ class ReplicaNode:
     def _open(self) -> None:
         self.host.start(log_is_lost=self._log_is_lost)
         self.housekeeper.start()
+        self.scrubber.start()
         self.slow_disk.start()
         self._tasks.spawn(self._register(), "register")
         self.log.info("node_started", incarnation=self.identity.incarnation)
@@ -184,6 +189,7 @@ class ReplicaNode:
         """End without ceremony; what is durable stays durable."""
         self.host.draining = True
         self.housekeeper.stop()
+        self.scrubber.stop()
         await self.slow_disk.stop()
         await self.former.stop()
         await self._tasks.cancel_all()

@@ -241,12 +241,13 @@ class SnapshotReceiver:
         cannot_read: Callable[[GroupId, int, Iterable[str]], str | None],
         new_generation: Callable[[], Generation],
         discard: Callable[[Generation], None],
-        install: Callable[[GroupId, LogIndex, Term, Generation], Awaitable[None]],
+        install: Callable[[GroupId, LogIndex, Term, Generation, NodeId], Awaitable[None]],
     ) -> None:
         """`leads` is told the sender and the term that it leads, `wants` log index, term and
         recovery, `cannot_read` by what the state was made: its encoding and the kinds of commands;
         each gives a reason for a refusal, or None.
-        `install` makes a flushed generation the group's state and returns when that is durable;
+        `install` makes a flushed generation the group's state, told whose it was, and returns when
+        that is durable;
         `discard` deletes a generation."""
         self._services = services
         self._leads = leads
@@ -373,7 +374,9 @@ class SnapshotReceiver:
             self.drop(group_id)
             return _reply(reason)
         del self._incoming[group_id]
-        await self._install(group_id, incoming.log_index, incoming.term, incoming.generation)
+        await self._install(
+            group_id, incoming.log_index, incoming.term, incoming.generation, incoming.sender
+        )
         return _reply(None)
 
 

@@ -109,7 +109,7 @@ class TokenOperations:
     async def _issue_token(self, request: pb.Request) -> Fill:
         message = request.issue_token
         catalog = self._catalog(request)
-        asked_by = _asked_by(message)
+        asked_by = asked_by_of(message)
         wanted = _token(message.token)
         if not wanted.secret_hash:
             raise MalformedError(ErrorCode.BAD_PROTO, "a token has a hash")
@@ -119,7 +119,7 @@ class TokenOperations:
 
         def sequence(now_ms: TimestampMs) -> IssueToken:
             table = catalog.state.tokens
-            caller = _caller(table, asked_by, now_ms)
+            caller = caller_of(table, asked_by, now_ms)
             token = derive(asked, caller, now_ms)
             # what is dropped is gone for everybody: not by a clock that the group does not trust
             trusted_ms = catalog.retention_clock.wall_ms() or TimestampMs(0)
@@ -129,10 +129,16 @@ class TokenOperations:
             most = min(TOKENS_MAX, catalog.quotas.tokens or TOKENS_MAX)
             if len(table) - len(table.expired(trusted_ms)) >= most:
                 raise QuotaError(f"there are {most} access tokens already")
+            most_of_chain = catalog.quotas.chain_tokens
+            first = NO_PARENT if caller is None else table.chain_of(caller.serial)
+            if most_of_chain is not None and first != NO_PARENT:
+                chain = table.chain(first).difference(table.expired(trusted_ms))
+                if len(chain) >= most_of_chain:
+                    raise QuotaError(f"the chain of the token has {most_of_chain} already")
             return IssueToken(replace(token, secret_hash=wanted.secret_hash), trusted_ms)
 
         def check(now_ms: TimestampMs) -> None:
-            _caller(catalog.state.tokens, asked_by, now_ms)
+            caller_of(catalog.state.tokens, asked_by, now_ms)
 
         def fill(response: pb.Response) -> None:
             response.issued_token.sealed_secret = message.sealed_secret
@@ -144,11 +150,11 @@ class TokenOperations:
     async def _revoke_token(self, request: pb.Request) -> Fill:
         message = request.revoke_token
         catalog = self._catalog(request)
-        asked_by = _asked_by(message)
+        asked_by = asked_by_of(message)
         deadline = self._deadline(request)
 
         def check(now_ms: TimestampMs) -> None:
-            caller = _caller(catalog.state.tokens, asked_by, now_ms)
+            caller = caller_of(catalog.state.tokens, asked_by, now_ms)
             if caller is not None and not caller.grant.allows(
                 (Op.REVOKE_ACCESS_TOKEN,), token_id=message.token_id
             ):
@@ -225,7 +231,9 @@ class TokenOperations:
         return self._clock.monotonic() + request.deadline_ms / 1000
 
 
-def _asked_by(message: pb.IssueTokenRequest | pb.RevokeTokenRequest) -> AskedBy:
+def asked_by_of(
+    message: pb.IssueTokenRequest | pb.RevokeTokenRequest | pb.CreateBasinRequest,
+) -> AskedBy:
     """Raises MalformedError for a request that does not say who asks: nobody has rights by
     leaving that out."""
     match message.WhichOneof("asked_by"):
@@ -237,7 +245,7 @@ def _asked_by(message: pb.IssueTokenRequest | pb.RevokeTokenRequest) -> AskedBy:
             raise MalformedError(ErrorCode.BAD_PROTO, "the request does not say who asks")
 
 
-def _caller(table: TokenTable, asked_by: AskedBy, now_ms: TimestampMs) -> AccessToken | None:
+def caller_of(table: TokenTable, asked_by: AskedBy, now_ms: TimestampMs) -> AccessToken | None:
     if asked_by is AuthenticationOff.OFF:
         return None
     caller = table.by_serial.get(asked_by)

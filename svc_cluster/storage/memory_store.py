@@ -116,7 +116,7 @@ class MemoryStore:
         self._pairs.apply(copy)
         self._unflushed.append(copy)
 
-    def snapshot(self) -> MemorySnapshot:
+    def snapshot(self, *, fills_cache: bool = True) -> MemorySnapshot:
         assert self._is_open, "a closed store is not read"
         return MemorySnapshot(_Pairs(self._pairs.values))
 

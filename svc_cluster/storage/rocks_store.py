@@ -152,8 +152,10 @@ class RocksStore:
                 raise StoreStalledError("the state store is stalled") from failure
             self._guard.fail(failure)
 
-    def snapshot(self) -> RocksSnapshot:
-        return RocksSnapshot(self._guard, self._guard.run(self._db.iter))
+    def snapshot(self, *, fills_cache: bool = True) -> RocksSnapshot:
+        options = ReadOptions()
+        options.fill_cache(fills_cache)  # type: ignore[call-arg]
+        return RocksSnapshot(self._guard, self._guard.run(lambda: self._db.iter(options)))
 
     def flush(self, done: Callable[[], None]) -> None:
         flushed = self._reclaimer.flush_begins()

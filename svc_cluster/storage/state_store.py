@@ -44,7 +44,9 @@ class StateStore(StoreReader, Protocol):
         """Apply all of it or none. Not durable until flushed. Raises StoreStalledError."""
         ...
 
-    def snapshot(self) -> StoreSnapshot: ...
+    def snapshot(self, *, fills_cache: bool = True) -> StoreSnapshot:
+        """`fills_cache`: what is read is worth keeping in memory for others."""
+        ...
 
     def flush(self, done: Callable[[], None]) -> None:
         """Start making durable everything written before this call; `done` runs on the loop

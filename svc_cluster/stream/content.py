@@ -107,7 +107,9 @@ class _Batches:
         if len(after) == _BATCH_KEY_BYTES and after[0] == _BATCH_KIND:
             stream_id, last_seq_num = keys.batch_key_parts(after)
             self._enter(stream_id)
-            self._next = last_seq_num + 1
+            # what the walk would go on with may have been trimmed since
+            if self._stream is None or self._stream.trim_point <= last_seq_num + 1:
+                self._next = last_seq_num + 1
 
     def left(self, key: bytes) -> str:
         """The walk has come to `key`: what is missing at the end of the stream that it has left,

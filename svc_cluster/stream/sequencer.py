@@ -29,7 +29,7 @@ from svc_cluster.model.outcome_table import (
     check_room,
     is_outcome,
 )
-from svc_cluster.model.record import SessionPlace, StoredBatch
+from svc_cluster.model.record import CommandKind, SessionPlace, StoredBatch
 from svc_cluster.model.stream_config import BasinConfig, NewStream, PartialStreamConfig
 from svc_cluster.stream import provision, sealing, timestamping
 from svc_cluster.stream.commands import (
@@ -58,6 +58,11 @@ UNPROPOSED: Final = LogIndex(2**63 - 1)
 
 Decided = TypeVar("Decided", bound=BasinCommand)
 
+TRIM_ROOM_BYTES: Final = 64 << 20
+"""What trims may take beyond the bytes that a basin may store: more than what can be in flight when
+that is reached, which is four entries and one that is being filled, of records that are metered at
+most four times their encoded size."""
+
 _Touched = StreamId | str | bytes | None
 """A stream, a name, a request key, or (None) the basin's record."""
 
@@ -81,12 +86,14 @@ class Sequencer:
         *,
         outcomes_max: int = OUTCOMES_MAX,
         streams_max: int | None = None,
+        stored_bytes_max: int | None = None,
     ) -> None:
         """`outcomes_max`: of repeatable requests, kept at one time; `streams_max`: of streams,
-        those that are being deleted among them. Both are bounds of what is taken in, not of the
-        state."""
+        those that are being deleted among them; `stored_bytes_max`: metered bytes that the basin
+        stores. All are bounds of what is taken in, not of the state."""
         self._state = state
         self._streams_max = streams_max
+        self._stored_bytes_max = stored_bytes_max
         self._journal = Journal()
         self._overlay = Overlay(state, self._journal)
         self._outcomes = state.outcomes
@@ -117,7 +124,8 @@ class Sequencer:
         BasinDeletionPendingError, StreamNotFoundError, KeyRequiredError, SealMismatchError (it was
         not sealed for this stream), StreamDeletionPendingError, UnavailableError (`place` is not
         its session's next), FencingTokenMismatchError, SeqNumMismatchError, InvalidError (the
-        cipher reaches no further, a timestamp is required, or the batch contradicts itself).
+        cipher reaches no further), QuotaError (the basin stores as much as it may), InvalidError (a
+        timestamp is required, or the batch contradicts itself).
         """
         provision.open_basin(self._overlay)
         stream = sealing.open_sealed(self._overlay, stream_name, batch.sealed_for)
@@ -128,6 +136,8 @@ class Sequencer:
         if match_seq_num is not None and match_seq_num != stream.tail_seq_num:
             raise SeqNumMismatchError(stream.tail_seq_num)
         sealing.check_room(stream, batch.record_count)
+        if self._stored_bytes_max is not None:
+            self._check_stored(self._stored_bytes_max, batch)
         placement = timestamping.place(
             batch,
             first_seq_num=stream.tail_seq_num,
@@ -368,6 +378,18 @@ class Sequencer:
         in_flight = now.next_stream_id - applied.next_stream_id
         if self._state.stream_count + in_flight >= streams_max:
             raise QuotaError(f"the basin has {streams_max} streams already")
+
+    def _check_stored(self, stored_bytes_max: int, batch: StoredBatch) -> None:
+        """By what is applied: what is in flight may go beyond. A batch of nothing but trims, which
+        is how room is made, finds more. Raises QuotaError."""
+        reading = self._state.usage.reading
+        stored_bytes = 0 if reading is None else reading[1].stored_bytes
+        if len(batch.commands) == batch.record_count and all(
+            command.kind is CommandKind.TRIM for command in batch.commands
+        ):
+            stored_bytes -= TRIM_ROOM_BYTES
+        if stored_bytes + batch.metered_bytes > stored_bytes_max:
+            raise QuotaError(f"a basin stores at most {stored_bytes_max} bytes: trim or delete")
 
     def _touch(self, key: _Touched) -> None:
         self._journal.put(self._touched_at, key, UNPROPOSED)

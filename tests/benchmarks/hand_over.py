@@ -3,8 +3,10 @@
 Three nodes and a gateway of its own with GROUPS basins, all led by node 1, and WRITERS clients that
 append to some of them all the time. Node 1 is then told to give its leads away; prints a JSON
 object with the number of groups that it led, how many it still led at the end, the seconds in
-between as the node tells them, and what became of the appends meanwhile. Ends with status 1 when
-leads were left over, when it took longer than SECONDS, or when an append failed.
+between as the node tells them, and what became of the appends meanwhile; with them the machine's
+load average before, the processors that the cluster wants without a hand-over, and the processor
+time that it took meanwhile, of all its processes. Ends with status 1 when leads were left over,
+when it took longer than SECONDS, or when an append failed.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import re
 import signal
 import sys
@@ -23,6 +26,7 @@ import aiohttp
 
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.cli.own_cluster import OwnCluster
+from svc_cluster.cli.proc_stat import cpu_seconds
 
 CREATED_AT_ONCE: Final = 8
 CONCENTRATE_S: Final = 300.0
@@ -64,20 +68,30 @@ async def concentrate(cluster: OwnCluster) -> int:
         others = [node for node, count in now.items() if node != LEAVING and count]
         if not others:
             return now[LEAVING]
+        before = {node: len(said(cluster, node)) for node in others}
         for node in others:
             cluster.kill_node(node, signal.SIGUSR1)
-        await asyncio.sleep(3.0)
+        while (
+            any(len(said(cluster, node)) == before[node] for node in others)
+            and clock.monotonic() < end
+        ):
+            await asyncio.sleep(0.1)
     raise AssertionError(f"still led: {now}")
 
 
-def said(cluster: OwnCluster) -> list[dict[str, float]]:
-    """The numbers that node 1 has told of its hand-overs."""
-    lines = (cluster.directory / f"node-{LEAVING}.log").read_text().splitlines()
+def said(cluster: OwnCluster, node: int = LEAVING) -> list[dict[str, float]]:
+    """The numbers that a node has told of its hand-overs."""
+    lines = (cluster.directory / f"node-{node}.log").read_text().splitlines()
     return [
         {name: float(value) for name, value in re.findall(r"(\w+)=([0-9.]+)", line)}
         for line in lines
         if EVENT in line
     ]
+
+
+def used_s(cluster: OwnCluster) -> float:
+    """Processor time of the gateway and the nodes so far."""
+    return sum(cpu_seconds(pid) for pid in cluster.pids())
 
 
 class Writers:
@@ -116,11 +130,15 @@ async def measure(cluster: OwnCluster, groups: int, clients: int) -> dict[str, A
         count = await concentrate(cluster)
         writers = Writers(session)
         writing = [asyncio.ensure_future(writers.write(number)) for number in range(clients)]
+        load, clock = os.getloadavg()[0], SystemClock()
+        began, used = clock.monotonic(), used_s(cluster)
         await asyncio.sleep(2.0)
-        before = len(said(cluster))
+        wanted = (used_s(cluster) - used) / (clock.monotonic() - began)
+        before, used = len(said(cluster)), used_s(cluster)
         cluster.kill_node(LEAVING, signal.SIGUSR1)
         while len(said(cluster)) == before:
             await asyncio.sleep(0.1)
+        used = used_s(cluster) - used
         row = said(cluster)[-1]
         await asyncio.sleep(2.0)
         writers.stopping = True
@@ -129,6 +147,9 @@ async def measure(cluster: OwnCluster, groups: int, clients: int) -> dict[str, A
         "led": count,
         "left": round(row["left"]),
         "seconds": row["seconds"],
+        "load": round(load, 1),
+        "processors_without": round(wanted, 2),
+        "processor_seconds": round(used, 2),
         "appends": writers.statuses,
         "failures": sorted(set(writers.failures))[:3],
         "longest_append_s": round(writers.longest_s, 3),

@@ -42,7 +42,11 @@ class Server:
         if root_secret:
             root_token = str(directory / "root-token")
             Path(root_token).write_text(root_secret)
-        self._more = [str(header_seconds), root_token, json.dumps(node or {})]
+        self._more = [
+            str(header_seconds),
+            root_token,
+            json.dumps({"basins_max": 10_000, **(node or {})}),
+        ]
         self._more.append(json.dumps(gateway or {}))
         self.port = free_ports(1)[0]
         self.directory = directory

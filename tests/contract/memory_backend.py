@@ -32,6 +32,7 @@ from svc_cluster.gateway.backend import (
     ReadResult,
     StreamInfo,
 )
+from svc_cluster.model.access_token import AskedBy, AuthenticationOff
 from svc_cluster.model.cipher import StreamIdentity
 from svc_cluster.model.location import LOCATIONS_DEFAULT, Location
 from svc_cluster.model.outcome_table import is_outcome
@@ -137,6 +138,7 @@ class MemoryBackend:
         creation_hash: bytes = b"",
         *,
         location: str | None = None,
+        asked_by: AskedBy = AuthenticationOff.OFF,
     ) -> ProvisionedBasin:
         existing = self._basins.get(name)
         if existing is None:
@@ -155,6 +157,7 @@ class MemoryBackend:
         storage_class: str | None = None,
         *,
         location: str | None = None,
+        asked_by: AskedBy = AuthenticationOff.OFF,
     ) -> ProvisionedBasin:
         existing = self._basins.get(name)
         if existing is None:

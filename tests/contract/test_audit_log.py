@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 
+from svc_cluster._pb.s2.v1 import s2_pb2 as pb
+from svc_cluster.cli.audit_verify import verify
+from svc_cluster.codec.session_frame import encode_frame
 from svc_cluster.model.access_secret import secret_text
-from tests.contract.access import EVERYWHERE, Account, bearer
+from tests.contract.access import EVERYWHERE, ROOT_SECRET, Account, bearer
+from tests.contract.client import b64
+from tests.contract.session_client import append_session
 
 BASIN = "audited-01"
 
@@ -20,6 +25,12 @@ class Log:
     def __init__(self, account: Account) -> None:
         self._path = account.directory / "audit.log"
         self._seen = 0
+
+    def peek(self) -> list[dict[str, Any]]:
+        seen = self._seen
+        found = self.new()
+        self._seen = seen
+        return found
 
     def new(self) -> list[dict[str, Any]]:
         text = self._path.read_text()
@@ -123,6 +134,51 @@ def test_reads_lists_and_appends_are_not_told(guarded: Account, log: Log) -> Non
     (event,) = log.new()
     assert (event["operation"], event["token"]) == ("auto-create-stream", "root")
     assert (event["basin"], event["stream"]) == (BASIN, "by-append")
+
+
+def test_trims_and_fences_are_told(guarded: Account, log: Log) -> None:
+    """Done and refused, by the token that asked, of requests and of sessions; those that a token
+    may not send too. The log is a whole chain."""
+    path, stream = "/v1/streams/commands/records", {"stream": "commands"}
+    assert guarded.ask("POST", "/v1/streams", stream, svc_basin=BASIN).status == 201
+    token_id, secret = guarded.issue({**EVERYWHERE, "ops": ["append", "trim"]})
+    log.new()
+
+    def command(kind: str, body: str) -> dict[str, Any]:
+        return {"records": [{"headers": [["", b64(kind)]], "body": b64(body)}]}
+
+    def ask(body: dict[str, Any], who: str) -> int:
+        return guarded.ask("POST", path, body, who, svc_basin=BASIN, x_request_id="r-1").status
+
+    assert ask({"records": [{"body": b64("x")}]}, secret) == 200
+    assert ask(command("trim", "\0" * 7 + "\1"), secret) == 200
+    assert ask(command("fence", "fence-mark-72"), secret) == 403
+    assert ask(command("fence", "fence-mark-72"), ROOT_SECRET) == 200
+    assert ask({**command("fence", ""), "fencing_token": "other"}, ROOT_SECRET) == 412
+    with append_session(guarded.endpoint, BASIN, "commands", **bearer(secret)) as session:
+        message = pb.AppendInput(fencing_token="fence-mark-72")
+        message.records.add(body=bytes(8)).headers.add(name=b"", value=b"trim")
+        session.send(*[encode_frame(message.SerializeToString())] * 200)
+        session.half_close()
+        assert len(session.rest()) == 200
+    guarded.until(lambda: sum(e["count"] for e in log.peek() if e["operation"] == "trim") == 201)
+    told = log.new()
+    assert len(told) < 10
+    short = [(e["operation"], e["token"], e["effect"], e["code"], e["count"]) for e in told]
+    assert short[:4] == [
+        ("trim", token_id, "done", None, 1),
+        ("fence", token_id, "none", "permission_denied", 1),
+        ("fence", "root", "done", None, 1),
+        ("fence", "root", "none", "append_condition_failed", 1),
+    ]
+    assert (told[0]["trim_point"], told[0]["request_id"], told[0]["stream"]) == (
+        1,
+        "r-1",
+        "commands",
+    )
+    text = (guarded.directory / "audit.log").read_text()
+    assert "mark-72" not in text
+    assert verify([guarded.directory / "audit.log"]).findings == []
 
 
 def test_nothing_but_names_is_told(guarded: Account, log: Log) -> None:

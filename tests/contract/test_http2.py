@@ -18,7 +18,12 @@ from h2.events import Event, InformationalResponseReceived, ResponseReceived
 from h2.settings import SettingCodes
 
 from svc_cluster.gateway.http.connection import TimeLimits
-from svc_cluster.gateway.http.http2_library import CONNECTION_WINDOW_BYTES, STREAM_WINDOW_BYTES
+from svc_cluster.gateway.http.http2_library import (
+    CONNECTION_WINDOW_BYTES,
+    CONNECTION_WINDOW_BYTES_FAST,
+    STREAM_WINDOW_BYTES,
+    STREAM_WINDOW_BYTES_READ,
+)
 from tests.contract.h2_client import H2Response, H2Session
 from tests.contract.scripted_app import DEADLINE, Peer, run_client
 
@@ -64,11 +69,8 @@ def test_the_server_states_its_limits_first() -> None:
         assert settings.max_concurrent_streams == 100
         assert settings.max_header_list_size == 32 * 1024
         assert settings.initial_window_size == STREAM_WINDOW_BYTES
-        receive_until(
-            session,
-            lambda: session.h2.outbound_flow_control_window == CONNECTION_WINDOW_BYTES,
-        )
         works(session)
+        assert session.h2.outbound_flow_control_window == CONNECTION_WINDOW_BYTES
         session.close()
 
     run_client(script)
@@ -222,26 +224,102 @@ def test_a_body_that_nobody_reads_holds_back_its_own_stream_alone() -> None:
     run_client(script)
 
 
-def test_what_is_held_for_one_connection_is_bounded() -> None:
-    """However many bodies wait; and requests that are cancelled give their part back."""
+def stalled(session: H2Session, streams: int) -> list[H2Response]:
+    """Requests whose bodies nobody reads, each with as much of it as the client may send."""
+    started = []
+    for _ in range(streams):
+        answer = session.start("POST", "/stall", {}, end=False)
+        started.append(answer)
+        room = session.h2.local_flow_control_window(answer.stream_id)
+        session.send(answer, b"x" * room, end=False)
+        works(session)  # it has told by now what else it takes
+    return started
+
+
+def taken_in(session: H2Session, streams: list[H2Response]) -> int:
+    """Bytes of bodies that the client was allowed to send and is not allowed to send again."""
+    windows = [session.h2.streams[one.stream_id].outbound_flow_control_window for one in streams]
+    return sum(STREAM_WINDOW_BYTES - window for window in windows)
+
+
+def test_bodies_that_nobody_reads_leave_the_window_of_their_connection_open() -> None:
+    """Ninety of them, each with all it may send, beside bodies that are read at once."""
 
     def script(peer: Peer) -> None:
         session = connect(peer)
+        works(session)
+        waiting = stalled(session, 90)
+        assert taken_in(session, waiting) == 90 * STREAM_WINDOW_BYTES
+        for _ in range(5):
+            assert session.request("POST", "/length", {}, b"y" * 1_000_000).read() == b"1000000"
+        assert all(answer.status == 0 for answer in waiting)
+        session.close()
+
+    run_client(script)
+
+
+def test_what_is_taken_in_of_bodies_that_nobody_reads_is_bounded() -> None:
+    """By the bound of the process and a window for each connection, however many bodies there are;
+    who sends no body goes on meanwhile; and bodies that are cancelled give their part back."""
+    connections, bound = 4, 256 * 1024
+
+    def script(peer: Peer) -> None:
+        sessions = [connect(peer) for _ in range(connections)]
+        for session in sessions:
+            works(session)
+        begun: list[list[H2Response]] = []
+        for session in sessions:
+            begun.append([])
+            while session.h2.outbound_flow_control_window > 0 and len(begun[-1]) < 90:
+                begun[-1] += stalled(session, 1)
+        pairs = list(zip(sessions, begun, strict=True))
+        assert all(len(streams) < 90 for streams in begun)
+        taken = sum(taken_in(session, streams) for session, streams in pairs)
+        assert bound <= taken <= bound + connections * CONNECTION_WINDOW_BYTES
+        for session, streams in pairs:
+            for answer in streams:
+                session.cancel(answer)
+        for session in sessions:
+            assert session.request("POST", "/length", {}, b"y" * 1_000_000).read() == b"1000000"
+            session.close()
+
+    run_client(script, unread_bytes_max=bound)
+
+
+def test_what_is_unread_goes_with_its_connection() -> None:
+    """A client that is gone with bodies that nobody has read leaves the room to others."""
+    bound = 256 * 1024
+
+    def script(peer: Peer) -> None:
+        for _ in range(4):
+            session = connect(peer)
+            works(session)
+            waiting = stalled(session, 8)
+            assert taken_in(session, waiting) == bound
+            session.close()
+            assert {peer.next_end() for _ in range(17)} == {"done", "cancelled"}
+
+    run_client(script, unread_bytes_max=bound)
+
+
+def test_windows_grow_for_what_is_read_and_for_connections_that_send_fast() -> None:
+    """So that a body does not cross in small steps."""
+
+    def script(peer: Peer) -> None:
+        session = connect(peer)
+        works(session)
+        answer = session.start("POST", "/length", {}, end=False)
+        stream = session.h2.streams[answer.stream_id]
+        receive_until(
+            session, lambda: stream.outbound_flow_control_window == STREAM_WINDOW_BYTES_READ
+        )
+        session.send(answer, b"y" * 4_000_000, end=False)
         receive_until(
             session,
-            lambda: session.h2.outbound_flow_control_window == CONNECTION_WINDOW_BYTES,
+            lambda: session.h2.outbound_flow_control_window >= CONNECTION_WINDOW_BYTES_FAST // 2,
         )
-        waiting: list[H2Response] = []
-        while session.h2.outbound_flow_control_window > 0:
-            answer = session.start("POST", "/stall", {}, end=False)
-            waiting.append(answer)
-            room = session.h2.local_flow_control_window(answer.stream_id)
-            session.send(answer, b"x" * room, end=False)
-        assert len(waiting) == CONNECTION_WINDOW_BYTES // STREAM_WINDOW_BYTES
-        for answer in waiting:
-            session.cancel(answer)
-        answer = session.request("POST", "/length", {}, b"y" * 1_000_000)
-        assert answer.read() == b"1000000"
+        session.send(answer, b"", end=True)
+        assert answer.read() == b"4000000"
         session.close()
 
     run_client(script)

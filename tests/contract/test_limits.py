@@ -13,7 +13,7 @@ import pytest
 
 from svc_cluster.model.access_secret import secret_text
 from tests.contract import conftest
-from tests.contract.access import ROOT_SECRET, Account
+from tests.contract.access import EVERY_OP, EVERYWHERE, ROOT_SECRET, Account, bearer
 from tests.contract.client import Answer, Client, b64
 from tests.contract.conftest import Server
 from tests.contract.session_client import ack_of, append_session, input_frame
@@ -109,6 +109,42 @@ def test_a_lone_client_is_refused_with_the_time_to_wait_and_then_served(client: 
     assert served <= REQUESTS_PER_SECOND * (seconds + 1) + 2
     tail = patient(client, "GET", "/v1/streams/s/records/tail", None, {"svc-basin": basin})
     assert tail.json["tail"]["seq_num"] == served
+
+
+@pytest.mark.parametrize("scheme", ["http", "h2c"])
+def test_a_crowd_is_served_at_the_limit_and_nobody_is_left_without(
+    limited: Server, scheme: str
+) -> None:
+    """Twelve clients that wait as they are told, with their own connections, for 6 s: together they
+    are served 90 to 100 % of the limit, and each has a part."""
+    count, seconds = 12, 6.0
+    url = f"{scheme}://127.0.0.1:{limited.port}"
+    with Client(url) as first:
+        while first.get("/v1/basins").status != 429:  # what was saved up is no part of it
+            pass
+    end_at = time.monotonic() + seconds
+
+    def one(number: int) -> tuple[int, float]:
+        served, longest = 0, 0.0
+        with Client(url) as client:
+            while time.monotonic() < end_at:
+                answer = client.get("/v1/basins")
+                if answer.status == 200:
+                    served += time.monotonic() < end_at
+                    continue
+                assert answer.status == 429
+                wait = int(answer.headers["retry-after-ms"]) / 1000
+                longest = max(longest, wait)
+                time.sleep(wait)
+        return served, longest
+
+    with ThreadPoolExecutor(count) as pool:
+        found = list(pool.map(one, range(count)))
+    served = [number for number, _ in found]
+    assert 0.90 <= sum(served) / (REQUESTS_PER_SECOND * seconds) <= 1.0, served
+    assert min(served) > 0, served
+    place = 1 / (0.95 * REQUESTS_PER_SECOND)
+    assert max(longest for _, longest in found) <= 1.1 * place + 0.003
 
 
 def test_probes_are_not_limited(client: Client) -> None:
@@ -213,6 +249,105 @@ def test_quotas_hold_for_all_who_ask_at_once(guarded_with_quotas: Account) -> No
     assert token(account, 99).status == 201
     assert account.ask("DELETE", f"/v1/basins/quota-basin-{made}").status == 202
     account.until(lambda: basin(account, 99).status == 201)
+
+
+@pytest.fixture(scope="module")
+def tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    node = {
+        "basins_max": 6,
+        "token_basins_max": 2,
+        "token_access_tokens_max": 3,
+        "stored_mib_per_basin_max": 1,
+    }
+    for server in running(Server(tmp_path_factory.mktemp("tenants"), 10.0, ROOT_SECRET, node=node)):
+        with Account(f"http://127.0.0.1:{server.port}", server.directory) as account:
+            yield account
+
+
+def test_a_chain_of_tokens_has_quotas_of_its_own(tenants: Account) -> None:
+    """Basins and tokens of a first token and of all that came from it, together, however many ask
+    at once, by whichever of them, by PUT as well; another chain has its own, and the root token the
+    account's alone. What is removed makes room, and a restart forgets nothing."""
+    account = tenants
+    more = (account.endpoint, account.directory)
+    everything = {**EVERYWHERE, "ops": EVERY_OP}
+    _, first = account.issue(everything)
+    _, child = account.issue(everything, first)
+    grandchild_id, grandchild = account.issue(everything, child)
+    family = (first, child, grandchild)
+
+    def token(asking: Account, number: int) -> Answer:
+        body = {"id": f"more-{number}", "scope": {"ops": ["read"]}}
+        return asking.ask("POST", "/v1/access-tokens", body, family[number % 3])
+
+    for answer in at_once(6, *more, token):
+        assert (answer.status, answer.json["code"]) == (403, "quota_exhausted")
+    _, stranger = account.issue(everything)
+
+    def basin(asking: Account, number: int, secret: str | None = None) -> Answer:
+        who, name = secret or family[number % 3], f"chain-basin-{number}"
+        if number % 2:
+            return asking.ask("PUT", f"/v1/basins/{name}", {}, who)
+        return asking.ask("POST", "/v1/basins", {"basin": name}, who)
+
+    answers = at_once(12, *more, basin)
+    check_quota(answers, 2)
+    made = next(n for n, answer in enumerate(answers) if answer.status == 201)
+    assert basin(account, 20, stranger).status == 201
+    assert basin(account, 21, stranger).status == 201
+    assert basin(account, 22, stranger).status == 403
+    assert basin(account, 24, ROOT_SECRET).status == 201
+    assert basin(account, 25, ROOT_SECRET).status == 201
+    assert basin(account, 26, ROOT_SECRET).json["code"] == "quota_exhausted", "the account's"
+    assert account.ask("PUT", f"/v1/basins/chain-basin-{made}", {}, first).status == 200
+    text = account.ask("GET", "/metrics").body.decode()
+    assert 'svc_quota_refusals_total{route="/v1/basins"}' in text
+    assert 'svc_quota_refusals_total{route="/v1/access-tokens"}' in text
+    account.client.connection.close()
+    conftest._SERVERS[-1].restart()
+    account.until(lambda: account.ask("GET", "/v1/basins").status == 200)
+    assert account.ask("DELETE", "/v1/basins/chain-basin-24").status == 202
+    account.until(lambda: basin(account, 24, ROOT_SECRET).status in (201, 409))
+    assert account.ask("DELETE", "/v1/basins/chain-basin-20").status == 202
+    account.until(lambda: account.ask("GET", "/v1/basins/chain-basin-20").status == 404)
+    assert basin(account, 32).json["code"] == "quota_exhausted", "the chain's, not the account's"
+    assert basin(account, 34, stranger).status == 201
+    assert account.revoke(grandchild_id).status == 204
+    assert (
+        account.ask(
+            "POST", "/v1/access-tokens", {"id": "more-9", "scope": {"ops": ["read"]}}, first
+        ).status
+        == 201
+    )
+
+
+def test_a_basin_stores_no_more_than_it_may(tenants: Account) -> None:
+    """Of appends, repeatable ones and sessions: 403 without effect; a repetition is judged anew;
+    trims are taken, and make room."""
+    account, path = tenants, "/v1/streams/full/records"
+    account.until(lambda: account.ask("GET", "/v1/basins").status == 200)
+    basin = account.ask("GET", "/v1/basins").json["basins"][0]["name"]
+    assert account.ask("POST", "/v1/streams", {"stream": "full"}, svc_basin=basin).status == 201
+
+    def append(size: int, **headers: str) -> Answer:
+        body = {"records": [{"body": b64(b"x" * size)}]}
+        return account.ask("POST", path, body, svc_basin=basin, **headers)
+
+    assert append(900_000).status == 200
+    for _ in range(2):
+        refused = append(200_000, svc_request_token="again")
+        assert (refused.status, refused.json["code"]) == (403, "quota_exhausted")
+        assert refused.json["may_have_taken_effect"] is False
+    with append_session(account.endpoint, basin, "full", **bearer(ROOT_SECRET)) as session:
+        session.send(input_frame(b"y" * 200_000))
+        (terminal,) = session.rest()
+        status, body = terminal.failure()
+        assert (status, b"quota_exhausted" in body) == (403, True)
+    trim = {"headers": [["", b64(b"trim")]], "body": b64((1).to_bytes(8, "big"))}
+    assert account.ask("POST", path, {"records": [trim]}, svc_basin=basin).status == 200
+    account.until(lambda: append(200_000, svc_request_token="again").status == 200)
+    records = account.ask("GET", path + "?seq_num=1", svc_basin=basin).json["records"]
+    assert [record["seq_num"] for record in records] == [1, 2]
 
 
 # -- failed attempts

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from svc_cluster.gateway.http.http2_library import CONNECTION_WINDOW_BYTES, STREAM_WINDOW_BYTES
 from tests.contract import conftest
 from tests.contract.client import Client
 from tests.contract.conftest import Server
-from tests.contract.h2_client import H2Session
+from tests.contract.h2_client import H2Response, H2Session
 
 MIB_IN_FLIGHT = 16
 CONNECTIONS = 300
@@ -72,12 +73,16 @@ class Sender:
         return int(self.answer[9:12]) if self.answer else 0
 
 
-def body_bytes(client: Client) -> int:
-    """That are held."""
+def gauge(client: Client, name: str) -> int:
     text = client.get("/metrics").body.decode()
-    value = re.search(r"^svc_http_body_bytes_in_flight (\S+)$", text, re.MULTILINE)
+    value = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
     assert value is not None
     return int(float(value[1]))
+
+
+def body_bytes(client: Client) -> int:
+    """That are held."""
+    return gauge(client, "svc_http_body_bytes_in_flight")
 
 
 def test_slow_bodies_wait_and_are_refused_while_others_are_served(small: Server) -> None:
@@ -114,6 +119,20 @@ def test_slow_bodies_wait_and_are_refused_while_others_are_served(small: Server)
         assert client.tail(basin, "s") == appended
 
 
+def start_large(session: H2Session, path: str, headers: dict[str, str], part: int) -> H2Response:
+    """A request with as much of its body as may be sent now, up to `part` bytes of it."""
+    assert session.request("GET", "/health", {}).status == 200
+    response = session.start("POST", path, headers, end=False)
+    while part and not response.status:
+        assert session.request("GET", "/health", {}).status == 200  # it has said what it takes
+        room = min(part, session.h2.local_flow_control_window(response.stream_id))
+        if not room:
+            break
+        session.send(response, b" " * room, end=False)
+        part -= room
+    return response
+
+
 def test_a_connection_of_http2_goes_on_behind_a_body_that_was_refused(small: Server) -> None:
     """120 connections send 150 KiB each of a large body and then nothing: what is held stays within
     the budget; those refused are told, and their connections carry other requests."""
@@ -132,8 +151,10 @@ def test_a_connection_of_http2_goes_on_behind_a_body_that_was_refused(small: Ser
             responses = []
             for session in sessions:
                 path = "/v1/streams/s/records"
-                responses.append(session.request("POST", path, headers, b" " * part, end=False))
+                responses.append(start_large(session, path, headers, part))
                 assert body_bytes(client) <= (MIB_IN_FLIGHT << 20) + connections * 64 * 1024
+                unread = gauge(client, "svc_http_unread_body_bytes")
+                assert unread <= (2 << 20) + connections * CONNECTION_WINDOW_BYTES
             assert client.append(basin, "s", "x").status == 200
             refused = None
             deadline = time.monotonic() + SECONDS
@@ -154,6 +175,50 @@ def test_a_connection_of_http2_goes_on_behind_a_body_that_was_refused(small: Ser
                 session.close()
         while body_bytes(client):
             assert time.monotonic() < deadline, "what they held is given back"
+
+
+def test_a_body_that_waits_for_room_holds_back_its_own_stream_alone(small: Server) -> None:
+    """One of a connection's streams waits, its window shut; twenty others are answered before it
+    goes on, bodies and all. What was taken in of it is bounded by its window, and once there is
+    room the rest is asked for."""
+    basin, size = "slow-bodies-3", 1024 * 1024
+    content = b'{"records":[{"body":"eA=="}]}'.rjust(size)
+    headers = {"svc-basin": basin, "content-type": "application/json"}
+    path = "/v1/streams/s/records"
+    with Client(f"http://127.0.0.1:{small.port}") as client:
+        assert client.post("/v1/basins", {"basin": basin}).status == 201
+        client.create_stream(basin, "s")
+        session = H2Session("127.0.0.1", small.port)
+        assert session.request("GET", "/health", {}).status == 200
+        senders = [Sender(small.port, basin, size) for _ in range(MIB_IN_FLIGHT - 3)]
+        try:
+            deadline = time.monotonic() + SECONDS
+            while not gauge(client, "svc_http_bodies_waiting"):
+                assert time.monotonic() < deadline, "there is room for all of them"
+                for sender in senders:
+                    for _ in range(8):
+                        sender.go_on()
+            large = {**headers, "content-length": str(size)}
+            waiting = session.start("POST", path, large, end=False)
+            session.send(waiting, content[:STREAM_WINDOW_BYTES], end=False)
+            for _ in range(20):
+                small_one = {**headers, "content-length": str(len(content.strip()))}
+                answer = session.request("POST", path, small_one, content.strip())
+                assert answer.status == 200
+            assert waiting.status == 0
+            assert session.h2.streams[waiting.stream_id].outbound_flow_control_window == 0
+            assert session.h2.outbound_flow_control_window > 0
+            assert gauge(client, "svc_http_unread_body_bytes") == STREAM_WINDOW_BYTES
+        finally:
+            for sender in senders:
+                sender.sock.close()
+        session.send(waiting, content[STREAM_WINDOW_BYTES:], end=True)
+        session.pump(lambda: waiting.status)
+        assert waiting.status == 200
+        session.close()
+        while body_bytes(client) or gauge(client, "svc_http_unread_body_bytes"):
+            assert time.monotonic() < deadline, "what they held is given back"
+        assert client.tail(basin, "s") == 21
 
 
 def test_one_connection_too_many_is_closed_at_once(small: Server) -> None:

@@ -65,6 +65,13 @@ CASES: dict[str, Values] = {
     "no persistence": {"replica": {"persistence": {"enabled": False}}},
     "autoscaling": {"gateway": {"autoscaling": {"enabled": True}}},
     "network policy": {"networkPolicy": {"enabled": True}},
+    "probes by gRPC": {
+        "replica": {"grpcProbes": True},
+        "networkPolicy": {
+            "enabled": True,
+            "administrators": [{"podSelector": {"matchLabels": {"role": "operator"}}}],
+        },
+    },
     "soft placement": {
         "replica": {"podAntiAffinityPreset": "soft", "topologySpreadConstraints": []}
     },
@@ -115,6 +122,11 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "a public certificate without tls": (
         {"tls": {"public": {"existingSecret": "x"}}},
         "set tls.public.enabled",
+    ),
+    "gateways are not asked by gRPC": ({"gateway": {"grpcProbes": True}}, "grpcProbes"),
+    "administrators without a list": (
+        {"networkPolicy": {"administrators": {"podSelector": {}}}},
+        "administrators",
     ),
     "an ingress without hosts": ({"gateway": {"ingress": {"enabled": True}}}, "list at least one"),
 }
@@ -184,6 +196,25 @@ def hook(document: dict[str, Any]) -> list[str]:
     lifecycle = containers(document)[0].get("lifecycle", {})
     found: list[str] = lifecycle.get("preStop", {}).get("exec", {}).get("command", [])
     return found
+
+
+def questions(document: dict[str, Any]) -> list[str]:
+    """What the probes ask for: at start, for liveness, for readiness."""
+    out = []
+    for kind in ("startup", "liveness", "readiness"):
+        probe = containers(document)[0][f"{kind}Probe"]
+        out.append(probe["grpc"]["service"] if "grpc" in probe else probe["httpGet"]["path"])
+    return out
+
+
+def reaches_administration(objects: Objects) -> list[dict[str, Any]] | None:
+    """Peers that the policy lets through to it; None: nobody, or there is no policy."""
+    policy = objects.get(("NetworkPolicy", "demo-svc-cluster-node"), {"spec": {"ingress": []}})
+    for rule in policy["spec"]["ingress"]:
+        if {"port": "admin"} in rule["ports"]:
+            found: list[dict[str, Any]] = rule["from"]
+            return found
+    return None
 
 
 def mounted_keys(documents: list[dict[str, Any]]) -> set[str]:
@@ -269,8 +300,24 @@ def facts(name: str, objects: Objects, values: Values) -> Iterator[str]:
         and {name for (kind, name), o in objects.items() if "ca.key" in o.get("data", {})}
         <= {"demo-svc-cluster-peer-ca"}
         and "peer-ca" not in json.dumps([node, gateway]),
-        "liveness knows no quorum": containers(node)[0]["livenessProbe"]["httpGet"]["path"]
-        == "/livez",
+        "liveness knows no quorum, readiness does": questions(node)
+        == (
+            ["liveness", "liveness", "readiness"]
+            if values["replica"]["grpcProbes"]
+            else ["/livez", "/livez", "/readyz"]
+        ),
+        "health in clear only where it is asked for": (
+            "SVC_CLUSTER_HEALTH_RPC_ADDRESS" in environment(node)
+        )
+        == values["replica"]["grpcProbes"],
+        "nobody but who is named reaches administration": reaches_administration(objects)
+        == (values["networkPolicy"]["administrators"] or None),
+        "an administrator's certificate is made and mounted nowhere": (
+            ("Secret", "demo-svc-cluster-administrator-tls") in objects
+            or ("Certificate", "demo-svc-cluster-administrator") in objects
+        )
+        == (not values["tls"]["peer"]["existingSecret"])
+        and "administrator" not in json.dumps([node, gateway]),
         "data is kept": ("volumeClaimTemplates" in node["spec"])
         == values["replica"]["persistence"]["enabled"],
         "every process is confined": all(

@@ -7,6 +7,7 @@ from svc_cluster.raft.settings import RaftSettings
 from svc_cluster.replica.host import HostSettings
 from svc_cluster.replica.housekeeping import HousekeepingSettings
 from svc_cluster.replica.node import NodeConfig
+from svc_cluster.replica.scrub import ScrubSettings
 from svc_cluster.storage.wal.settings import WalSettings
 from tests.simulation.options import Options
 
@@ -38,5 +39,9 @@ def node_config(options: Options, number: int) -> NodeConfig:
             flush_seconds=options.flush_seconds,
             log_retention_seconds=options.log_retention_seconds,
             log_retention_bytes=options.log_retention_bytes,
+        ),
+        scrub=ScrubSettings(
+            mib_per_second=8.0 if options.scrub_seconds else 0.0,
+            interval_seconds=options.scrub_seconds,
         ),
     )

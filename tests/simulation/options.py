@@ -59,6 +59,8 @@ class Options:
     slow_disks: bool = False
     faults: tuple[str, ...] = FAULTS
     fault_pause_s: float = 4.0
+    scrub_seconds: float = 5.0
+    """From one round of the scrub to the next; 0: no node takes part."""
     rot: bool = False
     """Bits at rest change and writes go astray, on one node at a time. Never drawn."""
     safety_s: float = 60.0
@@ -113,6 +115,10 @@ class Options:
             constants["keeper.PURGE_SECONDS"] = rng.choice((0.0, 1.0))
         if odd():
             constants["read.WAIT_SECONDS_MAX"] = rng.choice((0.02, 0.5))
+        if odd():
+            constants["scrub.CHUNK_BYTES_MAX"] = rng.choice((1, 700, 5_000))
+        if odd():
+            constants["scrub_reader.SLICE_BYTES"] = rng.choice((1, 3_000))
         if odd():
             self.flush_seconds = rng.choice((0.05, 20.0))
         if odd():

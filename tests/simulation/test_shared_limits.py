@@ -9,10 +9,10 @@ import random
 from svc_cluster.base.errors import RateLimitedError
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.catalog.leases import LEASE_SECONDS_HERE
-from svc_cluster.gateway.http.message import Request
+from svc_cluster.gateway.http.message import Connection, Request
 from svc_cluster.gateway.http.router import Operation
 from svc_cluster.gateway.lease import LeaseKeeper
-from svc_cluster.gateway.rate_limit import Connection, Rates
+from svc_cluster.gateway.rate_limit import Rates
 from svc_cluster.gateway.rate_limiter import RateLimiter
 from svc_cluster.gateway.token_client import TokenClient
 from svc_cluster.gateway.token_directory import TokenDirectory
@@ -24,7 +24,7 @@ from tests.simulation.test_revocation import catalog_leader
 
 OPTIONS = Options(gateways=3, http=False, basins=1, streams=1)
 RATE = 30.0
-SECONDS = 20.0
+SECONDS = 30.0
 
 
 async def limiter_of(cluster: SimCluster, number: int) -> tuple[LeaseKeeper, RateLimiter]:
@@ -41,6 +41,7 @@ async def limiter_of(cluster: SimCluster, number: int) -> tuple[LeaseKeeper, Rat
             Rates(requests=RATE),
             Rates(),
             clock=clock,
+            rng=random.Random(number),
             metrics=Metrics(),
             gateways=lambda: keeper.gateways,
         )
@@ -80,7 +81,7 @@ async def until_all_see(cluster: SimCluster, keepers: list[LeaseKeeper], count: 
 
 
 def test_three_gateways_together_let_through_the_limit_of_one_account() -> None:
-    """Within 5 %, and the burst of a second; with one of them cut off, the other two share all of
+    """90 to 100 % of it; with one of them cut off, the other two share all of
     it; a change of the catalog's leader gives nobody more meanwhile."""
 
     async def main(cluster: SimCluster) -> None:
@@ -95,7 +96,7 @@ def test_three_gateways_together_let_through_the_limit_of_one_account() -> None:
         limiters = [limiter for _, limiter in pairs]
         await until_all_see(cluster, keepers, 3)
         done = await asyncio.gather(*(clients(cluster, one, 5, SECONDS) for one in limiters))
-        assert 0.95 <= sum(done) / (RATE * SECONDS) <= 1.06, done
+        assert 0.90 <= sum(done) / (RATE * SECONDS) <= 1.0, done
         cluster.nemesis.crash(catalog_leader(cluster), random.Random(5), 0.5)
         for _ in range(int(2 * LEASE_SECONDS_HERE / 0.1)):
             assert [keeper.gateways for keeper in keepers] == [3, 3, 3]
@@ -104,7 +105,7 @@ def test_three_gateways_together_let_through_the_limit_of_one_account() -> None:
             cluster.network.cut("gateway2", rpc_address(node.node_id))
         await until_all_see(cluster, keepers[:2], 2)
         done = await asyncio.gather(*(clients(cluster, one, 5, SECONDS) for one in limiters[:2]))
-        assert 0.95 <= sum(done) / (RATE * SECONDS) <= 1.06, done
+        assert 0.90 <= sum(done) / (RATE * SECONDS) <= 1.0, done
         assert keepers[2].gateways == 3, "it keeps to what it was told"
 
     in_simulation(11, OPTIONS, main)

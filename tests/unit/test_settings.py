@@ -58,6 +58,9 @@ def test_environment_wins_over_the_file_and_the_file_over_the_default(tmp_path: 
         ({"peer_tls_cert": "/a"}, "peer_tls_cert is set alone"),
         ({"peer_tls_cert": "/a", "peer_tls_ca": "/b"}, "together"),
         ({"admin_address": "127.0.0.1"}, "host:port"),
+        ({"admin_rpc_address": "9095"}, "admin_rpc_address has the address"),
+        ({"admin_rpc_address": "0.0.0.0:9095"}, "admin_rpc_address has the address '0.0.0.0:9095'"),
+        ({"health_rpc_address": "9096"}, "health_rpc_address has the address"),
         ({"locations": {}}, "locations has 0 names: list 1 to 1000"),
         ({"locations": ["eu-1"]}, "locations"),
         ({"locations": {"eu 1": False}}, "locations has 'eu 1'"),
@@ -123,6 +126,11 @@ def test_with_tls_a_node_may_be_anywhere(tmp_path: Path) -> None:
     path = written(tmp_path, nodes=nodes, listen_address="0.0.0.0:7000", **tls)
     assert load(NodeSettings, path, {}).rpc_address == "0.0.0.0:7000"
     assert load(NodeSettings, written(tmp_path, nodes=nodes, **tls), {}).rpc_address == "svc-0:7000"
+    path = written(tmp_path, admin_rpc_address="0.0.0.0:9095", **tls)
+    assert load(NodeSettings, path, {}).admin_rpc_address == "0.0.0.0:9095"
+    # health in clear is for whoever asks, as /readyz is
+    path = written(tmp_path, health_rpc_address="0.0.0.0:9096")
+    assert load(NodeSettings, path, {}).health_rpc_address == "0.0.0.0:9096"
 
 
 def test_a_gateway_takes_what_is_at_the_limits(tmp_path: Path) -> None:

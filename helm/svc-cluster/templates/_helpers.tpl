@@ -61,6 +61,21 @@ annotations:
 {{ .Values.tls.peer.existingSecret | default (printf "%s-peer-tls" (include "svc.fullname" .)) }}
 {{- end -}}
 
+{{/* Which no pod mounts: for whoever administers nodes. */}}
+{{- define "svc.administratorSecret" -}}
+{{ include "svc.fullname" . }}-administrator-tls
+{{- end -}}
+
+{{/* A probe's question to a node: the settings of the role, the page, the service. Health in clear
+has a port of its own, because gRPC probes know no TLS, and no names of ports. */}}
+{{- define "svc.nodeProbe" -}}
+{{- if (index . 0).grpcProbes -}}
+grpc: {port: 9096, service: {{ index . 2 }}}
+{{- else -}}
+httpGet: {path: {{ index . 1 }}, port: metrics}
+{{- end -}}
+{{- end -}}
+
 {{/* The pods' certificate and key, and the CA's certificate: never the CA's key. */}}
 {{- define "svc.peerVolume" -}}
 secret:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from svc_cluster.base.errors import (
+    MalformedError,
+    PermissionDeniedError,
     ServiceError,
     StreamDeletionPendingError,
     StreamNotFoundError,
@@ -15,6 +19,7 @@ from svc_cluster.codec.records import AppendInput, build_batch_steps
 from svc_cluster.gateway.authorization import require_append
 from svc_cluster.gateway.handlers.context import Call
 from svc_cluster.gateway.handlers.record_key import record_key
+from svc_cluster.gateway.http.negotiation import basin_of
 from svc_cluster.gateway.turns import in_turns
 from svc_cluster.model.record import AppendAck, StoredBatch
 
@@ -25,7 +30,7 @@ async def from_json(call: Call, body: bytes, encoding: DataFormat) -> AppendInpu
     try:
         wanted = await in_turns(decode_append_steps(body, encoding))
         batch = await in_turns(build_batch_steps(wanted.records))
-        require_append(call.caller.grant, batch)
+        _require(call, batch)
     except ServiceError as error:
         note_refusal(call, error)
         raise
@@ -36,11 +41,49 @@ async def from_proto(call: Call, body: bytes) -> AppendInput:
     """As `from_json`. Raises MalformedError (bad_proto), InvalidError, PermissionDeniedError."""
     try:
         wanted = await in_turns(proto_body.decode_append_steps(body))
-        require_append(call.caller.grant, wanted.batch)
+        _require(call, wanted.batch)
     except ServiceError as error:
         note_refusal(call, error)
         raise
     return wanted
+
+
+def _require(call: Call, batch: StoredBatch) -> None:
+    try:
+        require_append(call.caller.grant, batch)
+    except PermissionDeniedError as error:
+        stream = call.match.stream
+        assert stream is not None, "the route has a stream in its path"
+        try:
+            basin = basin_of(call.request, call.match.basin)
+        except MalformedError:
+            basin = None
+        tell_commands(call, basin, stream, batch, error)
+        raise
+
+
+def tell_commands(
+    call: Call, basin: str | None, stream: str, batch: StoredBatch, refusal: BaseException | None
+) -> None:
+    """Trims and fences are events of the audit log; None: they are done."""
+    if batch.commands:
+        call.services.audit.commanded(call.request, call.caller, basin, stream, batch, refusal)
+
+
+@contextmanager
+def commands_told(call: Call, basin: str, stream: str, batch: StoredBatch) -> Iterator[None]:
+    """Around the append of a batch. Raises UnavailableError, and nothing is appended, for one with
+    trims or fences while the audit log cannot be written."""
+    if not batch.commands:
+        yield
+        return
+    call.services.audit.before_commands()
+    try:
+        yield
+    except BaseException as refusal:
+        tell_commands(call, basin, stream, batch, refusal)
+        raise
+    tell_commands(call, basin, stream, batch, None)
 
 
 async def submit(

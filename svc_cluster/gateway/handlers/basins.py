@@ -73,6 +73,7 @@ async def create_basin(call: Call) -> Response:
         config,
         basin_creation_hash(creation_token(call.request), config, location),
         location=location,
+        asked_by=call.caller.asked_by,
     )
     return _provisioned(201, made)
 
@@ -85,7 +86,11 @@ async def ensure_basin(call: Call) -> Response:
     wanted = ensured_basin(body, alias=call.dialect is not Dialect.S2)
     location = None if wanted.location is None else checked_location(wanted.location)
     made = await writer(call, token, body, name).ensure_basin(
-        name, wanted.config, wanted.storage_class, location=location
+        name,
+        wanted.config,
+        wanted.storage_class,
+        location=location,
+        asked_by=call.caller.asked_by,
     )
     return _provisioned(201 if made.outcome is Provision.CREATED else 200, made)
 

@@ -11,7 +11,12 @@ from svc_cluster.codec.json_body import DataFormat
 from svc_cluster.codec.records import METERED_BYTES_MAX, RECORDS_MAX, RecordOut
 from svc_cluster.codec.request_key import append_hash
 from svc_cluster.gateway.answer_room import Place
-from svc_cluster.gateway.handlers.appending import from_json, from_proto, submit
+from svc_cluster.gateway.handlers.appending import (
+    commands_told,
+    from_json,
+    from_proto,
+    submit,
+)
 from svc_cluster.gateway.handlers.auto_create import new_stream, on_stream
 from svc_cluster.gateway.handlers.context import Call
 from svc_cluster.gateway.handlers.follow import open_event_stream
@@ -61,9 +66,15 @@ async def append(call: Call) -> Response:
     if token is not None:
         hashed = append_hash(wanted.batch, wanted.match_seq_num, wanted.fencing_token)
         key = write_key(call, token, hashed, basin, stream)
-    ack = await on_stream(
-        call, basin, stream, new, lambda: submit(call, basin, stream, wanted, key), on_read=False
-    )
+    with commands_told(call, basin, stream, wanted.batch):
+        ack = await on_stream(
+            call,
+            basin,
+            stream,
+            new,
+            lambda: submit(call, basin, stream, wanted, key),
+            on_read=False,
+        )
     accepted = answer_format(call.request)
     if accepted is BodyFormat.PROTOBUF:
         return answer(accepted, proto_body.encode_append_ack(ack))

@@ -11,7 +11,7 @@ have taken it before they were slow, make room for whatever is not.
 from __future__ import annotations
 
 import asyncio
-import heapq
+from bisect import insort
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -69,13 +69,10 @@ class BodyBudget:
         "_held",
         "_max",
         "_slow",
-        "_ticks",
         "_turn_bytes",
         "_turns",
         "_waiting",
         "_waiting_gauge",
-        "_waits",
-        "_youngest",
     )
 
     def __init__(self, bytes_max: int, gauge: Gauge, waiting: Gauge | None = None) -> None:
@@ -90,12 +87,8 @@ class BodyBudget:
         """Of `_held`, by slow bodies."""
         self._turns = dict.fromkeys(Pace, 0)
         """Under way."""
-        self._waiting: dict[Pace, list[tuple[int, int, _Waiter]]] = {pace: [] for pace in Pace}
-        """Heaps by age: the oldest goes on first."""
-        self._youngest: dict[bool, list[tuple[int, int, _Waiter]]] = {False: [], True: []}
-        """The same the other way round, of slow ones and of others."""
-        self._waits = 0
-        self._ticks = 0
+        self._waiting: dict[Pace, list[_Waiter]] = {pace: [] for pace in Pace}
+        """By age: the oldest goes on first, the youngest makes room."""
 
     @property
     def room(self) -> int:
@@ -152,16 +145,11 @@ class BodyBudget:
         bodies, go first. Raises HotServerError for one that has to make room, and after `seconds`
         and a moment."""
         waiter = _Waiter(number, held, pace, asyncio.get_running_loop().create_future())
-        has_gone_on = False
-        self._waits += 1
+        insort(self._waiting[pace], waiter, key=_age)
         self._show_waits()
+        has_gone_on = False
         try:
-            self._ticks += 1
-            heapq.heappush(self._waiting[pace], (number, self._ticks, waiter))
-            is_slow = pace is Pace.SLOW
-            heapq.heappush(self._youngest[is_slow], (-number, self._ticks, waiter))
-            self._forget_done()
-            if not is_slow:
+            if pace is not Pace.SLOW:
                 self._refuse_slow(self._slow - self._max // SLOW_SHARE)
             if not await waiter.turn(seconds):
                 self._make_room(waiter)
@@ -169,10 +157,10 @@ class BodyBudget:
                     raise HotServerError(_NO_ROOM)
             has_gone_on = True
         finally:
-            self._waits -= 1
-            self._show_waits()
-            had_turn = not waiter.future.cancel() and waiter.future.exception() is None
-            if had_turn and not has_gone_on:
+            if waiter.future.cancel():
+                self._waiting[pace].remove(waiter)
+                self._show_waits()
+            elif waiter.future.exception() is None and not has_gone_on:
                 self.end_turn(pace)
 
     def _has_room(self, pace: Pace) -> bool:
@@ -185,47 +173,44 @@ class BodyBudget:
 
     def _wake(self) -> None:
         for pace, waiting in self._waiting.items():
-            while waiting and (waiting[0][2].future.done() or self._has_room(pace)):
-                future = heapq.heappop(waiting)[2].future
-                if not future.done():
-                    self._turns[pace] += 1
-                    future.set_result(None)
+            while waiting and self._has_room(pace):
+                self._turns[pace] += 1
+                waiting.pop(0).future.set_result(None)
+        self._show_waits()
 
     def _make_room(self, waiter: _Waiter) -> None:
         """Refuse as many as it takes of those that are younger, or slow where this one is not."""
         share = self._max // SLOW_SHARE
         if waiter.pace is Pace.SLOW:
             lacking = max(self._slow - share, self._held - self._max + share)
-            self._refuse(True, lacking + self._turn_bytes, waiter.number)
+            self._refuse((Pace.SLOW,), lacking + self._turn_bytes, waiter.number)
             return
         limit = self._max if waiter.pace is Pace.SMALL else self._max - share
         lacking = self._held - limit + self._turn_bytes
         lacking -= self._refuse_slow(lacking)
-        self._refuse(False, lacking, waiter.number)
+        self._refuse((Pace.SMALL, Pace.LARGE), lacking, waiter.number)
 
     def _refuse_slow(self, lacking: int) -> int:
-        return self._refuse(True, lacking, -1)
+        return self._refuse((Pace.SLOW,), lacking, -1)
 
-    def _refuse(self, slow: bool, lacking: int, younger_than: int) -> int:
+    def _refuse(self, paces: tuple[Pace, ...], lacking: int, younger_than: int) -> int:
         """Refuse the youngest that wait until so many bytes are given back. Returns how many."""
-        youngest = self._youngest[slow]
         found = 0
-        while youngest and found < lacking:
-            victim = youngest[0][2]
-            if not victim.future.done():
-                if victim.number <= younger_than:
-                    break
-                victim.future.set_exception(HotServerError(_NO_ROOM))
-                found += victim.held
-            heapq.heappop(youngest)
+        while found < lacking:
+            lines = [self._waiting[pace] for pace in paces if self._waiting[pace]]
+            youngest = max(lines, key=lambda line: line[-1].number, default=None)
+            if youngest is None or youngest[-1].number <= younger_than:
+                break
+            victim = youngest.pop()
+            victim.future.set_exception(HotServerError(_NO_ROOM))
+            found += victim.held
+        self._show_waits()
         return found
-
-    def _forget_done(self) -> None:
-        for slow, youngest in self._youngest.items():
-            if len(youngest) > 2 * self._waits + 64:
-                self._youngest[slow] = [one for one in youngest if not one[2].future.done()]
-                heapq.heapify(self._youngest[slow])
 
     def _show_waits(self) -> None:
         if self._waiting_gauge is not None:
-            self._waiting_gauge.set(self._waits)
+            self._waiting_gauge.set(sum(map(len, self._waiting.values())))
+
+
+def _age(waiter: _Waiter) -> int:
+    return waiter.number

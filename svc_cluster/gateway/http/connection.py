@@ -9,8 +9,8 @@ from email.utils import formatdate
 from typing import Final, Protocol
 
 from svc_cluster.base.clock import Clock
+from svc_cluster.gateway.http.message import Connection as Client
 from svc_cluster.gateway.http.message import Request, Response
-from svc_cluster.gateway.rate_limit import Connection as Client
 
 HEADER_SECONDS: Final = 10.0
 HEADER_BYTES_MAX: Final = 32 * 1024

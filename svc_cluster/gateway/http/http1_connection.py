@@ -36,9 +36,8 @@ from svc_cluster.gateway.http.head import check_head
 from svc_cluster.gateway.http.http1_exchange import STATUS_LINES, Exchange, Reply
 from svc_cluster.gateway.http.http1_framing import Framing
 from svc_cluster.gateway.http.intake import Intake, Intakes
-from svc_cluster.gateway.http.message import ClientGoneError, Response
+from svc_cluster.gateway.http.message import NOWHERE, ClientGoneError, Response
 from svc_cluster.gateway.http.sniff import HeaderDeadline
-from svc_cluster.gateway.rate_limit import NOWHERE
 
 _LINE_BYTES_MAX: Final = TARGET_BYTES_MAX
 _TOO_LARGE: Final = "the request's head is too large"
@@ -269,7 +268,6 @@ class Connection(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._deadline.cancel()
         self._gate.lose()
-        self.client.close()
         if self._intake is not None:
             self._intake.close()
         self._owner.connections -= 1

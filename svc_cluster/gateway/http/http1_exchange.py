@@ -21,10 +21,10 @@ from svc_cluster.gateway.http.body import StreamedBody
 from svc_cluster.gateway.http.message import (
     BodyBrokenError,
     ClientGoneError,
+    Connection,
     Request,
     Response,
 )
-from svc_cluster.gateway.rate_limit import Connection
 
 STATUS_LINES: Final = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus

@@ -32,7 +32,13 @@ from svc_cluster.gateway.http.connection import (
     WriteGate,
     client_of,
 )
-from svc_cluster.gateway.http.http2_library import bound_encoder, farewell, open_library
+from svc_cluster.gateway.http.http2_library import (
+    CONNECTION_WINDOW_BYTES,
+    CONNECTION_WINDOW_BYTES_FAST,
+    bound_encoder,
+    farewell,
+    open_library,
+)
 from svc_cluster.gateway.http.http2_limits import (
     STREAMS_MAX,
     FrameMeter,
@@ -41,8 +47,8 @@ from svc_cluster.gateway.http.http2_limits import (
 )
 from svc_cluster.gateway.http.http2_stream import Stream
 from svc_cluster.gateway.http.intake import Intake, Intakes
+from svc_cluster.gateway.http.message import NOWHERE
 from svc_cluster.gateway.http.sniff import HeaderDeadline
-from svc_cluster.gateway.rate_limit import NOWHERE
 
 log = get_logger("gateway.http2")
 
@@ -124,8 +130,9 @@ class Http2Connection(asyncio.Protocol):
         self._retiring = False
         self._idle: asyncio.TimerHandle | None = None
         self.client = NOWHERE
-        self._pauses = 0
         self._intake: Intake | None = None
+        self._is_wide = False
+        """Its window is that of a fast connection."""
 
     # The transport's calls.
 
@@ -179,7 +186,6 @@ class Http2Connection(asyncio.Protocol):
         self._deadline.cancel()
         self._stop_idle()
         self._gate.lose()
-        self.client.close()
         if self._intake is not None:
             self._intake.close()
         for stream in list(self._streams.values()):
@@ -227,9 +233,21 @@ class Http2Connection(asyncio.Protocol):
             self._uncount(stream)
         self._flush()
 
-    def consumed(self, stream_id: int, size: int) -> None:
+    def reads(self, stream_id: int) -> None:
         if not self._closing:
-            self._h2.acknowledge_received_data(size, stream_id)
+            self._h2.widen_stream(stream_id)
+            self._flush()
+
+    def consumed(self, stream_id: int, size: int, late: int) -> None:
+        self._owner.intakes.taken(size)
+        if not self._closing:
+            self._h2.open_stream(stream_id, size)
+            if late:
+                self._h2.open_connection(late)
+            if not self._is_wide and self._intake is not None and self._intake.is_fast:
+                self._is_wide = True  # not for what nobody reads
+                more = CONNECTION_WINDOW_BYTES_FAST - CONNECTION_WINDOW_BYTES
+                self._h2.increment_flow_control_window(more)
             self._flush()
 
     def reset(self, stream_id: int, *, refused: bool) -> None:
@@ -239,19 +257,6 @@ class Http2Connection(asyncio.Protocol):
 
     def date(self) -> str:
         return self._owner.date.text()
-
-    def pause_reading(self) -> None:
-        # All streams wait for the one: what it may still send is bounded by its window alone, and
-        # with many connections that is more than the one that is short of memory has.
-        self._pauses += 1
-        if self._pauses == 1 and self._transport is not None:
-            self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._pauses -= 1
-        assert self._pauses >= 0, "what is resumed was paused"
-        if self._pauses == 0 and self._transport is not None:
-            self._transport.resume_reading()
 
     # Stopping.
 
@@ -326,12 +331,14 @@ class Http2Connection(asyncio.Protocol):
         if size and not data:
             self._meter.count_empty_data()
         if stream is not None and stream.length.takes(len(data)):
-            stream.body.feed(data, size)
+            has_room = self._owner.intakes.arrived(size)
+            if has_room:
+                self._h2.open_connection(size)
+            stream.body.feed(data, size, late=0 if has_room else size)
             return
         if stream is not None:
             self._break(stream)
-        with contextlib.suppress(StreamClosedError):
-            self._h2.acknowledge_received_data(size, event.stream_id or 0)
+        self._h2.open_connection(size)
 
     def _break(self, stream: Stream) -> None:
         """Its body is not as long as it says: that ends the stream, and no other."""
@@ -348,6 +355,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _answered(self, stream: Stream) -> None:
         """The stream's task has ended, by itself or cancelled."""
+        stream.body.discard()  # what came behind its end
         if self._streams.pop(stream.id, None) is not None:
             self._meter.count_completed()
             if stream.counted and not self._closing:

@@ -14,8 +14,7 @@ from svc_cluster.gateway.http.connection import TARGET_BYTES_MAX
 from svc_cluster.gateway.http.errors import HeadersTooLargeError, TargetTooLongError
 from svc_cluster.gateway.http.head import HTTP_2, check_head
 from svc_cluster.gateway.http.http2_limits import HEADER_LIST_BYTES_MAX
-from svc_cluster.gateway.http.message import Body, Request
-from svc_cluster.gateway.rate_limit import NOWHERE, Connection
+from svc_cluster.gateway.http.message import NOWHERE, Body, Connection, Request
 
 _PSEUDO: Final = frozenset({":method", ":scheme", ":path", ":authority"})
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")

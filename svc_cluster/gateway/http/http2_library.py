@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any, Final
 
 from h2.config import H2Configuration
 from h2.connection import AllowedStreamIDs, H2Connection
 from h2.errors import ErrorCodes
+from h2.exceptions import StreamClosedError
 from h2.settings import SettingCodes, Settings
 from h2.stream import H2Stream
-from hyperframe.frame import GoAwayFrame, SettingsFrame
+from hyperframe.frame import GoAwayFrame, SettingsFrame, WindowUpdateFrame
 
 from svc_cluster.gateway.http.http2_limits import HEADER_LIST_BYTES_MAX, STREAMS_MAX
 
-STREAM_WINDOW_BYTES: Final = 256 * 1024
-"""What a client may send of one body before it is read."""
-CONNECTION_WINDOW_BYTES: Final = 4 * 1024 * 1024
-"""The same of all bodies of one connection."""
+STREAM_WINDOW_BYTES: Final = 32 * 1024
+"""What a client may send of one body before there is somebody to read it."""
+STREAM_WINDOW_BYTES_READ: Final = 256 * 1024
+"""The same once it is read on."""
+CONNECTION_WINDOW_BYTES: Final = 65535
+"""The same of all bodies of one connection: what the protocol begins with, which is the least."""
+CONNECTION_WINDOW_BYTES_FAST: Final = 512 * 1024
+"""Of a connection that sends fast: see intake.py."""
 
 _ENCODER_TABLE_BYTES_MAX: Final = 4096
 """Whatever the client allows: the table is our memory."""
 _UNCHECKED_STREAMS: Final = 2**31 - 1
-_WINDOW_BYTES_DEFAULT: Final = 65535
 
 
 class _Stream(H2Stream):
@@ -30,23 +35,44 @@ class _Stream(H2Stream):
         """Any length is expected."""
 
 
-class _Library(H2Connection):
+class Library(H2Connection):
     """Without the library's check of a body against its content-length, which ends the whole
-    connection; `http2_stream` checks each by itself."""
+    connection; `http2_stream` checks each by itself. The windows of a connection and of its streams
+    are opened apart: what one body is kept waiting for is nothing to the others."""
 
     def _begin_new_stream(self, stream_id: int, allowed_ids: AllowedStreamIDs) -> H2Stream:
         stream = super()._begin_new_stream(stream_id, allowed_ids)
         stream.__class__ = _Stream
         return stream
 
+    def open_connection(self, size: int) -> None:
+        """All streams together may send so much more, as soon as it is worth a frame."""
+        increment = self._inbound_flow_control_window_manager.process_bytes(size)
+        if increment:
+            self._prepare_for_sending([WindowUpdateFrame(0, window_increment=increment)])
 
-def open_library() -> tuple[H2Connection, bytes]:
+    def open_stream(self, stream_id: int, size: int) -> None:
+        """The same of one stream, if it is still open."""
+        with contextlib.suppress(StreamClosedError):
+            stream = self._get_stream_by_id(stream_id)
+            if stream.open:
+                self._prepare_for_sending(stream.acknowledge_received_data(size))
+
+    def widen_stream(self, stream_id: int) -> None:
+        """Somebody reads it."""
+        with contextlib.suppress(StreamClosedError):
+            if self._get_stream_by_id(stream_id).open:
+                more = STREAM_WINDOW_BYTES_READ - STREAM_WINDOW_BYTES
+                self.increment_flow_control_window(more, stream_id)
+
+
+def open_library() -> tuple[Library, bytes]:
     """A connection of the server's side, and the bytes with which the server begins.
 
     Headers are checked by `http2_head`, which refuses one request where the library would end
     the connection; the number of streams by the connection, for the same reason.
     """
-    library = _Library(
+    library = Library(
         H2Configuration(
             client_side=False,
             header_encoding=None,
@@ -73,7 +99,6 @@ def open_library() -> tuple[H2Connection, bytes]:
             SettingCodes.MAX_HEADER_LIST_SIZE: HEADER_LIST_BYTES_MAX,
         }
     )
-    library.increment_flow_control_window(CONNECTION_WINDOW_BYTES - _WINDOW_BYTES_DEFAULT)
     return library, told.serialize() + library.data_to_send()
 
 

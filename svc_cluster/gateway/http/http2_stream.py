@@ -18,8 +18,7 @@ from svc_cluster.gateway.http.errors import (
     error_response,
 )
 from svc_cluster.gateway.http.http2_head import RawHeaders, make_request
-from svc_cluster.gateway.http.message import ClientGoneError, Response
-from svc_cluster.gateway.rate_limit import Connection
+from svc_cluster.gateway.http.message import ClientGoneError, Connection, Response
 
 _PIECE_BYTES_MAX: Final = 64 * 1024
 """Of a request's body that are given to its reader, and then owed to nobody."""
@@ -34,8 +33,8 @@ class StalledError(Exception):
 
 
 class Frames(Protocol):
-    """The connection, as a stream sees it. All but `consumed` raise ConnectionResetError when the
-    stream or the connection has ended."""
+    """The connection, as a stream sees it. All but `reads` and `consumed` raise
+    ConnectionResetError when the stream or the connection has ended."""
 
     async def writable(self) -> None:
         """Until the connection has room for more."""
@@ -51,8 +50,13 @@ class Frames(Protocol):
 
     def send_data(self, stream_id: int, data: bytes, *, end: bool) -> None: ...
 
-    def consumed(self, stream_id: int, size: int) -> None:
-        """The client may send that much more."""
+    def reads(self, stream_id: int) -> None:
+        """Somebody reads the stream's body: the client may send more of it at a time."""
+        ...
+
+    def consumed(self, stream_id: int, size: int, late: int) -> None:
+        """The client may send that much more of the stream's body; all streams together `late`
+        more, which they were not told when it arrived."""
         ...
 
     def reset(self, stream_id: int, *, refused: bool) -> None:
@@ -64,16 +68,11 @@ class Frames(Protocol):
     @property
     def client(self) -> Connection: ...
 
-    def pause_reading(self) -> None:
-        """Take nothing more from the client, whatever it is for, until `resume_reading`."""
-        ...
-
-    def resume_reading(self) -> None: ...
-
 
 class StreamBody(StreamedBody):
     """What has arrived of a body and is not yet read. The client may send no more than the
-    stream's window beyond what was read."""
+    stream's window beyond what was read: a body that waits is paused by not being read, and no
+    other with it."""
 
     __slots__ = (
         "_arrived",
@@ -82,7 +81,8 @@ class StreamBody(StreamedBody):
         "_frames",
         "_gone",
         "_id",
-        "_is_paused",
+        "_is_read",
+        "_late",
         "_padding",
         "_wanted",
         "ended",
@@ -95,10 +95,12 @@ class StreamBody(StreamedBody):
         # One buffer: a body of one-byte frames takes no more memory than any other.
         self._data = bytearray()
         self._padding = 0
+        self._late = 0
+        """Of data and padding: for which the connection's window was not opened again."""
         self._arrived = asyncio.Event()
         self._declared: int | None = None
         self._gone = False
-        self._is_paused = False
+        self._is_read = False
         self._wanted = wanted
         self.ended = False
 
@@ -106,10 +108,12 @@ class StreamBody(StreamedBody):
         """The checked value of Content-Length."""
         self._declared = None if length is None else int(length)
 
-    def feed(self, data: bytes, size: int) -> None:
-        """`size` counts padding too."""
+    def feed(self, data: bytes, size: int, *, late: int) -> None:
+        """`size` counts padding too. `late`: of it, what is given back to the connection's window
+        only once it is read."""
         self._data += data
         self._padding += size - len(data)
+        self._late += late
         self._arrived.set()
 
     def end(self) -> None:
@@ -117,13 +121,12 @@ class StreamBody(StreamedBody):
         self._arrived.set()
 
     def lose(self) -> None:
-        self._resume()
         self._gone = True
         self._arrived.set()
+        self.discard()
 
     def discard(self) -> None:
         """Nobody reads on: give the connection's window back."""
-        self._resume()
         self._take(len(self._data))
 
     async def drain(self, seconds: float) -> bool:
@@ -143,7 +146,9 @@ class StreamBody(StreamedBody):
         taken = len(data) + self._padding
         self._padding = 0
         if taken:
-            self._frames.consumed(self._id, taken)
+            late = min(self._late, taken)
+            self._late -= late
+            self._frames.consumed(self._id, taken, late)
         return data
 
     def declared_bytes(self) -> int | None:
@@ -154,16 +159,6 @@ class StreamBody(StreamedBody):
             return None
         return self._take(len(self._data))
 
-    def pause(self) -> None:
-        if not (self._is_paused or self.ended or self._gone):
-            self._is_paused = True
-            self._frames.pause_reading()
-
-    def _resume(self) -> None:
-        if self._is_paused:
-            self._is_paused = False
-            self._frames.resume_reading()
-
     def abandon(self) -> None:
         """Nothing to do: other requests have streams of their own."""
 
@@ -173,8 +168,10 @@ class StreamBody(StreamedBody):
             self._frames.send_head(self._id, [(b":status", b"100")], end=False, flush=True)
 
     async def receive(self) -> bytes:
-        self._resume()
         try:
+            if not (self._is_read or self.ended):
+                self._is_read = True
+                self._frames.reads(self._id)
             self.invite()
         except ConnectionResetError as cause:
             raise ClientGoneError from cause

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from svc_cluster.gateway.rate_limit import NOWHERE, Connection
+from svc_cluster.gateway.rate_limit import Wait
 
 JSON: Final = "application/json"
 
@@ -73,6 +73,20 @@ class BytesBody:
     async def chunks(self, idle_seconds: float | None = BODY_IDLE_SECONDS) -> AsyncIterator[bytes]:
         if self._data:
             yield self._data
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """Of a client; it may carry many requests."""
+
+    address: str
+    """Of the client, without its port."""
+    told: Wait | None = None
+    """When to come again, if a limit refused the last request."""
+
+
+NOWHERE: Final = Connection("")
+"""For requests that came over no connection."""
 
 
 @dataclass(slots=True)

@@ -6,10 +6,12 @@ import asyncio
 import ssl
 from typing import Final
 
+from prometheus_client import Gauge
+
 from svc_cluster.gateway.http.connection import App, HttpDate, TimeLimits
 from svc_cluster.gateway.http.http1_connection import Http1
 from svc_cluster.gateway.http.http2 import Http2
-from svc_cluster.gateway.http.intake import Intakes, begin_small
+from svc_cluster.gateway.http.intake import UNREAD_BYTES_MAX, Intakes, begin_small
 from svc_cluster.gateway.http.sniff import Sniffer
 
 CONNECTIONS_MAX: Final = 10_000
@@ -91,17 +93,21 @@ async def serve(
     header_seconds: float | None = None,
     limits: TimeLimits | None = None,
     connections_max: int = CONNECTIONS_MAX,
+    unread_bytes_max: int = UNREAD_BYTES_MAX,
+    unread_gauge: Gauge | None = None,
 ) -> Server:
     """Listen on `host` and `port` (0: any free one) and serve `app` until `Server.close`. A
     connection beyond `connections_max` is closed at once.
 
-    `header_seconds` is `limits.header` for callers that care for nothing else.
+    `unread_bytes_max`: what is taken in over HTTP/2 of bodies that nobody reads on, in all, beside
+    the windows of their connections; `unread_gauge` shows it. `header_seconds` is `limits.header`
+    for callers that care for nothing else.
     """
     if limits is None:
         limits = TimeLimits() if header_seconds is None else TimeLimits(header=header_seconds)
     loop = asyncio.get_running_loop()
     date = HttpDate(app.clock)
-    intakes = Intakes(loop)
+    intakes = Intakes(loop, unread_bytes_max, unread_gauge)
     server = Server(
         Http1(app, loop, date, limits, intakes),
         Http2(app, loop, date, limits, intakes),

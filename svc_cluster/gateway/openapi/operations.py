@@ -346,6 +346,7 @@ OPERATIONS: Final[dict[Operation, OperationDoc]] = {
             *_STREAM,
             _C.TRANSACTION_CONFLICT,
             _C.APPEND_CONDITION_FAILED,
+            _C.QUOTA_EXHAUSTED,
         ),
     ),
     Operation.READ: OperationDoc(

@@ -40,6 +40,7 @@ from svc_cluster.gateway.handlers.appending import (
     from_proto,
     note_ack,
     note_refusal,
+    tell_commands,
     units_unused,
     with_units,
 )
@@ -140,6 +141,9 @@ class _AppendSession:
         self._ended = False
         """Nothing more comes behind what is under way."""
         self._client_is_gone = False
+        self._ending: BaseException = ClientGoneError()
+        """What ended the session while something was under way; unless it is known to be something
+        else, its client went away."""
         self._is_over = False
         """A batch has failed: nothing more is taken."""
         self._changed = asyncio.Event()
@@ -162,16 +166,20 @@ class _AppendSession:
                 self._release(first)
                 yield encode_frame(encode_append_ack(ack), reconnect_advised=draining.is_set())
         except ServiceError as error:
+            self._ending = error
             self._take_no_more()
             yield terminal_frame(error, call.dialect, is_write=True)
         except Exception as failure:  # the answer has begun: this is its only way to say so
             log.error("append_session_failed", exc_info=failure)
+            self._ending = InternalError("internal")
             self._take_no_more()
             yield terminal_frame(InternalError("internal"), call.dialect, is_write=True)
         finally:
             gauge.dec()
             self._appends.close()
             await self._tasks.cancel_all()
+            for each in self._under_way:
+                tell_commands(call, *self._names, each.batch, self._ending)
             self._release_message()
             call.services.body_budget.give_back(self._held_bytes + self._partial_bytes)
             if self._failure is not None:
@@ -204,6 +212,7 @@ class _AppendSession:
             note_refusal(self._call, error)
             units_unused(self._call, *self._names, first.batch, error)
             raise
+        tell_commands(self._call, *self._names, first.batch, None)
         note_ack(self._call, first.batch, self._call.services.clock.monotonic() - first.begun)
         return ack
 
@@ -269,6 +278,8 @@ class _AppendSession:
         counted = with_units(self._call, *self._names, wanted.batch)
         batch = await self._seal(counted)
         self._call.caller.check()
+        if counted.commands:
+            services.audit.before_commands()
         self._under_way.append(_UnderWay(counted, services.clock.monotonic()))
         self._appends.put(batch, wanted.match_seq_num, wanted.fencing_token)
         self._changed.set()

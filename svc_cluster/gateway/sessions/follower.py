@@ -120,6 +120,7 @@ class Follower:
             yield wire.failure(InternalError("internal"))
         finally:
             gauge.dec()
+            self._call.allowance.close()
             self._count_minutes()
 
     def _count_minutes(self) -> None:
@@ -155,9 +156,10 @@ class Follower:
                 cursor.portion_bytes = pace.portion_bytes
             if cursor.budget.exhausted:
                 break
-            if (pause := self._call.allowance.read_wait_seconds) > 0:
+            if has_records:
+                is_behind = result.may_have_more or not is_all
                 async with self._call.caller.while_valid():
-                    await asyncio.sleep(pause)
+                    await self._call.allowance.pace_read(is_behind=is_behind)
             if draining.is_set() and wire.may_leave():
                 return
             if result.may_have_more or not is_all:

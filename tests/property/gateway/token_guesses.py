@@ -18,9 +18,8 @@ from typing import Any
 
 from svc_cluster.base.errors import ServiceError
 from svc_cluster.gateway.authentication import AccessControl
-from svc_cluster.gateway.http.message import Request
+from svc_cluster.gateway.http.message import Connection, Request
 from svc_cluster.gateway.lease import LeaseKeeper
-from svc_cluster.gateway.rate_limit import Connection
 from svc_cluster.gateway.token_client import TokenNews
 from svc_cluster.gateway.token_directory import TokenDirectory
 from svc_cluster.model.access import ROOT_SCOPE

@@ -11,14 +11,19 @@ from pathlib import Path
 import pytest
 
 from svc_cluster.base.audit import AuditTrail, LogSink
+from svc_cluster.base.audit_chain import read_head
 from svc_cluster.base.log import redacted
 from svc_cluster.cli.audit_file import AuditFile, audit_sink
+from svc_cluster.cli.audit_verify import verify
 from svc_cluster.model.access_secret import secret_text
 from svc_cluster.settings import SettingsError
 
 
 def lines(path: Path) -> list[object]:
-    return [json.loads(line) for line in path.read_text().splitlines() if line]
+    """Without what chains them, which audit verify looks at."""
+    found = [json.loads(line) for line in path.read_text().splitlines() if line]
+    assert verify([path]).findings == []
+    return [{k: v for k, v in line.items() if k != "chain"} for line in found]
 
 
 def test_lines_are_appended_and_only_the_user_may_read_them(tmp_path: Path) -> None:
@@ -28,7 +33,8 @@ def test_lines_are_appended_and_only_the_user_may_read_them(tmp_path: Path) -> N
         log = AuditFile(path)
         log.write({"stream": name, "code": None})
         log.close()
-    assert path.stat().st_mode & 0o777 == 0o600
+    for each in (path, tmp_path / "audit.log.chain"):
+        assert each.stat().st_mode & 0o777 == 0o600
     assert path.read_bytes().count(b"\n") == 2
     assert lines(path) == [
         {"stream": "a", "code": None},
@@ -43,6 +49,7 @@ def test_several_processes_share_a_file(tmp_path: Path) -> None:
     for number in range(200):
         (one, other)[number % 2].write({"number": number, "filling": "x" * number * 10})
     assert [line["number"] for line in lines(path)] == list(range(200))  # type: ignore[index]
+    assert verify([path]).last == read_head((tmp_path / "audit.log.chain").read_bytes())
     one.close()
     other.close()
 
@@ -58,6 +65,7 @@ def test_after_rotation_a_new_file_is_written(tmp_path: Path) -> None:
     log.reopen()
     log.write({"n": 3})
     assert (lines(moved), lines(path)) == ([{"n": 1}, {"n": 2}], [{"n": 3}])
+    assert (verify([path, moved]).findings, verify([moved, path]).chained) == ([], 3)
     path.unlink()
     path.mkdir()
     with pytest.raises(IsADirectoryError):
@@ -96,14 +104,14 @@ trail.record({"n": 3}, is_refusal=False)
 """
 
 
-def test_a_line_cut_short_is_written_again_on_a_line_of_its_own(tmp_path: Path) -> None:
-    """Where the file's size is limited in the middle of a line, the part stays, and the whole
+def test_a_line_cut_short_is_taken_back_and_written_again(tmp_path: Path) -> None:
+    """Where the file's size is limited in the middle of a line, nothing of it stays, and the whole
     follows once there is room."""
     path = tmp_path / "audit.log"
     command = [sys.executable, "-c", HALF_A_LINE, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert path.read_text() == '{"n": 1}\n{"n":\n{"n": 2}\n{"n": 3}\n'
+    assert lines(path) == [{"n": 1}, {"n": 2}, {"n": 3}]
 
 
 def test_the_setting_names_a_file_or_the_log(tmp_path: Path) -> None:

@@ -103,7 +103,8 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_caller_is_who_its_certificate_names() -> None:
-    """A node's certificate is good for that node alone, a gateway's for gateways."""
+    """A node's certificate is good for that node alone, a gateway's for gateways, and neither for
+    an administrator, whose own is good for nothing else."""
 
     def caller(role: str, node: int) -> Identity:
         return Identity("c", role, NodeId(node), "i")
@@ -111,12 +112,18 @@ def test_a_caller_is_who_its_certificate_names() -> None:
     two = [b"node-2.svc-cluster.internal"]
     check_certificate(caller("node", 2), two)
     check_certificate(caller("gateway", 0), [*two, b"gateway.svc-cluster.internal"])
+    administrator = [b"administrator.svc-cluster.internal"]
+    check_certificate(caller("administrator", 0), administrator)
     for who, names in (
         (caller("node", 1), two),
         (caller("node", 20), two),
         (caller("gateway", 0), two),
         (caller("node", 2), [b"gateway.svc-cluster.internal", b"svc-cluster.internal"]),
         (caller("node", 2), []),
+        (caller("administrator", 0), [*two, b"gateway.svc-cluster.internal"]),
+        (caller("gateway", 0), administrator),
+        (caller("node", 2), administrator),
+        (caller("stranger", 0), [*two, *administrator, b"gateway.svc-cluster.internal"]),
     ):
         with pytest.raises(HandshakeError, match="certificate"):
             check_certificate(who, names)

@@ -19,11 +19,12 @@ def files(directory: Path) -> dict[str, bytes]:
 
 def test_each_process_gets_what_it_needs_and_nothing_of_the_others(tmp_path: Path) -> None:
     """Its own certificate and key, the CA's certificate, the cluster's secret, and the root token
-    only where it is a node; the CA's key lies in the CA's directory alone."""
+    only where it is a node; an administrator gets neither; the CA's key lies in the CA's
+    directory alone."""
     bootstrap(tmp_path / "out", tmp_path / "ca", NODES, ["localhost"])
     own = {"tls.crt", "tls.key", "ca.crt"}
     wanted = {f"node-{node}": own | {"cluster.secret", "root-token"} for node in NODES}
-    wanted |= {"gateway": own | {"cluster.secret"}, "public": own}
+    wanted |= {"gateway": own | {"cluster.secret"}, "administrator": own, "public": own}
     for name, expected in wanted.items():
         assert files(tmp_path / "out" / name).keys() == expected
     everything = files(tmp_path)

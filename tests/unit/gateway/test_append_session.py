@@ -56,6 +56,7 @@ class SlowBackend(MemoryBackend):
         self.failures: dict[int, ServiceError] = {}
         """By the number of the append, from 0; raised after its second."""
         self.active = 0
+        self.seconds = 1.0
 
     async def append(
         self,
@@ -70,7 +71,7 @@ class SlowBackend(MemoryBackend):
         self.active += 1
         assert self.active == 1, "one batch at a time"
         try:
-            await asyncio.sleep(1)
+            await asyncio.sleep(self.seconds)
             if number in self.failures:
                 raise self.failures[number]
             return await super().append(basin, stream, batch, match_seq_num, fencing_token)

@@ -15,7 +15,12 @@ import zstandard
 
 from svc_cluster.base.errors import ErrorCode, HotServerError, MalformedError, UnavailableError
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.gateway.http.body_budget import SLOW_SHARE, WAIT_SECONDS_MAX, BodyBudget
+from svc_cluster.gateway.http.body_budget import (
+    SLOW_SHARE,
+    WAIT_SECONDS_MAX,
+    BodyBudget,
+    Pace,
+)
 from svc_cluster.gateway.http.budget import BudgetedBody
 from svc_cluster.gateway.http.errors import PayloadTooLargeError, UnsupportedMediaTypeError
 from svc_cluster.gateway.http.message import BodyTimeoutError, BytesBody, Request
@@ -168,6 +173,60 @@ def test_a_body_waits_for_room_and_the_oldest_goes_first() -> None:
         await asyncio.gather(*reading)
         assert done == [0, 1, 2, 3]
         assert bench.budget.room == 10_000
+
+    simulate(main())
+
+
+def test_the_youngest_that_wait_make_room_for_the_oldest() -> None:
+    """As many as it takes and no more: of three that hold as much, one."""
+
+    async def main() -> None:
+        budget = BodyBudget(10_000, Metrics().http_body_bytes_in_flight)
+        loop = asyncio.get_running_loop()
+        budget.hold(8_000)
+
+        async def wait(number: int) -> bool:
+            await asyncio.sleep(0.01 * number)
+            try:
+                await budget.wait_turn(number, 1_000, WAIT_SECONDS_MAX, Pace.LARGE)
+            except HotServerError:
+                budget.give_back(1_000)
+                return False
+            budget.end_turn(Pace.LARGE)
+            return True
+
+        begun = loop.time()
+        assert await asyncio.gather(*map(wait, range(3))) == [True, True, False]
+        assert loop.time() - begun == pytest.approx(WAIT_SECONDS_MAX, abs=0.1)
+
+    simulate(main())
+
+
+def test_bodies_that_wait_and_are_cancelled_leave_nothing_behind() -> None:
+    """Also in the moment in which it is their turn."""
+
+    async def main() -> None:
+        metrics = Metrics()
+        budget = BodyBudget(10_000, metrics.http_body_bytes_in_flight, metrics.http_bodies_waiting)
+        loop = asyncio.get_running_loop()
+        budget.hold(10_000)
+        waiting = [
+            loop.create_task(budget.wait_turn(number, 0, 5.0, pace))
+            for pace in Pace
+            for number in range(4)
+        ]
+        await asyncio.sleep(0.001)
+        assert "svc_http_bodies_waiting 12.0" in metrics.expose().decode()
+        for task in waiting[::2]:
+            task.cancel()
+        await asyncio.sleep(0.001)
+        assert "svc_http_bodies_waiting 6.0" in metrics.expose().decode()
+        budget.give_back(10_000)
+        for task in waiting:
+            task.cancel()  # they have their turn, and have not gone on
+        await asyncio.gather(*waiting, return_exceptions=True)
+        assert "svc_http_bodies_waiting 0.0" in metrics.expose().decode()
+        assert not any(budget._turns.values())
 
     simulate(main())
 

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from typing import Any
 
+from svc_cluster.base.metrics import Metrics
 from svc_cluster.gateway.http import intake
 from svc_cluster.gateway.http.intake import FAST_MAX, Intake, Intakes
 from tests.simulation.loop import run
@@ -72,5 +73,24 @@ def test_there_is_a_bound_on_large_buffers() -> None:
         opened[0].close()
         last.received(1 << 20)
         assert late.sock.set == LARGE
+
+    run(lambda loop: main())
+
+
+def test_what_is_unread_is_counted_and_bounded() -> None:
+    """Others may send as much meanwhile while all of it is within the bound; what is taken makes
+    room again, and shows."""
+
+    async def main() -> None:
+        metrics = Metrics()
+        intakes = Intakes(asyncio.get_running_loop(), 100, metrics.http_unread_body_bytes)
+        assert intakes.arrived(60)
+        assert intakes.arrived(40)
+        assert not intakes.arrived(1)
+        assert "svc_http_unread_body_bytes 101.0" in metrics.expose().decode()
+        intakes.taken(41)
+        assert intakes.arrived(40)
+        intakes.taken(100)
+        assert "svc_http_unread_body_bytes 0.0" in metrics.expose().decode()
 
     run(lambda loop: main())

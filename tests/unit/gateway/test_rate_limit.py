@@ -1,20 +1,18 @@
-"""Limits of rates: what is promised, to whom, and what becomes of it."""
+"""Limits of rates: what goes on, what is told of the rest, and what that costs others."""
 
 from __future__ import annotations
+
+import random
 
 import pytest
 
 from svc_cluster.gateway import rate_limit
 from svc_cluster.gateway.rate_limit import (
     BURST_SECONDS,
-    FAR_PROMISES_MAX,
-    HOLD_SECONDS,
-    NOWHERE,
-    PROMISES_OF_CONNECTION_MAX,
+    EARLY_SECONDS,
+    LASTING_SHARE,
     REASONS,
-    WAIT_SECONDS_MAX,
-    Asker,
-    Connection,
+    SPREAD,
     Cost,
     RateLimit,
     Rates,
@@ -24,211 +22,142 @@ from svc_cluster.gateway.rate_limit import (
 ONE = Cost(1.0)
 
 
-def limit_of(rate: float) -> RateLimit:
-    return RateLimit(Rates(requests=rate), Rates())
+def limit_of(account: Rates, token: Rates | None = None) -> RateLimit:
+    return RateLimit(account, token or Rates(), random.Random(1))
 
 
-def client(number: int = 0, token: int = 0) -> Asker:
-    return Asker(Connection(f"10.0.0.{number}"), token)
+def requests_of(lasting: float) -> RateLimit:
+    """That lets so many a second through in the long run."""
+    return limit_of(Rates(requests=lasting / LASTING_SHARE))
 
 
-def exhaust(limit: RateLimit, now: float, token: int = 0) -> None:
-    """Use up what may be used at once, without a promise."""
-    while limit.debt(token, ONE, now) == 0.0:
-        assert limit.slow(token, ONE, now) == 0.0
+def exhaust(limit: RateLimit, now: float, token: int = 0) -> int:
+    """Use up what may be used at once. Returns how many that were."""
+    through = 0
+    while limit.ask(token, ONE, now) is None:
+        through += 1
+    return through
 
 
-def seconds(wait: Wait | None) -> float:
+def seconds(wait: Wait | None, now: float = 0.0) -> float:
     assert wait is not None
-    return wait.seconds
+    return wait.at - now
 
 
 def test_without_limits_nothing_waits() -> None:
     """However much comes at once."""
-    limit = RateLimit(Rates(), Rates())
-    assert all(limit.ask(client(), Cost(1.0, 1e9, 1e9), 0.0) is None for _ in range(10_000))
+    limit = limit_of(Rates())
+    assert all(limit.ask(0, Cost(1.0, 1e9, 1e9), 0.0) is None for _ in range(10_000))
 
 
 def test_a_second_s_worth_may_come_at_once_after_a_pause() -> None:
     """And no more, however long the pause was; the refusal says which limit it was."""
-    limit = limit_of(10.0)
-    asker = client()
+    limit = requests_of(10.0)
     for now in (0.0, 1_000.0):
-        through = 0
-        while (wait := limit.ask(asker, ONE, now)) is None:
-            through += 1
-        assert through == pytest.approx(10 * BURST_SECONDS, abs=1)
+        assert exhaust(limit, now) == pytest.approx(10 * BURST_SECONDS, abs=1)
+        wait = limit.ask(0, ONE, now)
+        assert wait is not None
         assert wait.reason == "account_requests"
         assert wait.reason in REASONS
+        assert wait.is_of_account
 
 
-def test_what_is_promised_nobody_else_gets() -> None:
-    """Newcomers are told to come behind it, before its time and at its time."""
-    limit = limit_of(10.0)
+def test_a_wait_is_exact_but_for_a_tenth() -> None:
+    """Of 1,000 who ask at one moment each is told at least what is needed and at most a tenth more,
+    all over that tenth; one that comes as told goes on, one that comes clearly before does not."""
+    limit = requests_of(2.0)
     exhaust(limit, 0.0)
-    first, second = client(1), client(2)
-    wait = seconds(limit.ask(first, ONE, 0.0))
-    assert seconds(limit.ask(second, ONE, 0.0)) == pytest.approx(wait + 0.1)
-    assert seconds(limit.ask(client(3), ONE, wait)) > 0
-    assert limit.ask(first, ONE, wait + 0.05) is None
-    assert limit.ask(second, ONE, wait + 0.1) is None
+    told = [seconds(limit.ask(0, ONE, 0.1), 0.1) for _ in range(1_000)]
+    exact = 0.5 - 0.1  # what is used up is paid for by one request more each half second
+    assert min(told) >= exact
+    assert max(told) <= exact * (1 + SPREAD)
+    for tenth in range(10):
+        lower = exact * (1 + SPREAD * tenth / 10)
+        assert sum(lower <= one < lower + exact * SPREAD / 10 for one in told) > 50
+    assert limit.ask(0, ONE, 0.1 + exact - 2 * EARLY_SECONDS) is not None
+    assert limit.ask(0, ONE, 0.1 + min(told)) is None
 
 
-def test_a_promise_lapses_and_its_share_goes_to_others() -> None:
-    """Nobody comes for it: what it had reserved is there again, and it is promised no more."""
-    limit = limit_of(1.0)
+def test_what_was_refused_costs_nobody_anything() -> None:
+    """Behind 400 requests that nobody comes back for, the next is told no more than one place, and
+    is served when it comes as told."""
+    limit = requests_of(5.0)
     exhaust(limit, 0.0)
-    gone = client(1)
-    wait = seconds(limit.ask(gone, ONE, 0.0))
-    behind = wait + HOLD_SECONDS + 0.001
-    assert limit.promises == 1
-    assert limit.ask(client(2), ONE, behind) is None
-    assert limit.promises == 0
-    assert limit.ask(client(3), ONE, behind) is None, "the reserved request was given back"
+    for _ in range(400):
+        assert seconds(limit.ask(0, ONE, 0.0)) <= 0.2 * (1 + SPREAD)
+    wait = seconds(limit.ask(0, ONE, 0.0))
+    assert wait <= 0.2 * (1 + SPREAD)
+    assert limit.ask(0, ONE, wait) is None
 
 
-def test_a_promise_of_a_closed_connection_is_kept_on_another() -> None:
-    """From the same address, with the same token, for the same; not for anybody else."""
-    limit = RateLimit(Rates(requests=1.0), Rates())
+def test_who_comes_early_is_told_the_same_again() -> None:
+    """Though there would be room by then: whoever waits as told is not behind those that do not.
+    What has nothing to do with that limit goes on."""
+    limit = limit_of(Rates(requests=2.0 / LASTING_SHARE, append_bytes=1e6))
     exhaust(limit, 0.0)
-    first = client(1, token=5)
-    wait = seconds(limit.ask(first, ONE, 0.0))
-    other = Connection("10.0.0.1")
-    assert limit.ask(Asker(other, 5), ONE, wait) is not None, "it is bound while that is open"
-    first.connection.close()
-    for stranger in (
-        Asker(Connection("10.0.0.9"), 5),
-        Asker(Connection("10.0.0.1"), 6),
-        Asker(Connection("10.0.0.1"), 5, request=77),
-    ):
-        assert limit.ask(stranger, ONE, wait) is not None
-    assert limit.ask(Asker(Connection("10.0.0.1"), 5), ONE, wait) is None
+    told = limit.ask(0, ONE, 0.0)
+    assert told is not None
+    assert told.at > 0.5 + 2 * EARLY_SECONDS
+    for now in (0.0, 0.25, 0.5, told.at - 2 * EARLY_SECONDS):
+        assert limit.ask(0, ONE, now, told) is told
+        assert limit.ask(0, Cost(append_bytes=1.0), now, told) is None
+    assert limit.ask(0, ONE, told.at, told) is None
 
 
-def test_a_connection_that_carries_others_leaves_its_promise_to_them() -> None:
-    """As with a pool: each promise is kept once, whichever request comes for it."""
-    limit = limit_of(1.0)
-    exhaust(limit, 0.0)
-    shared = Asker(Connection("10.0.0.1"), 0)
-    waits = [seconds(limit.ask(shared, ONE, 0.0)) for _ in range(3)]
-    assert waits == sorted(waits)
-    for wait in waits:
-        assert limit.ask(shared, ONE, wait) is None
-    assert limit.ask(shared, ONE, waits[-1]) is not None
+def test_a_large_request_is_not_behind_small_ones_for_ever() -> None:
+    """Each may begin when what was before is paid for, whatever it costs itself; what comes behind
+    it waits for it."""
+    limit = limit_of(Rates(append_bytes=100.0 / LASTING_SHARE))
+    assert limit.ask(0, Cost(1.0, append_bytes=100.0), 0.0) is None
+    assert limit.ask(0, Cost(1.0, append_bytes=1_000.0), 0.0) is None
+    wait = seconds(limit.ask(0, Cost(1.0, append_bytes=1.0), 0.0))
+    assert 10.0 <= wait <= 10.0 * (1 + SPREAD)
 
 
-def test_a_request_that_is_the_only_one_of_its_kind_finds_its_promise_anywhere() -> None:
-    """It is told by what it holds, though its first connection is open and idle. The same twice
-    let through is no longer the only one."""
-    limit = limit_of(1.0)
-    exhaust(limit, 0.0)
-    first = Asker(Connection("10.0.0.1"), 0, content=9)
-    again = Asker(Connection("10.0.0.1"), 0, content=9)
-    wait = seconds(limit.ask(first, ONE, 0.0))
-    assert limit.ask(again, ONE, wait) is None
-    wait += seconds(limit.ask(first, ONE, wait))
-    assert limit.ask(again, ONE, wait) is not None
-
-
-def test_a_promise_is_kept_though_more_is_known_of_the_request() -> None:
-    """Its body had not arrived the first time: on its own connection it is the same request; on
-    another one too, when the first is closed."""
-    for closes in (False, True):
-        limit = limit_of(1.0)
-        exhaust(limit, 0.0)
-        first = Connection("10.0.0.1")
-        wait = seconds(limit.ask(Asker(first, 0, request=5), ONE, 0.0))
-        again = Connection("10.0.0.1") if closes else first
-        if closes:
-            first.close()
-        assert limit.ask(Asker(again, 0, request=5, content=9), ONE, wait) is None
-
-
-def test_promises_without_a_connection_are_anybody_s() -> None:
-    """Requests that came over none have nothing else to be known by."""
-    limit = limit_of(1.0)
-    exhaust(limit, 0.0)
-    wait = seconds(limit.ask(Asker(NOWHERE, 0), ONE, 0.0))
-    assert limit.ask(Asker(NOWHERE, 0), ONE, wait) is None
-
-
-def test_promises_are_bounded_for_a_connection_and_in_all(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One connection can have so many; those far away only one, and so many in all."""
-    fast = limit_of(100.0)
-    exhaust(fast, 0.0)
-    fast.slow(0, ONE, 0.0)
-    asker = client()
-    for _ in range(3 * PROMISES_OF_CONNECTION_MAX):
-        assert fast.ask(asker, ONE, 0.0) is not None
-    assert fast.promises == PROMISES_OF_CONNECTION_MAX
-    slow = limit_of(0.01)
-    exhaust(slow, 0.0)
-    askers = [client(number) for number in range(2 * FAR_PROMISES_MAX)]
-    for asker in askers + askers:
-        assert seconds(slow.ask(asker, ONE, 0.0)) > WAIT_SECONDS_MAX
-    assert slow.promises == FAR_PROMISES_MAX
-    monkeypatch.setattr(rate_limit, "PROMISES_MAX", 3)
-    full = limit_of(100.0)
-    exhaust(full, 0.0)
-    full.slow(0, ONE, 0.0)
-    for number in range(9):
-        assert full.ask(client(number), ONE, 0.0) is not None
-    assert full.promises == 3
-
-
-def test_a_token_at_its_limit_takes_nothing_of_the_account_while_it_waits() -> None:
-    """Its promises reserve its own limit, not what others still have."""
-    limit = RateLimit(Rates(requests=10.0), Rates(requests=1.0))
+def test_a_token_at_its_limit_takes_nothing_of_the_account() -> None:
+    """Its refusals leave to others what is there, and say that it is the token's."""
+    limit = limit_of(Rates(requests=10.0), Rates(requests=1.0))
     exhaust(limit, 0.0, token=1)
     for _ in range(50):
-        assert limit.ask(client(1, token=1), ONE, 5.0) is not None or limit.promises == 0
-    before = limit.promises
-    assert before > 10
-    through = sum(limit.ask(client(n, token=100 + n), ONE, 5.0) is None for n in range(8))
-    assert through == 8
+        wait = limit.ask(1, ONE, 0.0)
+        assert wait is not None
+        assert wait.reason == "token_requests"
+        assert not wait.is_of_account
+    assert sum(limit.ask(100 + n, ONE, 0.0) is None for n in range(8)) == 8
 
 
 def test_limits_are_shared_by_the_gateways() -> None:
-    """With three of them a third each; with one again all of it."""
-    limit = limit_of(30.0)
-    exhaust(limit, 0.0)
-    assert seconds(limit.ask(client(1), ONE, 0.0)) <= 1 / 30 + 1e-9
-    limit.share(3)
-    exhaust(limit, 100.0)
-    first = seconds(limit.ask(client(2), ONE, 100.0))
-    assert seconds(limit.ask(client(3), ONE, 100.0)) == pytest.approx(first + 0.1)
-    limit.share(1)
-    exhaust(limit, 200.0)
-    first = seconds(limit.ask(client(4), ONE, 200.0))
-    assert seconds(limit.ask(client(5), ONE, 200.0)) == pytest.approx(first + 1 / 30)
+    """With three of them a third each; with one again all of it; also of a token that is known."""
+    limit = limit_of(Rates(requests=30.0), Rates(requests=15.0))
+    for at, gateways, account, token in ((0.0, 1, 30, 15), (9.0, 3, 10, 5), (99.0, 1, 30, 15)):
+        limit.share(gateways)
+        of_one = exhaust(limit, at, token=1)
+        assert of_one == pytest.approx(token, abs=1)
+        assert of_one + exhaust(limit, at) == pytest.approx(account, abs=2)
 
 
 def test_what_was_taken_is_settled_either_way() -> None:
     """More than was charged makes the next ones wait, less gives the rest back."""
-    limit = RateLimit(Rates(append_bytes=100.0), Rates())
-    asker = client()
+    limit = limit_of(Rates(append_bytes=100.0 / LASTING_SHARE))
     cost = Cost(1.0, append_bytes=100.0)
-    assert limit.ask(asker, cost, 0.0) is None
+    assert limit.ask(0, cost, 0.0) is None
     limit.settle(0, Cost(append_bytes=400.0), 0.0)
-    assert seconds(limit.ask(client(2), cost, 0.0)) == pytest.approx(4.0)
-    limit.settle(0, Cost(append_bytes=-500.0), 0.0)
-    assert limit.ask(client(3), cost, 0.0) is None
+    assert 4.0 <= seconds(limit.ask(0, cost, 0.0)) <= 4.4
+    limit.settle(0, Cost(append_bytes=-400.0), 0.0)
+    assert limit.ask(0, cost, 0.0) is None
+
+
+def test_what_is_given_back_is_not_saved_up() -> None:
+    """More than a second's worth never comes at once."""
+    limit = requests_of(10.0)
+    limit.settle(0, Cost(-1_000.0), 0.0)
+    assert exhaust(limit, 100.0) == pytest.approx(10 * BURST_SECONDS, abs=1)
 
 
 def test_tokens_that_owe_nothing_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is remembered is bounded by those that owe something."""
     monkeypatch.setattr(rate_limit, "TOKENS_KEPT", 10)
-    limit = RateLimit(Rates(), Rates(requests=1.0))
-    limit._tokens_max = 10
+    limit = limit_of(Rates(), Rates(requests=1.0))
     for token in range(1, 1_000):
-        assert limit.ask(client(1, token=token), ONE, 10.0 * token) is None
+        assert limit.ask(token, ONE, 10.0 * token) is None
     assert len(limit._tokens) <= 10
-
-
-def test_sessions_wait_their_turn_and_are_never_refused() -> None:
-    """One behind the other, at the rate."""
-    limit = RateLimit(Rates(append_bytes=1_000.0), Rates())
-    turns = [limit.slow(0, Cost(1.0, append_bytes=500.0), 0.0) for _ in range(6)]
-    assert turns == [0.0, 0.0, 0.0, 0.5, 1.0, 1.5]

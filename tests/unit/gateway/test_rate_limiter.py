@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,9 +16,9 @@ from svc_cluster.base.metrics import Metrics
 from svc_cluster.codec.records import build_batch
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.authentication import AccessControl
-from svc_cluster.gateway.http.message import Request, Response
+from svc_cluster.gateway.http.message import Connection, Request, Response
 from svc_cluster.gateway.lease import LeaseKeeper
-from svc_cluster.gateway.rate_limit import Connection, Rates
+from svc_cluster.gateway.rate_limit import Rates
 from svc_cluster.gateway.rate_limiter import RateLimiter
 from svc_cluster.gateway.token_client import TokenNews
 from svc_cluster.gateway.token_directory import TokenDirectory
@@ -57,7 +58,9 @@ def simulate(
         clock = SimClock(asyncio.get_running_loop())
         backend = MemoryBackend(clock)
         limits = Metrics()
-        limiter = RateLimiter(account, token or Rates(), clock=clock, metrics=limits)
+        limiter = RateLimiter(
+            account, token or Rates(), clock=clock, rng=random.Random(3), metrics=limits
+        )
         app, _ = make_app(backend, limiter=limiter)
         await backend.create_basin(BASIN[1], BasinConfig())
         await backend.create_stream(BASIN[1], "s", NewStream())
@@ -118,25 +121,25 @@ def test_a_lone_client_that_waits_succeeds(rates: Rates) -> None:
     simulate(rates, main)
 
 
-@pytest.mark.parametrize("clients", [2, 64])
+@pytest.mark.parametrize("clients", [2, 32])
 @pytest.mark.parametrize("kind", ["append", "read"])
 def test_a_crowd_is_served_at_the_limit(clients: int, kind: str) -> None:
-    """Clients at twice the limit in sum, through the whole app: within 5 % over 30 s, by bytes as
-    they are metered, and nobody waits more than three announced waits."""
+    """Clients beyond the limit, through the whole app: 90 to 100 % of it over 30 s, by bytes as
+    they are metered; everybody has a part, and is told to wait no longer than for one request."""
     size = 1_000
     metered = size + 8
-    rate = 60.0
+    rate = 20.0
 
     async def main(gate: Gate) -> None:
-        done = 0
-        waits_max = 0
+        done = [0] * clients
+        longest = 0.0
 
         async def client(number: int) -> None:
-            nonlocal done, waits_max
+            nonlocal longest
             connection = Connection("10.0.0.1")
+            rng = random.Random(number)
             await asyncio.sleep(number * 0.01)
             while now() < end_at:
-                waits = 0
                 while now() < end_at:
                     if kind == "append":
                         request = append(size, fill=str(number % 10))
@@ -144,11 +147,10 @@ def test_a_crowd_is_served_at_the_limit(clients: int, kind: str) -> None:
                         request = get(RECORDS, "seq_num=0&count=1", RAW)
                     response = await gate.send(request, connection)
                     if response.status == 200:
-                        done += 1
+                        done[number] += 1
                         break
-                    waits += 1
-                    waits_max = max(waits_max, waits)
-                    await asyncio.sleep(wait_of(response) + 0.002)
+                    longest = max(longest, wait_of(response))
+                    await asyncio.sleep(wait_of(response) + 0.005 * rng.random())
                 await asyncio.sleep(0.005)
 
         if kind == "read":
@@ -156,8 +158,10 @@ def test_a_crowd_is_served_at_the_limit(clients: int, kind: str) -> None:
             assert (await gate.send(append(size), Connection("10.0.0.2"))).status == 200
         end_at = now() + SECONDS
         await asyncio.gather(*(client(number) for number in range(clients)))
-        assert 0.95 <= done / (rate * SECONDS) <= 1.05
-        assert 1 <= waits_max <= 3
+        assert 0.90 <= sum(done) / (rate * SECONDS) <= 1.0
+        assert min(done) > 0, "nobody is left without"
+        # a read is charged with what the last ones took until it has taken its own
+        assert 0 < longest <= (4.0 if kind == "read" else 0.08)
 
     bytes_rate = rate * metered
     if kind == "append":
@@ -235,6 +239,173 @@ def test_a_session_that_ends_while_it_waits_gives_back_what_it_had_taken() -> No
     simulate(Rates(append_bytes=1_000.0), main)
 
 
+def session_of(gate: Gate, secret: int | None = None) -> tuple[PipeBody, Request]:
+    body = PipeBody()
+    request = append_session(body)
+    if secret is not None:
+        request.headers = [*request.headers, ("authorization", f"Bearer {secret_of(secret)}")]
+    return body, request
+
+
+def test_sessions_go_on_in_the_order_in_which_they_came() -> None:
+    """Thirty wait at once: each batch is let through behind those that came before, and takes as
+    long as they take together."""
+
+    async def main(gate: Gate) -> None:
+        done: list[int] = []
+
+        async def one(number: int) -> None:
+            body, request = session_of(gate)
+            response = await gate.app.handle(request)
+            assert response.status == 200
+            body.put(input_frame(b"x" * 992))
+            body.put(None)
+            assert len(await Frames(response).rest()) == 1
+            done.append(number)
+
+        waiting = []
+        begun = now()
+        for number in range(30):
+            waiting.append(asyncio.ensure_future(one(number)))
+            await asyncio.sleep(0.001)
+        await asyncio.gather(*waiting)
+        assert done == sorted(done)
+        assert 8.5 <= now() - begun <= 11.5
+
+    simulate(Rates(append_bytes=3_000.0), main)
+
+
+def test_requests_are_served_beside_sessions_that_always_wait() -> None:
+    """Sessions and streams that would use the limit alone leave a part of it to a client that waits
+    as it is told."""
+
+    async def main(gate: Gate) -> None:
+        async def fill() -> None:
+            body, request = session_of(gate)
+            frames = Frames(await gate.app.handle(request))
+            while True:
+                body.put(input_frame(b"x" * 992))
+                await frames.next()
+
+        filling = [asyncio.ensure_future(fill()) for _ in range(5)]
+        connection = Connection("10.0.0.1")
+        served = 0
+        end_at = now() + SECONDS
+        while now() < end_at:
+            response = await gate.send(append(900), connection)
+            if response.status == 200:
+                served += 1
+            else:
+                await asyncio.sleep(wait_of(response) + 0.002)
+        for one in filling:
+            one.cancel()
+        await asyncio.gather(*filling, return_exceptions=True)
+        assert served >= 10
+
+    simulate(Rates(append_bytes=5_000.0), main)
+
+
+def test_a_token_at_its_limit_keeps_no_other_session_waiting() -> None:
+    """Its batches wait for a minute; those of another token go on."""
+
+    async def main(gate: Gate, renew: Callable[[], object]) -> None:
+        slow_body, request = session_of(gate, FIRST)
+        slow = Frames(await gate.app.handle(request))
+        for _ in range(3):
+            slow_body.put(input_frame(b"x" * 29_992))
+        await slow.next()
+        body, request = session_of(gate, OTHER)
+        frames = Frames(await gate.app.handle(request))
+        begun = now()
+        for _ in range(5):
+            renew()
+            body.put(input_frame(b"x" * 92))
+            await frames.next()
+        assert now() - begun < 1.0
+
+    async def begin() -> None:
+        clock = SimClock(asyncio.get_running_loop())
+        backend = MemoryBackend(clock)
+        metrics = Metrics()
+        rates = Rates(append_bytes=1_000.0)
+        limiter = RateLimiter(
+            Rates(append_bytes=1e6), rates, clock=clock, rng=random.Random(3), metrics=metrics
+        )
+        access, renew = family(clock)
+        app, _ = make_app(backend, limiter=limiter, access=access)
+        await backend.create_basin(BASIN[1], BasinConfig())
+        await backend.create_stream(BASIN[1], "s", NewStream())
+        renew()
+        await main(Gate(app, backend, metrics), renew)
+
+    run(lambda loop: begin())
+
+
+def test_a_lone_client_does_not_pay_for_requests_that_nobody_came_back_for() -> None:
+    """400 of them at 5 a second: it is told the time of one, and served when it comes."""
+
+    async def main(gate: Gate) -> None:
+        for _ in range(410):
+            await gate.send(get("/v1/basins"), Connection("10.0.0.9"))
+        assert gate.statuses.count(429) > 400
+        connection = Connection("10.0.0.1")
+        for _ in range(10):
+            response = await gate.send(get("/v1/basins"), connection)
+            wait = wait_of(response)
+            assert wait <= 0.25
+            await asyncio.sleep(wait)
+            assert (await gate.send(get("/v1/basins"), connection)).status == 200
+
+    simulate(Rates(requests=5.0), main)
+
+
+def test_who_comes_before_the_time_is_not_before_those_that_wait() -> None:
+    """One asks a hundred times a second over its connection, one comes as told: both are served."""
+
+    async def main(gate: Gate) -> None:
+        served = [0, 0]
+
+        async def client(number: int) -> None:
+            connection = Connection(f"10.0.0.{number}")
+            rng = random.Random(number)
+            while now() < SECONDS:
+                response = await gate.send(get("/v1/basins"), connection)
+                if response.status == 200:
+                    served[number] += 1
+                    await asyncio.sleep(0.005)
+                else:
+                    told = wait_of(response) + 0.003 * rng.random()
+                    await asyncio.sleep(0.01 if number else told)
+
+        await asyncio.gather(client(0), client(1))
+        assert served[0] >= served[1] / 3
+
+    simulate(Rates(requests=5.0), main)
+
+
+@pytest.mark.parametrize("kind", ["events", "session"])
+def test_a_stream_that_is_ended_gives_back_what_it_did_not_take(kind: str) -> None:
+    """It was let through for as much as it took before, and found less: others have the rest."""
+
+    async def main(gate: Gate) -> None:
+        for _ in range(12):
+            assert (await gate.send(append(100_000), Connection("10.0.0.9"))).status == 200
+        header = ("accept", "text/event-stream")
+        if kind == "session":
+            header = ("content-type", "svcs/proto")
+        response = await gate.app.handle(get(RECORDS, "seq_num=0", RAW, header))
+        assert isinstance(response.body, AsyncGenerator)
+        received = 0
+        while received < 1_050_000:  # in parts of two records, and then one of one
+            received += len(await anext(response.body))
+        await response.body.aclose()
+        response = await gate.send(get(RECORDS, "seq_num=0&count=1", RAW), Connection("10.0.0.1"))
+        # it took one record of the two that it was let through for
+        assert wait_of(response) <= 1.2
+
+    simulate(Rates(read_bytes=100_000.0), main)
+
+
 @pytest.mark.parametrize("kind", ["events", "session"])
 def test_a_streaming_read_is_slowed_down(kind: str) -> None:
     """It delivers at the rate, without a gap."""
@@ -292,7 +463,7 @@ def test_tokens_issued_with_a_token_share_its_limits(rates: Rates) -> None:
     async def begin() -> None:
         clock = SimClock(asyncio.get_running_loop())
         backend = MemoryBackend(clock)
-        limiter = RateLimiter(Rates(), rates, clock=clock, metrics=Metrics())
+        limiter = RateLimiter(Rates(), rates, clock=clock, rng=random.Random(3), metrics=Metrics())
         access, renew = family(clock)
         app, _ = make_app(backend, limiter=limiter, access=access)
         await backend.create_basin(BASIN[1], BasinConfig())

@@ -10,7 +10,7 @@ import pytest
 
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.errors import ServiceError, UnavailableError
-from svc_cluster.base.ids import Generation, GroupId, NodeId
+from svc_cluster.base.ids import Generation, GroupId, LogIndex, NodeId
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.log_ops import CreateReplica, LogEntry
 from svc_cluster.base.write_set import WriteSet
@@ -239,3 +239,29 @@ def test_a_replica_parks_before_an_entry_of_a_newer_release(
     with caplog.at_level("ERROR"):
         played(body)
     assert [record.getMessage() for record in caplog.records] == ["replica_parked"]
+
+
+def test_a_look_at_an_index_sees_exactly_what_is_applied_with_it() -> None:
+    """Now, or in the turn in which that is applied, before the next entry; past it, there is none;
+    and only the last one that was asked for."""
+
+    async def body() -> None:
+        rig = await Rig().serving()
+        group, seen = rig.group, []
+
+        def look() -> None:
+            seen.append(group.applied_index)
+
+        at = group.applied_index
+        assert group.when_at(at, look)
+        assert seen == [at]
+        assert not group.when_at(LogIndex(at - 1), look)
+        assert group.when_at(LogIndex(at + 1), lambda: seen.append(LogIndex(0)))
+        assert group.when_at(LogIndex(at + 2), look)
+        for _ in range(5):
+            group.propose(NOTHING, 1e9, lambda outcomes, error: None)
+        await rig.settle()
+        assert group.applied_index == at + 5
+        assert seen == [at, at + 2]
+
+    played(body)

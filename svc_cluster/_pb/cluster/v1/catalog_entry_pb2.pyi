@@ -52,7 +52,7 @@ class RegisterNode(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class CreateBasin(_message.Message):
-    __slots__ = ("name", "group_id", "replicas", "created_at_ms", "config", "creation_hash", "location")
+    __slots__ = ("name", "group_id", "replicas", "created_at_ms", "config", "creation_hash", "location", "owner")
     NAME_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -60,6 +60,7 @@ class CreateBasin(_message.Message):
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     CREATION_HASH_FIELD_NUMBER: _ClassVar[int]
     LOCATION_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     name: str
     group_id: int
     replicas: _containers.RepeatedScalarFieldContainer[int]
@@ -67,7 +68,8 @@ class CreateBasin(_message.Message):
     config: _config_pb2.BasinConfig
     creation_hash: bytes
     location: str
-    def __init__(self, name: _Optional[str] = ..., group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., created_at_ms: _Optional[int] = ..., config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., creation_hash: _Optional[bytes] = ..., location: _Optional[str] = ...) -> None: ...
+    owner: int
+    def __init__(self, name: _Optional[str] = ..., group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., created_at_ms: _Optional[int] = ..., config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., creation_hash: _Optional[bytes] = ..., location: _Optional[str] = ..., owner: _Optional[int] = ...) -> None: ...
 
 class DeleteBasin(_message.Message):
     __slots__ = ("name", "deleted_at_ms")

@@ -23,7 +23,7 @@ class PeerBatch(_message.Message):
     def __init__(self, messages: _Optional[_Iterable[bytes]] = ..., wall_ms: _Optional[int] = ...) -> None: ...
 
 class GroupMessage(_message.Message):
-    __slots__ = ("group_id", "sender_term", "append_request", "append_response", "vote_request", "vote_granted", "pre_vote_request", "pre_vote_response", "stale_term", "timeout_now", "state_mark")
+    __slots__ = ("group_id", "sender_term", "append_request", "append_response", "vote_request", "vote_granted", "pre_vote_request", "pre_vote_response", "stale_term", "timeout_now", "state_mark", "scrub_question", "scrub_answer", "scrub_verdict")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     SENDER_TERM_FIELD_NUMBER: _ClassVar[int]
     APPEND_REQUEST_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,9 @@ class GroupMessage(_message.Message):
     STALE_TERM_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_NOW_FIELD_NUMBER: _ClassVar[int]
     STATE_MARK_FIELD_NUMBER: _ClassVar[int]
+    SCRUB_QUESTION_FIELD_NUMBER: _ClassVar[int]
+    SCRUB_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    SCRUB_VERDICT_FIELD_NUMBER: _ClassVar[int]
     group_id: int
     sender_term: int
     append_request: AppendRequest
@@ -46,7 +49,10 @@ class GroupMessage(_message.Message):
     stale_term: StaleTerm
     timeout_now: TimeoutNow
     state_mark: StateMark
-    def __init__(self, group_id: _Optional[int] = ..., sender_term: _Optional[int] = ..., append_request: _Optional[_Union[AppendRequest, _Mapping]] = ..., append_response: _Optional[_Union[AppendResponse, _Mapping]] = ..., vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_granted: _Optional[_Union[VoteGranted, _Mapping]] = ..., pre_vote_request: _Optional[_Union[PreVoteRequest, _Mapping]] = ..., pre_vote_response: _Optional[_Union[PreVoteResponse, _Mapping]] = ..., stale_term: _Optional[_Union[StaleTerm, _Mapping]] = ..., timeout_now: _Optional[_Union[TimeoutNow, _Mapping]] = ..., state_mark: _Optional[_Union[StateMark, _Mapping]] = ...) -> None: ...
+    scrub_question: ScrubQuestion
+    scrub_answer: ScrubAnswer
+    scrub_verdict: ScrubVerdict
+    def __init__(self, group_id: _Optional[int] = ..., sender_term: _Optional[int] = ..., append_request: _Optional[_Union[AppendRequest, _Mapping]] = ..., append_response: _Optional[_Union[AppendResponse, _Mapping]] = ..., vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_granted: _Optional[_Union[VoteGranted, _Mapping]] = ..., pre_vote_request: _Optional[_Union[PreVoteRequest, _Mapping]] = ..., pre_vote_response: _Optional[_Union[PreVoteResponse, _Mapping]] = ..., stale_term: _Optional[_Union[StaleTerm, _Mapping]] = ..., timeout_now: _Optional[_Union[TimeoutNow, _Mapping]] = ..., state_mark: _Optional[_Union[StateMark, _Mapping]] = ..., scrub_question: _Optional[_Union[ScrubQuestion, _Mapping]] = ..., scrub_answer: _Optional[_Union[ScrubAnswer, _Mapping]] = ..., scrub_verdict: _Optional[_Union[ScrubVerdict, _Mapping]] = ...) -> None: ...
 
 class AppendRequest(_message.Message):
     __slots__ = ("previous_index", "previous_term", "commit_index", "read_sequence", "entries")
@@ -123,13 +129,77 @@ class TimeoutNow(_message.Message):
     def __init__(self) -> None: ...
 
 class StateMark(_message.Message):
-    __slots__ = ("log_index", "digest", "kind", "encoding")
+    __slots__ = ("log_index", "digest", "kind", "encoding", "scrub")
     LOG_INDEX_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     ENCODING_FIELD_NUMBER: _ClassVar[int]
+    SCRUB_FIELD_NUMBER: _ClassVar[int]
     log_index: int
     digest: int
     kind: int
     encoding: int
-    def __init__(self, log_index: _Optional[int] = ..., digest: _Optional[int] = ..., kind: _Optional[int] = ..., encoding: _Optional[int] = ...) -> None: ...
+    scrub: int
+    def __init__(self, log_index: _Optional[int] = ..., digest: _Optional[int] = ..., kind: _Optional[int] = ..., encoding: _Optional[int] = ..., scrub: _Optional[int] = ...) -> None: ...
+
+class ScrubQuestion(_message.Message):
+    __slots__ = ("version", "encoding", "chunk", "log_index", "after", "cost_max", "round", "covered", "completed_round", "completed_ago_ms")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ENCODING_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    LOG_INDEX_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    COST_MAX_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    COVERED_FIELD_NUMBER: _ClassVar[int]
+    COMPLETED_ROUND_FIELD_NUMBER: _ClassVar[int]
+    COMPLETED_AGO_MS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    encoding: int
+    chunk: int
+    log_index: int
+    after: bytes
+    cost_max: int
+    round: int
+    covered: bool
+    completed_round: int
+    completed_ago_ms: int
+    def __init__(self, version: _Optional[int] = ..., encoding: _Optional[int] = ..., chunk: _Optional[int] = ..., log_index: _Optional[int] = ..., after: _Optional[bytes] = ..., cost_max: _Optional[int] = ..., round: _Optional[int] = ..., covered: _Optional[bool] = ..., completed_round: _Optional[int] = ..., completed_ago_ms: _Optional[int] = ...) -> None: ...
+
+class ScrubAnswer(_message.Message):
+    __slots__ = ("version", "encoding", "chunk", "outcome", "end", "digest", "rows", "flawed", "copied_from")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ENCODING_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    FLAWED_FIELD_NUMBER: _ClassVar[int]
+    COPIED_FROM_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    encoding: int
+    chunk: int
+    outcome: int
+    end: bytes
+    digest: int
+    rows: int
+    flawed: bool
+    copied_from: int
+    def __init__(self, version: _Optional[int] = ..., encoding: _Optional[int] = ..., chunk: _Optional[int] = ..., outcome: _Optional[int] = ..., end: _Optional[bytes] = ..., digest: _Optional[int] = ..., rows: _Optional[int] = ..., flawed: _Optional[bool] = ..., copied_from: _Optional[int] = ...) -> None: ...
+
+class ScrubVerdict(_message.Message):
+    __slots__ = ("version", "encoding", "chunk", "end", "digest", "rows")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ENCODING_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    encoding: int
+    chunk: int
+    end: bytes
+    digest: int
+    rows: int
+    def __init__(self, version: _Optional[int] = ..., encoding: _Optional[int] = ..., chunk: _Optional[int] = ..., end: _Optional[bytes] = ..., digest: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...

@@ -296,18 +296,22 @@ class AutoCreateRequest(_message.Message):
     def __init__(self, stream: _Optional[str] = ..., on_read: _Optional[bool] = ..., config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ..., storage_class_default: _Optional[str] = ...) -> None: ...
 
 class CreateBasinRequest(_message.Message):
-    __slots__ = ("basin", "config", "creation_hash", "or_existing", "location")
+    __slots__ = ("basin", "config", "creation_hash", "or_existing", "location", "token_serial", "authentication_off")
     BASIN_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     CREATION_HASH_FIELD_NUMBER: _ClassVar[int]
     OR_EXISTING_FIELD_NUMBER: _ClassVar[int]
     LOCATION_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_SERIAL_FIELD_NUMBER: _ClassVar[int]
+    AUTHENTICATION_OFF_FIELD_NUMBER: _ClassVar[int]
     basin: str
     config: _config_pb2.BasinConfig
     creation_hash: bytes
     or_existing: bool
     location: str
-    def __init__(self, basin: _Optional[str] = ..., config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., creation_hash: _Optional[bytes] = ..., or_existing: _Optional[bool] = ..., location: _Optional[str] = ...) -> None: ...
+    token_serial: int
+    authentication_off: Done
+    def __init__(self, basin: _Optional[str] = ..., config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., creation_hash: _Optional[bytes] = ..., or_existing: _Optional[bool] = ..., location: _Optional[str] = ..., token_serial: _Optional[int] = ..., authentication_off: _Optional[_Union[Done, _Mapping]] = ...) -> None: ...
 
 class EnsureBasinRequest(_message.Message):
     __slots__ = ("config", "storage_class")

@@ -1,0 +1,167 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class StatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StatusResponse(_message.Message):
+    __slots__ = ("cluster_id", "node_id", "incarnation", "version", "revision", "uptime_seconds", "ready", "checks", "waits_for", "draining", "groups", "groups_led", "held", "held_count", "storage")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    UPTIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    CHECKS_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_LED_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    HELD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    node_id: int
+    incarnation: str
+    version: str
+    revision: str
+    uptime_seconds: float
+    ready: bool
+    checks: _containers.RepeatedCompositeFieldContainer[Check]
+    waits_for: str
+    draining: bool
+    groups: int
+    groups_led: int
+    held: _containers.RepeatedCompositeFieldContainer[HeldGroup]
+    held_count: int
+    storage: Storage
+    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., version: _Optional[str] = ..., revision: _Optional[str] = ..., uptime_seconds: _Optional[float] = ..., ready: _Optional[bool] = ..., checks: _Optional[_Iterable[_Union[Check, _Mapping]]] = ..., waits_for: _Optional[str] = ..., draining: _Optional[bool] = ..., groups: _Optional[int] = ..., groups_led: _Optional[int] = ..., held: _Optional[_Iterable[_Union[HeldGroup, _Mapping]]] = ..., held_count: _Optional[int] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ...) -> None: ...
+
+class Check(_message.Message):
+    __slots__ = ("name", "passed")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PASSED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    passed: bool
+    def __init__(self, name: _Optional[str] = ..., passed: _Optional[bool] = ...) -> None: ...
+
+class HeldGroup(_message.Message):
+    __slots__ = ("group_id", "basin", "state", "reason")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    BASIN_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    basin: str
+    state: str
+    reason: str
+    def __init__(self, group_id: _Optional[int] = ..., basin: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Storage(_message.Message):
+    __slots__ = ("wal_bytes", "free_bytes", "capacity_bytes", "takes_appends")
+    WAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TAKES_APPENDS_FIELD_NUMBER: _ClassVar[int]
+    wal_bytes: int
+    free_bytes: int
+    capacity_bytes: int
+    takes_appends: bool
+    def __init__(self, wal_bytes: _Optional[int] = ..., free_bytes: _Optional[int] = ..., capacity_bytes: _Optional[int] = ..., takes_appends: _Optional[bool] = ...) -> None: ...
+
+class MembersRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class MembersResponse(_message.Message):
+    __slots__ = ("members",)
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    members: _containers.RepeatedCompositeFieldContainer[Member]
+    def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
+
+class Member(_message.Message):
+    __slots__ = ("node_id", "address", "standing", "incarnation")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    address: str
+    standing: str
+    incarnation: str
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., standing: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
+
+class LeadersRequest(_message.Message):
+    __slots__ = ("limit", "start_after")
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    START_AFTER_FIELD_NUMBER: _ClassVar[int]
+    limit: int
+    start_after: int
+    def __init__(self, limit: _Optional[int] = ..., start_after: _Optional[int] = ...) -> None: ...
+
+class LeadersResponse(_message.Message):
+    __slots__ = ("groups", "has_more")
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedCompositeFieldContainer[GroupLeader]
+    has_more: bool
+    def __init__(self, groups: _Optional[_Iterable[_Union[GroupLeader, _Mapping]]] = ..., has_more: _Optional[bool] = ...) -> None: ...
+
+class GroupLeader(_message.Message):
+    __slots__ = ("group_id", "basin", "leader", "term", "role", "members")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    BASIN_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    basin: str
+    leader: int
+    term: int
+    role: str
+    members: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group_id: _Optional[int] = ..., basin: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., role: _Optional[str] = ..., members: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class DrainRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DrainResponse(_message.Message):
+    __slots__ = ("groups_led", "groups_left", "seconds", "left")
+    GROUPS_LED_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_LEFT_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    groups_led: int
+    groups_left: int
+    seconds: float
+    left: _containers.RepeatedCompositeFieldContainer[GroupLeader]
+    def __init__(self, groups_led: _Optional[int] = ..., groups_left: _Optional[int] = ..., seconds: _Optional[float] = ..., left: _Optional[_Iterable[_Union[GroupLeader, _Mapping]]] = ...) -> None: ...
+
+class ConfigurationRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ConfigurationResponse(_message.Message):
+    __slots__ = ("settings",)
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    settings: _containers.RepeatedCompositeFieldContainer[Setting]
+    def __init__(self, settings: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ...) -> None: ...
+
+class Setting(_message.Message):
+    __slots__ = ("key", "value", "masked")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    MASKED_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: str
+    masked: bool
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ..., masked: _Optional[bool] = ...) -> None: ...

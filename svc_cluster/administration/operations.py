@@ -1,0 +1,81 @@
+"""Who may call what of a node's administration, for how long, and how many at one time: decided in
+one table, which is the whole of it. What has no row here is refused, whoever asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from svc_cluster.base.ids import NodeId
+from svc_cluster.link.tls import ADMINISTRATOR_NAME, GATEWAY_NAME, is_node_name, node_name
+
+
+class Role(IntEnum):
+    """What a caller's certificate makes of it, the least first."""
+
+    NOBODY = 0
+    """A certificate of the cluster's CA that names no part of a cluster, such as the clients'
+    port's."""
+    GATEWAY = 1
+    NODE = 2
+    """Another node."""
+    SELF = 3
+    """The node that is called: somebody on its host, with its own certificate."""
+    ADMINISTRATOR = 4
+
+
+READERS: Final = frozenset({Role.GATEWAY, Role.NODE, Role.SELF, Role.ADMINISTRATOR})
+KEEPERS: Final = frozenset({Role.SELF, Role.ADMINISTRATOR})
+EVERYBODY: Final = frozenset(Role)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One row. `seconds_max`: the call is ended then, whatever deadline its caller gave.
+    `calls_max`: further ones at the same time are refused."""
+
+    roles: frozenset[Role]
+    seconds_max: float
+    calls_max: int
+
+
+SERVICE: Final = "svc.cluster.v1.admin.Administration"
+HEALTH: Final = "grpc.health.v1.Health"
+REFLECTION: Final = "grpc.reflection.v1alpha.ServerReflection"
+
+OPERATIONS: Final[Mapping[str, Operation]] = {
+    f"/{SERVICE}/Status": Operation(READERS, 5.0, 8),
+    f"/{SERVICE}/Members": Operation(READERS, 5.0, 8),
+    f"/{SERVICE}/Leaders": Operation(READERS, 5.0, 8),
+    # longer than a node tries to give its leaderships away (handover.LIMIT_SECONDS_MAX)
+    f"/{SERVICE}/Drain": Operation(KEEPERS, 15.0, 4),
+    f"/{SERVICE}/Configuration": Operation(KEEPERS, 5.0, 8),
+    f"/{HEALTH}/Check": Operation(EVERYBODY, 5.0, 16),
+    f"/{HEALTH}/List": Operation(EVERYBODY, 5.0, 8),
+    f"/{HEALTH}/Watch": Operation(EVERYBODY, 600.0, 16),
+    f"/{REFLECTION}/ServerReflectionInfo": Operation(READERS, 30.0, 8),
+}
+
+CALLS_MAX: Final = sum(operation.calls_max for operation in OPERATIONS.values())
+"""Calls that a node's administration works on at one time, of all kinds."""
+
+
+def role_of(names: Iterable[bytes], own: NodeId) -> Role:
+    """The role of a caller whose certificate has these DNS names, at the node `own`. A certificate
+    of several parts, such as one that all pods share, gets the least of their roles: whoever has
+    it may be any of them."""
+    roles = [role for name in names if (role := _role_of_name(name, own)) is not Role.NOBODY]
+    return min(roles, default=Role.NOBODY)
+
+
+def _role_of_name(name: bytes, own: NodeId) -> Role:
+    text = name.decode("ascii", "replace")
+    if text == ADMINISTRATOR_NAME:
+        return Role.ADMINISTRATOR
+    if text == GATEWAY_NAME:
+        return Role.GATEWAY
+    if text == node_name(own):
+        return Role.SELF
+    return Role.NODE if is_node_name(text) else Role.NOBODY

@@ -1,0 +1,80 @@
+"""The listeners: administration with everything, and health alone, in clear, for probes that know
+neither certificates nor secrets."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from svc_cluster._pb.cluster.v1 import admin_pb2_grpc
+from svc_cluster.administration.credentials import listener_credentials
+from svc_cluster.administration.gate import Gate
+from svc_cluster.administration.health import NodeHealth
+from svc_cluster.administration.operations import CALLS_MAX, HEALTH, REFLECTION, SERVICE
+from svc_cluster.administration.service import Administration
+from svc_cluster.base.tasks import Tasks
+from svc_cluster.link.tls import PeerTls
+
+REQUEST_BYTES_MAX: Final = 4 * 1024
+ANSWER_BYTES_MAX: Final = 1024 * 1024
+HEADER_BYTES_MAX: Final = 8 * 1024
+CALLS_OF_A_CONNECTION_MAX: Final = 32
+HANDSHAKE_SECONDS: Final = 5
+IDLE_SECONDS: Final = 60
+"""A connection without a call is ended."""
+
+OPTIONS: Final[tuple[tuple[str, int], ...]] = (
+    ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
+    ("grpc.max_send_message_length", ANSWER_BYTES_MAX),
+    ("grpc.max_metadata_size", HEADER_BYTES_MAX),
+    ("grpc.absolute_max_metadata_size", HEADER_BYTES_MAX),
+    ("grpc.max_concurrent_streams", CALLS_OF_A_CONNECTION_MAX),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
+    ("grpc.max_connection_idle_ms", IDLE_SECONDS * 1000),
+    # two processes at one port would each get half of the callers
+    ("grpc.so_reuseport", 0),
+)
+
+
+class Listener:
+    """One port. `bind`, then `start`, then `stop`; nothing is answered before `start`."""
+
+    def __init__(self, gate: Gate, health: NodeHealth) -> None:
+        self._health = health
+        self._tasks = Tasks()
+        self._server = grpc.aio.server(
+            interceptors=[gate], options=OPTIONS, maximum_concurrent_rpcs=CALLS_MAX
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(health, self._server)
+
+    def serve(self, administration: Administration) -> None:
+        """Administration too, and reflection, by which clients learn what is served."""
+        add: Any = admin_pb2_grpc.add_AdministrationServicer_to_server
+        add(administration, self._server)
+        reflection.enable_server_reflection((SERVICE, HEALTH, REFLECTION), self._server)
+
+    def bind(self, address: str, tls: PeerTls | None) -> int:
+        """The port. Raises RuntimeError for an address that cannot be listened on,
+        CertificateError."""
+        bound: Any = (
+            self._server.add_insecure_port(address)
+            if tls is None
+            else self._server.add_secure_port(address, listener_credentials(tls))
+        )
+        return int(bound)
+
+    async def start(self) -> None:
+        await self._health.look()
+        await self._server.start()
+        self._tasks.spawn(self._health.follow(), "follow readiness")
+
+    async def stop(self, grace_seconds: float) -> None:
+        """New calls are refused, and whoever watches is told that this is the end; calls under way
+        have `grace_seconds`."""
+        await self._tasks.cancel_all()
+        await self._health.end()
+        await self._server.stop(grace_seconds)

@@ -1,0 +1,135 @@
+"""What one node says of itself to an administrator: read off it, nothing is asked of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
+from svc_cluster.base.ids import GroupId
+from svc_cluster.raft.group import Role
+from svc_cluster.replica.handover import leads
+from svc_cluster.replica.host import Host, Replica
+from svc_cluster.replica.node import ReplicaNode
+
+GROUPS_MAX: Final = 1000
+"""Of one answer."""
+HELD_MAX: Final = 100
+REASON_CHARACTERS_MAX: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Of the file system that a data directory is on, in bytes."""
+
+    free_bytes: int
+    capacity_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What runs here; `revision` is empty where it is not known."""
+
+    version: str
+    revision: str
+
+
+def status(
+    node: ReplicaNode, build: Build, space: Callable[[], Space], uptime_seconds: float
+) -> pb.StatusResponse:
+    checks = node.readiness()
+    held = node.host.held()
+    replicas = node.host.replicas()
+    on_disk = space()
+    return pb.StatusResponse(
+        cluster_id=node.config.cluster_id,
+        node_id=node.config.node_id,
+        incarnation=node.identity.incarnation,
+        version=build.version,
+        revision=build.revision,
+        uptime_seconds=uptime_seconds,
+        ready=all(checks.values()),
+        checks=[pb.Check(name=name, passed=passed) for name, passed in checks.items()],
+        waits_for=node.why_not_formed() or "",
+        draining=node.host.draining,
+        groups=len(replicas),
+        groups_led=sum(_is_led(replica) for replica in replicas),
+        held=[
+            pb.HeldGroup(
+                group_id=row.group_id,
+                basin=row.basin,
+                state=row.state,
+                reason=row.reason[:REASON_CHARACTERS_MAX],
+            )
+            for row in held[:HELD_MAX]
+        ],
+        held_count=len(held),
+        storage=pb.Storage(
+            wal_bytes=node.wal.size_bytes,
+            free_bytes=on_disk.free_bytes,
+            capacity_bytes=on_disk.capacity_bytes,
+            takes_appends=node.wal.has_space(),
+        ),
+    )
+
+
+def members(node: ReplicaNode) -> pb.MembersResponse:
+    catalog = node.host.catalog
+    known = {} if catalog is None else dict(catalog.state.nodes)
+    standings = node.peers()
+    return pb.MembersResponse(
+        members=[
+            pb.Member(
+                node_id=member,
+                address=address,
+                standing=standings.get(member, "self"),
+                incarnation=known[member].incarnation if member in known else "",
+            )
+            for member, address in sorted(node.config.addresses.items())
+        ]
+    )
+
+
+def leaders(node: ReplicaNode, start_after: int, limit: int) -> pb.LeadersResponse:
+    """`limit`: 1 to GROUPS_MAX."""
+    states = {row.group_id: row.state for row in node.host.held()}
+    behind = sorted(
+        (replica for replica in node.host.replicas() if replica.group.group_id > start_after),
+        key=lambda replica: replica.group.group_id,
+    )
+    return pb.LeadersResponse(
+        groups=[_row(node.host, replica, states) for replica in islice(behind, limit)],
+        has_more=len(behind) > limit,
+    )
+
+
+def led_by_choice(host: Host) -> set[GroupId]:
+    """Groups that are led here and that somebody else could lead."""
+    return {replica.group.group_id for replica in host.replicas() if leads(replica)}
+
+
+def rows(host: Host, groups: set[GroupId]) -> list[pb.GroupLeader]:
+    """Of the first GROUPS_MAX of these groups."""
+    found = (host.replica(group) for group in sorted(groups)[:GROUPS_MAX])
+    return [_row(host, replica, {}) for replica in found if replica is not None]
+
+
+def _row(host: Host, replica: Replica, states: dict[GroupId, str]) -> pb.GroupLeader:
+    group = replica.group
+    engine = group.engine
+    known = None if host.catalog is None else host.catalog.state.basins_by_group
+    record = None if known is None else known.get(group.group_id)
+    return pb.GroupLeader(
+        group_id=group.group_id,
+        basin="" if record is None else record.name,
+        leader=engine.leader or 0,
+        term=engine.term,
+        role=states.get(group.group_id, engine.role.value),
+        members=sorted(engine.members),
+    )
+
+
+def _is_led(replica: Replica) -> bool:
+    return not replica.group.stopped and replica.group.engine.role is Role.LEADER

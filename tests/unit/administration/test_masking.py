@@ -1,0 +1,61 @@
+"""What the configuration that an administrator sees does not tell."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from svc_cluster.administration.masking import MASK, VALUE_CHARACTERS_MAX, shown
+from svc_cluster.settings import NodeSettings
+
+SECRET = "svct_" + "s" * 51
+
+
+def seen(settings: dict[str, Any]) -> dict[str, tuple[Any, bool]]:
+    return {each.key: (json.loads(each.value), each.masked) for each in shown(settings)}
+
+
+def test_every_setting_is_shown_once_and_what_leads_to_a_secret_is_masked() -> None:
+    """Of all settings of a node, set to something: the masked ones are exactly these."""
+    settings = msgspec.to_builtins(
+        NodeSettings(
+            cluster_id="c",
+            node_id=1,
+            data_dir="/data",
+            nodes={"1": "127.0.0.1:7000"},
+            secret_file="/etc/secret",
+            peer_tls_cert="/etc/tls.crt",
+            peer_tls_key="/etc/tls.key",
+            peer_tls_ca="/etc/ca.crt",
+            root_token_file="/etc/root-token",
+            access_tokens_max=5,
+        )
+    )
+    rows = seen(settings)
+    assert list(rows) == list(settings)
+    masked = {key for key, (value, is_masked) in rows.items() if is_masked}
+    assert masked == {"secret_file", "peer_tls_key", "root_token_file"}
+    for key, (value, _) in rows.items():
+        assert value == (MASK if key in masked else settings[key])
+
+
+def test_what_is_not_set_is_seen_not_to_be() -> None:
+    """A mask in place of nothing would say that there is something."""
+    assert seen({"root_token_file": None}) == {"root_token_file": (None, False)}
+
+
+def test_a_secret_under_another_name_is_masked_too() -> None:
+    """Somebody put the token where a file name or a list of nodes belongs."""
+    rows = seen({"audit_log": SECRET, "nodes": {"1": f"Bearer {SECRET}"}, "new_password": "x"})
+    assert SECRET not in str(rows)
+    assert all(masked for _, masked in rows.values())
+
+
+def test_a_long_value_is_cut_and_still_json() -> None:
+    """An answer stays within its bound whatever a file holds."""
+    ((value, masked),) = seen({"locations": {f"l-{n}": False for n in range(1000)}}.copy()).values()
+    assert isinstance(value, str)
+    assert len(value) == VALUE_CHARACTERS_MAX + 3
+    assert not masked

@@ -1,0 +1,92 @@
+"""Who may do what at a node's administration: the table, row by row."""
+
+from __future__ import annotations
+
+import pytest
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
+
+from svc_cluster._pb.cluster.v1 import admin_pb2
+from svc_cluster.administration.operations import CALLS_MAX, OPERATIONS, Role, role_of
+from svc_cluster.base.ids import NodeId
+from svc_cluster.replica.handover import LIMIT_SECONDS_MAX
+
+OWN = NodeId(2)
+SELF, OTHER = b"node-2.svc-cluster.internal", b"node-1.svc-cluster.internal"
+GATEWAY = b"gateway.svc-cluster.internal"
+ADMINISTRATOR = b"administrator.svc-cluster.internal"
+
+MAY = {
+    "Status": {Role.GATEWAY, Role.NODE, Role.SELF, Role.ADMINISTRATOR},
+    "Members": {Role.GATEWAY, Role.NODE, Role.SELF, Role.ADMINISTRATOR},
+    "Leaders": {Role.GATEWAY, Role.NODE, Role.SELF, Role.ADMINISTRATOR},
+    "Drain": {Role.SELF, Role.ADMINISTRATOR},
+    "Configuration": {Role.SELF, Role.ADMINISTRATOR},
+    "Check": set(Role),
+    "List": set(Role),
+    "Watch": set(Role),
+    "ServerReflectionInfo": {Role.GATEWAY, Role.NODE, Role.SELF, Role.ADMINISTRATOR},
+}
+
+
+def test_the_table_has_a_row_for_each_method_that_is_served_and_no_other() -> None:
+    """A method that is added without a row would be refused to everybody; a row without a method
+    would promise something."""
+    served = {
+        f"/{service.full_name}/{method.name}"
+        for file in (admin_pb2, health_pb2, reflection_pb2)
+        for service in file.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    }
+    assert OPERATIONS.keys() == served
+
+
+@pytest.mark.parametrize("path", OPERATIONS)
+def test_the_matrix_of_roles_and_operations(path: str) -> None:
+    """Each operation, each role, written down a second time."""
+    assert OPERATIONS[path].roles == MAY[path.rpartition("/")[2]]
+
+
+def test_every_operation_ends_and_is_bounded() -> None:
+    """Within ten minutes, and a drain not before the node has given up; few at one time."""
+    for operation in OPERATIONS.values():
+        assert 0 < operation.seconds_max <= 600
+        assert 1 <= operation.calls_max <= 16
+    assert sum(operation.calls_max for operation in OPERATIONS.values()) == CALLS_MAX <= 100
+    drain = next(operation for path, operation in OPERATIONS.items() if path.endswith("/Drain"))
+    assert drain.seconds_max > LIMIT_SECONDS_MAX
+
+
+@pytest.mark.parametrize(
+    ("names", "role"),
+    [
+        ([ADMINISTRATOR], Role.ADMINISTRATOR),
+        ([SELF], Role.SELF),
+        ([OTHER], Role.NODE),
+        ([b"node-22.svc-cluster.internal"], Role.NODE),
+        ([GATEWAY], Role.GATEWAY),
+        ([], Role.NOBODY),
+        ([b"localhost", b"svc.example.com"], Role.NOBODY),
+        # a certificate that all pods share is a gateway's
+        ([SELF, OTHER, GATEWAY], Role.GATEWAY),
+        ([ADMINISTRATOR, GATEWAY], Role.GATEWAY),
+        ([GATEWAY, ADMINISTRATOR], Role.GATEWAY),
+        ([SELF, OTHER], Role.NODE),
+        ([ADMINISTRATOR, OTHER], Role.NODE),
+        ([ADMINISTRATOR, SELF], Role.SELF),
+        # other names beside a role's change nothing
+        ([b"svc.example.com", ADMINISTRATOR], Role.ADMINISTRATOR),
+        ([b"localhost", GATEWAY], Role.GATEWAY),
+        # what only looks like a name of ours is none
+        ([b"administrator.svc-cluster.internal.example.com"], Role.NOBODY),
+        ([b"x.administrator.svc-cluster.internal"], Role.NOBODY),
+        ([b"*.svc-cluster.internal"], Role.NOBODY),
+        ([b"node-0.svc-cluster.internal", b"node-02.svc-cluster.internal"], Role.NOBODY),
+        ([b"node-1.svc-cluster.internal\n", b"node-.svc-cluster.internal"], Role.NOBODY),
+        ([b"\xffadministrator.svc-cluster.internal", b""], Role.NOBODY),
+    ],
+)
+def test_a_certificate_has_the_least_of_the_roles_it_names(names: list[bytes], role: Role) -> None:
+    """Whoever has a certificate of several parts may be any of them."""
+    assert role_of(names, OWN) is role
+    assert role_of(reversed(names), OWN) is role
