@@ -49,6 +49,8 @@ SCRUB_MIB_PER_SECOND: Final = (0.1, 4096.0)
 REQUEST_OUTCOMES: Final = (1, 100_000_000)
 RATE: Final = (0.001, 1e12)
 QUOTA: Final = (1, 100_000_000)
+STORE_READ_THREADS: Final = (1, 64)
+STORE_READS_WAITING: Final = (1, 65_536)
 CONNECTIONS: Final = (16, 1_000_000)
 HOST_NAME_BYTES_MAX: Final = 253
 SECONDS_MIN: Final = 0.01
@@ -142,6 +144,10 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     part."""
     scrub_interval_seconds: float = 3600.0
     """From the beginning of one such round of a group to that of the next."""
+    store_read_threads: int = 2
+    """Reads of the state store that wait for the disk at one time."""
+    store_reads_waiting_max: int = 256
+    """Such reads that wait for their turn; more are refused for now."""
     request_outcomes_max: int = 1_000_000
     """Outcomes of writes with a request token that a basin, or the catalog, keeps at one time, each
     for 24 hours; beyond it such writes are refused for the time being."""
@@ -199,6 +205,8 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             _check_range("scrub_mib_per_second", self.scrub_mib_per_second, *SCRUB_MIB_PER_SECOND)
         for key in ("log_retention_seconds", "flush_seconds", "scrub_interval_seconds"):
             _check_range(key, getattr(self, key), SECONDS_MIN, SECONDS_MAX)
+        _check_range("store_read_threads", self.store_read_threads, *STORE_READ_THREADS)
+        _check_range("store_reads_waiting_max", self.store_reads_waiting_max, *STORE_READS_WAITING)
         _check_range("request_outcomes_max", self.request_outcomes_max, *REQUEST_OUTCOMES)
         for key in QUOTA_KEYS:
             if getattr(self, key) is not None:

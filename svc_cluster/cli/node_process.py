@@ -55,6 +55,7 @@ from svc_cluster.settings import (
 )
 from svc_cluster.storage.damage import is_marked, set_aside
 from svc_cluster.storage.disk import DirectoryInUseError, RealDisk, lock_directory
+from svc_cluster.storage.read_pool import ReadPoolSettings
 from svc_cluster.storage.rocks_store import (
     WRITE_BUFFER_BYTES,
     RocksSettings,
@@ -150,7 +151,9 @@ class RunningNode:
             show_expiry(declared, "peer", Path(settings.peer_tls_cert))
         hear_loop_faults(declared)
         self._tasks.spawn(LoopTurns(declared).run(), "watch the event loop")
-        metrics = NodeMetrics(declared, self.node, self._directory, self._peers, self.disk)
+        metrics = NodeMetrics(
+            declared, self.node, self._directory, self._peers, self.disk, self.store.reads
+        )
         try:
             app = AdminApp(self.node, metrics, debug=is_loopback(settings.admin_address))
             self._admin = await serve(app, host.strip("[]"), int(port))
@@ -197,7 +200,12 @@ def store_settings(settings: NodeSettings) -> RocksSettings:
     take in the same bytes then fill it, and compact what comes of it, at different moments."""
     nodes = sorted(map(int, settings.nodes))
     share = nodes.index(settings.node_id) / (2 * len(nodes))
-    return RocksSettings(write_buffer_bytes=round(WRITE_BUFFER_BYTES * (1 - share)))
+    return RocksSettings(
+        write_buffer_bytes=round(WRITE_BUFFER_BYTES * (1 - share)),
+        reads=ReadPoolSettings(
+            threads=settings.store_read_threads, waiting_max=settings.store_reads_waiting_max
+        ),
+    )
 
 
 def open_store(
