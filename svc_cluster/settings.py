@@ -160,6 +160,12 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     token_access_tokens_max: int | None = None
     """The same for each access token of the root's (or nobody's) and all that were issued with it
     together."""
+    streams_max: int | None = None
+    stored_mib_max: int | None = None
+    token_streams_max: int | None = None
+    token_stored_mib_max: int | None = None
+    """Of all basins together, and of those of such a token and all that were issued with it. Each
+    basin reserves as much of it as it may have by its own quota, which is then needed."""
     stored_mib_per_basin_max: int | None = None
     """How much each basin may store, in metered MiB, the same on every node; from there on appends
     other than trims are refused. None: any amount."""
@@ -211,8 +217,16 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         for key in QUOTA_KEYS:
             if getattr(self, key) is not None:
                 _check_range(key, getattr(self, key), *QUOTA)
-        if self.stored_mib_per_basin_max is not None:
-            _check_range("stored_mib_per_basin_max", self.stored_mib_per_basin_max, 1, SIZE_MIB_MAX)
+        for key in ("stored_mib_per_basin_max", "stored_mib_max", "token_stored_mib_max"):
+            if getattr(self, key) is not None:
+                _check_range(key, getattr(self, key), 1, SIZE_MIB_MAX)
+        for whole, part in RESERVED_QUOTAS:
+            reserved, each = getattr(self, whole), getattr(self, part)
+            if reserved is not None and (each is None or each > reserved):
+                raise SettingsError(
+                    f"{whole} is {reserved} and {part} is {each}: each basin reserves {part} of "
+                    f"{whole}, set it, and to no more than that"
+                )
         _check_locations(self.locations)
         check_log(self.log_level, self.log_format)
 
@@ -301,6 +315,15 @@ QUOTA_KEYS: Final = (
     "access_tokens_max",
     "token_basins_max",
     "token_access_tokens_max",
+    "streams_max",
+    "token_streams_max",
+)
+
+RESERVED_QUOTAS: Final = (
+    ("streams_max", "streams_per_basin_max"),
+    ("token_streams_max", "streams_per_basin_max"),
+    ("stored_mib_max", "stored_mib_per_basin_max"),
+    ("token_stored_mib_max", "stored_mib_per_basin_max"),
 )
 
 RATE_KEYS: Final = (

@@ -237,6 +237,10 @@ def locations(settings: NodeSettings) -> tuple[Location, ...]:
     return tuple(Location(name, private) for name, private in settings.locations.items())
 
 
+def _bytes(mib: int | None) -> int | None:
+    return None if mib is None else mib * MIB
+
+
 def node_config(settings: NodeSettings) -> NodeConfig:
     nodes = addresses(settings)
     return NodeConfig(
@@ -254,11 +258,11 @@ def node_config(settings: NodeSettings) -> NodeConfig:
                 tokens=settings.access_tokens_max,
                 chain_basins=settings.token_basins_max,
                 chain_tokens=settings.token_access_tokens_max,
-                stored_bytes=(
-                    None
-                    if settings.stored_mib_per_basin_max is None
-                    else settings.stored_mib_per_basin_max * MIB
-                ),
+                account_streams=settings.streams_max,
+                account_stored_bytes=_bytes(settings.stored_mib_max),
+                chain_streams=settings.token_streams_max,
+                chain_stored_bytes=_bytes(settings.token_stored_mib_max),
+                stored_bytes=_bytes(settings.stored_mib_per_basin_max),
             ),
         ),
         wal=WalSettings(
