@@ -52,6 +52,8 @@ SCRUB_MIB_PER_SECOND: Final = (0.1, 4096.0)
 REQUEST_OUTCOMES: Final = (1, 100_000_000)
 RATE: Final = (0.001, 1e12)
 QUOTA: Final = (1, 100_000_000)
+STORE_READ_THREADS: Final = (1, 64)
+STORE_READS_WAITING: Final = (1, 65_536)
 CONNECTIONS: Final = (16, 1_000_000)
 HOST_NAME_BYTES_MAX: Final = 253
 SECONDS_MIN: Final = 0.01
@@ -148,6 +150,10 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     part."""
     scrub_interval_seconds: float = 3600.0
     """From the beginning of one such round of a group to that of the next."""
+    store_read_threads: int = 2
+    """Reads of the state store that wait for the disk at one time."""
+    store_reads_waiting_max: int = 256
+    """Such reads that wait for their turn; more are refused for now."""
     request_outcomes_max: int = 1_000_000
     """Outcomes of writes with a request token that a basin, or the catalog, keeps at one time, each
     for 24 hours; beyond it such writes are refused for the time being."""
@@ -160,6 +166,12 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     token_access_tokens_max: int | None = None
     """The same for each access token of the root's (or nobody's) and all that were issued with it
     together."""
+    streams_max: int | None = None
+    stored_mib_max: int | None = None
+    token_streams_max: int | None = None
+    token_stored_mib_max: int | None = None
+    """Of all basins together, and of those of such a token and all that were issued with it. Each
+    basin reserves as much of it as it may have by its own quota, which is then needed."""
     stored_mib_per_basin_max: int | None = None
     """How much each basin may store, in metered MiB, the same on every node; from there on appends
     other than trims are refused. None: any amount."""
@@ -206,12 +218,22 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             _check_range("scrub_mib_per_second", self.scrub_mib_per_second, *SCRUB_MIB_PER_SECOND)
         for key in ("log_retention_seconds", "flush_seconds", "scrub_interval_seconds"):
             _check_range(key, getattr(self, key), SECONDS_MIN, SECONDS_MAX)
+        _check_range("store_read_threads", self.store_read_threads, *STORE_READ_THREADS)
+        _check_range("store_reads_waiting_max", self.store_reads_waiting_max, *STORE_READS_WAITING)
         _check_range("request_outcomes_max", self.request_outcomes_max, *REQUEST_OUTCOMES)
         for key in QUOTA_KEYS:
             if getattr(self, key) is not None:
                 _check_range(key, getattr(self, key), *QUOTA)
-        if self.stored_mib_per_basin_max is not None:
-            _check_range("stored_mib_per_basin_max", self.stored_mib_per_basin_max, 1, SIZE_MIB_MAX)
+        for key in ("stored_mib_per_basin_max", "stored_mib_max", "token_stored_mib_max"):
+            if getattr(self, key) is not None:
+                _check_range(key, getattr(self, key), 1, SIZE_MIB_MAX)
+        for whole, part in RESERVED_QUOTAS:
+            reserved, each = getattr(self, whole), getattr(self, part)
+            if reserved is not None and (each is None or each > reserved):
+                raise SettingsError(
+                    f"{whole} is {reserved} and {part} is {each}: each basin reserves {part} of "
+                    f"{whole}, set it, and to no more than that"
+                )
         _check_locations(self.locations)
         check_log(self.log_level, self.log_format)
 
@@ -300,6 +322,15 @@ QUOTA_KEYS: Final = (
     "access_tokens_max",
     "token_basins_max",
     "token_access_tokens_max",
+    "streams_max",
+    "token_streams_max",
+)
+
+RESERVED_QUOTAS: Final = (
+    ("streams_max", "streams_per_basin_max"),
+    ("token_streams_max", "streams_per_basin_max"),
+    ("stored_mib_max", "stored_mib_per_basin_max"),
+    ("token_stored_mib_max", "stored_mib_per_basin_max"),
 )
 
 RATE_KEYS: Final = (

@@ -15,6 +15,9 @@ this many bytes, unless a single one of them has more."""
 
 # -- streams of a basin
 
+BATCH_RECORDS_MAX: Final = 1000
+"""Records of one batch."""
+
 STREAM_STATES_CACHED_MAX: Final = 4096
 """Stream states one replica keeps decoded; the others are read from the store when needed."""
 

@@ -315,6 +315,17 @@ class Metrics:
         self.storage_read_only = self._gauge(
             "svc_storage_read_only", "1 while appends are refused for want of space."
         )
+        self.store_read_wait = self._seconds(
+            "svc_store_read_wait_seconds",
+            "How long a read of the state store that needs the disk waited for its turn.",
+        )
+        self.store_reads_waiting = self._gauge(
+            "svc_store_reads_waiting", "Reads of the state store that wait for their turn."
+        )
+        self.store_reads_refused = self._counter(
+            "svc_store_reads_refused_total",
+            "Reads of the state store that were refused because too many waited.",
+        )
         self.backup_last_success = self._gauge(
             "svc_backup_last_success_timestamp_seconds", "When the last backup was completed."
         )

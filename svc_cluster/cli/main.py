@@ -221,7 +221,7 @@ def _run_embedded(make: _MakeCluster, limit: float | None, *, demo: bool) -> boo
             cluster.directory,
             facts["cluster_id"],
             secret,
-            [rpc, admin, admin_rpc, public],
+            [rpc, admin, public],
             overrides(),
         )
         gateway_settings = msgspec.structs.replace(

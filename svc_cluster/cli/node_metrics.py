@@ -15,13 +15,20 @@ from svc_cluster.replica.host import Replica
 from svc_cluster.replica.node import ReplicaNode
 from svc_cluster.replica.peers import LinkPeers
 from svc_cluster.storage.disk import RealDisk
+from svc_cluster.storage.read_pool import ReadPool
 
 
 class NodeMetrics:
     """Turns the state of one node into samples."""
 
     def __init__(
-        self, metrics: Metrics, node: ReplicaNode, directory: Path, peers: LinkPeers, disk: RealDisk
+        self,
+        metrics: Metrics,
+        node: ReplicaNode,
+        directory: Path,
+        peers: LinkPeers,
+        disk: RealDisk,
+        reads: ReadPool,
     ) -> None:
         self._metrics = metrics
         self._node = node
@@ -29,6 +36,8 @@ class NodeMetrics:
         self._links = peers
         self._wal_bytes = 0
         disk.on_sync = self._synced
+        self._reads = reads
+        reads.on_wait = metrics.store_read_wait.observe
         self._shown: dict[Any, float] = {}
         say_build(metrics, "node")
 
@@ -184,6 +193,8 @@ class NodeMetrics:
         self._metrics.storage_capacity_bytes.set(disk.f_blocks * disk.f_frsize)
         pinned = wal.used_segments * self._node.config.wal.segment_bytes
         self._metrics.wal_held_bytes.set(pinned if self._node.host.is_log_held() else 0)
+        self._metrics.store_reads_waiting.set(self._reads.waiting)
+        self._count(self._metrics.store_reads_refused, self._reads.refused)
         self._metrics.storage_read_only.set(not wal.has_space())
 
 

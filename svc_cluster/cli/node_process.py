@@ -37,7 +37,7 @@ from svc_cluster.gateway.http.message import Request, Response
 from svc_cluster.gateway.http.server import serve
 from svc_cluster.model.location import LOCATIONS_DEFAULT, Location
 from svc_cluster.model.quotas import Quotas
-from svc_cluster.replica.host import HostSettings
+from svc_cluster.replica.host_settings import HostSettings
 from svc_cluster.replica.housekeeping import HousekeepingSettings
 from svc_cluster.replica.identity import IdentityError
 from svc_cluster.replica.link_server import LinkServer
@@ -54,6 +54,7 @@ from svc_cluster.settings import (
 )
 from svc_cluster.storage.damage import is_marked, set_aside
 from svc_cluster.storage.disk import DirectoryInUseError, RealDisk, lock_directory
+from svc_cluster.storage.read_pool import ReadPoolSettings
 from svc_cluster.storage.rocks_store import (
     WRITE_BUFFER_BYTES,
     RocksSettings,
@@ -138,7 +139,9 @@ class RunningNode:
             show_expiry(declared, "peer", Path(settings.peer_tls_cert))
         hear_loop_faults(declared)
         self._tasks.spawn(LoopTurns(declared).run(), "watch the event loop")
-        metrics = NodeMetrics(declared, self.node, self._directory, self._peers, self.disk)
+        metrics = NodeMetrics(
+            declared, self.node, self._directory, self._peers, self.disk, self.store.reads
+        )
         try:
             app = AdminApp(self.node, metrics, debug=is_loopback(settings.admin_address))
             self._admin = await serve(app, host.strip("[]"), int(port))
@@ -195,7 +198,12 @@ def store_settings(settings: NodeSettings) -> RocksSettings:
     take in the same bytes then fill it, and compact what comes of it, at different moments."""
     nodes = sorted(map(int, settings.nodes))
     share = nodes.index(settings.node_id) / (2 * len(nodes))
-    return RocksSettings(write_buffer_bytes=round(WRITE_BUFFER_BYTES * (1 - share)))
+    return RocksSettings(
+        write_buffer_bytes=round(WRITE_BUFFER_BYTES * (1 - share)),
+        reads=ReadPoolSettings(
+            threads=settings.store_read_threads, waiting_max=settings.store_reads_waiting_max
+        ),
+    )
 
 
 def open_store(
@@ -227,6 +235,10 @@ def locations(settings: NodeSettings) -> tuple[Location, ...]:
     return tuple(Location(name, private) for name, private in settings.locations.items())
 
 
+def _bytes(mib: int | None) -> int | None:
+    return None if mib is None else mib * MIB
+
+
 def node_config(settings: NodeSettings) -> NodeConfig:
     nodes = addresses(settings)
     return NodeConfig(
@@ -245,11 +257,11 @@ def node_config(settings: NodeSettings) -> NodeConfig:
                 tokens=settings.access_tokens_max,
                 chain_basins=settings.token_basins_max,
                 chain_tokens=settings.token_access_tokens_max,
-                stored_bytes=(
-                    None
-                    if settings.stored_mib_per_basin_max is None
-                    else settings.stored_mib_per_basin_max * MIB
-                ),
+                account_streams=settings.streams_max,
+                account_stored_bytes=_bytes(settings.stored_mib_max),
+                chain_streams=settings.token_streams_max,
+                chain_stored_bytes=_bytes(settings.token_stored_mib_max),
+                stored_bytes=_bytes(settings.stored_mib_per_basin_max),
             ),
         ),
         wal=WalSettings(

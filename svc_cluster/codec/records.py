@@ -15,12 +15,13 @@ from google.protobuf.message import DecodeError
 
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
 from svc_cluster.base.errors import InternalError, InvalidError
+from svc_cluster.base.limits import BATCH_RECORDS_MAX
 from svc_cluster.base.steps import at_once
 from svc_cluster.model import names
 from svc_cluster.model.record import CommandKind, CommandRecord, SequencedBatch, StoredBatch
 from svc_cluster.stream.timestamping import stamp
 
-RECORDS_MAX: Final = 1000
+RECORDS_MAX: Final = BATCH_RECORDS_MAX
 METERED_BYTES_MAX: Final = 1_048_576
 U64_MAX: Final = 2**64 - 1
 

@@ -22,9 +22,40 @@ class Quotas:
     came from it, together."""
     chain_tokens: int | None = None
     """Access tokens of such a chain, its first among them."""
+    account_streams: int | None = None
+    """Streams of all basins together. Each basin reserves its own quota of them when it is made."""
+    account_stored_bytes: int | None = None
+    """Metered bytes that all basins store, in the same way."""
+    chain_streams: int | None = None
+    chain_stored_bytes: int | None = None
+    """The same of the basins of a chain."""
     stored_bytes: int | None = None
     """Metered bytes that a basin stores: no more is appended from there on. What is on its way when
     it is reached, and trims, may go beyond it."""
+
+    @property
+    def account_basins(self) -> int | None:
+        """How many basins there may be, by all quotas: each basin reserves as many streams and
+        bytes as it may have, so that the sum is never above the account's, whatever is made in
+        basins at the same time."""
+        return self._room(self.basins, self.account_streams, self.account_stored_bytes)
+
+    @property
+    def basins_of_chain(self) -> int | None:
+        """The same of a chain."""
+        return self._room(self.chain_basins, self.chain_streams, self.chain_stored_bytes)
+
+    def _room(
+        self, basins: int | None, streams: int | None, stored_bytes: int | None
+    ) -> int | None:
+        most = [] if basins is None else [basins]
+        for whole, part in ((streams, self.streams), (stored_bytes, self.stored_bytes)):
+            if whole is not None:
+                assert part is not None, (
+                    "the settings see to it that a basin has a quota to reserve"
+                )
+                most.append(whole // part)
+        return min(most, default=None)
 
 
 UNBOUNDED: Final = Quotas()

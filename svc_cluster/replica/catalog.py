@@ -268,12 +268,12 @@ class CatalogReplica:
         """
         known = self.state.basins.get(name)
         if known is None:
-            most = self.quotas.basins
+            most = self.quotas.account_basins
             if most is not None and len(self.state.basins) >= most:
-                raise QuotaError(f"there are {most} basins already")
-            most = self.quotas.chain_basins
+                raise QuotaError(f"there may be {most} basins by the account's quotas")
+            most = self.quotas.basins_of_chain
             if most is not None and owner and self.state.count_basins_of(owner) >= most:
-                raise QuotaError(f"the chain of the token has {most} basins already")
+                raise QuotaError(f"the chain of the token may have {most} basins by its quotas")
             place = self.default_location if location is None else self.find_location(location)
             replicas = place_basin(self.state, self._nodes, self._replication_factor)
             group_id = self.state.next_group_id

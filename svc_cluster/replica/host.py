@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -34,10 +34,6 @@ from svc_cluster.base.seldom import Seldom
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.catalog.state import BasinRecord
-from svc_cluster.codec.entry_version import Known
-from svc_cluster.model.location import LOCATIONS_DEFAULT, Location
-from svc_cluster.model.outcome_table import OUTCOMES_MAX
-from svc_cluster.model.quotas import UNBOUNDED, Quotas
 from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.raft.group import Message, PeerDown, PeerRoom, PeerUp, Tick
 from svc_cluster.raft.messages import PeerMessage, ScrubMessage, StateMark
@@ -46,7 +42,8 @@ from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.group import STALL_RETRY_SECONDS, GroupReplica, Services
 from svc_cluster.replica.held import Held, HeldGroups
-from svc_cluster.replica.memory import NODE_BYTES_MAX, MemoryBudget
+from svc_cluster.replica.host_settings import HostSettings
+from svc_cluster.replica.memory import MemoryBudget
 from svc_cluster.replica.prefixed import PREFIX_BYTES, generation_end, generation_prefix
 from svc_cluster.replica.probe import probe_row
 from svc_cluster.replica.snapshot import (
@@ -61,23 +58,6 @@ CAMPAIGN_RETRY_SECONDS: Final = 0.06
 CAMPAIGN_TRIES: Final = 6
 
 Replica = CatalogReplica | BasinReplica
-
-
-@dataclass(frozen=True, slots=True)
-class HostSettings:
-    """What a host must know of the cluster's shape; the same on every node."""
-
-    nodes: tuple[NodeId, ...]
-    replication_factor: int
-    tick_seconds: float = 0.02
-    locations: tuple[Location, ...] = LOCATIONS_DEFAULT
-    request_outcomes_max: int = OUTCOMES_MAX
-    """Of one basin, and of the catalog."""
-    quotas: Quotas = UNBOUNDED
-    memory_bytes_max: int = NODE_BYTES_MAX
-    """What the node keeps in memory on behalf of others."""
-    known: Known = Known()
-    """What this release can apply; less in simulations of older ones."""
 
 
 class Host:

@@ -20,9 +20,9 @@ from svc_cluster.replica.group import GroupReplica, Services
 from svc_cluster.replica.retention_clock import RetentionClock
 from svc_cluster.stream import retention
 from svc_cluster.stream.apply import StreamEvent
+from svc_cluster.stream.batch_finder import HoleError
 from svc_cluster.stream.emptiness import empty_since_due
 from svc_cluster.stream.rows import StreamState
-from svc_cluster.stream.scan import HoleError
 from svc_cluster.stream.sequencer import Sequencer
 from svc_cluster.stream.state import BasinState
 from svc_cluster.stream.timetable import Timetable

@@ -33,7 +33,8 @@ from svc_cluster.replica.formation_file import FormationFile
 from svc_cluster.replica.former import FormationTransport, Former
 from svc_cluster.replica.group import PeerSender, Services
 from svc_cluster.replica.handover import Retirement, SlowDiskWatch
-from svc_cluster.replica.host import Host, HostSettings
+from svc_cluster.replica.host import Host
+from svc_cluster.replica.host_settings import HostSettings
 from svc_cluster.replica.housekeeping import Housekeeper, HousekeepingSettings
 from svc_cluster.replica.identity import NodeIdentity, open_identity
 from svc_cluster.replica.prefixed import PREFIX_BYTES

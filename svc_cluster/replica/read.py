@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypedDict, TypeVar
 
 from svc_cluster.base.errors import (
     KeyRequiredError,
@@ -19,15 +19,22 @@ from svc_cluster.base.errors import (
     UnavailableError,
 )
 from svc_cluster.base.ids import LogIndex, StreamId, TimestampMs
-from svc_cluster.base.limits import READ_BYTES_MAX
+from svc_cluster.base.limits import READ_BYTES_MAX, STREAM_STATES_CACHED_MAX
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import Position, SequencedBatch
 from svc_cluster.replica.answer_room import Place
 from svc_cluster.replica.group import GroupReplica, Services
 from svc_cluster.replica.retention_clock import RetentionClock
+from svc_cluster.replica.store_reads import StoreReads
 from svc_cluster.stream import scan
+from svc_cluster.stream.batch_finder import HoleError, Lookups
 from svc_cluster.stream.rows import StreamState
 from svc_cluster.stream.state import BasinState
+
+_T = TypeVar("_T")
+
+ATTEMPTS_MAX: Final = 8
+"""Of a read that records are trimmed under, before it is made in one turn of the event loop."""
 
 WAIT_SECONDS_MAX: Final = 5.0
 """A follower's call is answered after this long even if nothing came; the gateway calls again."""
@@ -55,6 +62,12 @@ class ReadAnswer:
     cipher: str | None = None
 
 
+class _Asked(TypedDict):
+    now_ms: TimestampMs
+    from_ms: int
+    max_bytes: int
+
+
 class Reader:
     """Reads of one basin on one node."""
 
@@ -69,6 +82,9 @@ class Reader:
         self._state = state
         self._services = services
         self._clock = clock
+        self._reads = StoreReads(services.store, group.generation)
+        self._batch_records: dict[StreamId, int] = {}
+        """Of the batch read last, by stream; least recently read first."""
         self._followers: dict[StreamId, list[asyncio.Future[None]]] = {}
 
     async def linearize(self) -> None:
@@ -101,16 +117,8 @@ class Reader:
         stream = self.stream(request.stream)
         if stream.cipher is not None and not request.has_key:
             raise KeyRequiredError.of(stream.cipher)
-        try:
-            start = scan.resolve_start(
-                self._state.reader,
-                stream,
-                request.start,
-                refuse_at_tail=request.refuse_at_tail,
-            )
-        except scan.HoleError as hole:
-            raise self._damaged(hole) from hole
-        answer = await self._scan(request, start)
+        start = await self._resolve(stream, request)
+        answer = await self._scan(request, stream.stream_id, start)
         if answer.batches or request.wait_ms == 0 or answer.may_have_more:
             return answer
         if place is not None:
@@ -128,40 +136,103 @@ class Reader:
             refuse_at_tail=False,
             wait_ms=0,
         )
-        self.stream(request.stream)
-        return await self._scan(again, answer.start_seq_num)
+        return await self._scan(again, stream.stream_id, answer.start_seq_num)
 
-    async def _scan(self, request: ReadRequest, start: int) -> ReadAnswer:
-        stream = self.stream(request.stream)
+    async def _resolve(self, stream: StreamState, request: ReadRequest) -> int:
+        start = request.start
+        if not scan.needs_lookup(stream, start):
+            return scan.place_of(stream, start, refuse_at_tail=request.refuse_at_tail)
+        _, found = await self._look_up(
+            request.stream,
+            stream.stream_id,
+            lambda now: scan.look_up_first_at(now, start.value, self._guess(now)),
+            lambda now: scan.resolve_start(
+                self._state.reader, now, start, refuse_at_tail=request.refuse_at_tail
+            ),
+        )
+        return found
+
+    async def _scan(self, request: ReadRequest, stream_id: StreamId, start: int) -> ReadAnswer:
         from_ms = request.start.value if request.start.kind is StartKind.TIMESTAMP else 0
         portion_bytes = request.bounds.portion_bytes
         if portion_bytes is None or portion_bytes > READ_BYTES_MAX:
             portion_bytes = READ_BYTES_MAX
         while True:
-            try:
-                result = scan.read_batches(
-                    self._state.reader,
-                    stream,
-                    start,
-                    request.bounds,
-                    # what nothing may expire by hides nothing either
-                    now_ms=self._clock.wall_ms() or TimestampMs(0),
-                    from_ms=from_ms,
-                    max_bytes=portion_bytes,
-                )
-            except scan.HoleError as hole:
-                raise self._damaged(hole) from hole
+            stream, result = await self._step(request, stream_id, start, from_ms, portion_bytes)
             if result.batches or result.stopped_by is not scan.StoppedBy.SIZE:
                 break
             # a stretch of expired batches: go on behind it, but let the others have a turn
             start = result.next_seq_num
             await asyncio.sleep(0)
-            stream = self.stream(request.stream)
         more = result.stopped_by is not scan.StoppedBy.TAIL
         begin = result.start_seq_num if result.batches or more else result.next_seq_num
         return ReadAnswer(begin, result.batches, stream.tail, more, stream.stream_id, stream.cipher)
 
-    def _damaged(self, hole: scan.HoleError) -> UnavailableError:
+    async def _step(
+        self, request: ReadRequest, stream_id: StreamId, start: int, from_ms: int, max_bytes: int
+    ) -> tuple[StreamState, scan.ReadStep]:
+        asked: _Asked = {
+            # what nothing may expire by hides nothing either
+            "now_ms": self._clock.wall_ms() or TimestampMs(0),
+            "from_ms": from_ms,
+            "max_bytes": max_bytes,
+        }
+        stream, (step, records) = await self._look_up(
+            request.stream,
+            stream_id,
+            lambda now: scan.look_up_batches(
+                now, start, request.bounds, records=self._guess(now), **asked
+            ),
+            lambda now: (
+                scan.read_batches(self._state.reader, now, start, request.bounds, **asked),
+                1,
+            ),
+        )
+        self._note(stream_id, records)
+        return stream, step
+
+    async def _look_up(
+        self,
+        name: str,
+        stream_id: StreamId,
+        lookups: Callable[[StreamState], Lookups[_T]],
+        at_once: Callable[[StreamState], _T],
+    ) -> tuple[StreamState, _T]:
+        """What the lookups come to, and the stream as they were begun with.
+
+        While they wait for the disk records are trimmed and expire, and the stream may be deleted:
+        what they miss may have gone by right. So they are begun again as long as the stream's trim
+        point moves; whether something is missing is judged by `at_once`, in one turn of the event
+        loop, in which nothing can go.
+        """
+        for _ in range(ATTEMPTS_MAX):
+            stream = self._same_stream(name, stream_id)
+            try:
+                result = await self._reads.run(lookups(stream))
+            except HoleError:
+                if self._same_stream(name, stream_id).trim_point == stream.trim_point:
+                    break
+            else:
+                if self._group.is_given_up:
+                    raise self._group.not_leader()
+                return stream, result
+        stream = self._same_stream(name, stream_id)
+        try:
+            return stream, at_once(stream)
+        except HoleError as hole:
+            raise self._damaged(hole) from hole
+
+    def _guess(self, stream: StreamState) -> int:
+        return self._batch_records.get(stream.stream_id, 1)
+
+    def _note(self, stream_id: StreamId, records: int) -> None:
+        """Remember how many records a batch of the stream had."""
+        self._batch_records.pop(stream_id, None)
+        self._batch_records[stream_id] = records
+        if len(self._batch_records) > STREAM_STATES_CACHED_MAX:
+            del self._batch_records[next(iter(self._batch_records))]
+
+    def _damaged(self, hole: HoleError) -> UnavailableError:
         """What the caller is told, when the replica has been given over to repair."""
         self._group.on_diverged(str(hole))
         return UnavailableError("records are missing on this node; they are fetched from others")
@@ -177,6 +248,13 @@ class Reader:
             raise StreamNotFoundError("no stream of this name in the basin")
         if stream.deleted_at_ms is not None:
             raise StreamDeletionPendingError("the stream is being deleted")
+        return stream
+
+    def _same_stream(self, name: str, stream_id: StreamId) -> StreamState:
+        """As `stream`, of the one that had the name before."""
+        stream = self.stream(name)
+        if stream.stream_id != stream_id:
+            raise StreamNotFoundError("the stream was deleted while it was read")
         return stream
 
     async def _wait(self, stream_id: StreamId, seconds: float) -> bool:

@@ -9,10 +9,17 @@ from __future__ import annotations
 import asyncio
 import random
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from svc_cluster.base.write_set import WriteSet
-from svc_cluster.storage.state_store import StoreStalledError
+from svc_cluster.storage.read_pool import WAITING_MAX_DEFAULT
+from svc_cluster.storage.state_store import (
+    FETCHED_KEYS_MAX,
+    ON_DISK,
+    Peeked,
+    StoreBusyError,
+    StoreStalledError,
+)
 
 
 class _Pairs:
@@ -74,7 +81,9 @@ class MemoryStore:
     """Implements StateStore.
 
     `stall_probability` in [0, 1): share of writes that are refused. `flush_ms`: range of how long
-    a flush takes, in milliseconds. `initial`: what the disk held.
+    a flush takes, in milliseconds. `cold_share` in [0, 1]: share of the peeks that memory cannot
+    answer; `fetch_ms`: range of how long the disk takes for each piece of a fetch, in milliseconds.
+    `initial`: what the disk held.
     """
 
     def __init__(
@@ -84,12 +93,18 @@ class MemoryStore:
         *,
         stall_probability: float = 0.0,
         flush_ms: tuple[float, float] = (1, 20),
+        cold_share: float = 0.0,
+        fetch_ms: tuple[float, float] = (0.1, 20),
         initial: dict[bytes, bytes] | None = None,
     ) -> None:
         self._loop = loop
         self._rng = rng
         self._stall_probability = stall_probability
         self._flush_ms = flush_ms
+        self.cold_share = cold_share
+        self.fetch_ms = fetch_ms
+        self.fetching = 0
+        """Fetches that have not ended."""
         self._pairs = _Pairs(initial)
         self._durable = _Pairs(initial)
         self._unflushed: list[WriteSet] = []
@@ -106,6 +121,49 @@ class MemoryStore:
     ) -> Iterator[tuple[bytes, bytes]]:
         assert self._is_open, "a closed store is not read"
         return self._pairs.scan(start, end, reverse=reverse)
+
+    def peek(self, key: bytes) -> Peeked:
+        if self.cold_share and self._rng.random() < self.cold_share:
+            return ON_DISK
+        return self.get(key)
+
+    def fetch(self, keys: Sequence[bytes]) -> asyncio.Future[list[bytes | None]]:
+        assert self._is_open, "a closed store is not read"
+        if self.fetching >= WAITING_MAX_DEFAULT:
+            raise StoreBusyError("too many reads wait for the disk")
+        future: asyncio.Future[list[bytes | None]] = self._loop.create_future()
+        values: list[bytes | None] = []
+
+        def go_on() -> None:
+            piece = keys[len(values) :][:FETCHED_KEYS_MAX]
+            # what the disk finds at the end decides, not what was there when it began to look
+            delay_s = self._fetch_s([self._pairs.values.get(key) for key in piece])
+            self._loop.call_later(delay_s, read, piece)
+
+        def read(piece: Sequence[bytes]) -> None:
+            if future.done():
+                return
+            if not self._is_open:
+                future.cancel()
+                return
+            some = [self._pairs.values.get(key) for key in piece]
+            values.extend(some)
+            if len(values) < len(keys) and all(value is None for value in some):
+                go_on()
+            else:
+                future.set_result(values)
+
+        def ended(_: object) -> None:
+            self.fetching -= 1
+
+        self.fetching += 1
+        future.add_done_callback(ended)
+        go_on()
+        return future
+
+    def _fetch_s(self, _: list[bytes | None]) -> float:
+        """Seconds that the disk takes for these values."""
+        return self._rng.uniform(*self.fetch_ms) / 1000
 
     def write(self, write_set: WriteSet) -> None:
         assert self._is_open, "a closed store is not written"
@@ -153,6 +211,8 @@ class MemoryStore:
             self._rng,
             stall_probability=self._stall_probability,
             flush_ms=self._flush_ms,
+            cold_share=self.cold_share,
+            fetch_ms=self.fetch_ms,
             initial=self._durable.values,
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
@@ -35,8 +35,14 @@ from svc_cluster.storage.dead_ranges import DeadRange, TableFile
 from svc_cluster.storage.disk import Worker, exit_storage
 from svc_cluster.storage.disk_trouble import remedy
 from svc_cluster.storage.manifest import cut_torn_end
+from svc_cluster.storage.read_pool import ReadPool, ReadPoolSettings
 from svc_cluster.storage.reclaim import Reclaimer
-from svc_cluster.storage.state_store import StoreStalledError
+from svc_cluster.storage.state_store import (
+    FETCHED_KEYS_MAX,
+    ON_DISK,
+    Peeked,
+    StoreStalledError,
+)
 
 _T = TypeVar("_T")
 log = get_logger("storage.rocks_store")
@@ -66,6 +72,7 @@ class RocksSettings:
     background_jobs: int = 2
     level_zero_stop_files: int = 36
     """Files of level 0 at which writes are refused until compaction has caught up."""
+    reads: ReadPoolSettings = ReadPoolSettings()
 
 
 class RocksStore:
@@ -82,12 +89,13 @@ class RocksStore:
         settings: RocksSettings | None = None,
     ) -> None:
         """Open or create the store. Blocking. Raises StoreOpenError, StoreDamagedError."""
+        settings = settings or RocksSettings()
         self._loop = loop
         directory.mkdir(parents=True, exist_ok=True)
         if lacks_its_root(directory):
             raise StoreDamagedError(f"the state store in {directory} has lost its file CURRENT")
         try:
-            self._db = _open(directory, _options(settings or RocksSettings()))
+            self._db = _open(directory, _options(settings))
         except Exception as cause:  # the binding has no class of its own for this
             if is_damage(cause):
                 text = f"the state store in {directory} is damaged ({cause})"
@@ -104,6 +112,7 @@ class RocksStore:
         self._write_options.no_slowdown = True
         self._db.set_write_options(self._write_options)
         self._flusher = Worker("store-flush")
+        self.reads = ReadPool(loop, settings.reads)
         self._aside = Aside(directory, loop.time)
         self._aside.start()
         self._guard = _Guard(directory)
@@ -127,6 +136,31 @@ class RocksStore:
     ) -> Iterator[tuple[bytes, bytes]]:
         end = min(end, dead_records.FIRST_KEY)
         return _scan(self._guard, self._db, start, end, reverse=reverse)
+
+    def peek(self, key: bytes) -> Peeked:
+        try:
+            may_exist, value = self._db.key_may_exist(key, fetch=True)  # type: ignore[misc]
+        except Exception as failure:
+            self._guard.fail(failure)
+        if value is not None:
+            found: bytes = value
+            return found
+        return ON_DISK if may_exist else None
+
+    def fetch(self, keys: Sequence[bytes]) -> asyncio.Future[list[bytes | None]]:
+        return self.reads.submit(lambda: self._guard.run(lambda: self._look_up(keys)))
+
+    def _look_up(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Lists of keys, even of one: only for those does the binding let go of the interpreter
+        while it waits for the disk (a test holds it to that)."""
+        values: list[bytes | None] = []
+        while len(values) < len(keys):
+            first = len(values)
+            some: list[Any] = self._db.get(list(keys[first : first + FETCHED_KEYS_MAX])) or []
+            values += some
+            if any(value is not None for value in some):
+                break
+        return values
 
     def write(self, write_set: WriteSet) -> None:
         batch = WriteBatch(raw_mode=True)
@@ -205,6 +239,7 @@ class RocksStore:
         """Finish the flushes asked for, flush the rest, close. Blocking. Close snapshots before."""
         if self._is_open:
             self._is_open = False
+            self.reads.close()
             self._flusher.stop()
             self._guard.run(lambda: self._db.flush(True))
             self._reclaimer.stop(self._cut_short)

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Protocol
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from typing import Final, Literal, Protocol, TypeAlias
 
 from svc_cluster.base.write_set import WriteSet
 
 
 class StoreStalledError(Exception):
     """The store cannot take writes at this moment. Nothing was written; try again later."""
+
+
+class StoreBusyError(Exception):
+    """As many reads as may wait for the disk wait already. Nothing was read; try again later."""
+
+
+class OnDisk(Enum):
+    """What `peek` finds of a key that only the disk can tell about."""
+
+    ON_DISK = "on disk"
+
+
+ON_DISK: Final = OnDisk.ON_DISK
+
+Peeked: TypeAlias = bytes | Literal[OnDisk.ON_DISK] | None
+
+FETCHED_KEYS_MAX: Final = 32
+"""A fetch ends with the first so many keys of which one is there: so it never holds more values
+than that, however many keys it was given."""
 
 
 class StoreReader(Protocol):
@@ -37,8 +58,23 @@ class StoreSnapshot(StoreReader, Protocol):
 class StateStore(StoreReader, Protocol):
     """One ordered map of bytes to bytes for a whole node.
 
+    `get` and `scan` may wait for the disk, and the event loop waits with them: what is asked for on
+    behalf of a client is peeked at, and fetched when memory does not have it.
+
     A crash loses a suffix of the writes since the last completed flush, each write set whole.
     """
+
+    def peek(self, key: bytes) -> Peeked:
+        """The value, or None for a key that is not there, as far as memory knows; never waits for
+        the disk."""
+        ...
+
+    def fetch(self, keys: Sequence[bytes]) -> asyncio.Future[list[bytes | None]]:
+        """Begin to read the values of the first so many keys, at least one: all of them, or up to
+        `FETCHED_KEYS_MAX` at a time until one of them is there. The event loop goes on meanwhile,
+        and writes: values may be of different moments, each after this call. A fetch that is
+        cancelled before it is its turn takes no more of the disk. Raises StoreBusyError."""
+        ...
 
     def write(self, write_set: WriteSet) -> None:
         """Apply all of it or none. Not durable until flushed. Raises StoreStalledError."""

@@ -10,10 +10,11 @@ import msgspec
 from svc_cluster.base.ids import SeqNum, TimestampMs
 from svc_cluster.base.limits import RETENTION_STEP_BATCHES_MAX, RETENTION_STEP_BYTES_MAX
 from svc_cluster.stream import keys
+from svc_cluster.stream.batch_finder import HoleError
 from svc_cluster.stream.batch_row import decode_placement, metered_before
 from svc_cluster.stream.commands import ExpirePrefix
 from svc_cluster.stream.rows import StreamState
-from svc_cluster.stream.scan import HoleError, batch_at
+from svc_cluster.stream.scan import batch_at
 from svc_cluster.stream.state import Reader
 
 BATCH_OVERHEAD_BYTES: Final = 100

@@ -19,20 +19,10 @@ from svc_cluster.base.limits import READ_BYTES_MAX, READ_SKIPPED_BYTES_MAX
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import BatchPlacement, SequencedBatch
 from svc_cluster.stream import keys
-from svc_cluster.stream.batch_row import decode_batch, decode_placement, metered_before
+from svc_cluster.stream.batch_finder import BatchFinder, HoleError, Lookups
+from svc_cluster.stream.batch_row import HEADER_BYTES, decode_placement, metered_before
 from svc_cluster.stream.rows import StreamState
 from svc_cluster.stream.state import Reader
-
-
-class HoleError(Exception):
-    """Records that the stream has are not in the store. What the store has of this stream is not
-    to be given out: whoever gets it could not see that something is missing."""
-
-    def __init__(self, stream: StreamState, first_missing: int, next_there: int) -> None:
-        super().__init__(
-            f"stream {stream.stream_id}: records {first_missing} to {next_there} (exclusive) are "
-            f"missing; it has {stream.trim_point} to {stream.tail_seq_num}"
-        )
 
 
 class StoppedBy(Enum):
@@ -69,11 +59,22 @@ def resolve_start(
     tail that is not clamped and, with `refuse_at_tail`, for one at the tail (except a start by
     time that nothing matches); HoleError for a start by time where a batch is missing.
     """
+    if needs_lookup(stream, start):
+        return _first_at(reader, stream, start.value)
+    return place_of(stream, start, refuse_at_tail=refuse_at_tail)
+
+
+def needs_lookup(stream: StreamState, start: ReadStart) -> bool:
+    """Whether it takes reads of the store to resolve this start: `look_up_first_at` then finds it,
+    otherwise `place_of`."""
+    return start.kind is StartKind.TIMESTAMP and start.value <= stream.last_timestamp_ms
+
+
+def place_of(stream: StreamState, start: ReadStart, *, refuse_at_tail: bool) -> SeqNum:
+    """As `resolve_start`, for a start that needs no reads of the store."""
     tail = stream.tail_seq_num
     match start.kind:
         case StartKind.TIMESTAMP:
-            if start.value <= stream.last_timestamp_ms:
-                return _first_at(reader, stream, start.value)
             if not start.clamp:
                 raise _past_tail(stream)
             seq_num: int = tail
@@ -109,39 +110,97 @@ def read_batches(
     and the last one may go beyond `max_bytes` of record bytes. Raises HoleError when what is in the
     store does not reach from the start to the end of the step without a gap.
     """
-    assert start_seq_num <= stream.tail_seq_num, "a start is resolved first"
-    start = SeqNum(max(start_seq_num, stream.trim_point))
-    if bounds.count == 0 or bounds.metered_bytes == 0:
-        return ReadStep(start, [], start, StoppedBy.BOUNDS)
-    tally = _Tally(bounds, start, from_ms)
-    batches: list[SequencedBatch] = []
-    taken_bytes = skipped_bytes = 0
-    next_seq_num = start
-    first_key = keys.batch_key(stream.stream_id, start)
+    taking = _Taking(stream, start_seq_num, bounds, now_ms, from_ms, max_bytes)
+    if taking.is_empty:
+        return taking.ended(StoppedBy.BOUNDS)
+    first_key = keys.batch_key(stream.stream_id, taking.start)
     end_key = keys.batch_key(stream.stream_id, stream.tail_seq_num)
     for _, value in reader.scan(first_key, end_key):
-        placement = decode_placement(value)
-        if placement.first_seq_num > next_seq_num:
-            raise HoleError(stream, next_seq_num, placement.first_seq_num)
-        if placement.expires_at_ms is not None and placement.expires_at_ms <= now_ms:
-            next_seq_num = placement.end_seq_num
-            skipped_bytes += len(value)
-            if skipped_bytes >= READ_SKIPPED_BYTES_MAX:
-                return ReadStep(start, batches, next_seq_num, StoppedBy.SIZE)
-            continue
-        if tally.is_behind(placement):
-            return ReadStep(start, batches, next_seq_num, StoppedBy.BOUNDS)
-        batch = decode_batch(value)
-        batches.append(batch)
-        next_seq_num = placement.end_seq_num
-        if tally.is_met_with(placement):
-            return ReadStep(start, batches, next_seq_num, StoppedBy.BOUNDS)
-        taken_bytes += len(batch.records)
-        if taken_bytes >= max_bytes and next_seq_num < stream.tail_seq_num:
-            return ReadStep(start, batches, next_seq_num, StoppedBy.SIZE)
-    if next_seq_num < stream.tail_seq_num:
-        raise HoleError(stream, next_seq_num, stream.tail_seq_num)
-    return ReadStep(start, batches, stream.tail_seq_num, StoppedBy.TAIL)
+        step = taking.take(decode_placement(value), value)
+        if step is not None:
+            return step
+    return taking.at_tail()
+
+
+def look_up_batches(
+    stream: StreamState,
+    start_seq_num: int,
+    bounds: ReadBounds,
+    *,
+    now_ms: TimestampMs,
+    from_ms: int = 0,
+    max_bytes: int = READ_BYTES_MAX,
+    records: int = 1,
+) -> Lookups[tuple[ReadStep, int]]:
+    """As `read_batches`, of a store that may change meanwhile: a HoleError then says only that this
+    was not to be read like this. `records` is a guess at how many records a batch has; returned
+    with the step is a better one."""
+    taking = _Taking(stream, start_seq_num, bounds, now_ms, from_ms, max_bytes)
+    if taking.is_empty:
+        return taking.ended(StoppedBy.BOUNDS), records
+    finder = BatchFinder(stream, taking.start, records)
+    while finder.next_seq_num < stream.tail_seq_num:
+        values = yield finder.wanted(max_bytes - taking.taken_bytes)
+        for placement, value in finder.found(values):
+            step = taking.take(placement, value)
+            if step is not None:
+                return step, finder.records
+    return taking.at_tail(), finder.records
+
+
+class _Taking:
+    """One read step on its way, over batches that come in order."""
+
+    def __init__(
+        self,
+        stream: StreamState,
+        start_seq_num: int,
+        bounds: ReadBounds,
+        now_ms: TimestampMs,
+        from_ms: int,
+        max_bytes: int,
+    ) -> None:
+        assert start_seq_num <= stream.tail_seq_num, "a start is resolved first"
+        self.start = SeqNum(max(start_seq_num, stream.trim_point))
+        self.is_empty = bounds.count == 0 or bounds.metered_bytes == 0
+        self.taken_bytes = 0
+        self._stream = stream
+        self._now_ms = now_ms
+        self._max_bytes = max_bytes
+        self._tally = _Tally(bounds, self.start, from_ms)
+        self._batches: list[SequencedBatch] = []
+        self._next = self.start
+        self._skipped_bytes = 0
+
+    def take(self, placement: BatchPlacement, value: bytes) -> ReadStep | None:
+        """The step, if it ends with this batch or before it. Raises HoleError."""
+        if placement.first_seq_num > self._next:
+            raise HoleError(self._stream, self._next, placement.first_seq_num)
+        if placement.expires_at_ms is not None and placement.expires_at_ms <= self._now_ms:
+            self._next = placement.end_seq_num
+            self._skipped_bytes += len(value)
+            is_long = self._skipped_bytes >= READ_SKIPPED_BYTES_MAX
+            return self.ended(StoppedBy.SIZE) if is_long else None
+        if self._tally.is_behind(placement):
+            return self.ended(StoppedBy.BOUNDS)
+        batch = SequencedBatch(placement, value[HEADER_BYTES:])
+        self._batches.append(batch)
+        self._next = placement.end_seq_num
+        if self._tally.is_met_with(placement):
+            return self.ended(StoppedBy.BOUNDS)
+        self.taken_bytes += len(batch.records)
+        if self.taken_bytes >= self._max_bytes and self._next < self._stream.tail_seq_num:
+            return self.ended(StoppedBy.SIZE)
+        return None
+
+    def ended(self, why: StoppedBy) -> ReadStep:
+        return ReadStep(self.start, self._batches, self._next, why)
+
+    def at_tail(self) -> ReadStep:
+        """There is no further batch. Raises HoleError."""
+        if self._next < self._stream.tail_seq_num:
+            raise HoleError(self._stream, self._next, self._stream.tail_seq_num)
+        return self.ended(StoppedBy.TAIL)
 
 
 def stored_metered_bytes(reader: Reader, stream: StreamState) -> int:
@@ -202,6 +261,30 @@ def _first_at(reader: Reader, stream: StreamState, timestamp_ms: int) -> SeqNum:
         placement = decode_placement(value)
         if placement.first_seq_num > middle:
             raise HoleError(stream, middle, placement.first_seq_num)
+        if placement.last_timestamp_ms >= timestamp_ms:
+            found = high = placement.first_seq_num
+        else:
+            low = placement.end_seq_num
+    return SeqNum(max(found, stream.trim_point))
+
+
+def look_up_first_at(stream: StreamState, timestamp_ms: int, records: int = 1) -> Lookups[SeqNum]:
+    """What `resolve_start` finds for a start by time, of a store that may change meanwhile: see
+    `look_up_batches`."""
+    low: int = stream.trim_point
+    high: int = stream.tail_seq_num
+    found: int = stream.tail_seq_num
+    while low < high:
+        middle = (low + high) // 2
+        # batches of one size end at multiples of it
+        likely_end = low + ((middle - low) // records + 1) * records
+        finder = BatchFinder(stream, middle, records, likely_end)
+        batches: list[tuple[BatchPlacement, bytes]] = []
+        while not batches:
+            values = yield finder.wanted(0)
+            batches = finder.found(values)
+        placement, _ = batches[0]
+        records = placement.record_count
         if placement.last_timestamp_ms >= timestamp_ms:
             found = high = placement.first_seq_num
         else:

@@ -350,6 +350,27 @@ def test_a_basin_stores_no_more_than_it_may(tenants: Account) -> None:
     assert [record["seq_num"] for record in records] == [1, 2]
 
 
+def test_sums_of_streams_and_bytes_are_reserved(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Of all who make basins at once, as many succeed as find their streams reserved: the chain's
+    first, then the account's. What is gone gives its part back."""
+    node = {"streams_per_basin_max": 5, "streams_max": 24, "token_streams_max": 10}
+    for server in running(Server(tmp_path_factory.mktemp("sums"), 10.0, ROOT_SECRET, node=node)):
+        with Account(f"http://127.0.0.1:{server.port}", server.directory) as account:
+            more = (account.endpoint, account.directory)
+            secrets = [account.issue({**EVERYWHERE, "ops": EVERY_OP})[1] for _ in range(3)]
+
+            def basin(asking: Account, number: int, secrets: list[str] = secrets) -> Answer:
+                body = {"basin": f"reserved-{number}"}
+                return asking.ask("POST", "/v1/basins", body, secrets[number % 3])
+
+            answers = at_once(15, *more, basin)
+            check_quota(answers, 4)
+            made = [number for number, answer in enumerate(answers) if answer.status == 201]
+            assert all(sum(n % 3 == who for n in made) <= 2 for who in range(3))
+            assert account.ask("DELETE", f"/v1/basins/reserved-{made[0]}").status == 202
+            account.until(lambda n=made[0]: basin(account, 15 + n).status == 201)
+
+
 # -- failed attempts
 
 

@@ -22,10 +22,10 @@ from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import Identity
 from svc_cluster.link.session import NodeSession
 from svc_cluster.model.stream_config import BasinConfig, NewStream
-from svc_cluster.replica.host import HostSettings
+from svc_cluster.replica.host_settings import HostSettings
 from svc_cluster.replica.link_server import caller_of, terms_of
 from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
-from svc_cluster.replica.service import ServiceSession
+from svc_cluster.replica.service_session import ServiceSession
 from svc_cluster.storage.disk import RealDisk
 from svc_cluster.storage.memory_store import MemoryStore
 from svc_cluster.storage.wal.settings import WalSettings

@@ -33,7 +33,7 @@ from svc_cluster.link.handshake import Identity
 from svc_cluster.link.outbox import NoCreditError
 from svc_cluster.model.formation import FormationReport, Stage
 from svc_cluster.raft.messages import PeerMessage
-from svc_cluster.replica.host import HostSettings
+from svc_cluster.replica.host_settings import HostSettings
 from svc_cluster.replica.link_server import PeerCaller, ServiceCaller, caller_of
 from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
 from svc_cluster.replica.peers import RAFT

@@ -288,6 +288,21 @@ def test_inside_a_node_s_container_no_option_is_needed(cluster: OwnCluster) -> N
     assert json.loads(out)["node_id"] == 2
 
 
+def test_the_node_of_an_embedded_cluster_is_asked_like_any_other(tmp_path: Path) -> None:
+    """Node and gateway in one process, in clear: found in the directory, everything is open, and a
+    drain has nobody to give anything to."""
+    own = OwnCluster(tmp_path / "data", nodes=1)
+    own.start()
+    try:
+        asyncio.run(own.wait_ready(READY_S))
+        directory = ["--data-dir", str(own.directory)]
+        assert run_admin("status", *directory)[0] == 0
+        code, out, _ = run_admin("drain", *directory, "--json")
+        assert (code, json.loads(out)["groups_led"]) == (0, 0)
+    finally:
+        own.stop()
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [

@@ -25,7 +25,7 @@ from svc_cluster.model.record import AppendAck, StoredBatch
 from svc_cluster.replica import answer_room
 from svc_cluster.replica.answer_room import ROOM_BYTES_MAX
 from svc_cluster.replica.roles import OWN
-from svc_cluster.replica.service import Fill
+from svc_cluster.replica.service_session import Fill
 from tests.integration.conversation import DEADLINE_SECONDS, Pair, pair
 
 CLIENTS = 6

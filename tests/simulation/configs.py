@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from svc_cluster.base.ids import NodeId
 from svc_cluster.raft.settings import RaftSettings
-from svc_cluster.replica.host import HostSettings
+from svc_cluster.replica.host_settings import HostSettings
 from svc_cluster.replica.housekeeping import HousekeepingSettings
 from svc_cluster.replica.node import NodeConfig
 from svc_cluster.replica.scrub import ScrubSettings

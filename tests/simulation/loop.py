@@ -147,6 +147,10 @@ class SimLoop(base_events.BaseEventLoop):
     def time(self) -> float:
         return self._now
 
+    def keep(self, seconds: float) -> None:
+        """What runs now does not give the loop back for so long."""
+        self._now += seconds
+
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> events.TimerHandle:

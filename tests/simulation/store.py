@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.storage.memory_store import MemoryStore
-from svc_cluster.storage.state_store import StoreStalledError
+from svc_cluster.storage.state_store import ON_DISK, Peeked, StoreStalledError
+from tests.simulation.loop import SimLoop
 
 FLUSH_MS = (1.0, 200.0)
+COLD_SHARE = 0.3
+FETCH_MS = (0.1, 50.0)
 
 
 Effect = Callable[[str], None]
@@ -25,7 +28,14 @@ class StallingStore(MemoryStore):
         rng: random.Random,
         initial: dict[bytes, bytes] | None = None,
     ) -> None:
-        super().__init__(loop, rng, flush_ms=FLUSH_MS, initial=initial)
+        super().__init__(
+            loop,
+            rng,
+            flush_ms=FLUSH_MS,
+            cold_share=COLD_SHARE,
+            fetch_ms=FETCH_MS,
+            initial=initial,
+        )
         self._own_loop = loop
         self._own_rng = rng
         self._dead = False
@@ -33,6 +43,11 @@ class StallingStore(MemoryStore):
         """Share of writes that are refused."""
         self.on_effect: Effect | None = None
         """Told of each step that lasts, right behind it."""
+        self.on_disk: Callable[[bytes], bool] | None = None
+        """Of a key: whether only the disk can tell about it. None: now and then one is drawn."""
+        self.read_s = 0.0
+        """How long the disk takes for each value under such a key: who reads one without leaving
+        the event loop keeps that for so long, with everything that runs on it."""
 
     def write(self, write_set: WriteSet) -> None:
         if self.stall_share and self._own_rng.random() < self.stall_share:
@@ -41,6 +56,34 @@ class StallingStore(MemoryStore):
         if self.on_effect is not None:
             discards = any(end is not None for _, _, end in write_set.ops)
             self._effect("store discard" if discards else "store write")
+
+    def peek(self, key: bytes) -> Peeked:
+        if self.on_disk is None:
+            return super().peek(key)
+        return ON_DISK if self.on_disk(key) else self._pairs.values.get(key)
+
+    def get(self, key: bytes) -> bytes | None:
+        value = super().get(key)
+        if value is not None:
+            self._wait_for(key)
+        return value
+
+    def scan(
+        self, start: bytes, end: bytes, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        for pair in super().scan(start, end, reverse=reverse):
+            self._wait_for(pair[0])
+            yield pair
+
+    def _wait_for(self, key: bytes) -> None:
+        if self.on_disk is not None and self.read_s and self.on_disk(key):
+            assert isinstance(self._own_loop, SimLoop)
+            self._own_loop.keep(self.read_s)
+
+    def _fetch_s(self, values: list[bytes | None]) -> float:
+        if self.on_disk is None:
+            return super()._fetch_s(values)
+        return self.read_s * sum(value is not None for value in values)
 
     def flush(self, done: Callable[[], None]) -> None:
         def flushed() -> None:

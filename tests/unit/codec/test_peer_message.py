@@ -225,7 +225,7 @@ def test_a_question_of_the_scrub_beyond_a_bound_is_not_read(field: str, value: o
     member = pb.GroupMessage(group_id=1, sender_term=1)
     member.scrub_question.cost_max = 1
     setattr(member.scrub_question, field, value)
-    other = encode_message(GroupId(2), StaleTerm(Term(1))).data
+    other = encode_message(GroupId(2), StaleTerm(Term(1)))
     batch = pb.PeerBatch(messages=[member.SerializeToString(), other])
     found = decode_envelope(batch.SerializeToString())
     assert found.messages == [(GroupId(2), StaleTerm(Term(1)))]

@@ -283,9 +283,12 @@ def test_requests_are_served_beside_sessions_that_always_wait() -> None:
         async def fill() -> None:
             body, request = session_of(gate)
             frames = Frames(await gate.app.handle(request))
-            while True:
-                body.put(input_frame(b"x" * 992))
-                await frames.next()
+            try:
+                while True:
+                    body.put(input_frame(b"x" * 992))
+                    await frames.next()
+            finally:
+                await frames.close()
 
         filling = [asyncio.ensure_future(fill()) for _ in range(5)]
         connection = Connection("10.0.0.1")
@@ -322,6 +325,8 @@ def test_a_token_at_its_limit_keeps_no_other_session_waiting() -> None:
             body.put(input_frame(b"x" * 92))
             await frames.next()
         assert now() - begun < 1.0
+        await slow.close()
+        await frames.close()
 
     async def begin() -> None:
         clock = SimClock(asyncio.get_running_loop())

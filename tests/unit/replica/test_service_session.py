@@ -16,10 +16,11 @@ from svc_cluster.codec import rpc
 from svc_cluster.link.calls import HEAD, CallError, Verb, decode
 from svc_cluster.link.frame import Kind
 from svc_cluster.link.outbox import NoCreditError
-from svc_cluster.replica import service as service_module
+from svc_cluster.replica import service_session as service_module
 from svc_cluster.replica.memory import MemoryBudget
 from svc_cluster.replica.roles import ADMINISTRATOR, EVERYDAY, GATEWAY, NODE, ROLES, Admission
-from svc_cluster.replica.service import ANSWER_BYTES_MAX, Fill, Service, ServiceSession
+from svc_cluster.replica.service import Service
+from svc_cluster.replica.service_session import ANSWER_BYTES_MAX, Fill, ServiceSession
 
 GROUP = GroupId(7)
 ADMITTED = Admission(GATEWAY)

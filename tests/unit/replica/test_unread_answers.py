@@ -12,9 +12,10 @@ from svc_cluster.link.calls import CallError
 from svc_cluster.link.credit import SendCredit
 from svc_cluster.link.frame import FrameError, Kind
 from svc_cluster.link.outbox import NoCreditError
-from svc_cluster.replica import service as service_module
+from svc_cluster.replica import service_session as service_module
 from svc_cluster.replica.roles import GATEWAY, Admission
-from svc_cluster.replica.service import Service, ServiceSession
+from svc_cluster.replica.service import Service
+from svc_cluster.replica.service_session import ServiceSession
 
 GATEWAYS = Admission(GATEWAY)
 

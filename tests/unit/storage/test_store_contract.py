@@ -12,7 +12,7 @@ import pytest
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.storage.memory_store import MemoryStore
 from svc_cluster.storage.rocks_store import RocksSettings, RocksStore
-from svc_cluster.storage.state_store import StateStore
+from svc_cluster.storage.state_store import FETCHED_KEYS_MAX, StateStore
 
 Opener = Callable[[], StateStore]
 
@@ -180,3 +180,32 @@ def test_random_operations_agree_with_a_dict(store: StateStore) -> None:
                 model = {k: v for k, v in model.items() if not key <= k < end}
         store.write(write_set)
     assert list(store.scan(b"", b"\xff")) == sorted(model.items())
+
+
+def test_what_was_just_written_is_known_without_the_disk(store: StateStore) -> None:
+    """A value, an empty one, and that there is none any more."""
+    put(store, a=b"1", empty=b"", gone=b"x")
+    write_set = WriteSet()
+    write_set.delete(b"gone")
+    store.write(write_set)
+    assert [store.peek(key) for key in (b"a", b"empty", b"gone")] == [b"1", b"", None]
+
+
+def test_a_fetch_answers_the_first_keys_up_to_those_of_which_one_is_there(
+    store: StateStore, loop: asyncio.AbstractEventLoop
+) -> None:
+    """It goes on over any number of keys that are not there, a few at a time, and ends with the
+    few among which one is: so it holds few values, whatever it is asked for."""
+    keys_asked = [b"k%04d" % number for number in range(200)]
+
+    async def fetched() -> list[bytes | None]:
+        return await store.fetch(keys_asked)
+
+    assert loop.run_until_complete(fetched()) == [None] * 200
+    put(store, k0070=b"70", k0071=b"71", k0100=b"100")
+    values = loop.run_until_complete(fetched())
+    assert len(values) == 3 * FETCHED_KEYS_MAX
+    assert {n: value for n, value in enumerate(values) if value is not None} == {
+        70: b"70",
+        71: b"71",
+    }

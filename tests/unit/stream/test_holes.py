@@ -12,7 +12,7 @@ from svc_cluster.base.write_set import WriteSet
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.stream_config import PartialStreamConfig, Retention
 from svc_cluster.stream import keys, retention, scan
-from svc_cluster.stream.scan import HoleError
+from svc_cluster.stream.batch_finder import HoleError
 from tests.unit.stream.support import Leader, batch, trim
 
 AGE_S = 10

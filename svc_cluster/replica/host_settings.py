@@ -1,0 +1,29 @@
+"""What the replicas of a node must know of their cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from svc_cluster.base.ids import NodeId
+from svc_cluster.codec.entry_version import Known
+from svc_cluster.model.location import LOCATIONS_DEFAULT, Location
+from svc_cluster.model.outcome_table import OUTCOMES_MAX
+from svc_cluster.model.quotas import UNBOUNDED, Quotas
+from svc_cluster.replica.memory import NODE_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """What a host must know of the cluster's shape; the same on every node."""
+
+    nodes: tuple[NodeId, ...]
+    replication_factor: int
+    tick_seconds: float = 0.02
+    locations: tuple[Location, ...] = LOCATIONS_DEFAULT
+    request_outcomes_max: int = OUTCOMES_MAX
+    """Of one basin, and of the catalog."""
+    quotas: Quotas = UNBOUNDED
+    memory_bytes_max: int = NODE_BYTES_MAX
+    """What the node keeps in memory on behalf of others."""
+    known: Known = Known()
+    """What this release can apply; less in simulations of older ones."""

@@ -1,0 +1,261 @@
+"""One caller's requests to a node: by number, each answered by itself, within its caller's credit.
+
+What is done about a request stands in `service`. No sockets here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol
+
+from google.protobuf.message import DecodeError
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.errors import (
+    ErrorCode,
+    HotServerError,
+    InternalError,
+    MalformedError,
+    ServiceError,
+)
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId
+from svc_cluster.base.log import get_logger
+from svc_cluster.base.seldom import Seldom
+from svc_cluster.codec import rpc
+from svc_cluster.link.calls import HEAD, CallError, Verb, encode
+from svc_cluster.link.credit import MESSAGE_BYTES_MAX
+from svc_cluster.link.frame import Kind
+from svc_cluster.link.outbox import NoCreditError
+from svc_cluster.replica.answer_room import AnswerRoom
+from svc_cluster.replica.roles import Admission
+
+log = get_logger("service")
+
+Fill = Callable[[pb.Response], None]
+
+REQUESTS_MAX: Final = 65_536
+"""Requests of one caller that are not answered, or whose answers it does not take; one more is
+refused. So many answers that it does not take end the conversation."""
+
+ANSWER_BYTES_MAX: Final = {
+    kind: MESSAGE_BYTES_MAX[kind] - HEAD.size for kind in (Kind.URGENT, Kind.CALL, Kind.BULK)
+}
+"""Of one answer, encoded, by its class."""
+
+
+class Caller(Protocol):
+    """The way back to whoever asks."""
+
+    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+        """Raises NoCreditError, without effect; behind the end of the conversation it does
+        nothing."""
+        ...
+
+    def dealt_with(self, kind: Kind, size: int) -> None:
+        """A request of `size` bytes costs no memory here any more."""
+        ...
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A request that is not answered yet."""
+
+    kind: Kind
+    byte_count: int
+    group_id: GroupId = CATALOG_GROUP
+    answer_kind: Kind = Kind.CALL
+    task: asyncio.Task[Any] | None = None
+
+
+class _Unsent(NamedTuple):
+    """An answer that waits for credit, and the request that it answers."""
+
+    group_id: GroupId
+    message: bytes
+    kind: Kind
+    byte_count: int
+
+
+class Dispatcher(Protocol):
+    """Whoever does what is asked."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+
+    def dispatch(self, session: ServiceSession, request: pb.Request) -> None: ...
+
+
+class ServiceSession:
+    """One caller's conversation: requests by number, each answered by itself.
+
+    An answer is encoded by itself, so that a fault in one harms no other. What a request costs
+    here counts against its caller's credit until its answer is on the way: a caller that does not
+    read answers cannot ask for ever."""
+
+    def __init__(
+        self,
+        service: Dispatcher,
+        caller: Caller,
+        on_closed: Callable[[ServiceSession], None] = lambda _: None,
+    ) -> None:
+        self._service = service
+        self._on_closed = on_closed
+        self.asked_bytes = 0
+        """Of the messages that are not answered."""
+
+        self._caller = caller
+        self._asked: dict[int, _Asked] = {}
+        self._unsent: dict[Kind, deque[_Unsent]] = {
+            Kind.URGENT: deque(),
+            Kind.CALL: deque(),
+            Kind.BULK: deque(),
+        }
+        self.unsent = 0
+        """Answers that wait until the caller has dealt with earlier ones."""
+
+        self._unsent_bytes = 0
+        self._unread = Seldom()
+        self.room = AnswerRoom(service.loop)
+        self.closed = False
+
+    @property
+    def pending(self) -> int:
+        """Requests that are not answered."""
+        return len(self._asked)
+
+    @property
+    def answer_bytes(self) -> int:
+        """About how much answers hold: being made, waiting for credit, or on their way."""
+        return max(self.room.taken_bytes, self._unsent_bytes)
+
+    def request(
+        self, kind: Kind, number: int, data: bytes, byte_count: int, admission: Admission
+    ) -> None:
+        """A request arrived, in a message of `byte_count` bytes of this class. One that cannot be
+        read, that its caller may not ask for, or one more than REQUESTS_MAX, is refused without
+        effect. Raises CallError, without effect, for a number whose request is not answered yet,
+        and when the caller has left REQUESTS_MAX answers unread."""
+        if number in self._asked:
+            raise CallError(f"the number {number} for a second request")
+        if self.unsent >= REQUESTS_MAX:
+            raise CallError(f"{REQUESTS_MAX} answers are not read")
+        self._asked[number] = asked = _Asked(kind, byte_count)
+        self.asked_bytes += byte_count
+        if kind is Kind.URGENT:
+            asked.answer_kind = kind
+        try:
+            request = pb.Request.FromString(data)
+        except DecodeError:
+            self._note_unread()
+            fault = MalformedError(ErrorCode.BAD_PROTO, "the request cannot be read")
+            self.refuse(number, fault)
+            return
+        asked.group_id = GroupId(request.group_id)
+        if len(self._asked) + self.unsent > REQUESTS_MAX:
+            self.refuse(number, HotServerError("too many requests of this process are unanswered"))
+            return
+        request.id = number
+        try:
+            admission.check(request.WhichOneof("operation"))
+        except ServiceError as refusal:
+            self.refuse(number, refusal)
+            return
+        try:
+            self._service.dispatch(self, request)
+        except Exception as fault:
+            log.error("request_failed", exc_info=fault)
+            self.refuse(number, InternalError("internal error"))
+
+    def works(self, number: int, task: asyncio.Task[Any], answer_kind: Kind) -> None:
+        """`task` makes the answer of this request, and ends when nobody waits for it any more."""
+        asked = self._asked.get(number)
+        if asked is not None:
+            asked.task = task
+            asked.answer_kind = answer_kind
+
+    def cancel(self, number: int) -> None:
+        """The caller waits for this answer no more: work on it ends. What was proposed goes on."""
+        asked = self._asked.pop(number, None)
+        if asked is None:
+            return
+        if asked.task is not None:
+            asked.task.cancel()
+        self._let_go(asked.kind, asked.byte_count)
+
+    def respond(self, number: int, fill: Fill) -> None:
+        """Answer with what `fill` writes; where it cannot, nothing is known about effects. An
+        answer that nobody waits for is dropped."""
+        asked = self._asked.pop(number, None)
+        if self.closed or asked is None:
+            return
+        response = pb.Response()
+        try:
+            fill(response)
+            response.id = number
+            member = response.SerializeToString()
+            if len(member) > ANSWER_BYTES_MAX[asked.answer_kind]:
+                raise ValueError(f"an answer of {len(member)} bytes")
+        except Exception as fault:
+            log.error("answer_failed", exc_info=fault)
+            response = pb.Response(id=number)
+            rpc.refusal_to_pb(response.refusal, InternalError("internal error"))
+            member = response.SerializeToString()
+        kind = asked.answer_kind
+        if kind is Kind.BULK:
+            self.room.put(len(member) + HEAD.size)
+        message = encode(Verb.ANSWER, number, member)
+        self._send(kind, _Unsent(asked.group_id, message, asked.kind, asked.byte_count))
+
+    def refuse(self, number: int, error: ServiceError) -> None:
+        self.respond(number, lambda response: rpc.refusal_to_pb(response.refusal, error))
+
+    def left(self, kind: Kind, byte_count: int) -> None:
+        """The caller is done with so much of what it was sent of this class."""
+        if kind is Kind.BULK:
+            self.room.give_back(byte_count)
+        waiting = self._unsent.get(kind)
+        while waiting and self._try_send(kind, waiting[0]):
+            self._unsent_bytes -= len(waiting.popleft().message)
+            self.unsent -= 1
+
+    def close(self) -> None:
+        """The caller is gone: nothing is answered any more, and no read waits to be."""
+        self.closed = True
+        for waiting in self._unsent.values():
+            waiting.clear()
+        self.unsent = self._unsent_bytes = 0
+        asked, self._asked = self._asked, {}
+        self.asked_bytes = 0
+        for one in asked.values():
+            if one.task is not None:
+                one.task.cancel()
+        self.room.close()
+        self._on_closed(self)
+
+    def _send(self, kind: Kind, answer: _Unsent) -> None:
+        waiting = self._unsent[kind]
+        if waiting or not self._try_send(kind, answer):
+            waiting.append(answer)
+            self.unsent += 1
+            self._unsent_bytes += len(answer.message)
+
+    def _try_send(self, kind: Kind, answer: _Unsent) -> bool:
+        try:
+            self._caller.send(kind, answer.group_id, answer.message)
+        except NoCreditError:
+            return False
+        self._let_go(answer.kind, answer.byte_count)
+        return True
+
+    def _let_go(self, kind: Kind, byte_count: int) -> None:
+        """A request costs nothing here any more."""
+        self.asked_bytes -= byte_count
+        self._caller.dealt_with(kind, byte_count)
+
+    def _note_unread(self) -> None:
+        count = self._unread.note(self._service.loop.time())
+        if count is not None:
+            log.warning("requests_unreadable", count=count)
