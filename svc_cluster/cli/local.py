@@ -45,7 +45,7 @@ from svc_cluster.storage.disk_trouble import remedy, room
 READY_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 15.0
 """A process that is told to end gets so long. A node gives its leads away first
-(`replica.handover.LIMIT_SECONDS_MAX`), and closes."""
+(`replica.handover.LIMIT_SECONDS`), and closes."""
 
 RESTART_SECONDS_MIN: Final = 0.2
 RESTART_SECONDS_MAX: Final = 10.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,14 +39,36 @@ NEAR_ENTRIES: Final = 64
 ATTEMPT_SECONDS: Final = 0.5
 """Longest pause of a group's writes for one attempt of a node that stops."""
 
-LIMIT_SECONDS: Final = 2.0
-LIMIT_SECONDS_A_GROUP: Final = 0.005
-LIMIT_SECONDS_MAX: Final = 10.0
+STALL_SECONDS: Final = 2.0
+"""A node that stops tries on while a lead has left it in the last so many seconds. How long a lead
+takes depends on the machine and on what else it does: their number alone says nothing."""
+
+LIMIT_SECONDS: Final = 10.0
+"""A node that stops begins no attempt after so long, whatever it still leads."""
 
 
-def limit_seconds(groups: int) -> float:
-    """How long a node that leads so many groups tries to give them away before it ends."""
-    return min(LIMIT_SECONDS + LIMIT_SECONDS_A_GROUP * groups, LIMIT_SECONDS_MAX)
+class Patience:
+    """Until when a node that stops tries to give its leads away. Times are monotonic seconds."""
+
+    def __init__(self, now: float, led: int) -> None:
+        self._fewest = led
+        self._limit = now + LIMIT_SECONDS
+        self._look_at = now + STALL_SECONDS
+
+    def is_over(self, now: float, led: Callable[[], int]) -> bool:
+        """`led` counts what the node leads now, and is called once in STALL_SECONDS. Only fewer
+        than ever before are a step ahead: what others give back keeps nobody going."""
+        if now >= self._limit:
+            return True
+        if now < self._look_at:
+            return False
+        count = led()
+        if count >= self._fewest:
+            self._limit = now  # for whoever asks next as well
+            return True
+        self._fewest = count
+        self._look_at = now + STALL_SECONDS
+        return False
 
 
 def leads(replica: Replica) -> bool:
@@ -96,12 +119,14 @@ class Retirement:
         clock = self._host.services.clock
         began = clock.monotonic()
         count = len(self._leading())
+        patience = Patience(began, count)
+
+        def is_over() -> bool:
+            return patience.is_over(clock.monotonic(), lambda: len(self._leading()))
+
         try:
-            async with asyncio.timeout(limit_seconds(count)):
-                while leading := self._leading():
-                    await self._round(leading)
-        except TimeoutError:
-            pass
+            while (leading := self._leading()) and not is_over():
+                await self._round(leading, is_over)
         finally:
             for replica in self._host.replicas():
                 replica.proposer.resume()
@@ -114,8 +139,8 @@ class Retirement:
     def _leading(self) -> list[Replica]:
         return [replica for replica in self._host.replicas() if leads(replica)]
 
-    async def _round(self, leading: list[Replica]) -> None:
-        """One attempt for each."""
+    async def _round(self, leading: list[Replica], is_over: Callable[[], bool]) -> None:
+        """One attempt for each, as long as there is time."""
         self._led = Counter(
             leader
             for replica in self._host.replicas()
@@ -124,10 +149,10 @@ class Retirement:
         self._waiting = deque(leading)
         async with asyncio.TaskGroup() as workers:
             for number in range(min(HANDOVERS_MAX, len(leading))):
-                workers.create_task(self._work(), name=f"hand over {number}")
+                workers.create_task(self._work(is_over), name=f"hand over {number}")
 
-    async def _work(self) -> None:
-        while self._waiting:
+    async def _work(self, is_over: Callable[[], bool]) -> None:
+        while self._waiting and not is_over():
             await self._attempt(self._waiting.popleft())
 
     async def _attempt(self, replica: Replica) -> None:

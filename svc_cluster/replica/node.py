@@ -201,7 +201,7 @@ class ReplicaNode:
 
     async def retire(self) -> None:
         """Hand every leadership over, for a planned end, as far as that is possible in the time
-        that there is (`handover.limit_seconds`). What is still led here goes on being served."""
+        that there is (`handover.Patience`). What is still led here goes on being served."""
         self.host.draining = True
         await self._retirement.run()
 

@@ -16,11 +16,11 @@ import yaml
 
 from svc_cluster import handover
 from svc_cluster.cli import local, own_cluster
-from svc_cluster.replica.handover import ATTEMPT_SECONDS, LIMIT_SECONDS_MAX
+from svc_cluster.replica.handover import ATTEMPT_SECONDS, LIMIT_SECONDS
 
 ROOT = Path(__file__).parents[3]
 CLOSE_SECONDS = 4.0
-STOP = LIMIT_SECONDS_MAX + ATTEMPT_SECONDS + CLOSE_SECONDS
+STOP = LIMIT_SECONDS + ATTEMPT_SECONDS + CLOSE_SECONDS
 
 
 def test_every_way_to_stop_a_node_leaves_it_time() -> None:
