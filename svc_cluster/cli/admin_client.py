@@ -75,6 +75,8 @@ def local_target(directory: Path, node_id: int | None) -> Target:
     try:
         rows = read_cluster_file(directory)["nodes"]
         ports = {int(row["id"]): int(row["admin_rpc_port"]) for row in rows}
+        # certificates of an earlier start with --tls may be there all the same
+        speaks_tls = {int(row["id"]): bool(row["admin_rpc_tls"]) for row in rows}
     except (OSError, msgspec.DecodeError, KeyError) as cause:
         raise AdminError(
             f"{directory} is not the data directory of a `svc-cluster local` that runs: name it "
@@ -85,7 +87,7 @@ def local_target(directory: Path, node_id: int | None) -> Target:
         raise AdminError(f"there is no node {wanted} here: the nodes are {sorted(ports)}")
     place = directory / "certificates" / ADMINISTRATOR
     files = [place / name for name in ("tls.crt", "tls.key", "ca.crt")]
-    tls = PeerTls(*files) if all(path.exists() for path in files) else None
+    tls = PeerTls(*files) if speaks_tls[wanted] else None
     return Target(f"127.0.0.1:{ports[wanted]}", wanted, tls)
 
 

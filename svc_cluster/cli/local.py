@@ -172,6 +172,7 @@ class LocalCluster:
                 "rpc_port": ports[i],
                 "admin_port": admin_port,
                 "admin_rpc_port": admin_rpc_port,
+                "admin_rpc_tls": self._certificates is not None,
                 "data_dir": str(data_dir),
             }
             self._add(f"node-{i + 1}", "node", config, row)

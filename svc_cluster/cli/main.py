@@ -243,6 +243,7 @@ def _run_embedded(make: _MakeCluster, limit: float | None, *, demo: bool) -> boo
             "rpc_port": rpc,
             "admin_port": admin,
             "admin_rpc_port": admin_rpc,
+            "admin_rpc_tls": False,
             "data_dir": node_settings.data_dir,
         }
         cluster.write_cluster_file(row, {"port": public, "pid": os.getpid()})

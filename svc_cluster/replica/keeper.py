@@ -10,18 +10,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from svc_cluster.base.errors import ServiceError
+from svc_cluster.base.errors import ServiceError, UnavailableError
 from svc_cluster.base.ids import StreamId, TimestampMs
+from svc_cluster.base.tasks import start_task
 from svc_cluster.replica.append import Appender
 from svc_cluster.replica.group import GroupReplica, Services
 from svc_cluster.replica.retention_clock import RetentionClock
+from svc_cluster.replica.store_reads import StoreReads
+from svc_cluster.storage.state_store import ON_DISK
 from svc_cluster.stream import retention
 from svc_cluster.stream.apply import StreamEvent
 from svc_cluster.stream.batch_finder import HoleError
 from svc_cluster.stream.emptiness import empty_since_due
+from svc_cluster.stream.retention import Expiry
 from svc_cluster.stream.rows import StreamState
 from svc_cluster.stream.sequencer import Sequencer
 from svc_cluster.stream.state import BasinState
@@ -67,6 +72,9 @@ class StreamKeeper:
         """By the wall clock, as far as the group trusts it."""
         self._soon = Timetable()
         """By the monotonic clock: news, what is tried again, and the wait before a purge."""
+        self._reads = StoreReads(services.store, group.generation)
+        self._looking: dict[StreamId, asyncio.Task[Expiry | None]] = {}
+        """Streams whose batches the disk is asked about."""
         self._asked: set[StreamId] = set()
         """Streams with a change of ours on its way."""
         self._life = 0
@@ -93,6 +101,9 @@ class StreamKeeper:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        looking, self._looking = self._looking, {}
+        for task in looking.values():
+            task.cancel()
 
     def applied(self, events: Iterable[StreamEvent]) -> None:
         """Note what an entry has done to streams. For the leader only."""
@@ -123,14 +134,14 @@ class StreamKeeper:
         self._load()
         now_ms = self._clock.wall_ms()
         for _ in range(STREAMS_PER_TURN):
-            if len(self._asked) >= ASKED_MAX:
+            if len(self._asked) + len(self._looking) >= ASKED_MAX:
                 return True
             stream_id = self._soon.pop_due(self._monotonic_ms())
             if stream_id is None and now_ms is not None:
                 stream_id = self._timetable.pop_due(now_ms)
             if stream_id is None:
                 return self._load_after is not None
-            if stream_id not in self._asked:
+            if stream_id not in self._asked and stream_id not in self._looking:
                 self._look(stream_id, now_ms)
         return True
 
@@ -159,10 +170,64 @@ class StreamKeeper:
             self._timetable.put(stream_id, TimestampMs(0))
             return
         try:
-            expiry = retention.find_expired(self._state.reader, stream, now_ms)
+            expiry = self._reads.at_once(retention.look_up_expired(stream, now_ms))
+        except HoleError:
+            self._judge(stream, now_ms)
+            return
+        if expiry is ON_DISK:
+            task = start_task(self._look_on_disk(stream, now_ms), f"look at stream {stream_id}")
+            self._looking[stream_id] = task
+            task.add_done_callback(partial(self._looked, stream, now_ms))
+            return
+        self._heed(stream, expiry, now_ms)
+
+    async def _look_on_disk(self, stream: StreamState, now_ms: TimestampMs) -> Expiry | None:
+        """None when the disk is too busy. Raises HoleError when something is missing, or was
+        removed meanwhile."""
+        with suppress(UnavailableError):
+            return await self._reads.run(retention.look_up_expired(stream, now_ms))
+        return None
+
+    def _looked(
+        self, stream: StreamState, now_ms: TimestampMs, task: asyncio.Task[Expiry | None]
+    ) -> None:
+        if task.cancelled() or self._looking.get(stream.stream_id) is not task:
+            return  # of an earlier leadership
+        del self._looking[stream.stream_id]
+        self._group.attempt(lambda: self._heed_disk(stream, now_ms, task))
+
+    def _heed_disk(
+        self, before: StreamState, now_ms: TimestampMs, task: asyncio.Task[Expiry | None]
+    ) -> None:
+        expiry, is_missed = None, False
+        try:
+            expiry = task.result()
+        except HoleError:
+            is_missed = True
+        stream = self._state.stream(before.stream_id)
+        if not self._group.is_serving or stream is None:
+            return
+        if stream.trim_point != before.trim_point or stream.deleted_at_ms is not None:
+            self._soon.put(stream.stream_id, TimestampMs(0))
+        elif expiry is None:
+            retry_ms = self._monotonic_ms() + round(RETRY_SECONDS * 1000)
+            self._soon.put(stream.stream_id, TimestampMs(retry_ms))
+            if is_missed:
+                self._judge(stream, now_ms)
+        else:
+            self._heed(stream, expiry, now_ms)
+
+    def _judge(self, stream: StreamState, now_ms: TimestampMs) -> None:
+        """Whether something is missing, said in one turn of the event loop, in which nothing of
+        the stream can go by right."""
+        try:
+            retention.find_expired(self._state.reader, stream, now_ms)
         except HoleError as hole:
             self._group.on_diverged(str(hole))
-            return
+
+    def _heed(self, stream: StreamState, expiry: Expiry, now_ms: TimestampMs) -> None:
+        """Ask for what is due, or note when something will be."""
+        stream_id = stream.stream_id
         if expiry.command is not None:
             trim_point = expiry.command.trim_point
             self._ask_to_expire(

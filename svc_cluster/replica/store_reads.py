@@ -5,12 +5,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from svc_cluster.base.errors import UnavailableError
 from svc_cluster.base.ids import Generation
 from svc_cluster.replica.prefixed import generation_prefix
-from svc_cluster.storage.state_store import FETCHED_KEYS_MAX, ON_DISK, StateStore, StoreBusyError
+from svc_cluster.storage.state_store import (
+    FETCHED_KEYS_MAX,
+    ON_DISK,
+    OnDisk,
+    StateStore,
+    StoreBusyError,
+)
 from svc_cluster.stream.batch_finder import Lookups
 
 _T = TypeVar("_T")
@@ -44,6 +50,20 @@ class StoreReads:
                     looked_up = 0
                     await asyncio.sleep(0)
                 keys = [self._prefix + key for key in lookups.send(values)]
+        except StopIteration as end:
+            result: _T = end.value
+            return result
+
+    def at_once(self, lookups: Lookups[_T]) -> _T | Literal[OnDisk.ON_DISK]:
+        """What the lookups come to, if memory knows it. Raises what they raise."""
+        try:
+            wanted = next(lookups)
+            while True:
+                values = self._peek([self._prefix + key for key in wanted])
+                if values is None:
+                    lookups.close()
+                    return ON_DISK
+                wanted = lookups.send(values)
         except StopIteration as end:
             result: _T = end.value
             return result

@@ -9,8 +9,9 @@ import msgspec
 
 from svc_cluster.base.ids import SeqNum, TimestampMs
 from svc_cluster.base.limits import RETENTION_STEP_BATCHES_MAX, RETENTION_STEP_BYTES_MAX
+from svc_cluster.model.record import BatchPlacement
 from svc_cluster.stream import keys
-from svc_cluster.stream.batch_finder import HoleError
+from svc_cluster.stream.batch_finder import BatchFinder, HoleError, Lookups
 from svc_cluster.stream.batch_row import decode_placement, metered_before
 from svc_cluster.stream.commands import ExpirePrefix
 from svc_cluster.stream.rows import StreamState
@@ -38,26 +39,58 @@ def find_expired(reader: Reader, stream: StreamState, now_ms: TimestampMs) -> Ex
     """
     if stream.deleted_at_ms is not None:
         return Expiry(None, None)
-    trim_point: SeqNum = stream.trim_point
-    looked_at_bytes = 0
-    next_due_ms: TimestampMs | None = None
+    looking = _Looking(stream, now_ms)
     first_key = keys.batch_key(stream.stream_id, stream.trim_point)
     end_key = keys.batch_key(stream.stream_id, stream.tail_seq_num)
-    for looked_at, (_, value) in enumerate(reader.scan(first_key, end_key)):
-        if looked_at >= RETENTION_STEP_BATCHES_MAX or looked_at_bytes >= RETENTION_STEP_BYTES_MAX:
-            next_due_ms = now_ms
+    for _, value in reader.scan(first_key, end_key):
+        if not looking.takes(decode_placement(value), len(value)):
             break
-        placement = decode_placement(value)
-        if placement.first_seq_num > trim_point:
-            raise HoleError(stream, trim_point, placement.first_seq_num)
-        if placement.expires_at_ms is None or placement.expires_at_ms > now_ms:
-            next_due_ms = placement.expires_at_ms
-            break
-        looked_at_bytes += len(value)
-        trim_point = placement.end_seq_num
-    if trim_point == stream.trim_point:
-        return Expiry(None, next_due_ms)
-    return Expiry(ExpirePrefix(stream.stream_id, trim_point), next_due_ms)
+    return looking.result()
+
+
+def look_up_expired(stream: StreamState, now_ms: TimestampMs) -> Lookups[Expiry]:
+    """As `find_expired`, of a store that may change meanwhile: a HoleError then says only that this
+    was not to be found out like this."""
+    looking = _Looking(stream, now_ms)
+    if stream.deleted_at_ms is None and stream.trim_point < stream.tail_seq_num:
+        finder = BatchFinder(stream, stream.trim_point)
+        is_going_on = True
+        while is_going_on and finder.next_seq_num < stream.tail_seq_num:
+            values = yield finder.wanted(RETENTION_STEP_BYTES_MAX)
+            for placement, value in finder.found(values):
+                is_going_on = is_going_on and looking.takes(placement, len(value))
+    return looking.result()
+
+
+class _Looking:
+    """For what has expired, from the trim point on."""
+
+    def __init__(self, stream: StreamState, now_ms: TimestampMs) -> None:
+        self._stream = stream
+        self._now_ms = now_ms
+        self._trim_point: SeqNum = stream.trim_point
+        self._next_due_ms: TimestampMs | None = None
+        self._batches = self._bytes = 0
+
+    def takes(self, placement: BatchPlacement, size: int) -> bool:
+        """Whether to look at the batch behind this one. Raises HoleError."""
+        if self._batches >= RETENTION_STEP_BATCHES_MAX or self._bytes >= RETENTION_STEP_BYTES_MAX:
+            self._next_due_ms = self._now_ms
+            return False
+        if placement.first_seq_num > self._trim_point:
+            raise HoleError(self._stream, self._trim_point, placement.first_seq_num)
+        if placement.expires_at_ms is None or placement.expires_at_ms > self._now_ms:
+            self._next_due_ms = placement.expires_at_ms
+            return False
+        self._batches += 1
+        self._bytes += size
+        self._trim_point = placement.end_seq_num
+        return True
+
+    def result(self) -> Expiry:
+        if self._trim_point == self._stream.trim_point:
+            return Expiry(None, self._next_due_ms)
+        return Expiry(ExpirePrefix(self._stream.stream_id, self._trim_point), self._next_due_ms)
 
 
 def freed_bytes(reader: Reader, stream: StreamState, trim_point: int) -> int:

@@ -158,7 +158,8 @@ async def measure(cluster: OwnCluster, groups: int, clients: int) -> dict[str, A
 
 async def main(options: argparse.Namespace) -> bool:
     with tempfile.TemporaryDirectory() as directory:
-        cluster = OwnCluster(Path(directory) / "cluster")
+        unbounded = {"SVC_CLUSTER_BASINS_MAX": "null"}
+        cluster = OwnCluster(Path(directory) / "cluster", environment=unbounded)
         cluster.start()
         try:
             await cluster.wait_ready(READY_S)

@@ -128,6 +128,8 @@ class SimLoop(base_events.BaseEventLoop):
         self.events_run = 0
         self.failures: list[str] = []
         self.has_dead = False
+        self.kept_s = 0.0
+        """Seconds for which something kept the loop; see `keep`."""
         self._events_max = events_max
         self._now = START_S
         self._timers: list[tuple[float, int, events.TimerHandle]] = []
@@ -150,6 +152,7 @@ class SimLoop(base_events.BaseEventLoop):
     def keep(self, seconds: float) -> None:
         """What runs now does not give the loop back for so long."""
         self._now += seconds
+        self.kept_s += seconds
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None

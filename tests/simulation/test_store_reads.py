@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from svc_cluster.base.ids import CATALOG_GROUP, GroupId, SeqNum
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, SeqNum, StreamId
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.codec.rpc import NotLeaderHereError
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
@@ -108,6 +108,37 @@ def test_who_appends_elsewhere_does_not_wait_for_a_disk_that_others_read() -> No
 
 def _p99(ascending: list[float]) -> float:
     return ascending[len(ascending) * 99 // 100]
+
+
+def test_retention_asks_the_disk_without_keeping_anybody() -> None:
+    """A new leader looks at the first batch of each of its streams, all of which are on the disk
+    alone: each has a due time soon, and the event loop was kept for not a moment."""
+    options = Options(gateways=1, http=False, basins=1, streams=40)
+
+    async def main(cluster: SimCluster) -> None:
+        watch = cluster.start()
+        await cluster.set_up()
+        for number in range(40):
+            names = "basin-000", f"stream-{number}"
+            await cluster.apis[0].reconfigure(*names, {"retention_policy": {"age": 3600}})
+            await cluster.apis[0].append(*names, [Item("old")])
+        leader = _leader(cluster, COLD)
+        basin = _basin(leader, COLD)
+        prefix = generation_prefix(basin.group.generation) + keys.batch_key(StreamId(0), 0)[:1]
+        leader.store.on_disk = lambda key: key.startswith(prefix)
+        leader.store.read_s = DISK_READ_S
+        basin.keeper.leadership_changed()
+        assert basin.keeper.scheduled == 0
+        end = cluster.loop.time() + 5.0
+        while basin.keeper.scheduled < 40:
+            assert cluster.loop.time() < end
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(1.0)
+        assert basin.keeper.scheduled == 40
+        assert cluster.loop.kept_s == 0
+        watch.cancel()
+
+    in_simulation(1, options, main)
 
 
 async def _raced(cluster: SimCluster) -> tuple[int, int]:

@@ -4,7 +4,6 @@ answers are cut."""
 from __future__ import annotations
 
 import random
-from typing import TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -18,26 +17,10 @@ from svc_cluster.codec.records import RECORDS_MAX
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.stream_config import PartialStreamConfig, Retention
 from svc_cluster.stream import keys, scan
-from svc_cluster.stream.batch_finder import LIKELY_KEYS_MAX, PROBED_KEYS_MAX, HoleError, Lookups
-from tests.unit.stream.support import Leader, batch, trim
-
-_T = TypeVar("_T")
+from svc_cluster.stream.batch_finder import HoleError
+from tests.unit.stream.support import Leader, answered, batch, trim
 
 sizes = st.lists(st.integers(1, 6) | st.integers(1, BATCH_RECORDS_MAX), min_size=1, max_size=12)
-
-
-def answered(leader: Leader, lookups: Lookups[_T], rng: random.Random) -> _T:
-    """Answers the first so many keys of each lookup, at least one."""
-    try:
-        wanted = next(lookups)
-        while True:
-            assert 1 <= len(wanted) <= max(LIKELY_KEYS_MAX + 1, PROBED_KEYS_MAX)
-            assert sorted(set(wanted)) == wanted
-            some = wanted[: rng.choice((1, 2, 40, len(wanted)))]
-            wanted = lookups.send([leader.store.get(key) for key in some])
-    except StopIteration as end:
-        result: _T = end.value
-        return result
 
 
 def filled(records: list[int], trim_point: int) -> Leader:
@@ -63,6 +46,22 @@ def test_the_largest_batch_behind_the_smallest_is_found() -> None:
     lookups = scan.look_up_batches(stream, 0, ReadBounds(), now_ms=TimestampMs(0))
     step, _ = answered(leader, lookups, random.Random(1))
     assert [found.placement.record_count for found in step.batches] == [1, 1000, 1, 1000, 1, 1]
+
+
+def test_who_is_late_answers_with_what_there_is() -> None:
+    """With at least one batch; the next step goes on behind it, and so everything is read."""
+    leader = filled([2, 3, 700, 1, 40], 0)
+    stream, at, seen = leader.stream("s"), 0, []
+    while at < stream.tail_seq_num:
+        lookups = scan.look_up_batches(
+            stream, at, ReadBounds(), now_ms=TimestampMs(0), is_late=lambda: True
+        )
+        step, _ = answered(leader, lookups, random.Random(1))
+        assert step.batches
+        assert step.may_have_more == (step.next_seq_num < stream.tail_seq_num)
+        seen += [found.placement.record_count for found in step.batches]
+        at = step.next_seq_num
+    assert seen == [2, 3, 700, 1, 40]
 
 
 @settings(max_examples=60)

@@ -98,10 +98,13 @@ def test_a_node_is_named_by_its_address() -> None:
 
 def test_a_node_of_a_local_cluster_is_found_in_its_directory(tmp_path: Path) -> None:
     """The first one, or the one that is named, with the administrator's certificate where the
-    cluster has made one."""
+    node speaks TLS, whatever an earlier start has left."""
     with pytest.raises(AdminError, match="not the data directory"):
         local_target(tmp_path, None)
-    rows = [{"id": 1, "admin_rpc_port": 71}, {"id": 2, "admin_rpc_port": 72}]
+    rows = [
+        {"id": 1, "admin_rpc_port": 71, "admin_rpc_tls": False},
+        {"id": 2, "admin_rpc_port": 72, "admin_rpc_tls": True},
+    ]
     (tmp_path / "cluster.json").write_text(json.dumps({"nodes": rows}))
     first = local_target(tmp_path, None)
     assert (first.address, first.node_id, first.tls) == ("127.0.0.1:71", 1, None)
@@ -111,6 +114,7 @@ def test_a_node_of_a_local_cluster_is_found_in_its_directory(tmp_path: Path) -> 
     place.mkdir(parents=True)
     for name in ("tls.crt", "tls.key", "ca.crt"):
         (place / name).touch()
+    assert local_target(tmp_path, 1).tls is None
     second = local_target(tmp_path, 2)
     assert (second.address, second.node_id) == ("127.0.0.1:72", 2)
     assert second.tls == PeerTls(place / "tls.crt", place / "tls.key", place / "ca.crt")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from svc_cluster.base.ids import LogIndex, SeqNum, StreamId, Term, TimestampMs
 from svc_cluster.base.write_set import WriteSet
@@ -18,11 +20,14 @@ from svc_cluster.model.record import (
 from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig
 from svc_cluster.stream import apply
 from svc_cluster.stream.apply import Applied, Plan, Rejected
+from svc_cluster.stream.batch_finder import LIKELY_KEYS_MAX, PROBED_KEYS_MAX, Lookups
 from svc_cluster.stream.commands import AppendCommand, BasinCommand
 from svc_cluster.stream.effects import Reason
 from svc_cluster.stream.rows import StreamState
 from svc_cluster.stream.sequencer import Sequencer
 from svc_cluster.stream.state import BasinState
+
+_T = TypeVar("_T")
 
 BASIN = "basin-one"
 NOW = TimestampMs(1_000_000)
@@ -66,6 +71,20 @@ class MemoryStore:
         for key in list(keys):
             del self.values[key]
             self._keys.remove(key)
+
+
+def answered(leader: Leader, lookups: Lookups[_T], rng: random.Random | None = None) -> _T:
+    """What the lookups come to; with an `rng`, each is answered for the first so many keys only."""
+    try:
+        wanted = next(lookups)
+        while True:
+            assert 1 <= len(wanted) <= max(LIKELY_KEYS_MAX + 1, PROBED_KEYS_MAX)
+            assert sorted(set(wanted)) == wanted
+            some = wanted if rng is None else wanted[: rng.choice((1, 2, 40, len(wanted)))]
+            wanted = lookups.send([leader.store.get(key) for key in some])
+    except StopIteration as end:
+        result: _T = end.value
+        return result
 
 
 class Replica:

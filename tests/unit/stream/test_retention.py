@@ -9,7 +9,7 @@ from svc_cluster.model.stream_config import PartialStreamConfig, Retention
 from svc_cluster.stream import emptiness, keys, retention
 from svc_cluster.stream.commands import ExpirePrefix
 from svc_cluster.stream.retention import Expiry
-from tests.unit.stream.support import Leader, batch, trim
+from tests.unit.stream.support import Leader, answered, batch, trim
 
 MS = TimestampMs
 
@@ -23,7 +23,11 @@ def filled(*arrivals: int, age: int | None = 10) -> Leader:
 
 
 def find(leader: Leader, now_ms: int) -> Expiry:
-    return retention.find_expired(leader.store, leader.stream("s"), MS(now_ms))
+    stream = leader.stream("s")
+    found = retention.find_expired(leader.store, stream, MS(now_ms))
+    looked_up = answered(leader, retention.look_up_expired(stream, MS(now_ms)))
+    assert looked_up == found, "looked up, it is what a walk finds"
+    return found
 
 
 @pytest.mark.parametrize(
