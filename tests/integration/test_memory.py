@@ -12,6 +12,7 @@ from svc_cluster.cli.node_metrics import NodeMetrics
 from svc_cluster.codec import rpc
 from svc_cluster.replica.memory import MIB
 from svc_cluster.replica.peers import LinkPeers, PeerLink
+from svc_cluster.storage.read_pool import ReadPool, ReadPoolSettings
 from tests.integration.conversation import Pair, pair
 from tests.integration.test_conversations import one_record
 
@@ -40,7 +41,8 @@ def test_a_full_node_refuses_appends_without_effect_and_shows_it(tmp_path: Path)
             links = LinkPeers(
                 loop=asyncio.get_running_loop(), peers=(), clock=lambda: None, open_link=no_link
             )
-            shown = NodeMetrics(metrics, two.node, tmp_path, links, two.disk)
+            reads = ReadPool(asyncio.get_running_loop(), ReadPoolSettings())
+            shown = NodeMetrics(metrics, two.node, tmp_path, links, two.disk, reads)
             assert (await append(two, group_id, 1000)).WhichOneof("result") == "append"
             hoard = host.memory.bytes_max
             host.memory.add("hoard", lambda: hoard)
@@ -61,6 +63,7 @@ def test_a_full_node_refuses_appends_without_effect_and_shows_it(tmp_path: Path)
             host.memory.look()
             assert (await append(two, group_id, 1000)).append.start.seq_num == 1
             assert host.memory.held()["requests"] == 0, "what was answered holds nothing"
+            reads.close()
 
     asyncio.run(body())
 
