@@ -12,14 +12,10 @@ from __future__ import annotations
 
 import re
 import ssl
-import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
-
-import grpc
-import grpc.aio
+from typing import Final
 
 from svc_cluster.base.ids import NodeId
 from svc_cluster.base.log import get_logger
@@ -106,61 +102,6 @@ def check_pair(certificate: Path, key: Path) -> None:
 
 def _no_password() -> str:
     raise ValueError("the key is encrypted")
-
-
-def open_channel(
-    address: str, options: Sequence[tuple[str, Any]], tls: PeerTls | None, server_name: str
-) -> grpc.aio.Channel:
-    """A new connection to the process whose certificate carries `server_name`, whatever its address
-    is called; without `tls` one in clear. Files are read each time, so that a renewed certificate
-    is used from the next connection on. Raises CertificateError."""
-    if tls is None:
-        return grpc.aio.insecure_channel(address, options=options)
-    material = tls.read()
-    return grpc.aio.secure_channel(
-        address,
-        grpc.ssl_channel_credentials(material.authority, material.key, material.certificate),
-        options=(*options, ("grpc.ssl_target_name_override", server_name)),
-    )
-
-
-def server_credentials(tls: PeerTls) -> grpc.ServerCredentials:
-    """Callers must show a certificate of the CA. Renewed files are taken over with the next
-    handshake; unusable ones are reported and leave what is in use. Raises CertificateError for
-    the first ones."""
-    renewal = _Renewal(tls)
-    return grpc.dynamic_ssl_server_credentials(
-        _server_configuration(renewal.current), renewal.fetch, require_client_authentication=True
-    )
-
-
-class _Renewal:
-    """Says whether the files have changed; called by gRPC's threads, once for each handshake."""
-
-    def __init__(self, tls: PeerTls) -> None:
-        self.current = tls.read()
-        self._tls = tls
-        self._lock = threading.Lock()
-
-    def fetch(self) -> Any:
-        """The new configuration, or None for no change."""
-        with self._lock:
-            try:
-                material = self._tls.read()
-            except CertificateError as cause:
-                log.error("certificate_unusable", reason=str(cause))
-                return None
-            if material == self.current:
-                return None
-            self.current = material
-        log.info("certificate_renewed", certificate=str(self._tls.certificate))
-        return _server_configuration(material)
-
-
-def _server_configuration(material: Material) -> Any:
-    return grpc.ssl_server_certificate_configuration(
-        [(material.key, material.certificate)], material.authority
-    )
 
 
 def check_certificate(identity: Identity, names: Iterable[bytes]) -> None:
