@@ -36,10 +36,6 @@ _T = TypeVar("_T")
 ATTEMPTS_MAX: Final = 8
 """Of a read that records are trimmed under, before it is made in one turn of the event loop."""
 
-STEP_SECONDS_MAX: Final = 0.2
-"""Once a read has waited so long for the disk it answers with what it has; the gateway goes on from
-there, well before its deadline."""
-
 WAIT_SECONDS_MAX: Final = 5.0
 """A follower's call is answered after this long even if nothing came; the gateway calls again."""
 
@@ -181,7 +177,6 @@ class Reader:
             "from_ms": from_ms,
             "max_bytes": max_bytes,
         }
-        late_at = self._services.loop.time() + STEP_SECONDS_MAX
         stream, (step, records) = await self._look_up(
             request.stream,
             stream_id,
@@ -190,7 +185,6 @@ class Reader:
                 start,
                 request.bounds,
                 records=self._guess(now),
-                is_late=lambda: self._services.loop.time() > late_at,
                 **asked,
             ),
             lambda now: (

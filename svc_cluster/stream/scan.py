@@ -7,7 +7,6 @@ timestamp) and behind the bounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
 from itertools import islice
 from typing import assert_never
@@ -132,12 +131,10 @@ def look_up_batches(
     from_ms: int = 0,
     max_bytes: int = READ_BYTES_MAX,
     records: int = 1,
-    is_late: Callable[[], bool] = lambda: False,
 ) -> Lookups[tuple[ReadStep, int]]:
     """As `read_batches`, of a store that may change meanwhile: a HoleError then says only that this
     was not to be read like this. `records` is a guess at how many records a batch has; returned
-    with the step is a better one. Once it `is_late` the step ends with the batches that it has, as
-    if they were long enough; it has at least one."""
+    with the step is a better one."""
     taking = _Taking(stream, start_seq_num, bounds, now_ms, from_ms, max_bytes)
     if taking.is_empty:
         return taking.ended(StoppedBy.BOUNDS), records
@@ -148,8 +145,6 @@ def look_up_batches(
             step = taking.take(placement, value)
             if step is not None:
                 return step, finder.records
-        if taking.taken_bytes and finder.next_seq_num < stream.tail_seq_num and is_late():
-            return taking.ended(StoppedBy.SIZE), finder.records
     return taking.at_tail(), finder.records
 
 

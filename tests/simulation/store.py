@@ -13,7 +13,7 @@ from tests.simulation.loop import SimLoop
 
 FLUSH_MS = (1.0, 200.0)
 COLD_SHARE = 0.3
-FETCH_MS = (0.1, 50.0)
+FETCH_MS = (0.1, 5.0)
 
 
 Effect = Callable[[str], None]

@@ -48,24 +48,6 @@ def test_the_largest_batch_behind_the_smallest_is_found() -> None:
     assert [found.placement.record_count for found in step.batches] == [1, 1000, 1, 1000, 1, 1]
 
 
-def test_who_is_late_answers_with_what_there_is() -> None:
-    """With at least one batch; the next step goes on behind it, and so everything is read."""
-    leader = filled([2, 3, 700, 1, 40], 0)
-    stream, at, seen, steps = leader.stream("s"), 0, [], 0
-    while at < stream.tail_seq_num:
-        lookups = scan.look_up_batches(
-            stream, at, ReadBounds(), now_ms=TimestampMs(0), is_late=lambda: True
-        )
-        step, _ = answered(leader, lookups, random.Random(1))
-        steps += 1
-        assert step.batches
-        assert step.may_have_more == (step.next_seq_num < stream.tail_seq_num)
-        seen += [found.placement.record_count for found in step.batches]
-        at = step.next_seq_num
-    assert seen == [2, 3, 700, 1, 40]
-    assert steps > 1
-
-
 @settings(max_examples=60)
 @given(
     sizes,
