@@ -114,7 +114,7 @@ SCENES: dict[str, Scene] = {
     "trims": Scene(BASE, (1, 2, 3)),
     "sessions": Scene(SESSIONS, (1, 2, 3)),
     "retries": Scene(RETRIES, (3, 6, 7)),
-    "reports of usage": Scene(REPORTS, (2, 17, 18)),
+    "reports of usage": Scene(REPORTS, (4, 9, 18)),
 }
 
 
