@@ -49,7 +49,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     f"/{SERVICE}/Status": Operation(READERS, 5.0, 8),
     f"/{SERVICE}/Members": Operation(READERS, 5.0, 8),
     f"/{SERVICE}/Leaders": Operation(READERS, 5.0, 8),
-    # longer than a node tries to give its leaderships away (handover.LIMIT_SECONDS_MAX)
+    # longer than a node tries to give its leaderships away (handover.LIMIT_SECONDS)
     f"/{SERVICE}/Drain": Operation(KEEPERS, 15.0, 4),
     f"/{SERVICE}/Configuration": Operation(KEEPERS, 5.0, 8),
     f"/{HEALTH}/Check": Operation(EVERYBODY, 5.0, 16),

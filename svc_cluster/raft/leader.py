@@ -217,7 +217,7 @@ class LeaderSide:
         for peer in sorted({*self._full, *self._repairs}):
             if at_once or now - self._sent_at.get(peer, 0.0) >= self._settings.heartbeat:
                 self._sent_at[peer] = now
-                # what the peer is known to have: a heartbeat may overtake entries on their way
-                previous = max(self._acks.acked(peer), self._log.base_index)
+                # behind all that was sent: where some of it was lost, the peer says so
+                previous = max(self._core.next_index(peer) - 1, self._log.base_index)
                 heartbeats.append((peer, self._request(LogIndex(previous), ())))
         return heartbeats

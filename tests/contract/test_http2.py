@@ -243,13 +243,14 @@ def taken_in(session: H2Session, streams: list[H2Response]) -> int:
 
 
 def test_bodies_that_nobody_reads_leave_the_window_of_their_connection_open() -> None:
-    """Ninety of them, each with all it may send, beside bodies that are read at once."""
+    """Ninety of them, with many times what the connection's window takes, beside bodies that are
+    read at once."""
 
     def script(peer: Peer) -> None:
         session = connect(peer)
         works(session)
         waiting = stalled(session, 90)
-        assert taken_in(session, waiting) == 90 * STREAM_WINDOW_BYTES
+        assert taken_in(session, waiting) > 60 * CONNECTION_WINDOW_BYTES
         for _ in range(5):
             assert session.request("POST", "/length", {}, b"y" * 1_000_000).read() == b"1000000"
         assert all(answer.status == 0 for answer in waiting)
@@ -295,7 +296,7 @@ def test_what_is_unread_goes_with_its_connection() -> None:
             session = connect(peer)
             works(session)
             waiting = stalled(session, 8)
-            assert taken_in(session, waiting) == bound
+            assert bound <= taken_in(session, waiting) <= bound + CONNECTION_WINDOW_BYTES
             session.close()
             assert {peer.next_end() for _ in range(17)} == {"done", "cancelled"}
 

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.names_and_paths import ELSEWHERE, MARK
 
 OWN = re.compile(
-    r"secret|audit\.log|node-1(/[-.\w]+)?|node-1/wal/[-.\w]+|node-1/state/[-.\w]+(/[-.\w]+)?"
+    r"secret|audit\.log(\.chain)?|node-1(/[-.\w]+)?|node-1/wal/[-.\w]+|node-1/state/[-.\w]+(/[-.\w]+)?"
     r"|node-1/state\.aside/[-.\w]+"
 )
 """What a server may have in its directory."""

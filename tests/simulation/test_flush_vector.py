@@ -38,8 +38,9 @@ class Watch:
         self._flush(done)
 
     def set_flushed(self, group_id: GroupId, applied_index: LogIndex) -> None:
-        self.moved += self._applied()[group_id] > self.at_begin[group_id]
-        assert applied_index <= self.at_begin[group_id], "only this much is surely flushed"
+        if self.flushes:  # one may have begun before anybody watched
+            self.moved += self._applied()[group_id] > self.at_begin[group_id]
+            assert applied_index <= self.at_begin[group_id], "only this much is surely flushed"
         self._set_flushed(group_id, applied_index)
 
 

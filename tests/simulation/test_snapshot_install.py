@@ -62,6 +62,8 @@ def test_the_state_before_goes_only_behind_the_frame_that_replaces_it(
     While chunks arrive, other groups may write to the log; nothing is flushed or goes then."""
     _, steps = undisturbed
     order = [kind for kind, _ in itertools.groupby(steps.effects)]
+    if order[-1] == "store flush begin":
+        order.pop()  # the regular flush that comes next
     assert set(order[:-6]) <= {"store write", "log submit", "log durable"}
     assert order[-6:] == [
         "store write",

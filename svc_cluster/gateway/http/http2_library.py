@@ -16,8 +16,10 @@ from hyperframe.frame import GoAwayFrame, SettingsFrame, WindowUpdateFrame
 
 from svc_cluster.gateway.http.http2_limits import HEADER_LIST_BYTES_MAX, STREAMS_MAX
 
-STREAM_WINDOW_BYTES: Final = 32 * 1024
-"""What a client may send of one body before there is somebody to read it."""
+STREAM_WINDOW_BYTES: Final = 65535
+"""What a client may send of one body before there is somebody to read it. It is what the protocol
+begins with: a client that has not heard our settings yet counts with it, and less would end the
+connections of all who send at once."""
 STREAM_WINDOW_BYTES_READ: Final = 256 * 1024
 """The same once it is read on."""
 CONNECTION_WINDOW_BYTES: Final = 65535

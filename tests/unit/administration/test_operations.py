@@ -9,7 +9,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 from svc_cluster._pb.cluster.v1 import admin_pb2
 from svc_cluster.administration.operations import CALLS_MAX, OPERATIONS, Role, role_of
 from svc_cluster.base.ids import NodeId
-from svc_cluster.replica.handover import LIMIT_SECONDS_MAX
+from svc_cluster.replica.handover import LIMIT_SECONDS
 
 OWN = NodeId(2)
 SELF, OTHER = b"node-2.svc-cluster.internal", b"node-1.svc-cluster.internal"
@@ -54,7 +54,7 @@ def test_every_operation_ends_and_is_bounded() -> None:
         assert 1 <= operation.calls_max <= 16
     assert sum(operation.calls_max for operation in OPERATIONS.values()) == CALLS_MAX <= 100
     drain = next(operation for path, operation in OPERATIONS.items() if path.endswith("/Drain"))
-    assert drain.seconds_max > LIMIT_SECONDS_MAX
+    assert drain.seconds_max > LIMIT_SECONDS
 
 
 @pytest.mark.parametrize(

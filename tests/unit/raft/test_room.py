@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from svc_cluster.base.ids import LogIndex, NodeId
 from svc_cluster.raft.group import PeerRoom, Role
-from svc_cluster.raft.messages import AppendRequest, AppendResponse
+from svc_cluster.raft.messages import AppendRequest
 from svc_cluster.raft.settings import RaftSettings
 from tests.unit.raft.harness import Cluster, Node, ack, become_leader, payload
 
@@ -31,9 +31,9 @@ def requests(node: Node, peer: int) -> list[AppendRequest]:
     return [body for to, body in sent if to == peer and isinstance(body, AppendRequest)]
 
 
-def test_a_peer_without_room_is_sent_heartbeats_that_refer_to_what_it_has() -> None:
-    """No entry, however many are proposed; a heartbeat in time, behind the last entry that the peer
-    has acknowledged and not behind those that may be under way."""
+def test_a_peer_without_room_is_sent_heartbeats_and_no_entry() -> None:
+    """However many are proposed: a heartbeat in time, behind the last entry that has left, which
+    the peer has here."""
     node, now = leading()
     has = node.group.last_index
     node.full.add(PEER)
@@ -53,40 +53,6 @@ def test_a_peer_without_room_is_sent_heartbeats_that_refer_to_what_it_has() -> N
     assert all(request.entries == () for request in found)
     assert {request.previous_index for request in found} <= {has}
     assert node.group.role is Role.LEADER
-
-
-def test_the_heartbeat_is_accepted_by_a_follower_that_lacks_what_is_under_way() -> None:
-    """Entries that have left and not arrived: a heartbeat that overtakes them is no reason for the
-    follower to refuse, and so none for the leader to send them again."""
-    cluster = Cluster(3)
-    leader = cluster.elect()
-    follower = next(n for n in cluster.nodes.values() if n.node_id != leader.node_id)
-    cluster.settle()
-    leader.take_sent()
-    leader.group.propose(payload("under way"))
-    leader.drain()
-    leader.sync()
-    leader.full.add(follower.node_id)
-    under_way = [body for to, body in leader.take_sent() if to == follower.node_id and body.entries]
-    assert len(under_way) == 1
-    leader.group.propose(payload("held back"))
-    leader.drain()
-    leader.sync()
-    leader.tick(cluster.now + 2 * HEARTBEAT)
-    (beat,) = [body for to, body in leader.take_sent() if to == follower.node_id]
-    assert beat.entries == ()
-    assert beat.previous_index == under_way[0].previous_index
-    follower.receive(leader.node_id, beat)
-    follower.receive(leader.node_id, under_way[0])
-    follower.sync()
-    answers = [body for _, body in follower.take_sent() if isinstance(body, AppendResponse)]
-    assert answers and all(answer.success for answer in answers)
-    assert follower.group.last_index == leader.group.last_index - 1
-    for answer in answers:
-        leader.receive(follower.node_id, answer)
-    leader.tick(cluster.now + 4 * HEARTBEAT)
-    sent = [body for to, body in leader.take_sent() if to == follower.node_id]
-    assert all(body.entries == () for body in sent), "still no room"
 
 
 def test_room_is_used_at_once_and_all_that_was_held_back_leaves() -> None:
