@@ -13,8 +13,16 @@ from pathlib import Path
 from typing import TypeGuard
 
 import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
 from h2.errors import ErrorCodes
-from h2.events import Event, InformationalResponseReceived, ResponseReceived
+from h2.events import (
+    DataReceived,
+    Event,
+    InformationalResponseReceived,
+    ResponseReceived,
+    StreamEnded,
+)
 from h2.settings import SettingCodes
 
 from svc_cluster.gateway.http.connection import TimeLimits
@@ -72,6 +80,29 @@ def test_the_server_states_its_limits_first() -> None:
         works(session)
         assert session.h2.outbound_flow_control_window == CONNECTION_WINDOW_BYTES
         session.close()
+
+    run_client(script)
+
+
+def test_a_client_that_has_not_heard_the_settings_may_send_a_whole_window() -> None:
+    """All at once: preface, head, and as much of a body as the protocol begins with."""
+
+    def script(peer: Peer) -> None:
+        client = H2Connection(H2Configuration(client_side=True))
+        client.initiate_connection()
+        head = [(":method", "POST"), (":scheme", "http"), (":authority", "x"), (":path", "/length")]
+        client.send_headers(1, head)
+        for size in (16384, 16384, 16384, 16383):
+            client.send_data(1, bytes(size), end_stream=size == 16383)
+        answers: list[Event] = []
+        with socket.create_connection(("127.0.0.1", peer.port), timeout=DEADLINE) as sock:
+            sock.sendall(client.data_to_send())
+            while not any(isinstance(event, StreamEnded) for event in answers):
+                data = sock.recv(65536)
+                assert data, "the connection was ended"
+                answers += client.receive_data(data)
+        bodies = [event.data for event in answers if isinstance(event, DataReceived)]
+        assert b"".join(bodies) == b"65535"
 
     run_client(script)
 
