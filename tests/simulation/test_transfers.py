@@ -421,7 +421,7 @@ def play(name: str, options: Options = OPTIONS, seed: int = 1) -> None:
     in_simulation(seed, options, main)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 3, 4])
 def test_a_transfer_that_takes_longer_than_the_log_is_kept_converges_under_load(seed: int) -> None:
     """One snapshot is enough: the log that came behind it is there when it has arrived."""
     play("under_load", seed=seed)
