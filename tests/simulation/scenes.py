@@ -108,7 +108,7 @@ SCENES: dict[str, Scene] = {
             safety_s=30.0,
             workload=WorkloadOptions(event_streams=True),
         ),
-        (14, 18, 28),
+        (4, 17, 37),
     ),
     "recycled segments": Scene(RECYCLED, (4, 35)),
     "trims": Scene(BASE, (1, 2, 3)),
