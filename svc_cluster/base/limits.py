@@ -9,10 +9,6 @@ from typing import Final
 MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 """A message that is longer is not received: it ends the conversation that it came on."""
 
-BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Requests, answers or peer messages of one turn of the event loop leave as messages of at most
-this many bytes, unless a single one of them has more."""
-
 # -- streams of a basin
 
 BATCH_RECORDS_MAX: Final = 1000

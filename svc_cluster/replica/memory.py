@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from svc_cluster.base.clock import Clock
-from svc_cluster.base.errors import HotServerError
+from svc_cluster.base.errors import UnavailableError
 
 MIB: Final = 1024 * 1024
 
@@ -60,14 +60,14 @@ class MemoryBudget:
         return self._known
 
     def admit(self, byte_count: int) -> None:
-        """A new request brings so much. Raises HotServerError, without effect, when it does not fit
-        into what is left."""
+        """A new request brings so much. Raises UnavailableError, without effect, when it does not
+        fit into what is left."""
         if self._known + self._admitted + byte_count > self.bytes_max:
             if self._clock.monotonic() - self._looked_at >= LOOK_SECONDS:
                 self.look()
             if self._known + self._admitted + byte_count > self.bytes_max:
                 self.refused += 1
-                raise HotServerError("the node holds as much in memory as it may")
+                raise UnavailableError("the node holds as much in memory as it may")
         self._admitted += byte_count
 
 

@@ -49,7 +49,7 @@ def test_a_full_node_refuses_appends_without_effect_and_shows_it(tmp_path: Path)
             host.memory.look()
             last = host.basins[group_id].group.engine.last_index
             refused = await append(two, group_id, 1000)
-            assert refused.refusal.code == "hot_server"
+            assert refused.refusal.code == "unavailable"
             assert not refused.refusal.may_have_taken_effect
             assert host.basins[group_id].group.engine.last_index == last
             assert (await two.client.check_tail("basin-one", "s")).seq_num == 1
@@ -78,7 +78,7 @@ def test_an_append_is_measured_by_its_records(tmp_path: Path) -> None:
             (group_id,) = host.basins
             host.memory.add("hoard", lambda: host.memory.bytes_max - MIB // 2)
             host.memory.look()
-            assert (await append(two, group_id, 900_000)).refusal.code == "hot_server"
+            assert (await append(two, group_id, 900_000)).refusal.code == "unavailable"
             assert (await append(two, group_id, 1000)).append.start.seq_num == 0
 
     asyncio.run(body())

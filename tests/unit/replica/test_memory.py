@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_cluster.base.errors import HotServerError
+from svc_cluster.base.errors import UnavailableError
 from svc_cluster.replica.memory import LOOK_SECONDS, MemoryBudget, log_allowance
 
 
@@ -50,18 +50,18 @@ def test_what_is_admitted_counts_until_the_parts_are_asked_again() -> None:
     budget.add("answers", lambda: held["answers"])
     budget.admit(60)
     held["log"] = 60
-    with pytest.raises(HotServerError):
+    with pytest.raises(UnavailableError):
         budget.admit(41)
     assert (budget.refused, looks) == (1, 1)
     budget.admit(40)
     held["log"] = 100
     for _ in range(1000):
-        with pytest.raises(HotServerError):
+        with pytest.raises(UnavailableError):
             budget.admit(1)
     assert (budget.refused, looks) == (1001, 1), "a full node does not ask its parts each time"
     held["log"], held["answers"] = 50, 45
     clock.now += LOOK_SECONDS
     budget.admit(5)
     assert budget.held() == {"log": 50, "answers": 45}
-    with pytest.raises(HotServerError):
+    with pytest.raises(UnavailableError):
         budget.admit(1)
