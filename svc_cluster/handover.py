@@ -1,6 +1,6 @@
-"""`python3 -m svc_cluster.handover PID URL`: tells a node to give every leadership away, and waits
-until it has, for ten seconds and one look (two seconds at most). For hooks that run before a
-container is stopped.
+"""The call `python3 -m svc_cluster.handover PID URL` tells a node to give every leadership away,
+and waits until it has. It waits for ten seconds and one look (two seconds at most). For hooks that
+run before a container is stopped.
 
 PID is the node's, URL that of its admin listener. Exit status 0 when it leads nothing any more, 1
 when it still does, or does not answer. Imports nothing of ours, so that it is quick.

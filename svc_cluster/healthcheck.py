@@ -1,6 +1,6 @@
-"""`python3 -m svc_cluster.healthcheck URL`: exit status 0 for an answer of 200, 1 for any other and
-for none within five seconds. For health checks of containers that hold no curl; imports nothing of
-ours, because it runs every few seconds."""
+"""The call `python3 -m svc_cluster.healthcheck URL` exits with status 0 for an answer of 200. It
+exits with 1 for any other and for none within five seconds. For health checks of containers that
+hold no curl; imports nothing of ours, because it runs every few seconds."""
 
 from __future__ import annotations
 

@@ -1,53 +1,38 @@
-"""Typed configuration: one file, environment on top, unknown keys refused.
+"""Typed configuration: every key, its default, and what it may be.
 
-Order: default < file < environment (`SVC_CLUSTER_` and the key in capitals). Read only by the
-command line; everything below takes plain values.
+Read only by the command line (`settings_sources`); everything below takes plain values.
 """
 
 from __future__ import annotations
 
-import ipaddress
-import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Final
 
 import msgspec
-import yaml
 
-from svc_cluster.model.location import is_location_name
-
-ENVIRONMENT_PREFIX: Final = "SVC_CLUSTER_"
-EXIT_CREDENTIAL: Final = 65
-EXIT_MISSING_FILE: Final = 66
-EXIT_ADDRESS: Final = 69
-EXIT_LIMIT: Final = 71
-EXIT_DIRECTORY: Final = 73
-EXIT_CONFIGURATION: Final = 78
-"""Exit statuses of processes that are refused their start, of sysexits.h as far as it has one."""
-REFUSED_START: Final = frozenset(
-    {
-        EXIT_CREDENTIAL,
-        EXIT_MISSING_FILE,
-        EXIT_ADDRESS,
-        EXIT_LIMIT,
-        EXIT_DIRECTORY,
-        EXIT_CONFIGURATION,
-    }
+from svc_cluster.settings_checks import (
+    PORT_MAX,
+    check_address,
+    check_host_names,
+    check_locations,
+    check_log,
+    check_node_ids,
+    check_range,
+    is_loopback,
 )
+from svc_cluster.settings_errors import SettingsError
 
-PORT_MAX: Final = 65_535
 MEMORY_MIB = (64, 1024 * 1024)
 """Less would not hold the largest requests of a few callers."""
 
 WAL_SEGMENT_MIB: Final = (4, 4095)
 """A log file must hold the largest entry (a little over 2 MiB) and stay below 4 GiB."""
 SIZE_MIB_MAX: Final = 1 << 30
+MEMORY_REST_MIB_MIN: Final = 32
+"""What a gateway has beside bodies, and what is unread of them."""
 BODY_MIB_IN_FLIGHT: Final = (16, 1 << 20)
 """The largest request, 8 MiB of JSON, must find room in it both as sent and decompressed."""
 BASIN_HOST_SUFFIXES_MAX: Final = 16
 PUBLIC_HOSTS_MAX: Final = 64
-LOCATIONS_MAX: Final = 1_000
 SCRUB_MIB_PER_SECOND: Final = (0.1, 4096.0)
 REQUEST_OUTCOMES: Final = (1, 100_000_000)
 RATE: Final = (0.001, 1e12)
@@ -55,48 +40,14 @@ QUOTA: Final = (1, 100_000_000)
 STORE_READ_THREADS: Final = (1, 64)
 STORE_READS_WAITING: Final = (1, 65_536)
 CONNECTIONS: Final = (16, 1_000_000)
-HOST_NAME_BYTES_MAX: Final = 253
+REQUESTS_IN_PROGRESS: Final = (16, 1_000_000)
+STREAMS_OPEN: Final = (16, 1_000_000)
+DRAIN_SECONDS: Final = (0, 60)
+METRICS_BASINS: Final = (0, 200)
+SLOW_REQUEST_MS: Final = (1.0, 3_600_000.0)
+REQUEST_LOG_LINES: Final = (1, 10_000)
 SECONDS_MIN: Final = 0.01
 SECONDS_MAX: Final = 31_536_000.0
-LOG_LEVELS: Final = ("debug", "info", "warning", "error")
-LOG_FORMATS: Final = ("json", "text")
-
-
-class SettingsError(Exception):
-    """One sentence that names key, value and remedy."""
-
-    exit_status: ClassVar[int] = EXIT_CONFIGURATION
-    """Of the process that is refused its start; every kind of refusal has its own."""
-
-
-class CredentialError(SettingsError):
-    """A certificate, key, secret or token is there and cannot be used."""
-
-    exit_status = EXIT_CREDENTIAL
-
-
-class MissingFileError(SettingsError):
-    """A file that the settings name is not there, or must not be read."""
-
-    exit_status = EXIT_MISSING_FILE
-
-
-class AddressError(SettingsError):
-    """An address cannot be listened on."""
-
-    exit_status = EXIT_ADDRESS
-
-
-class LimitError(SettingsError):
-    """The system allows the process too little."""
-
-    exit_status = EXIT_LIMIT
-
-
-class DirectoryError(SettingsError):
-    """A directory cannot be used by this process."""
-
-    exit_status = EXIT_DIRECTORY
 
 
 class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -170,8 +121,9 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     stored_mib_max: int | None = None
     token_streams_max: int | None = None
     token_stored_mib_max: int | None = None
-    """Of all basins together, and of those of such a token and all that were issued with it. Each
-    basin reserves as much of it as it may have by its own quota, which is then needed."""
+    """The bounds of streams and of stored MiB of all basins together, and of those of such a token
+    and all that were issued with it. Each basin reserves as much of it as it may have by its own
+    quota, which is then needed."""
     stored_mib_per_basin_max: int | None = None
     """How much each basin may store, in metered MiB, the same on every node; from there on appends
     other than trims are refused. None: any amount."""
@@ -181,6 +133,9 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     audit_log: str | None = None
     """File that gets a line for each change of the root token that this node brings to the cluster.
     None: they go to the log."""
+    metrics_basins_max: int = 100
+    """Basins that the page of the metrics names, those that came first; the others are shown
+    together, as `other`."""
     log_level: str = "info"
     log_format: str = "json"
 
@@ -191,7 +146,7 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     def check(self) -> None:
         """Raises SettingsError."""
-        _check_node_ids(self.nodes)
+        check_node_ids(self.nodes)
         if str(self.node_id) not in self.nodes:
             raise SettingsError(
                 f"node_id {self.node_id} is not among nodes ({', '.join(self.nodes)}): "
@@ -210,23 +165,24 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         check_address("admin_address", self.admin_address)
         if self.health_rpc_address is not None:
             check_address("health_rpc_address", self.health_rpc_address)
-        _check_range("wal_segment_mib", self.wal_segment_mib, *WAL_SEGMENT_MIB)
+        check_range("wal_segment_mib", self.wal_segment_mib, *WAL_SEGMENT_MIB)
         for key in ("wal_retain_mib", "log_retention_mib", "disk_reserve_mib"):
-            _check_range(key, getattr(self, key), 0, SIZE_MIB_MAX)
-        _check_range("memory_mib", self.memory_mib, *MEMORY_MIB)
+            check_range(key, getattr(self, key), 0, SIZE_MIB_MAX)
+        check_range("memory_mib", self.memory_mib, *MEMORY_MIB)
         if self.scrub_mib_per_second:
-            _check_range("scrub_mib_per_second", self.scrub_mib_per_second, *SCRUB_MIB_PER_SECOND)
+            check_range("scrub_mib_per_second", self.scrub_mib_per_second, *SCRUB_MIB_PER_SECOND)
         for key in ("log_retention_seconds", "flush_seconds", "scrub_interval_seconds"):
-            _check_range(key, getattr(self, key), SECONDS_MIN, SECONDS_MAX)
-        _check_range("store_read_threads", self.store_read_threads, *STORE_READ_THREADS)
-        _check_range("store_reads_waiting_max", self.store_reads_waiting_max, *STORE_READS_WAITING)
-        _check_range("request_outcomes_max", self.request_outcomes_max, *REQUEST_OUTCOMES)
+            check_range(key, getattr(self, key), SECONDS_MIN, SECONDS_MAX)
+        check_range("store_read_threads", self.store_read_threads, *STORE_READ_THREADS)
+        check_range("store_reads_waiting_max", self.store_reads_waiting_max, *STORE_READS_WAITING)
+        check_range("request_outcomes_max", self.request_outcomes_max, *REQUEST_OUTCOMES)
+        check_range("metrics_basins_max", self.metrics_basins_max, *METRICS_BASINS)
         for key in QUOTA_KEYS:
             if getattr(self, key) is not None:
-                _check_range(key, getattr(self, key), *QUOTA)
+                check_range(key, getattr(self, key), *QUOTA)
         for key in ("stored_mib_per_basin_max", "stored_mib_max", "token_stored_mib_max"):
             if getattr(self, key) is not None:
-                _check_range(key, getattr(self, key), 1, SIZE_MIB_MAX)
+                check_range(key, getattr(self, key), 1, SIZE_MIB_MAX)
         for whole, part in RESERVED_QUOTAS:
             reserved, each = getattr(self, whole), getattr(self, part)
             if reserved is not None and (each is None or each > reserved):
@@ -234,7 +190,7 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
                     f"{whole} is {reserved} and {part} is {each}: each basin reserves {part} of "
                     f"{whole}, set it, and to no more than that"
                 )
-        _check_locations(self.locations)
+        check_locations(self.locations)
         check_log(self.log_level, self.log_format)
 
 
@@ -247,7 +203,7 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     peer_tls_cert: str | None = None
     peer_tls_key: str | None = None
     peer_tls_ca: str | None = None
-    """As for a node; the certificate is one for `gateway.svc-cluster.internal`."""
+    """The same as for a node; the certificate is one for `gateway.svc-cluster.internal`."""
     host: str = "127.0.0.1"
     port: int = 8080
     authentication: bool | None = None
@@ -270,8 +226,19 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     body_mib_in_flight: int = 128
     """Request bodies held at one time, as sent and decompressed; more waits, and then is refused
     for now."""
+    memory_mib: int = 352
+    """All that the gateway keeps in memory on behalf of clients, bodies included; what finds no
+    room waits, and then is refused for now."""
     connections_max: int = 10_000
     """Client connections at one time; one more is closed at once."""
+    requests_in_progress_max: int = 10_000
+    """Requests at one time until their answer is made; one more gets 503 at once."""
+    streams_open_max: int = 15_000
+    """Sessions and followers that are open; one more gets 503 at once."""
+    drain_seconds: float = 0.0
+    """How long a gateway that is told to end goes on with requests of connections that are open,
+    while new ones are refused; it ends as soon as there are none. 0: they end with what they are
+    being answered."""
     account_requests_per_second: float | None = None
     account_append_mib_per_second: float | None = None
     account_read_mib_per_second: float | None = None
@@ -282,10 +249,20 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     token_read_mib_per_second: float | None = None
     """The same for each access token of the root's and all that were issued with it together."""
     failed_authentications_per_second: float | None = 20.0
-    """Of one client address that are answered 401; more get 429. Valid tokens are always let in.
-    None: no limit."""
+    """How many requests of one client address are answered 401 in a second; more get 429. Valid
+    tokens are always let in. None: no limit."""
     audit_log: str | None = None
     """File that gets a line for each write to the control plane. None: they go to the log."""
+    init_file: str | None = None
+    """JSON file of the basins, streams and access tokens that the gateway sees to at its start.
+    None: none are declared."""
+    access_log: bool = False
+    """The log gets a line for each request."""
+    slow_request_ms: float | None = 1000.0
+    """The log gets a line, with its stages, for a request whose answer takes longer to make, beside
+    what its client wants to wait for. None: none does."""
+    request_log_lines_per_second_max: int = 1000
+    """Lines of both kinds; more are counted and left out."""
     log_level: str = "info"
     log_format: str = "json"
 
@@ -300,16 +277,35 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         if not 0 <= self.port <= PORT_MAX:
             raise SettingsError(f"port is {self.port}: use 1 to 65535, or 0 for a free one")
         if self.basin_host_suffixes is not None:
-            _check_host_names(
+            check_host_names(
                 "basin_host_suffixes", self.basin_host_suffixes, BASIN_HOST_SUFFIXES_MAX
             )
-        _check_host_names("public_hosts", self.public_hosts or (), PUBLIC_HOSTS_MAX)
-        _check_range("body_mib_in_flight", self.body_mib_in_flight, *BODY_MIB_IN_FLIGHT)
-        _check_range("connections_max", self.connections_max, *CONNECTIONS)
+        check_host_names("public_hosts", self.public_hosts or (), PUBLIC_HOSTS_MAX)
+        check_range("body_mib_in_flight", self.body_mib_in_flight, *BODY_MIB_IN_FLIGHT)
+        check_range("memory_mib", self.memory_mib, *MEMORY_MIB)
+        least = self.body_mib_in_flight + -(-self.body_mib_in_flight // 8) + MEMORY_REST_MIB_MIN
+        if self.memory_mib < least:
+            raise SettingsError(
+                f"memory_mib is {self.memory_mib}: with body_mib_in_flight "
+                f"{self.body_mib_in_flight} use at least {least}"
+            )
+        check_range("connections_max", self.connections_max, *CONNECTIONS)
+        check_range(
+            "requests_in_progress_max", self.requests_in_progress_max, *REQUESTS_IN_PROGRESS
+        )
+        check_range("streams_open_max", self.streams_open_max, *STREAMS_OPEN)
+        check_range("drain_seconds", self.drain_seconds, *DRAIN_SECONDS)
+        if self.slow_request_ms is not None:
+            check_range("slow_request_ms", self.slow_request_ms, *SLOW_REQUEST_MS)
+        check_range(
+            "request_log_lines_per_second_max",
+            self.request_log_lines_per_second_max,
+            *REQUEST_LOG_LINES,
+        )
         for key in RATE_KEYS:
             if getattr(self, key) is not None:
-                _check_range(key, getattr(self, key), *RATE)
-        _check_node_ids(self.nodes)
+                check_range(key, getattr(self, key), *RATE)
+        check_node_ids(self.nodes)
         _check_peer_tls(self)
         if (self.tls_cert is None) != (self.tls_key is None):
             raise SettingsError("tls_cert and tls_key belong together: set both, or neither")
@@ -367,189 +363,3 @@ def _check_peer_tls(settings: NodeSettings | GatewaySettings) -> None:
                 f"{key} has the address {address!r}, which is not on loopback: set peer_tls_cert, "
                 "peer_tls_key and peer_tls_ca, or use 127.0.0.1"
             )
-
-
-def _check_locations(locations: Mapping[str, bool] | None) -> None:
-    if locations is None:
-        return
-    if not 0 < len(locations) <= LOCATIONS_MAX:
-        raise SettingsError(
-            f"locations has {len(locations)} names: list 1 to {LOCATIONS_MAX}, or leave it out"
-        )
-    for name in locations:
-        if not is_location_name(name):
-            raise SettingsError(
-                f"locations has {name!r}: use 1 to 64 letters, digits, dots, colons and hyphens"
-            )
-
-
-def _check_node_ids(nodes: Mapping[str, str]) -> None:
-    """Ids are the keys of `nodes`: decimal numbers above 0, each written one way only."""
-    if not nodes:
-        raise SettingsError("nodes is empty: list every node of the cluster, id to host:port")
-    for node in nodes:
-        if not (node.isascii() and node.isdigit() and node[0] != "0" and len(node) <= 9):
-            raise SettingsError(f"nodes has the id {node!r}: use a number from 1 to 999999999")
-    _check_addresses(nodes)
-
-
-def _check_addresses(nodes: Mapping[str, str]) -> None:
-    """No two nodes at one address."""
-    owners: dict[str, str] = {}
-    for node, address in nodes.items():
-        other = owners.setdefault(address, node)
-        if other != node and not address.endswith(":0"):
-            raise SettingsError(
-                f"nodes has the address {address!r} for the nodes {other} and {node}: give each "
-                "its own"
-            )
-
-
-def _check_host_names(key: str, hosts: Sequence[str], at_most: int) -> None:
-    if len(hosts) > at_most:
-        raise SettingsError(f"{key} has {len(hosts)} names: list at most {at_most}")
-    for host in hosts:
-        labels = host.split(".")
-        if len(host) > HOST_NAME_BYTES_MAX or not all(_HOST_LABEL.fullmatch(x) for x in labels):
-            raise SettingsError(
-                f"{key} has {host!r}: write a host name alone, such as b.example.com, without "
-                "scheme, port, or a dot at either end"
-            )
-
-
-_HOST_LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
-
-
-def _check_range(key: str, value: float, minimum: float, maximum: float) -> None:
-    if not minimum <= value <= maximum:
-        raise SettingsError(f"{key} is {value}: use {minimum} to {maximum}")
-
-
-def check_log(level: str, form: str) -> None:
-    """Raises SettingsError."""
-    if level.lower() not in LOG_LEVELS:
-        raise SettingsError(f"log_level is {level!r}: use one of {', '.join(LOG_LEVELS)}")
-    if form not in LOG_FORMATS:
-        raise SettingsError(f"log_format is {form!r}: use one of {', '.join(LOG_FORMATS)}")
-
-
-def check_address(key: str, address: str) -> None:
-    """Raises SettingsError unless it is `host:port`."""
-    host, _, port = address.rpartition(":")
-    bare = host.removeprefix("[").removesuffix("]")
-    if not (
-        (_HOST_LABEL_OR_IP.fullmatch(bare) and len(bare) <= HOST_NAME_BYTES_MAX)
-        and port.isascii()
-        and port.isdecimal()
-        and len(port) <= 5
-        and int(port) <= PORT_MAX
-    ):
-        raise SettingsError(
-            f"{key} has the address {address!r}: write it as host:port, with a port of 0 to "
-            f"{PORT_MAX}"
-        )
-
-
-_HOST_LABEL_OR_IP: Final = re.compile(r"[A-Za-z0-9._:-]+")
-
-
-def is_loopback(address: str) -> bool:
-    """Whether `host:port`, or a host alone in front of a colon, is reached from this machine only.
-    Names other than `localhost` are not: what they lead to may change."""
-    host = address.rpartition(":")[0].strip("[]")
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-_Settings = TypeVar("_Settings", NodeSettings, GatewaySettings)
-
-
-def load(kind: type[_Settings], path: Path | None, environment: Mapping[str, str]) -> _Settings:
-    """Read, override from the environment, check; without a file everything comes from the
-    environment. Raises SettingsError."""
-    if path is None:
-        return _with_environment(kind, {}, environment, "the environment")
-    try:
-        raw = _yaml(path.read_text(), f"the file {path}")
-    except OSError as cause:
-        raise MissingFileError(
-            f"the file {path} cannot be read ({cause.strerror}): name one that this user may read "
-            "with --config"
-        ) from cause
-    except UnicodeDecodeError as cause:
-        raise SettingsError(f"the file {path} is not text in UTF-8") from cause
-    if not isinstance(raw, dict):
-        raise SettingsError(f"the file {path} must hold keys and values")
-    return _with_environment(kind, dict(raw), environment, f"the file {path}")
-
-
-def with_environment(settings: _Settings, environment: Mapping[str, str]) -> _Settings:
-    """For settings that come from no file: the same override, the same checks. Raises
-    SettingsError."""
-    values = msgspec.to_builtins(settings)
-    return _with_environment(type(settings), values, environment, "the command line")
-
-
-def _with_environment(
-    kind: type[_Settings], values: dict[str, Any], environment: Mapping[str, str], source: str
-) -> _Settings:
-    known = {field.name for field in msgspec.structs.fields(kind)}
-    for name, text in environment.items():
-        key = name.removeprefix(ENVIRONMENT_PREFIX).lower()
-        if name.startswith(ENVIRONMENT_PREFIX) and key in known:
-            values[key] = _yaml(text, f"the environment variable {name}")
-            source = f"{source} and {name}"
-    try:
-        settings = msgspec.convert(values, kind)
-    except msgspec.ValidationError as cause:
-        raise SettingsError(f"{source}: {_explanation(str(cause), values)}") from cause
-    settings.check()
-    return settings
-
-
-def _explanation(fault: str, values: Mapping[str, Any]) -> str:
-    """The decoder's words with key, value and remedy in them."""
-    page = "docs/configuration.md has every key"
-    if found := _UNKNOWN_KEY.fullmatch(fault):
-        value = str(values.get(found[1]))[:VALUE_CHARACTERS_MAX]
-        return f"there is no key {found[1]} (here {value!r}): remove it, or correct it; {page}"
-    if found := _MISSING_KEY.fullmatch(fault):
-        return f"{found[1]} is missing: set it; {page}"
-    if found := _WRONG_VALUE.fullmatch(fault):
-        value = repr(values.get(found[2]))[:VALUE_CHARACTERS_MAX]
-        return f"{found[2]} is {value}: {found[1][0].lower()}{found[1][1:]}; {page}"
-    return f"{fault}; {page}"
-
-
-VALUE_CHARACTERS_MAX: Final = 80
-_UNKNOWN_KEY: Final = re.compile(r"Object contains unknown field `(\w+)`")
-_MISSING_KEY: Final = re.compile(r"Object missing required field `(\w+)`")
-_WRONG_VALUE: Final = re.compile(r"(.+) - at `\$\.(\w+).*`")
-
-
-def _yaml(text: str, where: str) -> Any:
-    """Raises SettingsError, in one line as everything that is said to the person who starts us."""
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as cause:
-        raise SettingsError(f"{where} is not YAML: {' '.join(str(cause).split())}") from cause
-
-
-def read_secret(path: str) -> bytes:
-    """The cluster secret: at least 32 bytes, from a file. Raises SettingsError."""
-    try:
-        secret = Path(path).read_bytes().strip()
-    except OSError as cause:
-        raise MissingFileError(
-            f"secret_file {path} cannot be read ({cause.strerror}): put the cluster's secret "
-            "there, readable for this user"
-        ) from cause
-    if len(secret) < 32:
-        raise CredentialError(
-            f"secret_file {path} holds {len(secret)} bytes: put at least 32 random bytes there"
-        )
-    return secret

@@ -16,7 +16,8 @@ from typing import Any, Final, TypeGuard
 
 CHAIN_VERSION: Final = 1
 HEAD_BYTES: Final = 160
-"""Of a kept head, blanks included: written over in place, it takes no more room on a full disk."""
+"""The size of a kept head, blanks included: written over in place, it takes no more room on a full
+disk."""
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _END: Final = re.compile(rb', "hash": "([0-9a-f]{64})"\}\}')
 _END_BYTES: Final = len(', "hash": ""}}') + 64
@@ -32,14 +33,14 @@ class ChainVersionError(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """A line's place in the chain: `sequence` from 1, `digest` in hexadecimal."""
+class ChainHead:
+    """A Head is a line's place in the chain, with `sequence` from 1 and `digest` in hexadecimal."""
 
     sequence: int
     digest: str
 
 
-START: Final = Head(0, "0" * 64)
+START: Final = ChainHead(0, "0" * 64)
 """What the first line of all follows."""
 
 
@@ -47,7 +48,7 @@ START: Final = Head(0, "0" * 64)
 class ChainedLine:
     """A line that says where it stands. `is_whole`: its hash is that of its bytes."""
 
-    head: Head
+    head: ChainHead
     previous: str
     torn: str | None
     """Hash of what is no line in front of it: one that a crash cut short, which was at the file's
@@ -62,8 +63,8 @@ def torn_hash(fragment: bytes) -> str:
 
 
 def chain_line(
-    text: str, after: Head, fragment: bytes = b"", *, begins_file: bool = False
-) -> tuple[bytes, Head]:
+    text: str, after: ChainHead, fragment: bytes = b"", *, begins_file: bool = False
+) -> tuple[bytes, ChainHead]:
     """The line of an event, `text` (a JSON object, in ASCII), behind the line `after`, and its
     place. `fragment`: what a crash has left between the two, without the newline at its end;
     `begins_file`: that line is in another file."""
@@ -78,7 +79,7 @@ def chain_line(
     begin = f'{text[:-1]}{comma}"chain": {{{chain}'.encode()
     digest = hashlib.sha256(begin).hexdigest()
     line = begin + f', "hash": "{digest}"}}}}\n'.encode()
-    return line, Head(after.sequence + 1, digest)
+    return line, ChainHead(after.sequence + 1, digest)
 
 
 def is_object(raw: bytes) -> bool:
@@ -109,19 +110,19 @@ def read_line(raw: bytes) -> ChainedLine | None:
     ):
         return broken
     digest = hashlib.sha256(raw[:-_END_BYTES]).hexdigest()
-    head = Head(sequence, end[1].decode())
+    head = ChainHead(sequence, end[1].decode())
     return ChainedLine(
         head, previous, torn, chain.get("begins_file") is True, is_whole=digest == head.digest
     )
 
 
-def head_bytes(head: Head) -> bytes:
+def head_bytes(head: ChainHead) -> bytes:
     """How the last place of a chain is kept beside the file, for when the file is moved away."""
     kept = {"version": CHAIN_VERSION, "sequence": head.sequence, "hash": head.digest}
     return json.dumps(kept).encode().ljust(HEAD_BYTES - 1) + b"\n"
 
 
-def read_head(raw: bytes) -> Head | None:
+def read_head(raw: bytes) -> ChainHead | None:
     """None for nothing, and for what was cut short. Raises ChainVersionError."""
     found = _object(raw)
     if found is None:
@@ -131,7 +132,7 @@ def read_head(raw: bytes) -> Head | None:
     sequence, digest = found.get("sequence"), found.get("hash")
     if not isinstance(sequence, int) or sequence < 0 or not _is_hash(digest):
         return None
-    return Head(sequence, digest)
+    return ChainHead(sequence, digest)
 
 
 def _is_hash(value: object) -> TypeGuard[str]:

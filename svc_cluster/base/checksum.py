@@ -1,4 +1,4 @@
-"""The one checksum of everything that is stored: CRC32C (Castagnoli), computed in hardware."""
+"""This is the one checksum of everything stored, CRC32C (Castagnoli), computed in hardware."""
 
 from __future__ import annotations
 

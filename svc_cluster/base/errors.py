@@ -1,7 +1,7 @@
-"""Every refusal the service can answer: declared once, mapped to a status once (gateway/http).
+"""Every refusal the service can answer: declared once, mapped to a status once (gateway/request).
 
 The class says whether the write *may have happened*; that flag, not the code, decides whether a
-blind retry can duplicate. Source: wire contract sections 9 and 9.1.
+blind retry can duplicate. Source: contract 3.1, 3.2 and 3.5.
 """
 
 from __future__ import annotations
@@ -91,6 +91,10 @@ class UnauthenticatedError(ServiceError):
         self.may_have_taken_effect = may_have_taken_effect
 
 
+class TokenMissingError(UnauthenticatedError):
+    """The request shows no access token at all."""
+
+
 class PermissionDeniedError(ServiceError):
     """The access token is known and may not do this. Says nothing about what exists."""
 
@@ -116,7 +120,7 @@ class KeyRequiredError(ServiceError):
     def of(cls, cipher: str) -> KeyRequiredError:
         return cls(
             f"the records of this stream are encrypted with {cipher}: send the key, base64 of "
-            "exactly 32 bytes, as s2-encryption-key"
+            "exactly 32 bytes, as svc-encryption-key"
         )
 
 

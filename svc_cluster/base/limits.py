@@ -20,6 +20,9 @@ STREAM_STATES_CACHED_MAX: Final = 4096
 READ_BYTES_MAX: Final = 1024 * 1024
 """A read step ends with the batch that reaches this many record bytes."""
 
+READ_BATCHES_MAX: Final = 4096
+"""A read step ends after so many batches, however small they are."""
+
 READ_SKIPPED_BYTES_MAX: Final = 4 * 1024 * 1024
 """A read step ends after skipping this many bytes of expired batches."""
 

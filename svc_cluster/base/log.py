@@ -16,8 +16,9 @@ from typing import Any
 
 _ROOT = "svc_cluster"
 
-_SECRET = re.compile(r"svct_[A-Za-z0-9_-]+|(?i:\bbearer +)[^\s\"\\]+")
-"""What the secret of an access token looks like, by its mark or by the word in front of it."""
+_SECRET = re.compile(r"svc[tr]_[A-Za-z0-9_-]+|(?i:\bbearer +|\bticket=)[^\s&\"\\]+")
+"""What the secret of an access token and a read ticket look like, by their marks or by the words in
+front of them."""
 
 
 def redacted(line: str) -> str:
@@ -80,7 +81,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """For people: `12:00:00.123 info leader_elected group=3 term=7`."""
+    """This formatter writes for people, as in `12:00:00.123 info leader_elected group=3 term=7`."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, Any] = getattr(record, "fields", {})
@@ -104,3 +105,9 @@ def configure(level: str = "info", form: str = "json") -> None:
     root.propagate = False
     logging.getLogger().handlers[:] = [handler]
     logging.getLogger().setLevel(logging.WARNING)
+
+
+def is_json() -> bool:
+    """Whether what is said goes out in JSON; before `configure` it does not."""
+    handlers = logging.getLogger(_ROOT).handlers
+    return bool(handlers) and isinstance(handlers[0].formatter, JsonFormatter)

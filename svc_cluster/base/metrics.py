@@ -1,12 +1,14 @@
 """Every metric of the service, declared in one place.
 
 Names: `svc_[<layer>_]<noun>[_<unit>][_total]`, base units spelled out. Labels are bounded sets:
-never a stream, never a basin, never a path. Each process owns one `Metrics` with its own registry,
+never a stream, never a path, and a basin only on a node's own
+page (basin_families.py). Each process owns one `Metrics` with its own registry,
 so that several nodes can live in one process.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Final
 
 from prometheus_client import (
@@ -14,12 +16,14 @@ from prometheus_client import (
     Counter,
     Gauge,
     disable_created_metrics,
-    generate_latest,
 )
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from svc_cluster.base.basin_families import BasinFamilies
+from svc_cluster.base.exposition import exposition_steps
 from svc_cluster.base.histogram import FastHistogram
+from svc_cluster.base.steps import at_once
 
 # Creation times double the number of series and nobody asks for them.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -38,8 +42,8 @@ class Metrics:
     """All metrics, each an attribute with the name it has on the wire less `svc_` and suffixes."""
 
     def __init__(self, *, process: bool = False) -> None:
-        """`process`: add the standard `process_*` and `python_gc_*` metrics, which are the whole
-        process's; at most one registry of a process wants them."""
+        """With `process` the standard `process_*` and `python_gc_*` metrics are added. These are
+        the whole process's; at most one registry of a process wants them."""
         self.registry = CollectorRegistry()
         if process:
             ProcessCollector(registry=self.registry)
@@ -53,10 +57,15 @@ class Metrics:
         self._declare_memory()
         self._declare_process()
         self._declare_s2()
+        self.basins_by_name = BasinFamilies(self.registry)
 
     def expose(self) -> bytes:
         """The Prometheus text format, version 0.0.4."""
-        return generate_latest(self.registry)
+        return at_once(self.expose_steps())
+
+    def expose_steps(self) -> Generator[None, None, bytes]:
+        """The same in steps of a bounded time."""
+        return exposition_steps(self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self.registry)
@@ -80,6 +89,13 @@ class Metrics:
         self.http_requests_in_flight = self._gauge(
             "svc_http_requests_in_flight", "HTTP requests being worked on.", "route"
         )
+        self.http_requests_shed = self._counter(
+            "svc_http_requests_shed_total", "Requests refused: too much to do (503).", "reason"
+        )
+        self.http_requests_in_progress = self._gauge(
+            "svc_http_requests_in_progress", "Requests without an answer yet, beside probes."
+        )
+        self.http_streams_open = self._gauge("svc_http_streams_open", "Sessions and followers.")
         self.http_body_bytes_in_flight = self._gauge(
             "svc_http_body_bytes_in_flight", "Bytes of request bodies held in memory."
         )
@@ -108,7 +124,10 @@ class Metrics:
         self.gateway_retries = self._counter(
             "svc_gateway_retries_total", "Requests sent again by the gateway.", "reason"
         )
-
+        self.request_lines_left_out = self._counter(
+            "svc_request_log_left_out_total",
+            "Lines of single requests that were left out: too many a second, or not written.",
+        )
         self.audit_failures = self._counter(
             "svc_audit_failures_total", "Attempts to write the audit log that failed."
         )
@@ -157,6 +176,12 @@ class Metrics:
             "svc_stored_bytes_used_ratio",
             "Of the bytes that a basin may store, what the fullest basin here stores.",
         )
+        self.quota_used = self._gauge(
+            "svc_quota_used_ratio",
+            "Of what a quota allows, what is used of it: of the account (basins, access_tokens), by"
+            " the fullest chain (chain_basins), in the fullest basin here (streams, stored_bytes).",
+            "quota",
+        )
         self.requests_repeated = self._counter(
             "svc_requests_repeated_total",
             "Writes that were answered as before, found by their request token.",
@@ -203,7 +228,7 @@ class Metrics:
             "svc_raft_replicas_repaired_total", "Damaged replicas here that were made whole again."
         )
         self.raft_elections = self._counter(
-            "svc_raft_elections_total", "Elections started by replicas here.", "result"
+            "svc_raft_elections_total", "Elections of replicas here: won or lost.", "result"
         )
         self.raft_proposals_pending = self._gauge(
             "svc_raft_proposals_pending", "Entries proposed here and not yet decided."
@@ -216,6 +241,10 @@ class Metrics:
         )
         self.raft_proposals_failed = self._counter(
             "svc_raft_proposals_failed_total", "Entries proposed here that were lost."
+        )
+        self.proposal_queue_duration = self._seconds(
+            "svc_raft_proposal_queue_duration_seconds",
+            "Time a write waited before it was put into an entry.",
         )
         self.raft_proposal_commit_duration = self._seconds(
             "svc_raft_proposal_commit_duration_seconds",
@@ -244,7 +273,9 @@ class Metrics:
             "svc_node_refused", "1 while the cluster goes on without this node: its log says why."
         )
         self.raft_peer_round_trip = self._seconds(
-            "svc_raft_peer_round_trip_seconds", "Round trip time to a peer.", "peer"
+            "svc_raft_peer_round_trip_seconds",
+            "From a leader's message to a follower to the answer, with the follower's sync.",
+            "peer",
         )
         self.raft_peer_sent_bytes = self._counter(
             "svc_raft_peer_sent_bytes_total", "Bytes sent to a peer.", "peer"
@@ -256,9 +287,6 @@ class Metrics:
             "svc_raft_peer_unreadable_total",
             "Messages from a peer that could not be read, and were dropped.",
             "peer",
-        )
-        self.raft_heartbeat_send_failures = self._counter(
-            "svc_raft_heartbeat_send_failures_total", "Heartbeats that were not sent."
         )
         self.raft_snapshot_send_duration = self._seconds(
             "svc_raft_snapshot_send_duration_seconds", "Time to send a snapshot."
@@ -326,9 +354,6 @@ class Metrics:
             "svc_store_reads_refused_total",
             "Reads of the state store that were refused because too many waited.",
         )
-        self.backup_last_success = self._gauge(
-            "svc_backup_last_success_timestamp_seconds", "When the last backup was completed."
-        )
 
     def _declare_memory(self) -> None:
         self.memory_held = self._gauge(
@@ -340,7 +365,9 @@ class Metrics:
             "svc_memory_max_bytes", "What may be kept in memory on behalf of others."
         )
         self.memory_refused = self._counter(
-            "svc_memory_refused_total", "Requests refused because memory had no room for them."
+            "svc_memory_refused_total",
+            "What was refused because memory had no room for it, by part.",
+            "part",
         )
 
     def _declare_process(self) -> None:

@@ -34,7 +34,8 @@ class Tasks:
         task.add_done_callback(self._finished)
 
     def spawn_one(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """As `spawn`; the task is for an owner that may want to end it before the others."""
+        """Does what `spawn` does; the task is for an owner that may want to end it before the
+        others."""
         task = start_task(coroutine, name)
         self._tasks.add(task)
         task.add_done_callback(self._finished)

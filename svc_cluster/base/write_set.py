@@ -16,8 +16,8 @@ class WriteSet:
         """(key, value, None) is a put, (key, None, None) a delete, (start, None, end) a delete of
         the half-open range."""
         self.freed: list[tuple[bytes, bytes, int | None]] = []
-        """Of each range delete: (start, end, about how many bytes it frees or None if that is not
-        known). Only for giving the space back; it changes nothing of what is stored."""
+        """One row for each range delete: (start, end, about how many bytes it frees or None if that
+        is not known). Only for giving the space back; it changes nothing of what is stored."""
 
     def put(self, key: bytes, value: bytes) -> None:
         self.ops.append((key, value, None))

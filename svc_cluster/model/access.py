@@ -1,7 +1,7 @@
 """What an access token may do: operations, groups of them, sets of names, and their algebra.
 
-Pure. Names are compared as text, which for valid UTF-8 is the same as comparing bytes. Source: wire
-contract section 8.
+Pure. Names are compared as text, which for valid UTF-8 is the same as comparing bytes. Source:
+contract 12.2, 12.3 and 12.7.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ def under(name_prefix: str, names: NameSet | None) -> NameSet | None:
 
 
 def seen_from(name_prefix: str, names: NameSet | None) -> NameSet | None:
-    """The part of `names` below `name_prefix`, without that prefix: `under` turned around. What
-    lies outside is not told."""
+    """Return the part of `names` below `name_prefix`, without that prefix. This is `under` turned
+    around. What lies outside is not told."""
     if names is None or not name_prefix:
         return names
     if names.value.startswith(name_prefix):

@@ -18,9 +18,9 @@ _TEXT: Final = re.compile(r"svct_([A-Za-z0-9_-]{43})([0-9a-f]{8})", re.ASCII)
 
 
 def secret_text(random_bytes: bytes) -> str:
-    """The text that is shown once: the mark, the bits in base64 for file names, and eight digits of
-    the hexadecimal SHA-256 of these. Its characters are letters, digits, `-` and `_`; tools without
-    this code, such as templates, can make one too."""
+    """Return the text that is shown once. It is made of the mark, the bits in base64 for file
+    names, and eight digits of the hexadecimal SHA-256 of these. Its characters are letters, digits,
+    `-` and `_`; tools without this code, such as templates, can make one too."""
     assert len(random_bytes) == SECRET_BYTES, "a secret has 256 bits"
     bits = base64.urlsafe_b64encode(random_bytes).decode().rstrip("=")
     return _MARK + bits + _checksum(bits)

@@ -1,7 +1,7 @@
 """Access tokens: what is kept of one, and the rules by which one token makes another.
 
-Pure: the time is an argument, the secret is known by its hash only. Source: wire contract sections
-8.1 and 8.4.
+Pure: the time is an argument, the secret is known by its hash only. Source: contract
+12.2 and 12.4.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final, Self
 
 from svc_cluster.base.errors import InvalidError, PermissionDeniedError
 from svc_cluster.base.ids import TimestampMs
+from svc_cluster.base.telling import quoted
 from svc_cluster.model import names
 from svc_cluster.model.access import (
     FULL_GRANT,
@@ -145,8 +146,8 @@ def check_request(request: TokenRequest) -> None:
 
 
 def derive(request: TokenRequest, caller: AccessToken | None, now_ms: TimestampMs) -> AccessToken:
-    """The token that `request` asks for, issued by `caller` (None: nobody is asked for a token),
-    as yet without serial and hash.
+    """Return the token that `request` asks for, issued by `caller`, as yet without serial and hash.
+    With None for `caller` nobody is asked for a token.
 
     A caller whose stream names get a prefix means the request's streams below that prefix, and the
     prefix stays on the child's names too. Raises InvalidError, PermissionDeniedError.
@@ -154,7 +155,10 @@ def derive(request: TokenRequest, caller: AccessToken | None, now_ms: TimestampM
     check_request(request)
     grant = FULL_GRANT if caller is None else caller.grant
     if not grant.allows((Op.ISSUE_ACCESS_TOKEN,), token_id=request.token_id):
-        raise PermissionDeniedError("the token may not issue a token of this id")
+        raise PermissionDeniedError(
+            "the access token does not allow `issue-access-token` on the access token "
+            + quoted(request.token_id)
+        )
     scope = replace(request.scope, streams=under(grant.name_prefix, request.scope.streams))
     within = (
         scope.operations <= grant.operations

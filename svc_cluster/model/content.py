@@ -13,9 +13,11 @@ from typing import Final, NamedTuple, Protocol
 
 import xxhash
 
+from svc_cluster.base.key_reader import KeyReader
+
 CONTENT_VERSION: Final = 1
-"""Of the canonical form that digests are taken over, and of how they are exchanged. Raised
-whenever a row of equal content would give another digest; a digest of another version is not
+"""The version of the canonical form that digests are taken over, and of how they are exchanged.
+Raised whenever a row of equal content would give another digest; a digest of another version is not
 comparable. 0 is said by those that do not take part."""
 
 ROW_COST_MIN: Final = 256
@@ -25,16 +27,6 @@ KEY_BYTES_MAX: Final = 1024
 """No row has a longer key; of the ends of chunks that others tell."""
 
 _ROW: Final = struct.Struct("<IQQ")
-
-
-class Reader(Protocol):
-    """Reads of one replica's keys at one moment, without its prefix."""
-
-    def get(self, key: bytes) -> bytes | None: ...
-
-    def scan(
-        self, start: bytes, end: bytes, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]: ...
 
 
 class Row(NamedTuple):
@@ -59,7 +51,7 @@ class Visit(NamedTuple):
 class Content(Protocol):
     """The content of one kind of group."""
 
-    def visits(self, view: Reader, after: bytes) -> Iterator[Visit]:
+    def visits(self, view: KeyReader, after: bytes) -> Iterator[Visit]:
         """All rows of `view` whose keys come behind `after` (empty: all there are), in the order of
         their keys; lazily. A flaw that shows only at the end has a visit of its own."""
         ...
@@ -130,7 +122,7 @@ def behind(after: bytes) -> bytes:
     return after + b"\0" if after else b""
 
 
-def whole(content: Content, view: Reader) -> Chunk:
+def whole(content: Content, view: KeyReader) -> Chunk:
     """All of the content as one chunk."""
     builder = ChunkBuilder(2**62)
     for visit in content.visits(view, b""):

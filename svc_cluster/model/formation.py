@@ -1,5 +1,5 @@
-"""What a cluster begins with: the incarnations of all of its initial nodes, on which these agree
-and which each of them has on its disk before the first vote is given."""
+"""This is what a cluster begins with: the incarnations of all of its initial nodes. The nodes agree
+on these, and each has them on its disk before the first vote is given."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class FormationReport:
     round: int
     stage: Stage
     members: Members
-    """Of DRAFTED and FORMED; empty in the other stages."""
+    """The members of DRAFTED and FORMED; empty in the other stages."""
 
 
 def are_members(members: Members) -> bool:

@@ -9,13 +9,18 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from svc_cluster.model.stream_config import STORAGE_CLASSES
+
 _NAME: Final = re.compile(r"[A-Za-z0-9:.-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
+    """A place, and the storage classes that streams of its basins can have: the same in each."""
+
     name: str
     is_private: bool = False
+    storage_classes: tuple[str, ...] = STORAGE_CLASSES
 
 
 LOCATIONS_DEFAULT: Final = (Location("local"),)

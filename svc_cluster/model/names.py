@@ -1,4 +1,4 @@
-"""The rules for names, in UTF-8 bytes. Source: wire contract section 1.
+"""The rules for names, in UTF-8 bytes. Source: contract 2.1, 2.2, 2.8 and 2.11.
 
 Names of streams and ids of access tokens hold no NUL (U+0000): one such name makes a listing
 unreadable to widely used clients. Some may have been made before that was a rule; they can be
@@ -19,6 +19,14 @@ FENCING_TOKEN_BYTES_MAX: Final = 36
 REQUEST_TOKEN_BYTES_MAX: Final = 36
 TOKEN_ID_BYTES_MAX: Final = 96
 
+BASIN_NAME_RULE: Final = (
+    "a basin name has 8 to 48 characters of a-z, 0-9 and hyphen, no hyphen first or last"
+)
+STREAM_NAME_RULE: Final = (
+    "a stream name has 1 to 512 bytes of UTF-8 without NUL and is not `.` or `..`"
+)
+TOKEN_ID_RULE: Final = "a token id has 1 to 96 bytes of UTF-8 without NUL and is not `.` or `..`"
+
 
 def is_basin_name(name: str) -> bool:
     """8 to 48 of `[a-z0-9-]`, first and last not a hyphen."""
@@ -36,7 +44,8 @@ def is_stream_name(name: str) -> bool:
 
 
 def is_stored_stream_name(name: str) -> bool:
-    """As `is_stream_name`, with NUL too: a stream that exists may have such a name."""
+    """Tells what `is_stream_name` tells, with NUL allowed too: a stream that exists may have such a
+    name."""
     return name not in (".", "..") and 1 <= _utf8_len(name) <= STREAM_NAME_BYTES_MAX
 
 
@@ -56,13 +65,39 @@ def is_token_id(token_id: str) -> bool:
 
 
 def is_stored_token_id(token_id: str) -> bool:
-    """As `is_token_id`, with NUL too: a token that exists may have such an id."""
+    """Tells what `is_token_id` tells, with NUL allowed too: a token that exists may have such an
+    id."""
     return token_id not in (".", "..") and 1 <= _utf8_len(token_id) <= TOKEN_ID_BYTES_MAX
 
 
 def is_token_id_prefix(prefix: str) -> bool:
     """0 to 96 bytes without NUL."""
     return NUL not in prefix and 0 <= _utf8_len(prefix) <= TOKEN_ID_BYTES_MAX
+
+
+def not_a_basin_name(name: str) -> str:
+    """Return what is to be said of a name that `is_basin_name` refuses."""
+    return f"{BASIN_NAME_RULE}; this one has {_size(name)}"
+
+
+def not_a_stream_name(name: str) -> str:
+    """Return what is to be said of a name that `is_stream_name` refuses."""
+    return f"{STREAM_NAME_RULE}; this one has {_size(name)}"
+
+
+def not_a_token_id(token_id: str) -> str:
+    """Return what is to be said of an id that `is_token_id` refuses."""
+    return f"{TOKEN_ID_RULE}; this one has {_size(token_id)}"
+
+
+def not_a_prefix(name: str, prefix: str, bytes_max: int) -> str:
+    """Return what is to be said of the prefix in the parameter `name`, which is too long or has
+    NUL."""
+    return f"{name} has at most {bytes_max} bytes, and no NUL; this one has {_size(prefix)}"
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _utf8_len(text: str) -> int:

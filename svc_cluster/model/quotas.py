@@ -12,9 +12,9 @@ class Quotas:
     """None: any number. What is being deleted counts until it is gone."""
 
     basins: int | None = None
-    """Of the account."""
+    """How many basins the account may have."""
     streams: int | None = None
-    """Of each basin."""
+    """How many streams each basin may have."""
     tokens: int | None = None
     """Access tokens of the account; there is a bound of the service's own above it."""
     chain_basins: int | None = None
@@ -35,8 +35,8 @@ class Quotas:
 
     @property
     def account_basins(self) -> int | None:
-        """How many basins there may be, by all quotas: each basin reserves as many streams and
-        bytes as it may have, so that the sum is never above the account's, whatever is made in
+        """Return how many basins there may be, by all quotas. Each basin reserves as many streams
+        and bytes as it may have, so that the sum is never above the account's, whatever is made in
         basins at the same time."""
         return self._room(self.basins, self.account_streams, self.account_stored_bytes)
 

@@ -2,7 +2,7 @@
 knows when their turn comes, so that changes made at the same time add up.
 
 Of each member a change says: leave it alone (UNSET), clear it (None), or this value. What is
-cleared falls back as if it had never been given. Source: wire contract sections 6.3 to 6.5.
+cleared falls back as if it had never been given. Source: contract 9.4 and 9.5.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from svc_cluster.model.stream_config import (
     PartialStreamConfig,
     Retention,
     StreamConfig,
+    as_partial,
     resolve,
 )
 
@@ -62,15 +63,10 @@ def patch_stream(
 ) -> StreamConfig:
     """The new configuration of a stream: what is cleared falls back to the basin's default of now,
     then to the system's."""
-    own = PartialStreamConfig(
-        storage_class=stored.storage_class,
-        retention=stored.retention,
-        timestamping_mode=stored.timestamping_mode,
-        timestamping_uncapped=stored.timestamping_uncapped,
-        delete_on_empty_min_age_seconds=stored.delete_on_empty_min_age_seconds,
-    )
     return resolve(
-        patch_partial(own, patch), basin_default, storage_class_default=storage_class_default
+        patch_partial(as_partial(stored), patch),
+        basin_default,
+        storage_class_default=storage_class_default,
     )
 
 

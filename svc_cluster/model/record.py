@@ -43,7 +43,8 @@ class CommandRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
-    """What a gateway makes of one append: 1 to 1000 records, at most 1 MiB metered."""
+    """A gateway makes a StoredBatch of one append, with 1 to 1000 records and at most 1 MiB
+    metered."""
 
     records: bytes
     record_count: int
@@ -102,13 +103,13 @@ class SequencedBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionPlace:
-    """Where a batch stands in a pipelined session: batches with one `session_id` are appended in
-    the order of their ordinals without a hole, or not at all."""
+class SessionSequence:
+    """A SessionSequence says where a batch stands in a pipelined session. Batches with one
+    `session_id` are appended in the order of their numbers without a hole, or not at all."""
 
     session_id: bytes
     """`SESSION_ID_BYTES` of random, made by the gateway."""
-    ordinal: int
+    number: int
     """From 0."""
 
 
@@ -117,11 +118,12 @@ SESSION_ID_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class AppendAck:
-    """`start` of the first record, `end` behind the last (its timestamp is the last record's),
-    `tail` of the stream when the append was acknowledged."""
+    """An AppendAck has the `start` of the first record and the `end` behind the last. The timestamp
+    of `end` is the last record's; `tail` is the stream's when the append was acknowledged."""
 
     start: Position
     end: Position
     tail: Position
     is_repeated: bool = False
-    """Of an earlier request that this one repeats: nothing was appended now."""
+    """Whether this is the acknowledgement of an earlier request that this one repeats: nothing was
+    appended now."""

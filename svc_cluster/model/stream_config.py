@@ -1,16 +1,22 @@
-"""Stream and basin configuration, complete and partial."""
+"""Stream and basin configuration, complete and partial.
+
+STREAM_SETTINGS is the one list of what can be set of a stream. JSON, changes, messages and rows are
+read and written by it, and the document of the interface is made of it; what has to be spelled out
+besides (types, message and row fields) is held against it by a test.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from enum import Enum
+from typing import Any, Final
 
 from svc_cluster.model.record import TimestampingMode
 
-_T = TypeVar("_T")
-
 RETENTION_DEFAULT_SECONDS: Final = 604_800
 
+STORAGE_CLASSES: Final = ("express", "standard")
+"""Those of every location."""
 STORAGE_CLASS_DEFAULT: Final = "standard"
 """Where neither stream nor basin names one, and the request is not in the S2 dialect."""
 S2_STORAGE_CLASS_DEFAULT: Final = "express"
@@ -47,6 +53,37 @@ class StreamConfig:
     """0: the stream is never deleted for being empty."""
 
 
+class SettingKind(Enum):
+    """What the value of a setting is, and so how it is written."""
+
+    WORD = "word"
+    RETENTION = "retention"
+    TIMESTAMPING_MODE = "timestamping mode"
+    FLAG = "flag"
+    SECONDS = "seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSetting:
+    """`name` is the member of StreamConfig; `path` says where it stands in JSON, an object within
+    another at most."""
+
+    name: str
+    path: tuple[str] | tuple[str, str]
+    kind: SettingKind
+
+
+STREAM_SETTINGS: Final = (
+    StreamSetting("storage_class", ("storage_class",), SettingKind.WORD),
+    StreamSetting("retention", ("retention_policy",), SettingKind.RETENTION),
+    StreamSetting("timestamping_mode", ("timestamping", "mode"), SettingKind.TIMESTAMPING_MODE),
+    StreamSetting("timestamping_uncapped", ("timestamping", "uncapped"), SettingKind.FLAG),
+    StreamSetting(
+        "delete_on_empty_min_age_seconds", ("delete_on_empty", "min_age_secs"), SettingKind.SECONDS
+    ),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class BasinConfig:
     """A basin's configuration; its default stream configuration is stored as it was given."""
@@ -63,33 +100,54 @@ def resolve(
     *,
     storage_class_default: str = STORAGE_CLASS_DEFAULT,
 ) -> StreamConfig:
-    """Merge per member: the stream's own, else the basin's default, else the system's, which for
-    the storage class is what the dialect of the request has."""
+    """Merge per member: the stream's own, else the basin's default, else the system's. The system's
+    storage class is what the dialect of the request has."""
     layers = [layer for layer in (own, basin) if layer is not None]
-    fallback = StreamConfig()
+    layers.append(as_partial(StreamConfig(storage_class=storage_class_default)))
+    members: dict[str, Any] = {}
+    for setting in STREAM_SETTINGS:
+        values = (getattr(layer, setting.name) for layer in layers)
+        members[setting.name] = next(value for value in values if value is not None)
+    return StreamConfig(**members)
 
-    def pick(name: str, default: _T) -> _T:
-        for layer in layers:
-            value: _T | None = getattr(layer, name)
-            if value is not None:
-                return value
-        return default
 
-    return StreamConfig(
-        storage_class=pick("storage_class", storage_class_default),
-        retention=pick("retention", fallback.retention),
-        timestamping_mode=pick("timestamping_mode", fallback.timestamping_mode),
-        timestamping_uncapped=pick("timestamping_uncapped", fallback.timestamping_uncapped),
-        delete_on_empty_min_age_seconds=pick(
-            "delete_on_empty_min_age_seconds", fallback.delete_on_empty_min_age_seconds
-        ),
+def as_partial(config: StreamConfig) -> PartialStreamConfig:
+    """The same configuration as one in which nothing is unset."""
+    return PartialStreamConfig(
+        **{setting.name: getattr(config, setting.name) for setting in STREAM_SETTINGS}
     )
+
+
+def plain(config: StreamConfig | PartialStreamConfig) -> dict[str, Any]:
+    """All members but the retention, as words, numbers and flags, for rows and messages, which have
+    fields of the same names. What is unset is None."""
+    members: dict[str, Any] = {}
+    for setting in STREAM_SETTINGS:
+        value = getattr(config, setting.name)
+        if setting.kind is SettingKind.TIMESTAMPING_MODE and value is not None:
+            value = int(value)
+        if setting.kind is not SettingKind.RETENTION:
+            members[setting.name] = value
+    return members
+
+
+def members_of(row: object) -> dict[str, Any]:
+    """`plain` undone, from a row or message with such fields. Raises ValueError for a timestamping
+    mode that is not known."""
+    members: dict[str, Any] = {}
+    for setting in STREAM_SETTINGS:
+        if setting.kind is not SettingKind.RETENTION:
+            value = getattr(row, setting.name)
+            if setting.kind is SettingKind.TIMESTAMPING_MODE and value is not None:
+                value = TimestampingMode(value)
+            members[setting.name] = value
+    return members
 
 
 @dataclass(frozen=True, slots=True)
 class NewStream:
-    """What is asked of a stream that does not exist yet: its own part of the configuration, and
-    the storage class where nobody names one."""
+    """A NewStream is what is asked of a stream that does not exist yet. It has the stream's own
+    part of the configuration, and the storage class where nobody names one."""
 
     config: PartialStreamConfig | None = None
     storage_class_default: str = STORAGE_CLASS_DEFAULT

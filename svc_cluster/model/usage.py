@@ -1,11 +1,11 @@
 """What is counted of a basin's or an account's use, by the minute, and how minutes add up.
 
-Pure. A minute is a whole number of minutes since the Unix epoch. Source: wire contract section 2.8.
+Pure. A minute is a whole number of minutes since the Unix epoch. Source: contract 13.2 and 13.4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,7 +24,7 @@ KEPT_MINUTES: Final = 31 * DAY_MINUTES
 REPORTER_BYTES: Final = 16
 REPORT_MINUTES_MAX: Final = 128
 COUNT_MAX: Final = 2**48
-"""Of anything in one minute of one report; what is larger nobody has counted."""
+"""The largest count of anything in one minute of one report; what is larger nobody has counted."""
 TOTAL_MAX: Final = 2**63 - 1
 """A sum that would go beyond stays there."""
 
@@ -61,6 +61,9 @@ ACCOUNT_OPS: Final = frozenset(
     )
 )
 """What is done to the account, and to a basin as a thing of the account."""
+
+REPORT_OPS_MAX: Final = max(len(BASIN_OPS), len(ACCOUNT_OPS))
+"""Operations that one minute of a report may count, each once."""
 
 
 class Counts(msgspec.Struct, array_like=True):
@@ -190,9 +193,9 @@ def bucket_range(start: int, end: int, step_seconds: int) -> range:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """A stored amount over a time: `changes` has the last value of each step in which there was a
-    change, by the Unix second that the step begins at; `before` the one before the first step;
-    `now` the present one. None: there was nothing that could be read."""
+    """Readings tell a stored amount over a time. `changes` has the last value of each step in which
+    there was a change, by the Unix second that the step begins at; `before` the one before the
+    first step; `now` the present one. None: there was nothing that could be read."""
 
     before: int | None = None
     changes: tuple[tuple[int, int], ...] = ()
@@ -201,11 +204,10 @@ class Readings:
 
 def gauge_points(
     readings: Readings, steps: range, now_seconds: int, step_seconds: int
-) -> list[tuple[int, int]]:
+) -> Iterator[tuple[int, int]]:
     """One value a step, the last of it: as it was left before where nothing changed, as it is now
     in the step that it is now. No step that lies ahead, and none before there was anything."""
     changes = dict(readings.changes)
-    points: list[tuple[int, int]] = []
     value = readings.before
     for at in steps:
         if at > now_seconds:
@@ -214,5 +216,4 @@ def gauge_points(
         if at + step_seconds > now_seconds and readings.now is not None:
             value = readings.now
         if value is not None:
-            points.append((at, value))
-    return points
+            yield at, value

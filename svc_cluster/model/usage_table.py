@@ -7,12 +7,12 @@ depends on nothing but the entries, so that every replica has the same.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
+from svc_cluster.base.key_reader import KeyReader
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.model.usage import DAY_MINUTES, KEPT_MINUTES, Counts, UsageReport
 
@@ -31,18 +31,10 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Counts).decode
 
 
-class Reader(Protocol):
-    def get(self, key: bytes) -> bytes | None: ...
-
-    def scan(
-        self, start: bytes, end: bytes, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]: ...
-
-
 class UsageTable:
     """Counts by minute under one kind of key, reporters under another; each kind is one byte."""
 
-    def __init__(self, reader: Reader, minutes_kind: int, reporters_kind: int) -> None:
+    def __init__(self, reader: KeyReader, minutes_kind: int, reporters_kind: int) -> None:
         self.reader = reader
         self.minutes_kind = minutes_kind
         self.reporter_prefix = bytes([reporters_kind])
@@ -68,7 +60,7 @@ class UsageTable:
         ]
 
     def last_sequence(self, reporter: bytes) -> int:
-        """Of the last report that was taken from it; 0 for none."""
+        """Return the sequence of the last report that was taken from it; 0 for none."""
         value = self.reader.get(self.reporter_prefix + reporter)
         if value is None:
             return 0
@@ -76,7 +68,7 @@ class UsageTable:
         return sequence
 
     def was_taken(self, report: UsageReport) -> bool:
-        """Or one behind it was."""
+        """Tells whether this report, or one behind it, was taken."""
         return report.sequence <= self.last_sequence(report.reporter)
 
     def commit(self, draft: UsageDraft) -> None:
@@ -127,18 +119,26 @@ class UsageDraft:
                 cutoff = table.minute_key(minute - KEPT_MINUTES)
                 prune(write_set, table.reader, table.minute_key(0), cutoff)
             self.latest = (minute, counts)
+        known: list[tuple[bytes, int]] | None = None
         for reporter, (sequence, now_minute) in self._reporters.items():
             if table.last_sequence(reporter) == 0:
-                self._forget_silent(write_set, now_minute)
+                # looked through once, however many are new
+                known = self._known_reporters() if known is None else known
+                _forget_silent(write_set, known, now_minute)
             value = _REPORTER.pack(sequence, now_minute)
             write_set.put(table.reporter_prefix + reporter, value)
 
-    def _forget_silent(self, write_set: WriteSet, now_minute: int) -> None:
+    def _known_reporters(self) -> list[tuple[bytes, int]]:
+        """Their keys, and the minute of the last report of each."""
         prefix = self._table.reporter_prefix
-        end = bytes([prefix[0] + 1])
-        for key, value in self._table.reader.scan(prefix, end):
-            if _REPORTER.unpack(value)[1] + REPORTER_KEPT_MINUTES < now_minute:
-                write_set.delete(key)
+        pairs = self._table.reader.scan(prefix, bytes([prefix[0] + 1]))
+        return [(key, _REPORTER.unpack(value)[1]) for key, value in pairs]
+
+
+def _forget_silent(write_set: WriteSet, known: list[tuple[bytes, int]], now_minute: int) -> None:
+    for key, heard_minute in known:
+        if heard_minute + REPORTER_KEPT_MINUTES < now_minute:
+            write_set.delete(key)
 
 
 def canonical_counts(value: bytes) -> bytes:
@@ -153,7 +153,7 @@ def _ordered(counts: Counts) -> Counts:
 
 
 def prune(
-    write_set: WriteSet, reader: Reader, start: bytes, cutoff: bytes, *, keep_last: bool = False
+    write_set: WriteSet, reader: KeyReader, start: bytes, cutoff: bytes, *, keep_last: bool = False
 ) -> None:
     """Delete the rows of `[start, cutoff)`; with `keep_last` all but the last of them."""
     keys = [key for key, _ in islice(reader.scan(start, cutoff), PRUNED_ONE_BY_ONE_MAX + 2)]

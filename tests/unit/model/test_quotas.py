@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 
-from svc_cluster.cli.node_process import node_config
+from svc_cluster.cli.processes.node_process import node_config
 from svc_cluster.model.quotas import UNBOUNDED, Quotas
-from svc_cluster.settings import NodeSettings, SettingsError
+from svc_cluster.settings import NodeSettings
+from svc_cluster.settings_errors import SettingsError
 
 
 def test_without_quotas_there_is_no_bound() -> None:
@@ -53,7 +55,7 @@ def test_full_basins_never_exceed_any_sum_and_one_more_would() -> None:
         assert not fits(most + 1)
 
 
-def settings(**quotas: int) -> NodeSettings:
+def settings(**quotas: Any) -> NodeSettings:
     made = NodeSettings(
         cluster_id="c",
         node_id=1,

@@ -61,6 +61,11 @@ class AuditTrail:
         self._is_broken = False
         self._lost = 0
 
+    @property
+    def waiting(self) -> int:
+        """Events that could not be written yet."""
+        return len(self._waiting)
+
     def record(self, event: Event, *, is_refusal: bool) -> None:
         """Write the event, or keep it until that can be done. `is_refusal`: it had no effect."""
         if is_refusal and len(self._waiting) >= REFUSALS_WAITING_MAX:

@@ -1,38 +1,39 @@
-"""What became of the requests that a client may repeat: the rows of one log's state, and a count.
+"""The idempotency table: what became of the requests that a client may repeat, and how many.
 
 Pure: it reads the store where it is asked to and hands every change out as a write set. Rows are
-found by the request's key (codec/request_key.py); a second row for each, ordered by time, says
+found by the idempotency key (codec/request_key.py); a second row for each, ordered by time, says
 which of them are over. Decided in docs/adr/0013.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from svc_cluster.base.errors import ErrorCode, RateLimitedError, ServiceError
 from svc_cluster.base.ids import TimestampMs
+from svc_cluster.base.key_reader import KeyReader
 from svc_cluster.base.write_set import WriteSet
 
 REQUEST_KEY_BYTES: Final = 32
 
-OUTCOMES_KEPT_MS: Final = 24 * 60 * 60 * 1000
-"""How long an outcome is kept at the least, by the readings of the leaders' clocks."""
+IDEMPOTENCY_KEYS_KEPT_MS: Final = 24 * 60 * 60 * 1000
+"""How long an idempotency key is kept at the least, by the readings of the leaders' clocks."""
 
-OUTCOMES_MAX: Final = 1_000_000
+IDEMPOTENCY_KEYS_MAX: Final = 1_000_000
 """Kept for one basin, or by the catalog, at one time, where nothing else is configured."""
 
-EXPIRED_AT_ONCE_MAX: Final = 4096
-"""Outcomes that one log entry removes."""
+EXPIRED_AT_ONCE_MAX: Final = 2048
+"""Keys that one log entry removes."""
 
 _TIME: Final = struct.Struct(">Q")
 _COUNT: Final = struct.Struct(">Q")
 
-_OUTCOMES: Final = frozenset(
+_FINAL_REFUSALS: Final = frozenset(
     {
         ErrorCode.RESOURCE_ALREADY_EXISTS,
         ErrorCode.BASIN_DELETION_PENDING,
@@ -42,7 +43,7 @@ _OUTCOMES: Final = frozenset(
 )
 
 
-class Outcome(msgspec.Struct, frozen=True, array_like=True):
+class IdempotencyRow(msgspec.Struct, frozen=True, array_like=True):
     """`answer` is what the leader told its caller, in a form that is opaque here."""
 
     decided_at_ms: int
@@ -54,50 +55,42 @@ Expired = tuple[int, bytes]
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """How many outcomes there are, and a time before which none of them was decided. The store may
+    """How many keys there are, and a time before which none of them was decided. The store may
     take its time over what was removed, so nobody looks there again."""
 
     count: int = 0
     floor_ms: int = 0
 
 
-class Reader(Protocol):
-    """Reads of one replica's keys, without its prefix."""
-
-    def get(self, key: bytes) -> bytes | None: ...
-
-    def scan(
-        self, start: bytes, end: bytes, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]: ...
-
-
-def is_outcome(refusal: ServiceError) -> bool:
+def is_final_refusal(refusal: ServiceError) -> bool:
     """Whether a refusal is the definite result of a write, to be given again whenever that is
     repeated. What is worked out before the log is asked, what asks to try again, and what leaves
     open whether it happened is none."""
-    return refusal.code in _OUTCOMES and not refusal.may_have_taken_effect
+    return refusal.code in _FINAL_REFUSALS and not refusal.may_have_taken_effect
 
 
-def check_room(table: OutcomeTable, in_flight: int, outcomes_max: int, now_ms: int) -> None:
-    """Whether one more outcome can be kept beside those of `table` and those `in_flight`. Raises
+def check_room(
+    table: IdempotencyTable, in_flight: int, idempotency_keys_max: int, now_ms: int
+) -> None:
+    """Whether one more key can be kept beside those of `table` and those `in_flight`. Raises
     RateLimitedError: nothing is forgotten early, so it says when the oldest will be."""
-    if table.count + in_flight < outcomes_max:
+    if table.count + in_flight < idempotency_keys_max:
         return
     oldest_ms = table.oldest_ms()
     wait_ms = 1000
     if oldest_ms is not None:
-        wait_ms = max(oldest_ms + OUTCOMES_KEPT_MS - now_ms, wait_ms)
+        wait_ms = max(oldest_ms + IDEMPOTENCY_KEYS_KEPT_MS - now_ms, wait_ms)
     raise RateLimitedError(
-        f"the outcomes of {outcomes_max} requests with a token are kept, and none may be "
+        f"the outcomes of {idempotency_keys_max} requests with a token are kept, and none may be "
         "forgotten yet",
         wait_ms,
     )
 
 
-class OutcomeTable:
-    """The outcomes of one log, as applied."""
+class IdempotencyTable:
+    """The idempotency keys of one log and what became of their requests, as applied."""
 
-    def __init__(self, reader: Reader, by_key: bytes, by_time: bytes, count_key: bytes) -> None:
+    def __init__(self, reader: KeyReader, by_key: bytes, by_time: bytes, count_key: bytes) -> None:
         """`by_key` and `by_time` begin the keys of the two kinds of rows, one byte each."""
         assert len(by_key) == len(by_time) == 1, "the ranges of keys are those of one byte"
         self._reader = reader
@@ -111,7 +104,7 @@ class OutcomeTable:
     def count(self) -> int:
         return self._mark.count
 
-    def find(self, key: bytes) -> Outcome | None:
+    def find(self, key: bytes) -> IdempotencyRow | None:
         value = self._reader.get(self._by_key + key)
         return None if value is None else _decode(value)
 
@@ -131,7 +124,7 @@ class OutcomeTable:
         return [(_TIME.unpack_from(key, 1)[0], key[1 + _TIME.size :]) for key, _ in found]
 
     def write(
-        self, write_set: WriteSet, added: Mapping[bytes, Outcome], removed: Sequence[Expired]
+        self, write_set: WriteSet, added: Mapping[bytes, IdempotencyRow], removed: Sequence[Expired]
     ) -> Mark:
         """Put the changes of one log entry into its write set; `removed` are the oldest there are,
         in their order. The result is for `commit`."""
@@ -141,9 +134,9 @@ class OutcomeTable:
         for decided_at_ms, key in removed:
             write_set.delete(self._by_key + key)
             write_set.delete(self._by_time + _TIME.pack(decided_at_ms) + key)
-        for key, outcome in added.items():
-            write_set.put(self._by_key + key, _encode(outcome))
-            write_set.put(self._by_time + _TIME.pack(outcome.decided_at_ms) + key, b"")
+        for key, row in added.items():
+            write_set.put(self._by_key + key, _encode(row))
+            write_set.put(self._by_time + _TIME.pack(row.decided_at_ms) + key, b"")
         count = self._mark.count + len(added) - len(removed)
         write_set.put(self._count_key, _COUNT.pack(count))
         floor_ms = removed[-1][0] if removed else self._mark.floor_ms
@@ -155,10 +148,10 @@ class OutcomeTable:
         self._mark = mark
 
 
-def canonical_outcome(value: bytes) -> bytes:
-    """An outcome's row in the form of this release. Raises msgspec.DecodeError."""
+def canonical_idempotency_row(value: bytes) -> bytes:
+    """An idempotency key's row in the form of this release. Raises msgspec.DecodeError."""
     return _encode(_decode(value))
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(Outcome).decode
+_decode: Final = msgspec.msgpack.Decoder(IdempotencyRow).decode

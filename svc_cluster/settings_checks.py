@@ -1,0 +1,134 @@
+"""What a setting's value is checked by, whichever process has it."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from svc_cluster.model.location import is_location_name
+from svc_cluster.settings_errors import CredentialError, MissingFileError, SettingsError
+
+PORT_MAX: Final = 65_535
+LOCATIONS_MAX: Final = 1_000
+HOST_NAME_BYTES_MAX: Final = 253
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+LOG_FORMATS: Final = ("json", "text")
+
+
+def check_locations(locations: Mapping[str, bool] | None) -> None:
+    """Raises SettingsError unless there is one at least, and all have names of locations."""
+    if locations is None:
+        return
+    if not 0 < len(locations) <= LOCATIONS_MAX:
+        raise SettingsError(
+            f"locations has {len(locations)} names: list 1 to {LOCATIONS_MAX}, or leave it out"
+        )
+    for name in locations:
+        if not is_location_name(name):
+            raise SettingsError(
+                f"locations has {name!r}: use 1 to 64 letters, digits, dots, colons and hyphens"
+            )
+
+
+def check_node_ids(nodes: Mapping[str, str]) -> None:
+    """Raises SettingsError. Ids are the keys of `nodes`: decimal numbers above 0, each written one
+    way only. Each has an address of its own."""
+    if not nodes:
+        raise SettingsError("nodes is empty: list every node of the cluster, id to host:port")
+    for node in nodes:
+        if not (node.isascii() and node.isdigit() and node[0] != "0" and len(node) <= 9):
+            raise SettingsError(f"nodes has the id {node!r}: use a number from 1 to 999999999")
+    _check_addresses(nodes)
+
+
+def _check_addresses(nodes: Mapping[str, str]) -> None:
+    """No two nodes at one address."""
+    owners: dict[str, str] = {}
+    for node, address in nodes.items():
+        other = owners.setdefault(address, node)
+        if other != node and not address.endswith(":0"):
+            raise SettingsError(
+                f"nodes has the address {address!r} for the nodes {other} and {node}: give each "
+                "its own"
+            )
+
+
+def check_host_names(key: str, hosts: Sequence[str], at_most: int) -> None:
+    """Raises SettingsError unless these are that many names of hosts, without scheme and port."""
+    if len(hosts) > at_most:
+        raise SettingsError(f"{key} has {len(hosts)} names: list at most {at_most}")
+    for host in hosts:
+        labels = host.split(".")
+        if len(host) > HOST_NAME_BYTES_MAX or not all(_HOST_LABEL.fullmatch(x) for x in labels):
+            raise SettingsError(
+                f"{key} has {host!r}: write a host name alone, such as b.example.com, without "
+                "scheme, port, or a dot at either end"
+            )
+
+
+_HOST_LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+
+
+def check_range(key: str, value: float, minimum: float, maximum: float) -> None:
+    """Raises SettingsError for a value beyond either bound."""
+    if not minimum <= value <= maximum:
+        raise SettingsError(f"{key} is {value}: use {minimum} to {maximum}")
+
+
+def check_log(level: str, form: str) -> None:
+    """Raises SettingsError."""
+    if level.lower() not in LOG_LEVELS:
+        raise SettingsError(f"log_level is {level!r}: use one of {', '.join(LOG_LEVELS)}")
+    if form not in LOG_FORMATS:
+        raise SettingsError(f"log_format is {form!r}: use one of {', '.join(LOG_FORMATS)}")
+
+
+def check_address(key: str, address: str) -> None:
+    """Raises SettingsError unless it is `host:port`."""
+    host, _, port = address.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    if not (
+        (_HOST_LABEL_OR_IP.fullmatch(bare) and len(bare) <= HOST_NAME_BYTES_MAX)
+        and port.isascii()
+        and port.isdecimal()
+        and len(port) <= 5
+        and int(port) <= PORT_MAX
+    ):
+        raise SettingsError(
+            f"{key} has the address {address!r}: write it as host:port, with a port of 0 to "
+            f"{PORT_MAX}"
+        )
+
+
+_HOST_LABEL_OR_IP: Final = re.compile(r"[A-Za-z0-9._:-]+")
+
+
+def is_loopback(address: str) -> bool:
+    """Whether `host:port`, or a host alone in front of a colon, is reached from this machine only.
+    Names other than `localhost` are not: what they lead to may change."""
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_secret(path: str) -> bytes:
+    """The cluster secret: at least 32 bytes, from a file. Raises SettingsError."""
+    try:
+        secret = Path(path).read_bytes().strip()
+    except OSError as cause:
+        raise MissingFileError(
+            f"secret_file {path} cannot be read ({cause.strerror}): put the cluster's secret "
+            "there, readable for this user"
+        ) from cause
+    if len(secret) < 32:
+        raise CredentialError(
+            f"secret_file {path} holds {len(secret)} bytes: put at least 32 random bytes there"
+        )
+    return secret

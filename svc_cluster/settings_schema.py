@@ -1,0 +1,74 @@
+"""The settings as a JSON Schema, for editors and for whoever checks files before they are used.
+
+Types, defaults and the refusal of unknown keys come from the classes themselves. Ranges are written
+down here a second time; `tests/unit/test_settings_schema.py` holds them against `check`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from svc_cluster import settings as rules
+from svc_cluster.settings import GatewaySettings, NodeSettings
+from svc_cluster.settings_checks import LOG_FORMATS, PORT_MAX
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+_SIZE_MIB: Final = (0, rules.SIZE_MIB_MAX)
+_STORED_MIB: Final = (1, rules.SIZE_MIB_MAX)
+_SECONDS: Final = (rules.SECONDS_MIN, rules.SECONDS_MAX)
+RANGES: Final[dict[str, tuple[float, float]]] = {
+    "port": (0, PORT_MAX),
+    "memory_mib": rules.MEMORY_MIB,
+    "body_mib_in_flight": rules.BODY_MIB_IN_FLIGHT,
+    "connections_max": rules.CONNECTIONS,
+    "requests_in_progress_max": rules.REQUESTS_IN_PROGRESS,
+    "streams_open_max": rules.STREAMS_OPEN,
+    "drain_seconds": rules.DRAIN_SECONDS,
+    "metrics_basins_max": rules.METRICS_BASINS,
+    "slow_request_ms": rules.SLOW_REQUEST_MS,
+    "request_log_lines_per_second_max": rules.REQUEST_LOG_LINES,
+    "wal_segment_mib": rules.WAL_SEGMENT_MIB,
+    "wal_retain_mib": _SIZE_MIB,
+    "log_retention_mib": _SIZE_MIB,
+    "disk_reserve_mib": _SIZE_MIB,
+    "log_retention_seconds": _SECONDS,
+    "flush_seconds": _SECONDS,
+    "scrub_interval_seconds": _SECONDS,
+    "scrub_mib_per_second": (0, rules.SCRUB_MIB_PER_SECOND[1]),
+    "store_read_threads": rules.STORE_READ_THREADS,
+    "store_reads_waiting_max": rules.STORE_READS_WAITING,
+    "request_outcomes_max": rules.REQUEST_OUTCOMES,
+    **dict.fromkeys(rules.QUOTA_KEYS, rules.QUOTA),
+    "stored_mib_per_basin_max": _STORED_MIB,
+    "stored_mib_max": _STORED_MIB,
+    "token_stored_mib_max": _STORED_MIB,
+    **dict.fromkeys(rules.RATE_KEYS, rules.RATE),
+}
+"""The least and the most that each key may have, where that does not depend on other keys."""
+CHOICES: Final[dict[str, tuple[int | str, ...]]] = {
+    "replication_factor": (1, 3, 5),
+    "log_format": LOG_FORMATS,
+}
+
+
+def schema(kind: type[NodeSettings | GatewaySettings]) -> dict[str, Any]:
+    """Return the JSON Schema of a process's configuration file. What it takes may still be refused
+    by `check`: it does not know of keys that belong together, nor of files."""
+    found = msgspec.json.schema(kind)
+    body: dict[str, Any] = found["$defs"].pop(kind.__name__)
+    for key, rule in body["properties"].items():
+        if key in RANGES:
+            _bound(rule, *RANGES[key])
+        if key in CHOICES:
+            rule["enum"] = list(CHOICES[key])
+    return {"$schema": DIALECT, **body}
+
+
+def _bound(rule: dict[str, Any], least: float, most: float) -> None:
+    """To the number's own branch where `null` may stand for it."""
+    for branch in rule.get("anyOf", [rule]):
+        if branch.get("type") in ("integer", "number"):
+            branch |= {"minimum": least, "maximum": most}
