@@ -10,19 +10,19 @@ from google.protobuf.message import DecodeError
 from svc_cluster._pb.cluster.v1 import access_pb2 as access_message
 from svc_cluster._pb.cluster.v1 import catalog_entry_pb2 as pb
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
-from svc_cluster.catalog.commands import (
+from svc_cluster.catalog.account_usage import ReportAccountUsage
+from svc_cluster.catalog.catalog_commands import (
     CatalogCommand,
     CatalogWrite,
     CreateBasin,
     DeleteBasin,
-    ExpireOutcomes,
-    KeyedCatalogWrite,
+    ExpireCatalogIdempotencyKeys,
+    IdempotentCatalogWrite,
     RegisterNode,
     RemoveBasin,
 )
-from svc_cluster.catalog.locations import SetDefaultLocation
+from svc_cluster.catalog.location_table import SetDefaultLocation
 from svc_cluster.catalog.token_commands import IssueToken, RevokeToken, SetRootToken
-from svc_cluster.catalog.usage import ReportAccountUsage
 from svc_cluster.codec import access_pb, config_pb, usage_pb
 from svc_cluster.codec.entry_version import (
     CATALOG_KINDS,
@@ -31,7 +31,7 @@ from svc_cluster.codec.entry_version import (
     version_of,
 )
 from svc_cluster.model.access_token import AccessToken
-from svc_cluster.model.outcome_table import REQUEST_KEY_BYTES
+from svc_cluster.model.idempotency_table import REQUEST_KEY_BYTES
 
 _HEADER: Final = b"\x09\x81"
 """The engine's type byte for payloads, and version 1 of the catalog's format."""
@@ -44,14 +44,14 @@ class CatalogEntryFormatError(Exception):
 
 
 def encode_catalog_command(command: CatalogCommand) -> bytes:
-    """As `log_entry.encode_command`."""
+    """Does what `log_entry.encode_command` does, for the catalog."""
     entry = pb.CatalogEntry()
     _to_pb(entry.commands.add(), command)
     return entry.SerializeToString()
 
 
 def join_catalog_commands(encoded: Sequence[bytes]) -> bytes:
-    """As `log_entry.join_commands`."""
+    """Does what `log_entry.join_commands` does, for the catalog."""
     return b"".join((_HEADER, *encoded))
 
 
@@ -84,13 +84,13 @@ def _to_pb(out: pb.CatalogCommand, command: CatalogCommand) -> None:
         case SetDefaultLocation(name, before):
             out.set_default_location.name = name
             out.set_default_location.before = before
-        case KeyedCatalogWrite(key, decided_at_ms, answer, write):
+        case IdempotentCatalogWrite(key, decided_at_ms, answer, write):
             out.keyed_write.key = key
             out.keyed_write.decided_at_ms = decided_at_ms
             out.keyed_write.answer = answer
             if write is not None:
                 _to_pb(out.keyed_write.write, write)
-        case ExpireOutcomes(before_ms, at_most):
+        case ExpireCatalogIdempotencyKeys(before_ms, at_most):
             out.expire_outcomes.before_ms = before_ms
             out.expire_outcomes.at_most = at_most
         case ReportAccountUsage(at_ms, report):
@@ -154,10 +154,10 @@ def _from_pb(command: pb.CatalogCommand) -> CatalogCommand:
             chosen = command.set_default_location
             return SetDefaultLocation(chosen.name, chosen.before)
         case "keyed_write":
-            return _keyed_from_pb(command.keyed_write)
+            return _idempotent_from_pb(command.keyed_write)
         case "expire_outcomes":
             expired = command.expire_outcomes
-            return ExpireOutcomes(TimestampMs(expired.before_ms), expired.at_most)
+            return ExpireCatalogIdempotencyKeys(TimestampMs(expired.before_ms), expired.at_most)
         case "report_usage":
             said = command.report_usage
             report = usage_pb.get_report(said.report)
@@ -166,16 +166,16 @@ def _from_pb(command: pb.CatalogCommand) -> CatalogCommand:
             raise UnknownEntryError("a command of an unknown kind")
 
 
-def _keyed_from_pb(keyed: pb.KeyedCatalogWrite) -> KeyedCatalogWrite:
-    if len(keyed.key) != REQUEST_KEY_BYTES:
+def _idempotent_from_pb(idempotent: pb.IdempotentCatalogWrite) -> IdempotentCatalogWrite:
+    if len(idempotent.key) != REQUEST_KEY_BYTES:
         raise CatalogEntryFormatError("a request key has another length")
-    at_ms = TimestampMs(keyed.decided_at_ms)
-    if not keyed.HasField("write"):
-        return KeyedCatalogWrite(keyed.key, at_ms, keyed.answer)
-    write = _from_pb(keyed.write)
+    at_ms = TimestampMs(idempotent.decided_at_ms)
+    if not idempotent.HasField("write"):
+        return IdempotentCatalogWrite(idempotent.key, at_ms, idempotent.answer)
+    write = _from_pb(idempotent.write)
     if not isinstance(write, CatalogWrite):
         raise CatalogEntryFormatError("no client asks for this kind of command")
-    return KeyedCatalogWrite(keyed.key, at_ms, keyed.answer, write)
+    return IdempotentCatalogWrite(idempotent.key, at_ms, idempotent.answer, write)
 
 
 def _token_from_pb(message: access_message.AccessToken) -> AccessToken:

@@ -8,16 +8,19 @@ sizes prevents.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Generator, Iterator
+from typing import Final, Protocol
 
 import zstandard
+
+from svc_cluster.base.steps import at_once
 
 _GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
 _GZIP_MEMBERS_MAX: Final = 1024
 """Each costs a new decompressor, so that many small ones are dear for their size."""
 _GZIP_STEP_IN_BYTES: Final = 64 * 1024
-"""Of nothing but descriptions of Huffman codes: about 8 ms."""
+"""How much is taken in at one step; of nothing but descriptions of Huffman codes that takes about
+8 ms."""
 _GZIP_STEP_OUT_BYTES: Final = 512 * 1024
 _ZSTD_WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
 _ZSTD_BLOCKS_MAX: Final = 4096
@@ -33,6 +36,8 @@ _RATIO_FREE_BYTES: Final = 2 * 1024 * 1024
 
 _GZIP_LEVEL: Final = 1
 _ZSTD_LEVEL: Final = 1
+_COMPRESS_STEP_BYTES: Final = 128 * 1024
+"""How much of what cannot be made smaller is compressed at one step: about 5 ms of gzip."""
 _COMPRESS_ZSTD: Final = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress
 
 ENCODINGS: Final = ("identity", "gzip", "x-gzip", "zstd")
@@ -53,8 +58,9 @@ def decompress(encoding: str, data: bytes, limit_bytes: int) -> bytes:
 
 
 def decompress_steps(encoding: str, data: bytes, limit_bytes: int) -> Iterator[bytes]:
-    """Content of `data` by its lower-case coding, at most `limit_bytes` long, and beyond 2 MiB at
-    most 1,100 times as long as `data`, in pieces (some empty) of which each takes a bounded time.
+    """Yield the content of `data` by its lower-case coding, in pieces of which each takes a bounded
+    time. Some pieces are empty. The content is at most `limit_bytes` long, and beyond 2 MiB at most
+    1,100 times as long as `data`.
 
     Raises CompressionError, DecompressedTooLargeError, both also after some pieces. Memory used
     stays near `limit_bytes` whatever the input claims to hold.
@@ -72,12 +78,36 @@ def decompress_steps(encoding: str, data: bytes, limit_bytes: int) -> Iterator[b
 
 
 def compress(encoding: str, data: bytes) -> bytes:
-    """`data` in the coding `gzip` or `zstd`, fast rather than small; the same bytes each time."""
-    if encoding == "zstd":
+    """All of `compress_steps` at once."""
+    return at_once(compress_steps(encoding, data))
+
+
+def compress_steps(encoding: str, data: bytes) -> Generator[None, None, bytes]:
+    """`data` in the coding `gzip` or `zstd`, fast rather than small, in steps of a bounded time;
+    the same bytes each time."""
+    if encoding == "zstd" and len(data) <= _COMPRESS_STEP_BYTES:
         return _COMPRESS_ZSTD(data)
-    assert encoding == "gzip", "the caller chose one of the two"
-    compressor = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WBITS)
-    return compressor.compress(data) + compressor.flush()
+    compressor = _zstd_compressor(len(data)) if encoding == "zstd" else _gzip_compressor()
+    parts: list[bytes] = []
+    for at in range(0, len(data), _COMPRESS_STEP_BYTES):
+        if parts:
+            yield
+        parts.append(compressor.compress(data[at : at + _COMPRESS_STEP_BYTES]))
+    return b"".join([*parts, compressor.flush()])
+
+
+class _Compressor(Protocol):
+    def compress(self, data: bytes, /) -> bytes: ...
+
+    def flush(self) -> bytes: ...
+
+
+def _gzip_compressor() -> _Compressor:
+    return zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WBITS)
+
+
+def _zstd_compressor(size: int) -> _Compressor:
+    return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compressobj(size=size)
 
 
 def _gunzip(data: bytes, limit_bytes: int) -> Iterator[bytes]:
@@ -140,8 +170,8 @@ def _check_blocks(data: bytes, start: int) -> None:
 def _unzstd_stream(
     decompressor: zstandard.ZstdDecompressor, data: bytes, limit_bytes: int
 ) -> bytes:
-    """A frame that does not say its size (or says 0, which the one-shot call takes on trust):
-    measured in bounded steps first, then decoded in one.
+    """Decode a frame that does not say its size: it is measured in bounded steps first, then
+    decoded in one. A frame that says 0 is such a one, because the one-shot call takes 0 on trust.
     """
     produced = 0
     with decompressor.stream_reader(data) as reader:

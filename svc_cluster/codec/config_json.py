@@ -9,17 +9,22 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from svc_cluster.base.errors import ErrorCode, InvalidError, MalformedError
-from svc_cluster.codec.records import U64_MAX
+from svc_cluster.codec.batch_rules import U64_MAX
 from svc_cluster.model.reconfigure import none_if_unset, with_storage_class
 from svc_cluster.model.record import TimestampingMode
 from svc_cluster.model.stream_config import (
     STORAGE_CLASS_DEFAULT,
+    STORAGE_CLASSES,
+    STREAM_SETTINGS,
     BasinConfig,
     PartialStreamConfig,
     Retention,
+    SettingKind,
     StreamConfig,
+    StreamSetting,
 )
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -33,7 +38,6 @@ _MODE_WORDS: Final = {
 }
 TIMESTAMPING_MODES: Final = {word: mode for mode, word in _MODE_WORDS.items()}
 
-StorageClass = Literal["standard", "express"]
 Cipher = Literal["aegis-256", "aes-256-gcm"]
 TimestampingWord = Literal["client-prefer", "client-require", "arrival"]
 
@@ -47,20 +51,23 @@ class RetentionJson(msgspec.Struct):
     infinite: _Infinite | None = None
 
 
-class _TimestampingJson(msgspec.Struct):
-    mode: TimestampingWord | None = None
-    uncapped: bool | None = None
+class TimestampingJson(msgspec.Struct):
+    mode: TimestampingWord | UnsetType | None = UNSET
+    uncapped: bool | UnsetType | None = UNSET
 
 
-class _DeleteOnEmptyJson(msgspec.Struct):
-    min_age_secs: int | None = None
+class DeleteOnEmptyJson(msgspec.Struct):
+    min_age_secs: int | UnsetType | None = UNSET
 
 
 class StreamConfigJson(msgspec.Struct):
-    storage_class: StorageClass | None = None
-    retention_policy: RetentionJson | None = None
-    timestamping: _TimestampingJson | None = None
-    delete_on_empty: _DeleteOnEmptyJson | None = None
+    """A configuration, in which null and absent mean the same; or a change of one, in which they
+    differ."""
+
+    storage_class: str | UnsetType | None = UNSET
+    retention_policy: RetentionJson | UnsetType | None = UNSET
+    timestamping: TimestampingJson | UnsetType | None = UNSET
+    delete_on_empty: DeleteOnEmptyJson | UnsetType | None = UNSET
 
 
 class BasinConfigJson(msgspec.Struct):
@@ -68,7 +75,7 @@ class BasinConfigJson(msgspec.Struct):
     stream_cipher: Cipher | None = None
     create_stream_on_append: bool | None = None
     create_stream_on_read: bool | None = None
-    storage_class: StorageClass | None = None
+    storage_class: str | None = None
     """Alias of the default stream configuration's member of that name, in the seed dialect."""
 
 
@@ -78,34 +85,63 @@ class CreateBasinJson(msgspec.Struct):
     location: str | None = None
 
 
+def unknown_in_basin(*, alias: bool) -> frozenset[str]:
+    """What a body that makes a basin has no member for, although the shape has: the alias."""
+    return frozenset() if alias else frozenset({"config.storage_class"})
+
+
 class CreateStreamJson(msgspec.Struct):
     stream: str
     config: StreamConfigJson | None = None
 
 
 def stream_config_from_json(wire: StreamConfigJson) -> PartialStreamConfig:
-    """Raises InvalidError for an age of 0; MalformedError (bad_json) for a number out of range and
-    for a retention that is not exactly one of the two kinds."""
-    timestamping = wire.timestamping or _TimestampingJson()
-    delete_on_empty = wire.delete_on_empty or _DeleteOnEmptyJson()
-    return PartialStreamConfig(
-        storage_class=wire.storage_class,
-        retention=None
-        if wire.retention_policy is None
-        else retention_from_json(wire.retention_policy),
-        timestamping_mode=None
-        if timestamping.mode is None
-        else TIMESTAMPING_MODES[timestamping.mode],
-        timestamping_uncapped=timestamping.uncapped,
-        delete_on_empty_min_age_seconds=seconds_from_json(
-            "min_age_secs", delete_on_empty.min_age_secs
-        ),
-    )
+    """Raises InvalidError for an age of 0 and for a storage class that there is not. Raises
+    MalformedError (bad_json) for a number out of range and for a retention that is not exactly one
+    of the two kinds."""
+    return PartialStreamConfig(**stream_members(wire))
+
+
+def stream_members(wire: StreamConfigJson) -> dict[str, Any]:
+    """Return the settings that are named, by their names in StreamConfig. The value is None for a
+    setting that is null, or stands in an object that is. Raises as `stream_config_from_json`."""
+    members: dict[str, Any] = {}
+    for setting in STREAM_SETTINGS:
+        value: Any = wire
+        for member in setting.path:
+            value = getattr(value, member)
+            if value is None or value is UNSET:
+                break
+        if value is not UNSET:
+            members[setting.name] = None if value is None else _from_json(setting, value)
+    return members
+
+
+def checked_storage_class(word: str) -> str:
+    """The word itself. Raises InvalidError for one that no location has. Source: contract 9.3."""
+    if word not in STORAGE_CLASSES:
+        known = " or ".join(f"`{each}`" for each in STORAGE_CLASSES)
+        raise InvalidError(f"storage_class is {known}: no location has another one")
+    return word
+
+
+def _from_json(setting: StreamSetting, value: Any) -> Any:
+    match setting.kind:
+        case SettingKind.WORD:
+            return checked_storage_class(value)
+        case SettingKind.RETENTION:
+            return retention_from_json(value)
+        case SettingKind.TIMESTAMPING_MODE:
+            return TIMESTAMPING_MODES[value]
+        case SettingKind.SECONDS:
+            return seconds_from_json(setting.path[-1], value)
+        case _:
+            return value
 
 
 def basin_config_from_json(wire: BasinConfigJson, *, alias: bool = True) -> BasinConfig:
-    """With `alias` a storage class beside the default stream configuration counts where that has
-    none; without, it is an unknown member, and ignored."""
+    """Decode a basin's configuration. With `alias` a storage class beside the default stream
+    configuration counts where that has none; without, it is an unknown member, and ignored."""
     default = None
     if wire.default_stream_config is not None:
         default = none_if_unset(stream_config_from_json(wire.default_stream_config))
@@ -115,7 +151,9 @@ def basin_config_from_json(wire: BasinConfigJson, *, alias: bool = True) -> Basi
         create_stream_on_append=bool(wire.create_stream_on_append),
         create_stream_on_read=bool(wire.create_stream_on_read),
     )
-    return with_storage_class(config, wire.storage_class) if alias else config
+    if not alias or wire.storage_class is None:
+        return config
+    return with_storage_class(config, checked_storage_class(wire.storage_class))
 
 
 def retention_from_json(wire: RetentionJson) -> Retention:
@@ -131,29 +169,21 @@ def retention_from_json(wire: RetentionJson) -> Retention:
     return Retention(age_seconds=age_seconds)
 
 
-def seconds_from_json(name: str, value: int | None) -> int | None:
-    if value is not None and not 0 <= value <= U64_MAX:
+def seconds_from_json(name: str, value: int) -> int:
+    if not 0 <= value <= U64_MAX:
         raise MalformedError(ErrorCode.BAD_JSON, f"{name} is an unsigned 64-bit number")
     return value
 
 
 def stream_config_to_json(config: StreamConfig) -> dict[str, Any]:
-    return {
-        "storage_class": config.storage_class,
-        "retention_policy": _retention_to_json(config.retention),
-        "timestamping": {
-            "mode": _MODE_WORDS[config.timestamping_mode],
-            "uncapped": config.timestamping_uncapped,
-        },
-        "delete_on_empty": {"min_age_secs": config.delete_on_empty_min_age_seconds},
-    }
+    return _to_json(config)
 
 
 def basin_config_to_json(config: BasinConfig, *, alias: bool = True) -> dict[str, Any]:
     """`alias`: the storage class stands beside the default stream configuration too."""
     default = config.default_stream_config
     members: dict[str, Any] = {
-        "default_stream_config": None if default is None else _partial_to_json(default),
+        "default_stream_config": None if default is None else _to_json(default),
         "stream_cipher": config.stream_cipher,
         "create_stream_on_append": config.create_stream_on_append,
         "create_stream_on_read": config.create_stream_on_read,
@@ -163,24 +193,32 @@ def basin_config_to_json(config: BasinConfig, *, alias: bool = True) -> dict[str
     return members
 
 
-def _partial_to_json(config: PartialStreamConfig) -> dict[str, Any]:
-    """Unset members are null, so that what was given comes back exactly."""
-    mode, uncapped = config.timestamping_mode, config.timestamping_uncapped
-    min_age = config.delete_on_empty_min_age_seconds
-    timestamping = None
-    if mode is not None or uncapped is not None:
-        timestamping = {
-            "mode": None if mode is None else _MODE_WORDS[mode],
-            "uncapped": uncapped,
-        }
-    return {
-        "storage_class": config.storage_class,
-        "retention_policy": (
-            None if config.retention is None else _retention_to_json(config.retention)
-        ),
-        "timestamping": timestamping,
-        "delete_on_empty": None if min_age is None else {"min_age_secs": min_age},
-    }
+def _to_json(config: StreamConfig | PartialStreamConfig) -> dict[str, Any]:
+    """Unset members are null, and so is an object of nothing else: what was given comes back."""
+    members: dict[str, Any] = {}
+    objects: dict[str, dict[str, Any]] = {}
+    for setting in STREAM_SETTINGS:
+        value = _value_to_json(setting, getattr(config, setting.name))
+        first = setting.path[0]
+        if len(setting.path) == 1:
+            members[first] = value
+            continue
+        inner = objects.setdefault(first, {})
+        inner[setting.path[1]] = value
+        members[first] = inner if any(value is not None for value in inner.values()) else None
+    return members
+
+
+def _value_to_json(setting: StreamSetting, value: Any) -> Any:
+    if value is None:
+        return None
+    match setting.kind:
+        case SettingKind.RETENTION:
+            return _retention_to_json(value)
+        case SettingKind.TIMESTAMPING_MODE:
+            return _MODE_WORDS[value]
+        case _:
+            return value
 
 
 def _retention_to_json(retention: Retention) -> dict[str, Any]:
@@ -214,6 +252,6 @@ def stream_info_to_json(
 
 
 def rfc3339(timestamp_ms: int) -> str:
-    """UTC with milliseconds: `2026-01-02T03:04:05.678Z`, the same bytes each time."""
+    """Return UTC with milliseconds, as in `2026-01-02T03:04:05.678Z`, the same bytes each time."""
     moment = _EPOCH + timedelta(milliseconds=min(timestamp_ms, _TIMESTAMP_MS_MAX))
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"

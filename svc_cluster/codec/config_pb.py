@@ -6,17 +6,19 @@ An absent member stays absent, and an infinite retention is a `Retention` withou
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any, Final
 
 from svc_cluster._pb.cluster.v1 import config_pb2 as pb
 from svc_cluster.model.reconfigure import UNSET, BasinPatch, StreamPatch, Unset
-from svc_cluster.model.record import TimestampingMode
 from svc_cluster.model.stream_config import (
+    STREAM_SETTINGS,
     BasinConfig,
     PartialStreamConfig,
     Retention,
     StreamConfig,
+    as_partial,
+    members_of,
+    plain,
 )
 
 
@@ -26,74 +28,64 @@ class ConfigFormatError(Exception):
 
 def put_partial(into: pb.PartialStreamConfig, config: PartialStreamConfig) -> None:
     into.SetInParent()
-    if config.storage_class is not None:
-        into.storage_class = config.storage_class
     if config.retention is not None:
         into.retention.SetInParent()
         if config.retention.age_seconds is not None:
             into.retention.age_seconds = config.retention.age_seconds
-    if config.timestamping_mode is not None:
-        into.timestamping_mode = config.timestamping_mode
-    if config.timestamping_uncapped is not None:
-        into.timestamping_uncapped = config.timestamping_uncapped
-    if config.delete_on_empty_min_age_seconds is not None:
-        into.delete_on_empty_min_age_seconds = config.delete_on_empty_min_age_seconds
+    for name, value in plain(config).items():
+        if value is not None:
+            setattr(into, name, value)
 
 
 def get_partial(message: pb.PartialStreamConfig) -> PartialStreamConfig:
     """Raises ConfigFormatError."""
-    has = message.HasField
+    members = _members(message)
+    absent = {name for name in members if not message.HasField(name)}
     retention = None
-    if has("retention"):
-        given = message.retention
-        retention = Retention(given.age_seconds if given.HasField("age_seconds") else None)
-    mode = timestamping_mode(message.timestamping_mode) if has("timestamping_mode") else None
-    min_age = message.delete_on_empty_min_age_seconds
+    if message.HasField("retention"):
+        retention = _retention(message.retention)
     return PartialStreamConfig(
-        storage_class=message.storage_class if has("storage_class") else None,
         retention=retention,
-        timestamping_mode=mode,
-        timestamping_uncapped=(
-            message.timestamping_uncapped if has("timestamping_uncapped") else None
-        ),
-        delete_on_empty_min_age_seconds=(
-            min_age if has("delete_on_empty_min_age_seconds") else None
-        ),
+        **{name: None if name in absent else value for name, value in members.items()},
     )
 
 
-def timestamping_mode(value: int) -> TimestampingMode:
-    """Raises ConfigFormatError."""
+def _members(message: Any) -> dict[str, Any]:
+    """Return all members but the retention, of any message that has fields of these names. What is
+    absent has the value that the format gives it. Raises ConfigFormatError."""
     try:
-        return TimestampingMode(value)
+        return members_of(message)
     except ValueError:
         raise ConfigFormatError("unknown timestamping mode") from None
 
 
+def _retention(message: pb.Retention) -> Retention:
+    return Retention(message.age_seconds if message.HasField("age_seconds") else None)
+
+
 def put_complete(into: pb.PartialStreamConfig, config: StreamConfig) -> None:
     """A complete configuration is a partial one in which nothing is absent."""
-    put_partial(
-        into,
-        PartialStreamConfig(
-            storage_class=config.storage_class,
-            retention=config.retention,
-            timestamping_mode=config.timestamping_mode,
-            timestamping_uncapped=config.timestamping_uncapped,
-            delete_on_empty_min_age_seconds=config.delete_on_empty_min_age_seconds,
-        ),
-    )
+    put_partial(into, as_partial(config))
 
 
 def get_complete(message: pb.PartialStreamConfig) -> StreamConfig:
     """Raises ConfigFormatError."""
-    retention = message.retention
-    return StreamConfig(
-        storage_class=message.storage_class,
-        retention=Retention(retention.age_seconds if retention.HasField("age_seconds") else None),
-        timestamping_mode=timestamping_mode(message.timestamping_mode),
-        timestamping_uncapped=message.timestamping_uncapped,
-        delete_on_empty_min_age_seconds=message.delete_on_empty_min_age_seconds,
-    )
+    return StreamConfig(retention=_retention(message.retention), **_members(message))
+
+
+def put_flat(into: Any, config: StreamConfig) -> None:
+    """Into a message that has the members as its own fields, and the retention's age as one."""
+    if config.retention.age_seconds is not None:
+        into.retention_age_seconds = config.retention.age_seconds
+    for name, value in plain(config).items():
+        setattr(into, name, value)
+
+
+def get_flat(message: Any) -> StreamConfig:
+    """`put_flat` undone. Raises ConfigFormatError."""
+    has_age = message.HasField("retention_age_seconds")
+    retention = Retention(message.retention_age_seconds if has_age else None)
+    return StreamConfig(retention=retention, **_members(message))
 
 
 def put_basin(into: pb.BasinConfig, config: BasinConfig) -> None:
@@ -120,8 +112,8 @@ def get_basin(message: pb.BasinConfig) -> BasinConfig:
 
 
 _MEMBERS: Final = {
-    member.name: pb.PartialStreamConfig.DESCRIPTOR.fields_by_name[member.name].number
-    for member in fields(StreamPatch)
+    setting.name: pb.PartialStreamConfig.DESCRIPTOR.fields_by_name[setting.name].number
+    for setting in STREAM_SETTINGS
 }
 """Field numbers in PartialStreamConfig, which has the same members."""
 

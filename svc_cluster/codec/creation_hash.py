@@ -1,6 +1,6 @@
 """What makes two requests to create something one and the same: token and requested configuration.
 
-Source: wire contract section 2.7. The configuration is hashed as it was asked for, before anything
+Source: contract 9.2. The configuration is hashed as it was asked for, before anything
 is inherited, in a form that does not depend on how it was written.
 """
 

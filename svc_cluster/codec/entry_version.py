@@ -22,11 +22,11 @@ this is. Raised whenever the rows that a known command writes change."""
 
 class UnknownEntryError(Exception):
     """The entry is of a version, or has a command, a member or a value, that this replica does not
-    know and a newer release may. The text says which."""
+    know. A newer release may know it. The text says which."""
 
 
 def refuse_unknown_members(*messages: Any) -> None:
-    """Raises UnknownEntryError when one of the messages has a member that is not declared here; a
+    """Raises UnknownEntryError when one of the messages has a member that is not declared here. A
     member of a known command is read or the entry is not applied."""
     for message in messages:
         if len(UnknownFieldSet(message)):
@@ -70,8 +70,9 @@ class Known:
 
 
 def version_of(payload: bytes, first: int, last: int) -> int | None:
-    """The format version that an entry names, if it is one of those that this kind of group has
-    ever had or will have: `first` to `last`. None for anything else, which nobody takes."""
+    """Return the format version that an entry names, if this kind of group has ever had it or will
+    have it. These are the versions `first` to `last`. None for anything else, which nobody takes.
+    """
     if len(payload) < 2 or payload[0] != PAYLOAD_TYPE or not first <= payload[1] <= last:
         return None
     return payload[1]

@@ -8,9 +8,7 @@ given twice is refused: two readers of such a body may see two different request
 from __future__ import annotations
 
 import binascii
-import json
-import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from enum import Enum
 from typing import Any, Final, TypeVar
 
@@ -20,17 +18,21 @@ from msgspec import UNSET, UnsetType
 
 from svc_cluster.base.errors import ErrorCode, InvalidError, MalformedError
 from svc_cluster.base.steps import at_once
-from svc_cluster.codec.json_scan import Structure, structure_steps
-from svc_cluster.codec.records import (
-    FENCING_TOKEN_RULE,
+from svc_cluster.codec.batch_builder import BatchBuilder
+from svc_cluster.codec.batch_codec import AppendInput, RecordIn, RecordOut, build_batch_steps
+from svc_cluster.codec.batch_rules import (
     METERED_BYTES_MAX,
-    METERED_BYTES_RULE,
     RECORD_COUNT_RULE,
     RECORDS_MAX,
     U64_MAX,
-    RecordIn,
-    RecordOut,
+    bad_fencing_token,
+    bad_metered_bytes,
+    bad_record_count,
 )
+from svc_cluster.codec.heavy_append import heavy_append_steps
+from svc_cluster.codec.json_scan import Structure, structure_steps
+from svc_cluster.codec.json_shape import Only, decode_typed, read_again
+from svc_cluster.codec.json_walk import NESTING_MAX
 from svc_cluster.model import names
 from svc_cluster.model.record import AppendAck, Position
 
@@ -44,126 +46,136 @@ class DataFormat(Enum):
     UTF8 = "utf8"
 
 
-class _AppendRecord(msgspec.Struct):
+class AppendRecordJson(msgspec.Struct):
     timestamp: int | UnsetType | None = UNSET
     headers: list[tuple[str, str]] | UnsetType | None = UNSET
     body: str | UnsetType | None = UNSET
 
 
-class _Append(msgspec.Struct):
-    records: list[_AppendRecord]
+class AppendJson(msgspec.Struct):
+    records: list[AppendRecordJson]
     match_seq_num: int | UnsetType | None = UNSET
     fencing_token: str | UnsetType | None = UNSET
 
 
-class _HeavyRecord(msgspec.Struct):
-    timestamp: int | UnsetType | None = UNSET
-    headers: msgspec.Raw | UnsetType = UNSET
-    body: str | UnsetType | None = UNSET
-
-
-class _HeavyAppend(msgspec.Struct):
-    records: list[_HeavyRecord]
-    match_seq_num: int | UnsetType | None = UNSET
-    fencing_token: str | UnsetType | None = UNSET
-
-
-class AppendRequest(msgspec.Struct, frozen=True):
-    """A decoded append; None means that the condition was not given."""
-
-    records: list[RecordIn]
-    match_seq_num: int | None
-    fencing_token: str | None
-
-
+TEXT_FORMAT: Final = "svc-format: utf8"
+"""The header by which records stand as text, as the seed dialect names it."""
 LIGHT_BYTES_MAX: Final = 64 * 1024
 """A body of so much is decoded as it is: at its worst that takes a few ms."""
+LIGHT_TEXT_BYTES_MAX: Final = 2 * 1024 * 1024
 LIGHT_ARRAYS_MAX: Final = 8192
-"""With more, a longer body is decoded in steps."""
+LIGHT_ESCAPES_MAX: Final = 128 * 1024
+"""What has more of any of these is walked. With so much of each the library takes about 4 ms."""
+LIGHT_HEADERS_AT_ONCE: Final = 2048
+"""Made bytes of in one go: of base64 about 3 ms."""
 OBJECTS_MAX: Final = 2 * RECORDS_MAX
 """In a body: itself, its records, and some within unknown members."""
 UNKNOWN_VALUES_MAX: Final = 4096
 """In all unknown members of a longer body together."""
 ARRAYS_MAX: Final = METERED_BYTES_MAX // 3 + 2 * RECORDS_MAX
 """In a body: its pairs of headers, of which each has a name, and what holds them."""
-NESTING_MAX: Final = 512
-"""Objects and arrays within each other, seen at the end of a slice; a batch needs five."""
-PAIRS_AT_ONCE: Final = 1024
-_CUT_BYTES_MIN: Final = 4096
-_BLANK: Final = rb"[ \t\r\n]*+"
-_STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_PAIRS: Final = re.compile(
-    _BLANK
-    + rb"(?:\["
-    + _BLANK
-    + _STRING
-    + _BLANK
-    + rb","
-    + _BLANK
-    + _STRING
-    + _BLANK
-    + rb"\]"
-    + _BLANK
-    + rb",?+"
-    + _BLANK
-    + rb"){1,%d}+" % PAIRS_AT_ONCE,
-    re.DOTALL,
-)
-
-_APPEND_DECODER: Final = msgspec.json.Decoder(_Append)
-_HEAVY_DECODER: Final = msgspec.json.Decoder(_HeavyAppend)
-_PAIRS_DECODER: Final = msgspec.json.Decoder(list[tuple[str, str]])
+ESCAPES_MAX: Final = METERED_BYTES_MAX * 4 // 3 + 64 * RECORDS_MAX
+"""In all strings of a body: every character of a batch in base64 may be one."""
+_APPEND_DECODER: Final = msgspec.json.Decoder(AppendJson)
+_ONLY_APPEND: Final = Only(AppendJson)
 _DECODERS: Final[dict[Any, msgspec.json.Decoder[Any]]] = {}
 
 
-def decode_append(body: bytes, data_format: DataFormat) -> AppendRequest:
+def decode_append(body: bytes, data_format: DataFormat, *, strict: bool = False) -> AppendInput:
     """All of `decode_append_steps` at once."""
-    return at_once(decode_append_steps(body, data_format))
+    return at_once(decode_append_steps(body, data_format, strict=strict))
 
 
 def decode_append_steps(
-    body: bytes, data_format: DataFormat
-) -> Generator[None, None, AppendRequest]:
-    """Decode an append's body, in steps of a bounded time.
+    body: bytes, data_format: DataFormat, *, strict: bool = False
+) -> Generator[None, None, AppendInput]:
+    """Decode an append's body and build its batch, in steps of a bounded time. With `strict`,
+    unknown members are refused (bad_json).
 
     What has more records or header pairs than a batch can have is refused before objects are made
     of them, and so are unknown members of more than UNKNOWN_VALUES_MAX values.
 
-    Raises MalformedError (bad_json) for syntax and types, InvalidError for base64 that is not, for
-    a fencing token of more than 36 bytes, and for more than a batch can be.
+    Raises MalformedError (bad_json) for syntax and types, InvalidError for base64 that is not (it
+    names the record), for a fencing token of more than 36 bytes, for more than a batch can be, and
+    for a header without a name that makes no command.
     """
+    decode = _from_base64 if data_format is DataFormat.BASE64 else str.encode
     structure: Structure | None = None
     if len(body) > LIGHT_BYTES_MAX:
         structure = yield from structure_steps(body, _check_growth)
         _check_separators(structure)
-    decode = _from_base64 if data_format is DataFormat.BASE64 else str.encode
-    if structure is not None and structure.arrays > LIGHT_ARRAYS_MAX:
-        return (yield from _decode_heavy(body, decode, structure))
-    wire = _decode(_APPEND_DECODER, body)
+        yield
+        if _is_heavy(body, structure):
+            return (yield from _walk_steps(body, decode, strict=strict))
+    wire = decode_typed(_APPEND_DECODER, body)
     if len(wire.records) > RECORDS_MAX:
-        raise InvalidError(RECORD_COUNT_RULE)
+        raise bad_record_count(len(wire.records))
     colons = body.count(b":") if structure is None else structure.colons
     if colons != _members(wire):
         # More colons than known members: some stand in strings, or members are unknown or doubled.
-        _refuse_doubled_members(body)
+        if structure is not None:
+            yield
+        read_again(body, _ONLY_APPEND if strict else None)
+    if structure is not None:
+        yield
+    records = yield from _records_steps(wire, decode)
+    conditions = _conditions(wire.match_seq_num, wire.fencing_token)
+    if structure is not None:
+        yield
+    return AppendInput((yield from build_batch_steps(records)), *conditions)
+
+
+def _records_steps(
+    wire: AppendJson, decode: Callable[[str], bytes]
+) -> Generator[None, None, list[RecordIn]]:
     records: list[RecordIn] = []
-    for record in wire.records:
-        headers = record.headers or ()
-        records.append(
-            (
-                _u64("timestamp", record.timestamp),
-                [(decode(name), decode(value)) for name, value in headers],
-                decode(record.body) if record.body else b"",
-            )
+    header_count = 0
+    try:
+        for record in wire.records:
+            headers: list[tuple[bytes, bytes]] = []
+            for name, value in record.headers or ():
+                headers.append((decode(name), decode(value)))
+                header_count += 1
+                if header_count % LIGHT_HEADERS_AT_ONCE == 0:
+                    yield
+            data = decode(record.body) if record.body else b""
+            records.append((_u64("timestamp", record.timestamp), headers, data))
+    except _NotBase64Error as cause:
+        raise _in_record(len(records), cause) from None
+    return records
+
+
+def _is_heavy(body: bytes, structure: Structure) -> bool:
+    """Whether the library would take too long for it in one go."""
+    return (
+        len(body) > LIGHT_TEXT_BYTES_MAX
+        or structure.arrays > LIGHT_ARRAYS_MAX
+        or structure.escapes > LIGHT_ESCAPES_MAX
+    )
+
+
+def _walk_steps(
+    body: bytes, decode: Callable[[str], bytes], *, strict: bool
+) -> Generator[None, None, AppendInput]:
+    builder = BatchBuilder()
+    try:
+        match_seq_num, fencing_token = yield from heavy_append_steps(
+            body, decode, builder, strict=strict
         )
-    return _append_request(wire, records)
+    except _NotBase64Error as cause:
+        raise _in_record(builder.record_count, cause) from None
+    conditions = _conditions(match_seq_num, fencing_token)
+    return AppendInput(builder.batch(), *conditions)
 
 
-def _append_request(wire: _Append | _HeavyAppend, records: list[RecordIn]) -> AppendRequest:
-    fencing_token = wire.fencing_token if wire.fencing_token is not UNSET else None
-    if fencing_token is not None and not names.is_fencing_token(fencing_token):
-        raise InvalidError(FENCING_TOKEN_RULE)
-    return AppendRequest(records, _u64("match_seq_num", wire.match_seq_num), fencing_token)
+def _conditions(
+    match_seq_num: int | UnsetType | None, fencing_token: str | UnsetType | None
+) -> tuple[int | None, str | None]:
+    """The conditions of an append, where they were given. Raises MalformedError, InvalidError."""
+    token = fencing_token if fencing_token is not UNSET else None
+    if token is not None and not names.is_fencing_token(token):
+        raise bad_fencing_token(token)
+    return _u64("match_seq_num", match_seq_num), token
 
 
 def _check_growth(structure: Structure) -> None:
@@ -173,8 +185,8 @@ def _check_growth(structure: Structure) -> None:
         raise MalformedError(ErrorCode.BAD_JSON, f"nested more than {NESTING_MAX} deep")
     if structure.objects > OBJECTS_MAX:
         raise InvalidError(f"{RECORD_COUNT_RULE}, with few objects beside them")
-    if structure.arrays > ARRAYS_MAX:
-        raise InvalidError(METERED_BYTES_RULE)
+    if structure.arrays > ARRAYS_MAX or structure.escapes > ESCAPES_MAX:
+        raise bad_metered_bytes(None)
 
 
 def _check_separators(structure: Structure) -> None:
@@ -187,55 +199,7 @@ def _check_separators(structure: Structure) -> None:
         )
 
 
-def _decode_heavy(
-    body: bytes, decode: Callable[[str], bytes], structure: Structure
-) -> Generator[None, None, AppendRequest]:
-    """A body of many arrays, which as a rule are pairs of headers: they are left as they stand at
-    first, and then made objects of a few at a time."""
-    wire = _decode(_HEAVY_DECODER, body)
-    yield
-    if len(wire.records) > RECORDS_MAX:
-        raise InvalidError(RECORD_COUNT_RULE)
-    rest = body
-    is_unclear = structure.colons != _members(wire)
-    room = METERED_BYTES_MAX
-    records: list[RecordIn] = []
-    for record in wire.records:
-        headers: list[tuple[bytes, bytes]] = []
-        if record.headers is not UNSET:
-            raw = bytes(record.headers)
-            for pairs in _header_pairs(raw):
-                piece = [(decode(name), decode(value)) for name, value in pairs]
-                room -= sum(2 + len(name) + len(value) for name, value in piece)
-                if room < 0:
-                    raise InvalidError(METERED_BYTES_RULE)
-                headers += piece
-                yield
-            if is_unclear and len(raw) > _CUT_BYTES_MIN:
-                # Pairs have no members: what is doubled is elsewhere.
-                rest = rest.replace(raw, b"0", 1)
-        data = decode(record.body) if record.body else b""
-        records.append((_u64("timestamp", record.timestamp), headers, data))
-    if is_unclear:
-        yield
-        _refuse_doubled_members(rest)
-    return _append_request(wire, records)
-
-
-def _header_pairs(raw: bytes) -> Iterator[list[tuple[str, str]]]:
-    """The pairs of one record's headers, PAIRS_AT_ONCE at a time. `raw` is well-formed. Raises
-    MalformedError for what is neither null nor an array of pairs."""
-    if raw == b"null":
-        return
-    position, end = 1, len(raw) - 1
-    while (found := _PAIRS.match(raw, position, end)) is not None:
-        yield _decode(_PAIRS_DECODER, b"[%b]" % found.group().rstrip(b", \t\r\n"))
-        position = found.end()
-    if raw[:1] != b"[" or raw[position:end].strip(b" \t\r\n"):
-        raise MalformedError(ErrorCode.BAD_JSON, "headers are an array of pairs of strings")
-
-
-def _members(wire: _Append | _HeavyAppend) -> int:
+def _members(wire: AppendJson) -> int:
     """How many members of the body have been seen by the typed decoder."""
     members = 1 + (wire.match_seq_num is not UNSET) + (wire.fencing_token is not UNSET)
     for record in wire.records:
@@ -247,41 +211,17 @@ def _members(wire: _Append | _HeavyAppend) -> int:
     return members
 
 
-def decode_object(body: bytes, shape: type[_T]) -> _T:
-    """Decode a small body into a msgspec Struct. Raises MalformedError (bad_json)."""
+def decode_object(
+    body: bytes, shape: type[_T], *, strict: bool = False, without: frozenset[str] = frozenset()
+) -> _T:
+    """Decode a small body into a msgspec Struct. With `strict`, members that `shape` does not have
+    are refused, and so are those of `without` (see `Only`). Raises MalformedError (bad_json)."""
     decoder = _DECODERS.get(shape)
     if decoder is None:
         decoder = _DECODERS[shape] = msgspec.json.Decoder(shape)
-    value: _T = _decode(decoder, body)
-    _refuse_doubled_members(body)
+    value: _T = decode_typed(decoder, body)
+    read_again(body, Only(shape, without) if strict else None)
     return value
-
-
-def _decode(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
-    try:
-        return decoder.decode(body)
-    except msgspec.MsgspecError as cause:
-        raise MalformedError(ErrorCode.BAD_JSON, f"the body is not as expected: {cause}") from cause
-    except UnicodeDecodeError as cause:
-        raise MalformedError(ErrorCode.BAD_JSON, "the body is not UTF-8") from cause
-    except RecursionError as cause:
-        raise MalformedError(ErrorCode.BAD_JSON, "the body is nested too deeply") from cause
-
-
-def _refuse_doubled_members(body: bytes) -> None:
-    """A slower, second reading, for bodies that the fast count could not clear."""
-    try:
-        json.loads(body.decode(), object_pairs_hook=_unique)
-    except RecursionError as cause:
-        raise MalformedError(ErrorCode.BAD_JSON, "the body is nested too deeply") from cause
-    except ValueError as cause:
-        # UnicodeDecodeError and JSONDecodeError are ValueErrors; so is a number of many digits.
-        raise MalformedError(ErrorCode.BAD_JSON, "the body is not valid JSON") from cause
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> None:
-    if len({name for name, _ in pairs}) != len(pairs):
-        raise MalformedError(ErrorCode.BAD_JSON, "a member stands twice in one object")
 
 
 def _u64(name: str, value: int | UnsetType | None) -> int | None:
@@ -292,17 +232,25 @@ def _u64(name: str, value: int | UnsetType | None) -> int | None:
     return value
 
 
+class _NotBase64Error(Exception):
+    """A header name, header value or body that is not base64; it says why."""
+
+
 def _from_base64(text: str) -> bytes:
     """Standard alphabet, padded, and canonical: unused bits of the last digit are zero."""
     try:
         data = pybase64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise InvalidError("header names, header values and bodies are base64 here") from None
+        raise _NotBase64Error("header names, header values and bodies are base64 here") from None
     if text.endswith("=") and text[-4:] != pybase64.b64encode_as_string(
         data[len(data) - len(data) % 3 :]
     ):
-        raise InvalidError("the last base64 digit has bits that mean nothing")
+        raise _NotBase64Error("the last base64 digit has bits that mean nothing")
     return data
+
+
+def _in_record(place: int, cause: _NotBase64Error) -> InvalidError:
+    return InvalidError(f"records[{place}]: {cause}; for text send {TEXT_FORMAT}")
 
 
 class _Position(msgspec.Struct):

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 SLICE_BYTES: Final = 64 * 1024
 """What is looked at in one go; of nothing but quotes about 3 ms."""
 _REST_BYTES: Final = 512 * 1024
-"""Of plain text, which costs little, so much is looked at before others may work."""
+"""How much plain text, which costs little, is looked at before others may work."""
 _REST_PARTS: Final = 4096
 
 
@@ -25,6 +25,8 @@ class Structure(NamedTuple):
     colons: int = 0
     open: int = 0
     """Objects and arrays that have begun and not ended."""
+    escapes: int = 0
+    """Within strings."""
 
 
 def structure_steps(
@@ -36,7 +38,7 @@ def structure_steps(
     Of what is no JSON the counts are right up to where that shows: what a decoder can have made of
     it before it stops is counted too.
     """
-    objects = arrays = commas = colons = closed = 0
+    objects = arrays = commas = colons = closed = escapes = 0
     is_inside = False
     start = idle_bytes = idle_parts = 0
     while start < len(body):
@@ -45,7 +47,9 @@ def structure_steps(
         if backslashes & 1:  # what the last one escapes belongs to it
             piece = body[start : start + SLICE_BYTES + 1]
         start += len(piece)
-        parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        single = piece.replace(b"\\\\", b"")
+        escapes += (len(piece) - len(single)) // 2 + single.count(b"\\")
+        parts = single.replace(b'\\"', b"").split(b'"')
         outside = b"".join(parts[int(is_inside) :: 2])
         is_inside ^= not len(parts) & 1
         objects += outside.count(b"{")
@@ -53,10 +57,10 @@ def structure_steps(
         commas += outside.count(b",")
         colons += outside.count(b":")
         closed += outside.count(b"}") + outside.count(b"]")
-        look(Structure(objects, arrays, commas, colons, objects + arrays - closed))
+        look(Structure(objects, arrays, commas, colons, objects + arrays - closed, escapes))
         idle_bytes += len(piece)
         idle_parts += len(parts) + len(outside) // 16
         if idle_bytes >= _REST_BYTES or idle_parts >= _REST_PARTS:
             idle_bytes = idle_parts = 0
             yield
-    return Structure(objects, arrays, commas, colons, objects + arrays - closed)
+    return Structure(objects, arrays, commas, colons, objects + arrays - closed, escapes)

@@ -21,9 +21,15 @@ def decode_location_name(body: bytes) -> str:
 def checked_location(name: str) -> str:
     """The name itself. Raises MalformedError (bad_json) for one that breaks the rules of names."""
     if not is_location_name(name):
-        raise MalformedError(ErrorCode.BAD_JSON, LOCATION_NAME_RULE)
+        raise MalformedError(ErrorCode.BAD_JSON, f"{LOCATION_NAME_RULE}; this one has {len(name)}")
     return name
 
 
-def location_to_json(location: Location) -> dict[str, object]:
-    return {"name": location.name, "is_private": location.is_private}
+def location_to_json(location: Location, default_storage_class: str) -> dict[str, object]:
+    """`default_storage_class`: of streams where nobody names one, in the dialect of the request."""
+    return {
+        "name": location.name,
+        "is_private": location.is_private,
+        "storage_classes": location.storage_classes,
+        "default_storage_class": default_storage_class,
+    }

@@ -6,13 +6,14 @@ has 0x81 to 0xFF. Entries stay in logs over an upgrade, so what a version means 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Final, assert_never
 
 from google.protobuf.message import DecodeError
 
 from svc_cluster._pb.cluster.v1 import log_entry_pb2 as pb
 from svc_cluster.base.ids import SeqNum, StreamId, TimestampMs
+from svc_cluster.base.steps import at_once
 from svc_cluster.codec import config_pb, usage_pb
 from svc_cluster.codec.entry_version import (
     BASIN_KINDS,
@@ -20,14 +21,13 @@ from svc_cluster.codec.entry_version import (
     refuse_unknown_members,
     version_of,
 )
-from svc_cluster.model.outcome_table import REQUEST_KEY_BYTES
+from svc_cluster.model.idempotency_table import REQUEST_KEY_BYTES
 from svc_cluster.model.record import (
     BatchPlacement,
     CommandKind,
     CommandRecord,
     TimestampingMode,
 )
-from svc_cluster.model.stream_config import Retention, StreamConfig
 from svc_cluster.stream.commands import (
     AppendCommand,
     BasinCommand,
@@ -38,9 +38,9 @@ from svc_cluster.stream.commands import (
     CreateStream,
     DeleteEmptyStream,
     DeleteStream,
-    ExpireOutcomes,
+    ExpireIdempotencyKeys,
     ExpirePrefix,
-    KeyedWrite,
+    IdempotentWrite,
     PurgeStream,
     ReportUsage,
     Seal,
@@ -107,13 +107,13 @@ def _to_pb(out: pb.Command, command: BasinCommand) -> None:
         case Seal(sealed_at_ms):
             out.seal.SetInParent()
             out.seal.sealed_at_ms = sealed_at_ms
-        case KeyedWrite(key, decided_at_ms, answer, write):
+        case IdempotentWrite(key, decided_at_ms, answer, write):
             out.keyed_write.key = key
             out.keyed_write.decided_at_ms = decided_at_ms
             out.keyed_write.answer = answer
             if write is not None:
                 _to_pb(out.keyed_write.write, write)
-        case ExpireOutcomes(before_ms, at_most):
+        case ExpireIdempotencyKeys(before_ms, at_most):
             out.expire_outcomes.before_ms = before_ms
             out.expire_outcomes.at_most = at_most
         case CountUsage(at_ms):
@@ -129,6 +129,14 @@ def _to_pb(out: pb.Command, command: BasinCommand) -> None:
 def decode_entry(payload: bytes, known: frozenset[str] = BASIN_KINDS) -> list[BasinCommand]:
     """The commands, all of the kinds in `known`. Raises UnknownEntryError for what a newer release
     may have written, EntryFormatError for what none has."""
+    return at_once(decode_steps(payload, known))
+
+
+def decode_steps(
+    payload: bytes, known: frozenset[str] = BASIN_KINDS
+) -> Generator[int, None, list[BasinCommand]]:
+    """Does what `decode_entry` does, with a pause behind each report of usage, which is as dear as
+    very many plain commands. What is yielded is the number of its minutes."""
     if payload[:2] != _HEADER:
         version = version_of(payload, *_VERSIONS)
         if version is None:
@@ -142,7 +150,25 @@ def decode_entry(payload: bytes, known: frozenset[str] = BASIN_KINDS) -> list[Ba
     refuse_unknown_members(entry)
     for command in entry.commands:
         _check_known(command, known)
-    return [_from_pb(command) for command in entry.commands]
+    commands = []
+    for command in entry.commands:
+        decoded = _from_pb(command)
+        commands.append(decoded)
+        if isinstance(decoded, ReportUsage):
+            yield len(decoded.report.minutes)
+    return commands
+
+
+def comes_back(command: BasinCommand, known: frozenset[str]) -> bool:
+    """Whether decoding gives exactly this command, to the order of all that it holds, where the
+    kinds in `known` are known. Of appends alone, which are nearly all there is."""
+    match command:
+        case AppendCommand():
+            return "append" in known
+        case IdempotentWrite(key=key, write=AppendCommand()):
+            return {"append", "keyed_write"} <= known and len(key) == REQUEST_KEY_BYTES
+        case _:
+            return False
 
 
 def _check_known(command: pb.Command, known: frozenset[str]) -> None:
@@ -190,24 +216,24 @@ def _from_pb(command: pb.Command) -> BasinCommand:
             said = command.report_usage
             return ReportUsage(TimestampMs(said.at_ms), usage_pb.get_report(said.report))
         case "keyed_write":
-            return _keyed_from_pb(command.keyed_write)
+            return _idempotent_from_pb(command.keyed_write)
         case "expire_outcomes":
             expired = command.expire_outcomes
-            return ExpireOutcomes(TimestampMs(expired.before_ms), expired.at_most)
+            return ExpireIdempotencyKeys(TimestampMs(expired.before_ms), expired.at_most)
         case _:
             raise UnknownEntryError("a command of an unknown kind")
 
 
-def _keyed_from_pb(keyed: pb.KeyedWrite) -> KeyedWrite:
-    if len(keyed.key) != REQUEST_KEY_BYTES:
+def _idempotent_from_pb(idempotent: pb.IdempotentWrite) -> IdempotentWrite:
+    if len(idempotent.key) != REQUEST_KEY_BYTES:
         raise EntryFormatError("a request key has another length")
-    at_ms = TimestampMs(keyed.decided_at_ms)
-    if not keyed.HasField("write"):
-        return KeyedWrite(keyed.key, at_ms, keyed.answer)
-    write = _from_pb(keyed.write)
+    at_ms = TimestampMs(idempotent.decided_at_ms)
+    if not idempotent.HasField("write"):
+        return IdempotentWrite(idempotent.key, at_ms, idempotent.answer)
+    write = _from_pb(idempotent.write)
     if not isinstance(write, Write):
         raise EntryFormatError("no client asks for this kind of command")
-    return KeyedWrite(keyed.key, at_ms, keyed.answer, write)
+    return IdempotentWrite(idempotent.key, at_ms, idempotent.answer, write)
 
 
 def _append_to_pb(out: pb.Append, command: AppendCommand) -> None:
@@ -311,33 +337,24 @@ def _configure_from_pb(command: pb.Command) -> ConfigureStream | ConfigureBasin:
 
 
 def _create_to_pb(out: pb.CreateStream, command: CreateStream) -> None:
-    config = command.config
     out.stream_id = command.stream_id
     out.name = command.name
     out.created_at_ms = command.created_at_ms
     if command.cipher is not None:
         out.cipher = command.cipher
-    out.storage_class = config.storage_class
-    if config.retention.age_seconds is not None:
-        out.retention_age_seconds = config.retention.age_seconds
-    out.timestamping_mode = config.timestamping_mode
-    out.timestamping_uncapped = config.timestamping_uncapped
-    out.delete_on_empty_min_age_seconds = config.delete_on_empty_min_age_seconds
+    config_pb.put_flat(out, command.config)
     out.creation_hash = command.creation_hash
 
 
 def _create_from_pb(create: pb.CreateStream) -> CreateStream:
-    age = create.retention_age_seconds if create.HasField("retention_age_seconds") else None
+    try:
+        config = config_pb.get_flat(create)
+    except config_pb.ConfigFormatError as cause:
+        raise UnknownEntryError(str(cause)) from cause
     return CreateStream(
         stream_id=StreamId(create.stream_id),
         name=create.name,
-        config=StreamConfig(
-            storage_class=create.storage_class,
-            retention=Retention(age),
-            timestamping_mode=_mode(create.timestamping_mode),
-            timestamping_uncapped=create.timestamping_uncapped,
-            delete_on_empty_min_age_seconds=create.delete_on_empty_min_age_seconds,
-        ),
+        config=config,
         created_at_ms=TimestampMs(create.created_at_ms),
         cipher=create.cipher if create.HasField("cipher") else None,
         creation_hash=create.creation_hash,

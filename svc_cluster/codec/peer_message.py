@@ -39,7 +39,7 @@ MESSAGES_MAX: Final = 65_536
 """Messages of one envelope."""
 
 MEMBER_OVERHEAD_BYTES: Final = 6
-"""Of one message in an envelope, at most."""
+"""What one message takes in an envelope beside its own bytes, at most."""
 
 _MEMBER_TAG: Final = b"\x0a"
 
@@ -99,10 +99,22 @@ def payload_bytes(message: PeerMessage) -> int:
     return 96
 
 
+class Opened(NamedTuple):
+    """An envelope whose messages are still encoded. `wall_ms` as in Envelope."""
+
+    members: list[bytes]
+    wall_ms: int | None
+
+
 def decode_envelope(data: bytes) -> Envelope:
-    """The messages in order, and the sender's clock. What cannot be read may be a kind of message
-    that only a later version knows, and is the business of its group alone. Raises
-    PeerMessageError for what is no envelope."""
+    """The messages in order, and the sender's clock. Raises PeerMessageError for what is no
+    envelope."""
+    opened = open_envelope(data)
+    return decode_members(opened.members, opened.wall_ms)
+
+
+def open_envelope(data: bytes) -> Opened:
+    """Raises PeerMessageError for what is no envelope."""
     if len(data) > MESSAGE_BYTES_MAX:
         raise PeerMessageError(f"an envelope of {len(data)} bytes")
     try:
@@ -112,6 +124,13 @@ def decode_envelope(data: bytes) -> Envelope:
     members = batch.messages
     if len(members) > MESSAGES_MAX:
         raise PeerMessageError(f"an envelope of {len(members)} messages")
+    wall_ms = _checked(batch.wall_ms) if batch.HasField("wall_ms") else None
+    return Opened(list(members), wall_ms)
+
+
+def decode_members(members: Iterable[bytes], wall_ms: int | None) -> Envelope:
+    """Some messages of an envelope, in order. What cannot be read may be a kind of message that
+    only a later version knows, and is the business of its group alone."""
     messages: list[tuple[GroupId, PeerMessage]] = []
     faults: list[str] = []
     for member in members:
@@ -122,7 +141,6 @@ def decode_envelope(data: bytes) -> Envelope:
             faults.append("not a message")
         except PeerMessageError as fault:
             faults.append(str(fault))
-    wall_ms = _checked(batch.wall_ms) if batch.HasField("wall_ms") else None
     return Envelope(messages, wall_ms, faults)
 
 

@@ -1,4 +1,5 @@
-"""Protobuf bodies of the public API: AppendInput in, AppendAck and ReadBatch out.
+"""This module has the Protobuf bodies of the public API. AppendInput comes in, AppendAck and
+ReadBatch go out.
 
 The protobuf library judges a body and writes it anew without what it does not know, in its one
 canonical form. That form is then walked as bytes, for counting: the library makes an object of
@@ -15,29 +16,31 @@ from google.protobuf.message import DecodeError
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
 from svc_cluster.base.errors import ErrorCode, InvalidError, MalformedError
 from svc_cluster.base.steps import at_once
-from svc_cluster.codec.records import (
-    EMPTY_NAME_RULE,
-    FENCING_TOKEN_RULE,
+from svc_cluster.codec.batch_codec import AppendInput, RecordOut
+from svc_cluster.codec.batch_rules import (
     METERED_BYTES_MAX,
-    METERED_BYTES_RULE,
     RECORD_COUNT_RULE,
     RECORDS_MAX,
-    AppendInput,
-    RecordOut,
+    bad_empty_name,
+    bad_fencing_token,
+    bad_metered_bytes,
+    bad_record_count,
     command_record,
 )
-from svc_cluster.codec.varint import read_varint
+from svc_cluster.codec.long_record import BROKEN, GROUP_RULE, long_record_steps
+from svc_cluster.codec.varint import read_varint, short_varint
 from svc_cluster.model import names
 from svc_cluster.model.record import AppendAck, CommandRecord, Position, StoredBatch
 
 PROTO_BODY_BYTES_MAX: Final = 2 * 1024 * 1024
-"""An AppendInput as it was sent, after decompression. Source: wire contract section 1."""
+"""An AppendInput as it was sent, after decompression. Source: contract 2.9."""
 
 LIGHT_BYTES_MAX: Final = 64 * 1024
 """What is no longer is given to the library as it is."""
 FIELDS_MAX: Final = 2 * RECORDS_MAX
 """At the top of an AppendInput: its records, its conditions, and some that are not known."""
-_VARINT_BYTES_MAX: Final = 10
+PART_BYTES: Final = 256 * 1024
+"""The library is given so much at once, or one field more: of the shortest headers about 3 ms."""
 STEP_BYTES: Final = 32 * 1024
 """Walked between two chances for others to work; of the shortest headers about 3 ms."""
 
@@ -60,67 +63,105 @@ def decode_append_steps(body: bytes) -> Generator[None, None, AppendInput]:
     Raises MalformedError (bad_proto) for what is no AppendInput, InvalidError for what breaks the
     limits of a batch or the rules of command records, and for a fencing token above 36 bytes.
     """
-    if len(body) > LIGHT_BYTES_MAX and _has_more_fields(body, FIELDS_MAX):
-        raise InvalidError(f"{RECORD_COUNT_RULE}, with few fields beside them")
-    try:
-        message = pb.AppendInput.FromString(body)
-    except DecodeError as cause:
-        raise MalformedError(ErrorCode.BAD_PROTO, "the body is not an AppendInput") from cause
-    if not 1 <= len(message.records) <= RECORDS_MAX:
-        raise InvalidError(RECORD_COUNT_RULE)
+    if not body:
+        raise InvalidError(f"the body is empty: {RECORD_COUNT_RULE}")
     is_long = len(body) > LIGHT_BYTES_MAX
-    if is_long:
-        yield
-    match_seq_num = message.match_seq_num if message.HasField("match_seq_num") else None
-    fencing_token = message.fencing_token if message.HasField("fencing_token") else None
+    cuts = _cuts(body) if is_long else [(len(body), 0)]
+    if cuts is None:
+        raise InvalidError(f"{RECORD_COUNT_RULE}, with few fields beside them")
+    messages: list[pb.AppendInput] = []
+    parts: list[bytes] = []
+    match_seq_num: int | None = None
+    fencing_token: str | None = None
+    begin = 0
+    for end, content in cuts:
+        if content:
+            message, part = yield from long_record_steps(body[content:end])
+            begin = end
+            messages.append(message)
+            parts.append(part)
+            yield
+            continue
+        message = _parsed(body if len(cuts) == 1 else body[begin:end])
+        begin = end
+        if is_long:
+            yield
+        if message.HasField("match_seq_num"):
+            match_seq_num = message.match_seq_num
+        if message.HasField("fencing_token"):
+            fencing_token = message.fencing_token
+        message.ClearField("match_seq_num")
+        message.ClearField("fencing_token")
+        message.DiscardUnknownFields()
+        if is_long:
+            yield
+        messages.append(message)
+        parts.append(message.SerializeToString())
+        if is_long:
+            yield
+    record_count = sum([len(message.records) for message in messages])
+    if not 1 <= record_count <= RECORDS_MAX:
+        raise bad_record_count(record_count)
     if fencing_token is not None and not names.is_fencing_token(fencing_token):
-        raise InvalidError(FENCING_TOKEN_RULE)
-    message.ClearField("match_seq_num")
-    message.ClearField("fencing_token")
-    message.DiscardUnknownFields()
-    if is_long:
-        yield
-    batch = yield from _batch_steps(message)
+        raise bad_fencing_token(fencing_token)
+    batch = yield from _batch_steps(messages, b"".join(parts), record_count)
     return AppendInput(batch, match_seq_num, fencing_token)
 
 
-def _has_more_fields(body: bytes, fields_max: int) -> bool:
-    """Whether `body` has more fields than that at its top; no more of them are looked at. What is
-    malformed is left to the library."""
-    position = 0
+def _parsed(body: bytes) -> pb.AppendInput:
     try:
-        for _ in range(fields_max):
+        return pb.AppendInput.FromString(body)
+    except DecodeError as cause:
+        raise MalformedError(ErrorCode.BAD_PROTO, BROKEN) from cause
+
+
+def _cuts(body: bytes) -> list[tuple[int, int]] | None:
+    """Return where `body` is cut between fields at its top, into messages of PART_BYTES or one
+    field more. A record of more than PART_BYTES is alone between two cuts, and beside the second
+    one is where its content begins, else 0. Return None where it has more than FIELDS_MAX fields.
+    Raises MalformedError for what is no field, and for a group."""
+    cuts: list[tuple[int, int]] = []
+    position = begin = 0
+    try:
+        for _ in range(FIELDS_MAX):
             if position >= len(body):
-                return False
-            tag, position = _short_varint(body, position)
+                break
+            if position - begin >= PART_BYTES:
+                cuts.append((position, 0))
+                begin = position
+            field = position
+            tag, position = short_varint(body, position)
             match tag & 7:
                 case 0:
-                    _, position = _short_varint(body, position)
+                    _, position = short_varint(body, position)
                 case 1:
                     position += 8
                 case 2:
-                    length, position = _short_varint(body, position)
-                    position += length
+                    length, content = short_varint(body, position)
+                    position = content + length
+                    if tag == _RECORDS and PART_BYTES < length <= len(body) - content:
+                        if field > begin:
+                            cuts.append((field, 0))
+                        cuts.append((position, content))
+                        begin = position
                 case 5:
                     position += 4
-                case _:  # groups: their content counts as fields
-                    pass
-    except (IndexError, ValueError):  # it ends within a number, or has one that is too long
-        return False
-    return position < len(body)
+                case 3 | 4:
+                    raise MalformedError(ErrorCode.BAD_PROTO, GROUP_RULE)
+                case _:
+                    raise ValueError("no type at all")
+    except (IndexError, ValueError) as cause:  # it ends within a number, or has a longer one
+        raise MalformedError(ErrorCode.BAD_PROTO, BROKEN) from cause
+    if position < len(body):
+        return None
+    return [*cuts, (len(body), 0)] if begin < len(body) or not cuts else cuts
 
 
-def _short_varint(data: bytes, position: int) -> tuple[int, int]:
-    """As `read_varint`. Raises ValueError for one of more than 10 bytes, or without an end."""
-    if all(byte >= 0x80 for byte in data[position : position + _VARINT_BYTES_MAX]):
-        raise ValueError("no number of 64 bits")
-    return read_varint(data, position)
-
-
-def _batch_steps(message: pb.AppendInput) -> Generator[None, None, StoredBatch]:
-    """Count and check `message`, which has nothing but records. Raises InvalidError."""
-    data = message.SerializeToString()
-    record_count = len(message.records)
+def _batch_steps(
+    messages: list[pb.AppendInput], data: bytes, record_count: int
+) -> Generator[None, None, StoredBatch]:
+    """Count and check `messages`, which have nothing but so many records, and are `data` as the
+    library writes it. Raises InvalidError."""
     metered_bytes = 8 * record_count
     timestamps: list[int] = []
     timestamp_first_ms: int | None = None
@@ -147,7 +188,7 @@ def _batch_steps(message: pb.AppendInput) -> Generator[None, None, StoredBatch]:
             elif tag == _HEADERS:
                 if value == 0 or data[position] != _NAME:
                     if not is_command:
-                        commands.append(_command(message, offset))
+                        commands.append(_command(messages, offset))
                         is_command = True
                     metered_bytes += 2 + _header_bytes(data, position, value)
                 elif value >= 0x80:
@@ -163,9 +204,9 @@ def _batch_steps(message: pb.AppendInput) -> Generator[None, None, StoredBatch]:
                 timestamps.append(value)
                 if offset == 0:
                     timestamp_first_ms = value
-        if metered_bytes > METERED_BYTES_MAX:
-            raise InvalidError(METERED_BYTES_RULE)
     assert position == len(data), "the library wrote as many records as it counted"
+    if metered_bytes > METERED_BYTES_MAX:
+        raise bad_metered_bytes(metered_bytes)
     return StoredBatch(
         records=data,
         record_count=record_count,
@@ -177,11 +218,17 @@ def _batch_steps(message: pb.AppendInput) -> Generator[None, None, StoredBatch]:
     )
 
 
-def _command(message: pb.AppendInput, offset: int) -> CommandRecord:
+def _command(messages: list[pb.AppendInput], offset: int) -> CommandRecord:
     """The command of a record that has a header with an empty name. Raises InvalidError."""
-    record = message.records[offset]
+    place = offset
+    message = messages[0]
+    for message in messages:
+        if place < len(message.records):
+            break
+        place -= len(message.records)
+    record = message.records[place]
     if len(record.headers) != 1:  # as cheap as that, however many there are
-        raise InvalidError(EMPTY_NAME_RULE)
+        raise bad_empty_name(offset)
     header = record.headers[0]
     return command_record(offset, [(header.name, header.value)], record.body)
 

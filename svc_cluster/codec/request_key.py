@@ -1,6 +1,6 @@
 """Which request a client repeats: one key for it, however often and through whichever gateway.
 
-Source: wire contract section 2.7. The principal is not in it: a retry under a rotated access token
+Source: contract 10.1 and 10.3. The principal is not in it: a retry under a rotated access token
 is the same request. Keys are kept for a day in logs and states, so what they are made of stays.
 """
 
@@ -33,12 +33,13 @@ def request_key(
 
 
 def body_hash(body: bytes) -> bytes:
-    """Of a body whose Content-Encoding is undone, in the one form that its route takes."""
+    """Return the hash of a body whose Content-Encoding is undone, in the one form that its route
+    takes."""
     return hashlib.sha256(body).digest()
 
 
 def append_hash(batch: StoredBatch, match_seq_num: int | None, fencing_token: str | None) -> bytes:
-    """Of what an append says, in whichever form and encoding it says it."""
+    """Return the hash of what an append says, in whichever form and encoding it says it."""
     hasher = hashlib.sha256()
     _add(hasher, batch.records)
     _add(hasher, b"" if match_seq_num is None else _LENGTH.pack(match_seq_num))

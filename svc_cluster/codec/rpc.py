@@ -9,6 +9,7 @@ from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base import errors
 from svc_cluster.base.errors import ErrorCode, MalformedError, ServiceError
 from svc_cluster.base.ids import NodeId, SeqNum, TimestampMs
+from svc_cluster.base.limits import BATCH_RECORDS_MAX
 from svc_cluster.model.cipher import StreamIdentity
 from svc_cluster.model.record import (
     SESSION_ID_BYTES,
@@ -18,7 +19,7 @@ from svc_cluster.model.record import (
     CommandRecord,
     Position,
     SequencedBatch,
-    SessionPlace,
+    SessionSequence,
     StoredBatch,
     TimestampingMode,
 )
@@ -57,7 +58,7 @@ def append_to_pb(
     batch: StoredBatch,
     match_seq_num: int | None,
     fencing_token: str | None,
-    place: SessionPlace | None = None,
+    session: SessionSequence | None = None,
 ) -> None:
     into.stream = stream
     into.records = batch.records
@@ -83,23 +84,30 @@ def append_to_pb(
         into.fencing_token = fencing_token
     if batch.op_units:
         into.op_units = batch.op_units
-    if place is not None:
-        into.session.session_id = place.session_id
-        into.session.ordinal = place.ordinal
+    if session is not None:
+        into.session.session_id = session.session_id
+        into.session.sequence = session.number
 
 
-def session_place_from_pb(message: pb.AppendRequest) -> SessionPlace | None:
+def session_sequence_from_pb(message: pb.AppendRequest) -> SessionSequence | None:
     """None for a batch of no session. Raises MalformedError for an identifier of another length:
     what is kept of a session must be small."""
     if not message.HasField("session"):
         return None
     if len(message.session.session_id) != SESSION_ID_BYTES:
         raise MalformedError(ErrorCode.BAD_PROTO, "a session's identifier has another length")
-    return SessionPlace(message.session.session_id, message.session.ordinal)
+    return SessionSequence(message.session.session_id, message.session.sequence)
 
 
 def batch_from_pb(message: pb.AppendRequest) -> StoredBatch:
-    """Raises MalformedError for a kind of command that this version does not know."""
+    """Raises MalformedError for a kind of command that this version does not know.
+
+    It does so too for more records or commands than a batch has, before anything is made of
+    them."""
+    if max(message.record_count, len(message.commands)) > BATCH_RECORDS_MAX:
+        raise MalformedError(
+            ErrorCode.BAD_PROTO, f"a batch has at most {BATCH_RECORDS_MAX} records"
+        )
     return StoredBatch(
         records=message.records,
         record_count=message.record_count,

@@ -15,7 +15,7 @@ from svc_cluster.raft.messages import (
 )
 
 COST_MAX: Final = 64 * 1024 * 1024
-"""Of a chunk that anybody may ask for."""
+"""The largest cost of a chunk that anybody may ask for."""
 
 _NUMBER_MAX: Final = 2**62
 

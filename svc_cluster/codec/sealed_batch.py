@@ -39,7 +39,8 @@ def seal_batch(batch: StoredBatch, identity: StreamIdentity, seal: Seal) -> Stor
 def seal_steps(
     batch: StoredBatch, identity: StreamIdentity, seal: Seal
 ) -> Iterator[StoredBatch | None]:
-    """As `seal_batch`, in steps between which others may work; the last one yields the batch."""
+    """Does what `seal_batch` does, in steps between which others may work; the last one yields the
+    batch."""
     assert batch.sealed_for is None, "sealed once"
     commands = {command.offset for command in batch.commands}
     data = batch.records

@@ -3,21 +3,22 @@
 A frame is a length (3 bytes, big-endian, counting what follows), a flag byte and a payload. A
 regular frame's payload is one protobuf message, compressed where its flag says so; a terminal
 frame's is a status (2 bytes, big-endian) and a JSON body, never compressed, and ends a session that
-failed. Source: wire contract section 5.6.
+failed. Source: contract 8.1 and 8.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 from svc_cluster.base.errors import ErrorCode, MalformedError
+from svc_cluster.base.steps import at_once
 from svc_cluster.codec.compression import (
     CompressionError,
     DecompressedTooLargeError,
-    compress,
+    compress_steps,
     decompress_steps,
 )
 
@@ -37,7 +38,7 @@ _RECONNECT_ADVISED: Final = 0x10
 
 
 class Compression(IntEnum):
-    """Of one frame, by the two bits of its flag."""
+    """A Compression is how one frame is packed, by the two bits of its flag."""
 
     NONE = 0
     ZSTD = 1
@@ -47,18 +48,13 @@ class Compression(IntEnum):
 _CODINGS: Final = {Compression.ZSTD: "zstd", Compression.GZIP: "gzip"}
 
 
-def accepted_compression(accept_encoding: str | None) -> Compression:
-    """What the peer understands: zstd before gzip, whatever the order and the weights."""
-    if accept_encoding is None:
-        return Compression.NONE
-    listed = {word.partition(";")[0].strip().lower() for word in accept_encoding.split(",")}
-    if "zstd" in listed:
-        return Compression.ZSTD
-    return Compression.GZIP if "gzip" in listed else Compression.NONE
+def compression_of(coding: str | None) -> Compression:
+    """The Compression that does what an HTTP coding does; NONE for no coding and unknown ones."""
+    return next((found for found, name in _CODINGS.items() if name == coding), Compression.NONE)
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class SessionFrame:
     """A frame as it came, its payload not decompressed."""
 
     payload: bytes
@@ -83,7 +79,9 @@ class Frame:
         try:
             yield from decompress_steps(coding, self.payload, MESSAGE_BYTES_MAX)
         except DecompressedTooLargeError as cause:
-            raise bad_frame(f"a message has at most {MESSAGE_BYTES_MAX} bytes") from cause
+            raise bad_frame(
+                f"a message has at most {MESSAGE_BYTES_MAX} bytes, this one has more"
+            ) from cause
         except CompressionError as cause:
             raise bad_frame(str(cause)) from cause
 
@@ -119,7 +117,7 @@ class FrameDecoder:
     def feed(self, piece: bytes) -> None:
         self._data += piece
 
-    def next_frame(self) -> Frame | None:
+    def next_frame(self) -> SessionFrame | None:
         """The next whole frame, or None when more bytes are needed. Raises MalformedError
         (bad_frame) as soon as the head of a frame is wrong."""
         data = self._data
@@ -127,7 +125,9 @@ class FrameDecoder:
             return None
         length = int.from_bytes(data[:_LENGTH_BYTES], "big")
         if not 1 <= length <= FRAME_BYTES_MAX:
-            raise bad_frame(f"a frame has 1 to {FRAME_BYTES_MAX} bytes behind its length")
+            raise bad_frame(
+                f"a frame has 1 to {FRAME_BYTES_MAX} bytes behind its length, not {length}"
+            )
         if len(data) < _HEAD_BYTES:
             return None
         flag = data[_LENGTH_BYTES]
@@ -140,7 +140,7 @@ class FrameDecoder:
             return None
         payload = bytes(memoryview(data)[_HEAD_BYTES:end])
         del data[:end]
-        return Frame(
+        return SessionFrame(
             payload,
             Compression(compression),
             is_terminal,
@@ -159,12 +159,22 @@ def encode_frame(
     *,
     reconnect_advised: bool = False,
 ) -> bytes:
-    """A regular frame around a message of at most MESSAGE_BYTES_MAX bytes, compressed if it is long
-    enough and that makes it shorter."""
+    """All of `frame_steps` at once."""
+    return at_once(frame_steps(message, compression, reconnect_advised=reconnect_advised))
+
+
+def frame_steps(
+    message: bytes,
+    compression: Compression = Compression.NONE,
+    *,
+    reconnect_advised: bool = False,
+) -> Generator[None, None, bytes]:
+    """Return a regular frame around a message of at most MESSAGE_BYTES_MAX bytes, in steps of a
+    bounded time. It is compressed if the message is long enough and that makes it shorter."""
     assert len(message) <= MESSAGE_BYTES_MAX, "the caller knows the bound"
     flag = _RECONNECT_ADVISED if reconnect_advised else 0
     if compression is not Compression.NONE and len(message) >= COMPRESSED_BYTES_MIN:
-        packed = compress(_CODINGS[compression], message)
+        packed = yield from compress_steps(_CODINGS[compression], message)
         if len(packed) < len(message):
             flag |= compression << _COMPRESSION_SHIFT
             message = packed

@@ -16,8 +16,9 @@ _U64_MAX: Final = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class EventId:
-    """Last sequence number delivered; records and metered bytes delivered by the read so far, on
-    this connection and on those that it resumes."""
+    """An EventId has the last sequence number delivered, and what the read has delivered so far.
+    That is counted in records and metered bytes, on this connection and on those that it resumes.
+    """
 
     seq_num: int
     count: int

@@ -7,58 +7,70 @@ from typing import Any, Final
 
 import msgspec
 
-from svc_cluster.base.errors import ErrorCode, MalformedError
+from svc_cluster.base.errors import ErrorCode, InvalidError, MalformedError
+from svc_cluster.base.telling import listed, quoted
 from svc_cluster.codec.json_body import decode_object
 from svc_cluster.model import names
-from svc_cluster.model.access import NameSet, Op, OpGroups, ReadWrite, Scope, seen_from
+from svc_cluster.model.access import NameSet, Op, OpGroups, ReadWrite, Scope, is_empty, seen_from
 from svc_cluster.model.access_token import AccessToken, Expiry, TokenRequest
-
-TOKEN_ID_RULE: Final = "a token id has 1 to 96 bytes of UTF-8 without NUL and is not `.` or `..`"
+from svc_cluster.model.ticket_request import TICKET_SECONDS_MAX, TicketRequest
 
 _OPS: Final = {op.value: op for op in Op}
 
 
-class _SetJson(msgspec.Struct):
+class NameSetJson(msgspec.Struct):
     exact: str | None = None
     prefix: str | None = None
 
 
-class _HalvesJson(msgspec.Struct):
+class HalvesJson(msgspec.Struct):
     read: bool | None = None
     write: bool | None = None
 
 
-class _GroupsJson(msgspec.Struct):
-    account: _HalvesJson | None = None
-    basin: _HalvesJson | None = None
-    stream: _HalvesJson | None = None
+class OpGroupsJson(msgspec.Struct):
+    account: HalvesJson | None = None
+    basin: HalvesJson | None = None
+    stream: HalvesJson | None = None
 
 
-class _ScopeJson(msgspec.Struct):
-    basins: _SetJson | None = None
-    streams: _SetJson | None = None
-    access_tokens: _SetJson | None = None
-    op_groups: _GroupsJson | None = None
+class ScopeJson(msgspec.Struct):
+    basins: NameSetJson | None = None
+    streams: NameSetJson | None = None
+    access_tokens: NameSetJson | None = None
+    op_groups: OpGroupsJson | None = None
     ops: list[str] | None = None
 
 
-class _IssueJson(msgspec.Struct):
+class IssueTokenJson(msgspec.Struct):
     id: str
-    scope: _ScopeJson
+    scope: ScopeJson
     auto_prefix_streams: bool | None = None
     expires_at: str | None = None
 
 
-def decode_token_request(body: bytes) -> TokenRequest:
-    """Raises MalformedError (bad_json), also for names that break their rules."""
-    wire = decode_object(body, _IssueJson)
+class ReadTicketJson(msgspec.Struct):
+    basin: str
+    streams: NameSetJson
+    expires_in_secs: int | None = None
+
+
+def decode_token_request(body: bytes, *, strict: bool = False) -> TokenRequest:
+    """With `strict` unknown members are refused. Raises MalformedError (bad_json), also for names
+    that break their rules."""
+    return token_request(decode_object(body, IssueTokenJson, strict=strict))
+
+
+def token_request(wire: IssueTokenJson) -> TokenRequest:
+    """The token that is asked for. Raises MalformedError (bad_json) for names that break their
+    rules, for unknown operations, and for an expiry that is no moment."""
     if not names.is_token_id(wire.id):
-        raise _bad(TOKEN_ID_RULE)
-    groups = wire.scope.op_groups or _GroupsJson()
+        raise _bad(names.not_a_token_id(wire.id))
+    groups = wire.scope.op_groups or OpGroupsJson()
     ops: dict[Op, None] = {}
     for word in wire.scope.ops or ():
         if word not in _OPS:
-            raise _bad("ops has an operation that does not exist")
+            raise _bad(f"ops has {quoted(word)}; the operations are {listed(_OPS)}")
         ops[_OPS[word]] = None
     return TokenRequest(
         token_id=wire.id,
@@ -83,6 +95,21 @@ def decode_token_request(body: bytes) -> TokenRequest:
     )
 
 
+def decode_ticket_request(body: bytes, *, strict: bool = False) -> TicketRequest:
+    """With `strict` unknown members are refused. Raises MalformedError (bad_json), also for names
+    that break their rules, and InvalidError for a time that no ticket holds."""
+    wire = decode_object(body, ReadTicketJson, strict=strict)
+    if not names.is_basin_name(wire.basin):
+        raise _bad(names.not_a_basin_name(wire.basin))
+    streams = _set("streams", wire.streams, names.is_stream_name, names.is_stream_prefix)
+    if streams is None or is_empty(streams):
+        raise _bad("streams has the empty name")
+    seconds = TICKET_SECONDS_MAX if wire.expires_in_secs is None else wire.expires_in_secs
+    if not 1 <= seconds <= TICKET_SECONDS_MAX:
+        raise InvalidError(f"expires_in_secs is 1 to {TICKET_SECONDS_MAX}, not {seconds}")
+    return TicketRequest(wire.basin, streams, seconds)
+
+
 def parse_moment(text: str) -> Expiry:
     """An RFC 3339 date and time, up to nanoseconds. Raises MalformedError (bad_json)."""
     try:
@@ -92,7 +119,7 @@ def parse_moment(text: str) -> Expiry:
 
 
 def token_to_json(token: AccessToken, name_prefix: str = "") -> dict[str, Any]:
-    """As somebody sees it whose stream names get `name_prefix`."""
+    """Return the token's JSON for somebody whose stream names get `name_prefix`."""
     scope = token.scope
     groups = scope.op_groups
     return {
@@ -118,14 +145,15 @@ def token_to_json(token: AccessToken, name_prefix: str = "") -> dict[str, Any]:
 
 def _set(
     member: str,
-    wire: _SetJson | None,
+    wire: NameSetJson | None,
     is_name: Callable[[str], bool],
     is_prefix: Callable[[str], bool],
 ) -> NameSet | None:
     if wire is None:
         return None
     if (wire.exact is None) == (wire.prefix is None):
-        raise _bad(f"{member} has one of exact and prefix")
+        given = "neither" if wire.exact is None else "both"
+        raise _bad(f"{member} has one of exact and prefix, this one has {given}")
     if wire.exact is not None:
         if wire.exact and not is_name(wire.exact):
             raise _bad(f"{member} has a name that cannot be")
@@ -136,7 +164,7 @@ def _set(
     return NameSet(wire.prefix, is_prefix=True)
 
 
-def _halves(wire: _HalvesJson | None) -> ReadWrite:
+def _halves(wire: HalvesJson | None) -> ReadWrite:
     return ReadWrite() if wire is None else ReadWrite(bool(wire.read), bool(wire.write))
 
 

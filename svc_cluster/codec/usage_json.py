@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum
+from typing import Any
+
+from svc_cluster.codec.json_body import encode_object
+from svc_cluster.codec.json_list import NUMBERS_AT_ONCE, list_pieces
 
 
 class Unit(Enum):
@@ -12,7 +16,7 @@ class Unit(Enum):
 
 
 class Interval(Enum):
-    """Of buckets and readings, by their names on the wire."""
+    """An Interval is the length of buckets and readings, by its name on the wire."""
 
     MINUTE = "minute"
     HOUR = "hour"
@@ -25,7 +29,20 @@ class Interval(Enum):
 
 _SECONDS = {Interval.MINUTE: 60, Interval.HOUR: 3600, Interval.DAY: 86400}
 
-Metric = dict[str, dict[str, object]]
+Metric = dict[str, dict[str, Any]]
+"""`values` come last, and are asked for as they are wanted."""
+
+
+def metrics_pieces(metrics: Iterable[Metric]) -> Iterator[bytes]:
+    """The answer with all of them, in pieces of which each is made in a bounded time."""
+    before = b'{"values":['
+    for metric in metrics:
+        ((kind, told),) = metric.items()
+        head = encode_object({kind: {**told, "values": []}})
+        yield before + head.removesuffix(b"[]}}")
+        yield from list_pieces(told["values"], NUMBERS_AT_ONCE)
+        before = b"}},"
+    yield b'{"values":[]}' if before == b'{"values":[' else b"}}]}"
 
 
 def accumulation(
@@ -38,7 +55,7 @@ def accumulation(
             "name": name,
             "unit": unit.value,
             "interval": interval.value,
-            "values": [[at, float(value)] for at, value in values if value],
+            "values": ([at, float(value)] for at, value in values if value),
         }
     }
 
@@ -48,10 +65,10 @@ def gauge(name: str, unit: Unit, values: Iterable[tuple[int, int]]) -> Metric:
         "gauge": {
             "name": name,
             "unit": unit.value,
-            "values": [[at, float(value)] for at, value in values],
+            "values": ([at, float(value)] for at, value in values),
         }
     }
 
 
 def label(name: str, values: Iterable[str]) -> Metric:
-    return {"label": {"name": name, "values": list(values)}}
+    return {"label": {"name": name, "values": values}}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from svc_cluster._pb.cluster.v1 import usage_pb2 as pb
-from svc_cluster.model.usage import Counts, UsageReport
+from svc_cluster.base.errors import InvalidError
+from svc_cluster.model.usage import REPORT_MINUTES_MAX, REPORT_OPS_MAX, Counts, UsageReport
 
 
 def put_report(into: pb.Report, report: UsageReport) -> None:
@@ -11,6 +12,16 @@ def put_report(into: pb.Report, report: UsageReport) -> None:
     into.sequence = report.sequence
     for minute, counts in report.minutes:
         put_counts(into.minutes.add(), minute, counts)
+
+
+def check_lengths(message: pb.Report) -> None:
+    """Raises InvalidError for a report of more minutes than any gateway writes.
+
+    It does so too for more operations in one of them. It is asked before anything is made of the
+    report."""
+    minutes = message.minutes
+    if len(minutes) > REPORT_MINUTES_MAX or any(len(one.ops) > REPORT_OPS_MAX for one in minutes):
+        raise InvalidError("no gateway writes such a report")
 
 
 def get_report(message: pb.Report) -> UsageReport:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+VARINT_BYTES_MAX: Final = 10
+
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """The number at `position`, which the library wrote, and the position behind it."""
@@ -18,6 +22,14 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
         shift += 7
+
+
+def short_varint(data: bytes, position: int) -> tuple[int, int]:
+    """Does what `read_varint` does. Raises ValueError for one of more than 10 bytes, or without an
+    end."""
+    if all(byte >= 0x80 for byte in data[position : position + VARINT_BYTES_MAX]):
+        raise ValueError("no number of 64 bits")
+    return read_varint(data, position)
 
 
 def varint(value: int) -> bytes:

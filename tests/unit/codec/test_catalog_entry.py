@@ -7,7 +7,7 @@ import pytest
 from svc_cluster._pb.cluster.v1 import access_pb2
 from svc_cluster._pb.cluster.v1 import catalog_entry_pb2 as pb
 from svc_cluster.base.ids import GroupId
-from svc_cluster.catalog.commands import RemoveBasin
+from svc_cluster.catalog.catalog_commands import RemoveBasin
 from svc_cluster.codec.catalog_entry import (
     CatalogEntryFormatError,
     decode_catalog_entry,

@@ -8,20 +8,23 @@ commit that only if you understand the difference.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from svc_cluster.base.ids import SeqNum, TimestampMs
+from svc_cluster.codec.batch_codec import ReadBudget, RecordOut, build_batch, cut
 from svc_cluster.codec.json_body import DataFormat, encode_read_batch
 from svc_cluster.codec.proto_body import decode_append, encode_append_ack
 from svc_cluster.codec.proto_body import encode_read_batch as encode_read_batch_proto
-from svc_cluster.codec.records import ReadBudget, RecordOut, build_batch, cut
 from svc_cluster.codec.sealed_batch import seal_batch
-from svc_cluster.codec.session_frame import Compression, Frame, encode_frame, encode_terminal
+from svc_cluster.codec.session_frame import Compression, SessionFrame, encode_frame, encode_terminal
 from svc_cluster.codec.sse import DONE, EventId, batch_event, error_event, ping_event
-from svc_cluster.gateway.record_cipher import RecordCipher, RecordKey
+from svc_cluster.gateway.records.record_cipher import RecordCipher
+from svc_cluster.gateway.request.record_key import RecordKey
 from svc_cluster.model.cipher import AEGIS_256, AES_256_GCM, KEY_BYTES, StreamIdentity
 from svc_cluster.model.record import (
     AppendAck,
@@ -105,6 +108,10 @@ def batches() -> dict[str, bytes]:
     return {"records": batch.records, "row": row, **sealed_batches(batch)}
 
 
+def _next_bytes(numbers: Iterator[int], size: int) -> bytes:
+    return next(numbers).to_bytes(size, "big")
+
+
 def sealed_batches(batch: StoredBatch) -> dict[str, bytes]:
     """The same records sealed with each cipher, under a key and nonces that count up."""
     found = {}
@@ -112,9 +119,7 @@ def sealed_batches(batch: StoredBatch) -> dict[str, bytes]:
         identity = StreamIdentity(0x0102, 0x0304, cipher)
         numbers = itertools.count(1)
         key = RecordKey(bytes(range(KEY_BYTES)))
-        sealing = RecordCipher(
-            identity, key, lambda size, numbers=numbers: next(numbers).to_bytes(size, "big")
-        )
+        sealing = RecordCipher(identity, key, partial(_next_bytes, numbers))
         sealed = seal_batch(batch, identity, sealing.seal)
         opened = cut(
             [SequencedBatch(GOLDEN_PLACEMENT, sealed.records)], 0, ReadBudget(), sealing.open
@@ -159,7 +164,7 @@ def test_compressed_frames_of_the_file_are_read() -> None:
         compression = Compression[name]
         assert data[3] >> 5 == compression
         assert int.from_bytes(data[:3], "big") == len(data) - 3
-        assert Frame(data[4:], compression).message() == message
+        assert SessionFrame(data[4:], compression).message() == message
 
 
 def test_the_stored_records_are_an_append_input() -> None:

@@ -13,18 +13,22 @@ from hypothesis import strategies as st
 
 from svc_cluster.base.errors import InvalidError, MalformedError
 from svc_cluster.base.ids import SeqNum, TimestampMs
+from svc_cluster.codec.batch_codec import RecordOut
 from svc_cluster.codec.config_json import rfc3339
 from svc_cluster.codec.json_body import DataFormat, decode_append, encode_read_batch
-from svc_cluster.codec.records import RecordOut
 from svc_cluster.model.record import Position
+from tests.unit.codec.stored import records_of
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
+NAME = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 U64 = st.integers(0, 2**64 - 1)
 
 
 @given(
     records=st.lists(
-        st.tuples(st.none() | U64, st.lists(st.tuples(TEXT, TEXT), max_size=3), TEXT), max_size=4
+        st.tuples(st.none() | U64, st.lists(st.tuples(NAME, TEXT), max_size=3), TEXT),
+        min_size=1,
+        max_size=4,
     ),
     match_seq_num=st.none() | U64,
     data_format=st.sampled_from(DataFormat),
@@ -55,7 +59,7 @@ def test_any_append_is_decoded_to_what_was_encoded(
     request = decode_append(encoded, data_format)
     assert request.match_seq_num == match_seq_num
     assert request.fencing_token is None
-    assert [(t, list(h), b) for t, h, b in request.records] == [
+    assert records_of(request.batch) == [
         (t, [(n.encode(), v.encode()) for n, v in h], text.encode()) for t, h, text in records
     ]
 
@@ -81,7 +85,7 @@ def test_base64_has_one_spelling(data: bytes, flip: int) -> None:
     except InvalidError:
         assert base64.b64encode(base64.b64decode(bytes(text))) != bytes(text)
     else:
-        assert base64.b64encode(request.records[0][2]) == bytes(text)
+        assert base64.b64encode(records_of(request.batch)[0][2]) == bytes(text)
 
 
 @pytest.mark.parametrize(

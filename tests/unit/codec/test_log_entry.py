@@ -30,9 +30,9 @@ from svc_cluster.stream.commands import (
     CreateStream,
     DeleteEmptyStream,
     DeleteStream,
-    ExpireOutcomes,
+    ExpireIdempotencyKeys,
     ExpirePrefix,
-    KeyedWrite,
+    IdempotentWrite,
     PurgeStream,
     ReportUsage,
     Seal,
@@ -142,16 +142,16 @@ GOLDEN: list[tuple[BasinCommand, str]] = [
     (ConfigureBasin(BasinConfig()), "09010a0442020a00"),
     (DeleteEmptyStream(ID, MS(5)), "09010a06520408031005"),
     (
-        KeyedWrite(REQUEST_KEY, MS(5), b"\x52\x00", PLAIN_APPEND),
+        IdempotentWrite(REQUEST_KEY, MS(5), b"\x52\x00", PLAIN_APPEND),
         "09010a345a320a20000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f10051a02"
         "520022080a06080118012008",
     ),
     (
-        KeyedWrite(REQUEST_KEY, MS(5), b"\x12\x00"),
+        IdempotentWrite(REQUEST_KEY, MS(5), b"\x12\x00"),
         "09010a2a5a280a20000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f10051a02"
         "1200",
     ),
-    (ExpireOutcomes(MS(300), 9), "09010a07620508ac021009"),
+    (ExpireIdempotencyKeys(MS(300), 9), "09010a07620508ac021009"),
     (replace(PLAIN_APPEND, op_units=1), "09010a0b0a09080118012008f00101"),
     (
         Bootstrap("basin-one", BasinConfig(), MS(5), True),
@@ -209,7 +209,7 @@ def test_entry_keeps_order_and_number_of_its_commands() -> None:
 
 
 def _keyed() -> pb.Command:
-    return pb.Command(keyed_write=pb.KeyedWrite(key=bytes(32)))
+    return pb.Command(keyed_write=pb.IdempotentWrite(key=bytes(32)))
 
 
 def _raw(**fields: object) -> bytes:
@@ -227,11 +227,11 @@ def _raw(**fields: object) -> bytes:
         b"\x09\x01\xff",
         encode_entry([FULL_APPEND])[:-1],
         _raw(),
-        _raw(keyed_write=pb.KeyedWrite(key=bytes(31))),
-        _raw(keyed_write=pb.KeyedWrite(key=bytes(33))),
-        _raw(keyed_write=pb.KeyedWrite(key=bytes(32), write=pb.Command())),
-        _raw(keyed_write=pb.KeyedWrite(key=bytes(32), write=_keyed())),
-        _raw(keyed_write=pb.KeyedWrite(key=bytes(32), write=pb.Command(seal=pb.Seal()))),
+        _raw(keyed_write=pb.IdempotentWrite(key=bytes(31))),
+        _raw(keyed_write=pb.IdempotentWrite(key=bytes(33))),
+        _raw(keyed_write=pb.IdempotentWrite(key=bytes(32), write=pb.Command())),
+        _raw(keyed_write=pb.IdempotentWrite(key=bytes(32), write=_keyed())),
+        _raw(keyed_write=pb.IdempotentWrite(key=bytes(32), write=pb.Command(seal=pb.Seal()))),
         _raw(append=pb.Append(command_records=[pb.CommandRecord()])),
         b"\x09\x01" + bytes.fromhex("0a041a0212ff")[:-1] + b"\xff",
     ],
@@ -257,7 +257,7 @@ UNKNOWN = {
     "the last version there can be": b"\x09\x7f" + bytes(3),
     "a kind of command": b"\x09\x01\x0a\x03\xba\x01\x00",
     "a kind with a request key": _raw(
-        keyed_write=pb.KeyedWrite(
+        keyed_write=pb.IdempotentWrite(
             key=bytes(32), write=pb.Command.FromString(bytes.fromhex("ba0100"))
         )
     ),
@@ -291,7 +291,7 @@ def test_a_replica_of_an_older_release_knows_fewer_kinds() -> None:
     """Also inside a repeatable request; everything else it reads as ever."""
     known = BASIN_KINDS - {"configure_basin"}
     change = ConfigureBasin(BasinConfig())
-    for command in (change, KeyedWrite(REQUEST_KEY, MS(5), b"", change)):
+    for command in (change, IdempotentWrite(REQUEST_KEY, MS(5), b"", change)):
         payload = encode_entry([PLAIN_APPEND, command])
         assert decode_entry(payload) == [PLAIN_APPEND, command]
         with pytest.raises(UnknownEntryError, match="configure_basin"):

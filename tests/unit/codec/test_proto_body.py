@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
 from svc_cluster.base.errors import ErrorCode, InvalidError, MalformedError
 from svc_cluster.base.ids import SeqNum, TimestampMs
+from svc_cluster.codec.batch_codec import RecordOut, build_batch
 from svc_cluster.codec.proto_body import (
     decode_append,
     encode_append_ack,
     encode_read_batch,
 )
-from svc_cluster.codec.records import RecordOut, build_batch
+from svc_cluster.codec.varint import varint
 from svc_cluster.model.record import AppendAck, CommandKind, CommandRecord, Position
 from tests.property.codec.inputs import field
 
@@ -164,3 +165,32 @@ def test_a_read_batch_is_decoded_to_what_was_encoded(
     ] == [(r.seq_num, r.timestamp_ms, list(r.headers), r.body) for r in out]
     assert found.HasField("tail") == (tail is not None)
     assert tail is None or (found.tail.seq_num, found.tail.timestamp) == tail
+
+
+@pytest.mark.parametrize("last", [b"\x1a\x01x", b"\x1a\x00", b"\x08\x09", b"\x60\x01"])
+def test_a_long_record_is_what_the_library_makes_of_it(last: bytes) -> None:
+    """Given to it in portions, with a body, a timestamp, unknown fields in several: the last
+    that came count, and nothing unknown is stored. What ends within a field is refused, and so is a
+    group."""
+    headers = b"\x12\x03\x0a\x01a" * 60_000
+    content = b"\x08\x07\x1a\x02yz" + headers + b"\x1a\x03abc" + headers + last
+    whole = pb.AppendRecord.FromString(content)
+    whole.DiscardUnknownFields()
+    found = decode_append(b"\x0a" + varint(len(content)) + content).batch
+    assert found.records == pb.AppendInput(records=[whole]).SerializeToString()
+    assert found.metered_bytes == 8 + 3 * 120_000 + len(whole.body)
+    assert found.timestamp_max_ms == whole.timestamp
+    for bad in (b"\x12\x05\x0a", b"\x63\x64"):
+        broken = content + bad
+        with pytest.raises(MalformedError):
+            decode_append(b"\x0a" + varint(len(broken)) + broken)
+
+
+def test_a_short_body_may_have_groups_that_are_unknown() -> None:
+    """They are passed over, as protobuf has it; beyond 64 KiB they are refused."""
+    record = field(1, field(3, b"x"))
+    assert decode_append(record + b"\x63\x08\x01\x64").batch.record_count == 1
+    long = field(1, field(3, b"x" * 70_000))
+    assert decode_append(long).batch.record_count == 1
+    with pytest.raises(MalformedError, match="groups"):
+        decode_append(long + b"\x63\x08\x01\x64")

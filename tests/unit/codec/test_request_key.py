@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from svc_cluster.codec.request_key import append_hash, body_hash, request_key
-from svc_cluster.model.outcome_table import REQUEST_KEY_BYTES
+from svc_cluster.model.idempotency_table import REQUEST_KEY_BYTES
 from svc_cluster.model.record import StoredBatch
 
 RECORDS = "/v1/streams/{stream}/records"

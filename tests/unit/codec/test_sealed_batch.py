@@ -10,16 +10,16 @@ import pytest
 
 from svc_cluster.base.errors import DecryptionFailedError, InternalError
 from svc_cluster.base.ids import SeqNum, TimestampMs
-from svc_cluster.codec.proto_body import decode_append
-from svc_cluster.codec.records import (
-    METERED_BYTES_MAX,
+from svc_cluster.codec.batch_codec import (
     ReadBudget,
     RecordIn,
     RecordOut,
     build_batch,
     cut,
-    cut_runs,
+    cut_steps,
 )
+from svc_cluster.codec.batch_rules import METERED_BYTES_MAX
+from svc_cluster.codec.proto_body import decode_append
 from svc_cluster.codec.sealed_batch import STEP_RECORDS, seal_batch, seal_steps
 from svc_cluster.model.cipher import AEGIS_256, StreamIdentity
 from svc_cluster.model.record import (
@@ -119,7 +119,7 @@ def test_sealing_gives_others_their_turn() -> None:
     assert [step is None for step in steps] == [True] * (len(steps) - 1) + [False]
     sealed = steps[-1]
     assert sealed is not None
-    runs = list(cut_runs([placed(sealed)], 0, ReadBudget(), toy_open))
+    runs = [r for r in cut_steps([placed(sealed)], 0, ReadBudget(), toy_open) if r is not None]
     assert len(runs) == len(steps)
     assert sum(map(len, runs)) == 1000
     large = build_batch([(None, [], b"x" * 500_000)] * 2)

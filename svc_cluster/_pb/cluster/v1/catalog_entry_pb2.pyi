@@ -32,14 +32,14 @@ class CatalogCommand(_message.Message):
     create_basin: CreateBasin
     delete_basin: DeleteBasin
     remove_basin: RemoveBasin
-    keyed_write: KeyedCatalogWrite
-    expire_outcomes: ExpireOutcomes
+    keyed_write: IdempotentCatalogWrite
+    expire_outcomes: ExpireIdempotencyKeys
     issue_token: IssueToken
     revoke_token: RevokeToken
     set_root_token: SetRootToken
     set_default_location: SetDefaultLocation
     report_usage: ReportUsage
-    def __init__(self, register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasin, _Mapping]] = ..., delete_basin: _Optional[_Union[DeleteBasin, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasin, _Mapping]] = ..., keyed_write: _Optional[_Union[KeyedCatalogWrite, _Mapping]] = ..., expire_outcomes: _Optional[_Union[ExpireOutcomes, _Mapping]] = ..., issue_token: _Optional[_Union[IssueToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., set_root_token: _Optional[_Union[SetRootToken, _Mapping]] = ..., set_default_location: _Optional[_Union[SetDefaultLocation, _Mapping]] = ..., report_usage: _Optional[_Union[ReportUsage, _Mapping]] = ...) -> None: ...
+    def __init__(self, register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasin, _Mapping]] = ..., delete_basin: _Optional[_Union[DeleteBasin, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasin, _Mapping]] = ..., keyed_write: _Optional[_Union[IdempotentCatalogWrite, _Mapping]] = ..., expire_outcomes: _Optional[_Union[ExpireIdempotencyKeys, _Mapping]] = ..., issue_token: _Optional[_Union[IssueToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., set_root_token: _Optional[_Union[SetRootToken, _Mapping]] = ..., set_default_location: _Optional[_Union[SetDefaultLocation, _Mapping]] = ..., report_usage: _Optional[_Union[ReportUsage, _Mapping]] = ...) -> None: ...
 
 class RegisterNode(_message.Message):
     __slots__ = ("node_id", "incarnation", "address")
@@ -117,7 +117,7 @@ class SetDefaultLocation(_message.Message):
     before: str
     def __init__(self, name: _Optional[str] = ..., before: _Optional[str] = ...) -> None: ...
 
-class KeyedCatalogWrite(_message.Message):
+class IdempotentCatalogWrite(_message.Message):
     __slots__ = ("key", "decided_at_ms", "answer", "write")
     KEY_FIELD_NUMBER: _ClassVar[int]
     DECIDED_AT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -129,7 +129,7 @@ class KeyedCatalogWrite(_message.Message):
     write: CatalogCommand
     def __init__(self, key: _Optional[bytes] = ..., decided_at_ms: _Optional[int] = ..., answer: _Optional[bytes] = ..., write: _Optional[_Union[CatalogCommand, _Mapping]] = ...) -> None: ...
 
-class ExpireOutcomes(_message.Message):
+class ExpireIdempotencyKeys(_message.Message):
     __slots__ = ("before_ms", "at_most")
     BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
     AT_MOST_FIELD_NUMBER: _ClassVar[int]

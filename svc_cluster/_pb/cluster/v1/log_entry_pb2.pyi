@@ -40,11 +40,11 @@ class Command(_message.Message):
     configure_basin: ConfigureBasin
     configure_stream: ConfigureStream
     delete_empty_stream: DeleteEmptyStream
-    keyed_write: KeyedWrite
-    expire_outcomes: ExpireOutcomes
+    keyed_write: IdempotentWrite
+    expire_outcomes: ExpireIdempotencyKeys
     count_usage: CountUsage
     report_usage: ReportUsage
-    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., bootstrap: _Optional[_Union[Bootstrap, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStream, _Mapping]] = ..., expire_prefix: _Optional[_Union[ExpirePrefix, _Mapping]] = ..., delete_stream: _Optional[_Union[DeleteStream, _Mapping]] = ..., purge_stream: _Optional[_Union[PurgeStream, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., configure_basin: _Optional[_Union[ConfigureBasin, _Mapping]] = ..., configure_stream: _Optional[_Union[ConfigureStream, _Mapping]] = ..., delete_empty_stream: _Optional[_Union[DeleteEmptyStream, _Mapping]] = ..., keyed_write: _Optional[_Union[KeyedWrite, _Mapping]] = ..., expire_outcomes: _Optional[_Union[ExpireOutcomes, _Mapping]] = ..., count_usage: _Optional[_Union[CountUsage, _Mapping]] = ..., report_usage: _Optional[_Union[ReportUsage, _Mapping]] = ...) -> None: ...
+    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., bootstrap: _Optional[_Union[Bootstrap, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStream, _Mapping]] = ..., expire_prefix: _Optional[_Union[ExpirePrefix, _Mapping]] = ..., delete_stream: _Optional[_Union[DeleteStream, _Mapping]] = ..., purge_stream: _Optional[_Union[PurgeStream, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., configure_basin: _Optional[_Union[ConfigureBasin, _Mapping]] = ..., configure_stream: _Optional[_Union[ConfigureStream, _Mapping]] = ..., delete_empty_stream: _Optional[_Union[DeleteEmptyStream, _Mapping]] = ..., keyed_write: _Optional[_Union[IdempotentWrite, _Mapping]] = ..., expire_outcomes: _Optional[_Union[ExpireIdempotencyKeys, _Mapping]] = ..., count_usage: _Optional[_Union[CountUsage, _Mapping]] = ..., report_usage: _Optional[_Union[ReportUsage, _Mapping]] = ...) -> None: ...
 
 class Append(_message.Message):
     __slots__ = ("stream_id", "first_seq_num", "record_count", "metered_bytes", "base_timestamp_ms", "arrival_ms", "start_timestamp_ms", "last_timestamp_ms", "timestamping_mode", "uncapped", "expires_at_ms", "match_seq_num", "fencing_token", "command_records", "records", "op_units")
@@ -184,7 +184,7 @@ class DeleteEmptyStream(_message.Message):
     deleted_at_ms: int
     def __init__(self, stream_id: _Optional[int] = ..., deleted_at_ms: _Optional[int] = ...) -> None: ...
 
-class KeyedWrite(_message.Message):
+class IdempotentWrite(_message.Message):
     __slots__ = ("key", "decided_at_ms", "answer", "write")
     KEY_FIELD_NUMBER: _ClassVar[int]
     DECIDED_AT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -196,7 +196,7 @@ class KeyedWrite(_message.Message):
     write: Command
     def __init__(self, key: _Optional[bytes] = ..., decided_at_ms: _Optional[int] = ..., answer: _Optional[bytes] = ..., write: _Optional[_Union[Command, _Mapping]] = ...) -> None: ...
 
-class ExpireOutcomes(_message.Message):
+class ExpireIdempotencyKeys(_message.Message):
     __slots__ = ("before_ms", "at_most")
     BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
     AT_MOST_FIELD_NUMBER: _ClassVar[int]

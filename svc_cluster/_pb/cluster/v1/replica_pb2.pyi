@@ -28,7 +28,7 @@ class Batch(_message.Message):
     def __init__(self, members: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("id", "group_id", "deadline_ms", "request_key", "ping", "append", "read", "check_tail", "create_stream", "list_streams", "get_stream_config", "delete_stream", "get_basin_config", "await_basin", "seal_basin", "ensure_stream", "reconfigure_stream", "auto_create_stream", "ensure_basin_config", "reconfigure_basin", "describe_stream", "create_basin", "list_basins", "resolve_basin", "delete_basin", "register_node", "remove_basin", "renew_lease", "issue_token", "revoke_token", "list_tokens", "set_root_token", "report_usage", "get_usage", "get_storage", "active_basins", "list_locations", "set_default_location")
+    __slots__ = ("id", "group_id", "deadline_ms", "request_key", "ping", "append", "read", "check_tail", "create_stream", "list_streams", "get_stream_config", "delete_stream", "get_basin_config", "await_basin", "seal_basin", "ensure_stream", "reconfigure_stream", "auto_create_stream", "ensure_basin_config", "reconfigure_basin", "describe_stream", "create_basin", "list_basins", "resolve_basin", "delete_basin", "register_node", "remove_basin", "renew_lease", "issue_token", "revoke_token", "list_tokens", "set_root_token", "hand_on_leases", "report_usage", "get_usage", "get_storage", "active_basins", "list_locations", "set_default_location")
     ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
@@ -61,6 +61,7 @@ class Request(_message.Message):
     REVOKE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     LIST_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SET_ROOT_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    HAND_ON_LEASES_FIELD_NUMBER: _ClassVar[int]
     REPORT_USAGE_FIELD_NUMBER: _ClassVar[int]
     GET_USAGE_FIELD_NUMBER: _ClassVar[int]
     GET_STORAGE_FIELD_NUMBER: _ClassVar[int]
@@ -99,13 +100,14 @@ class Request(_message.Message):
     revoke_token: RevokeTokenRequest
     list_tokens: ListRequest
     set_root_token: SetRootTokenRequest
+    hand_on_leases: HandOnLeasesRequest
     report_usage: _usage_pb2.Report
     get_usage: UsageRequest
     get_storage: StorageRequest
     active_basins: ActiveBasinsRequest
     list_locations: ListLocationsRequest
     set_default_location: SetDefaultLocationRequest
-    def __init__(self, id: _Optional[int] = ..., group_id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., request_key: _Optional[bytes] = ..., ping: _Optional[_Union[Done, _Mapping]] = ..., append: _Optional[_Union[AppendRequest, _Mapping]] = ..., read: _Optional[_Union[ReadRequest, _Mapping]] = ..., check_tail: _Optional[_Union[CheckTailRequest, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStreamRequest, _Mapping]] = ..., list_streams: _Optional[_Union[ListRequest, _Mapping]] = ..., get_stream_config: _Optional[_Union[StreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., get_basin_config: _Optional[_Union[BasinRequest, _Mapping]] = ..., await_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., seal_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., ensure_stream: _Optional[_Union[EnsureStreamRequest, _Mapping]] = ..., reconfigure_stream: _Optional[_Union[ReconfigureStreamRequest, _Mapping]] = ..., auto_create_stream: _Optional[_Union[AutoCreateRequest, _Mapping]] = ..., ensure_basin_config: _Optional[_Union[EnsureBasinRequest, _Mapping]] = ..., reconfigure_basin: _Optional[_Union[ReconfigureBasinRequest, _Mapping]] = ..., describe_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasinRequest, _Mapping]] = ..., list_basins: _Optional[_Union[ListRequest, _Mapping]] = ..., resolve_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., delete_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasinRequest, _Mapping]] = ..., renew_lease: _Optional[_Union[RenewLeaseRequest, _Mapping]] = ..., issue_token: _Optional[_Union[IssueTokenRequest, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeTokenRequest, _Mapping]] = ..., list_tokens: _Optional[_Union[ListRequest, _Mapping]] = ..., set_root_token: _Optional[_Union[SetRootTokenRequest, _Mapping]] = ..., report_usage: _Optional[_Union[_usage_pb2.Report, _Mapping]] = ..., get_usage: _Optional[_Union[UsageRequest, _Mapping]] = ..., get_storage: _Optional[_Union[StorageRequest, _Mapping]] = ..., active_basins: _Optional[_Union[ActiveBasinsRequest, _Mapping]] = ..., list_locations: _Optional[_Union[ListLocationsRequest, _Mapping]] = ..., set_default_location: _Optional[_Union[SetDefaultLocationRequest, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., group_id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., request_key: _Optional[bytes] = ..., ping: _Optional[_Union[Done, _Mapping]] = ..., append: _Optional[_Union[AppendRequest, _Mapping]] = ..., read: _Optional[_Union[ReadRequest, _Mapping]] = ..., check_tail: _Optional[_Union[CheckTailRequest, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStreamRequest, _Mapping]] = ..., list_streams: _Optional[_Union[ListRequest, _Mapping]] = ..., get_stream_config: _Optional[_Union[StreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., get_basin_config: _Optional[_Union[BasinRequest, _Mapping]] = ..., await_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., seal_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., ensure_stream: _Optional[_Union[EnsureStreamRequest, _Mapping]] = ..., reconfigure_stream: _Optional[_Union[ReconfigureStreamRequest, _Mapping]] = ..., auto_create_stream: _Optional[_Union[AutoCreateRequest, _Mapping]] = ..., ensure_basin_config: _Optional[_Union[EnsureBasinRequest, _Mapping]] = ..., reconfigure_basin: _Optional[_Union[ReconfigureBasinRequest, _Mapping]] = ..., describe_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasinRequest, _Mapping]] = ..., list_basins: _Optional[_Union[ListRequest, _Mapping]] = ..., resolve_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., delete_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasinRequest, _Mapping]] = ..., renew_lease: _Optional[_Union[RenewLeaseRequest, _Mapping]] = ..., issue_token: _Optional[_Union[IssueTokenRequest, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeTokenRequest, _Mapping]] = ..., list_tokens: _Optional[_Union[ListRequest, _Mapping]] = ..., set_root_token: _Optional[_Union[SetRootTokenRequest, _Mapping]] = ..., hand_on_leases: _Optional[_Union[HandOnLeasesRequest, _Mapping]] = ..., report_usage: _Optional[_Union[_usage_pb2.Report, _Mapping]] = ..., get_usage: _Optional[_Union[UsageRequest, _Mapping]] = ..., get_storage: _Optional[_Union[StorageRequest, _Mapping]] = ..., active_basins: _Optional[_Union[ActiveBasinsRequest, _Mapping]] = ..., list_locations: _Optional[_Union[ListLocationsRequest, _Mapping]] = ..., set_default_location: _Optional[_Union[SetDefaultLocationRequest, _Mapping]] = ...) -> None: ...
 
 class CommandRecord(_message.Message):
     __slots__ = ("offset", "kind", "token", "trim_point")
@@ -144,10 +146,10 @@ class AppendRequest(_message.Message):
     match_seq_num: int
     fencing_token: str
     timestamp_first_ms: int
-    session: SessionPlace
+    session: SessionSequence
     sealed_for: StreamIdentity
     op_units: int
-    def __init__(self, stream: _Optional[str] = ..., records: _Optional[bytes] = ..., record_count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., timestamp_max_ms: _Optional[int] = ..., timestamps_given: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[CommandRecord, _Mapping]]] = ..., match_seq_num: _Optional[int] = ..., fencing_token: _Optional[str] = ..., timestamp_first_ms: _Optional[int] = ..., session: _Optional[_Union[SessionPlace, _Mapping]] = ..., sealed_for: _Optional[_Union[StreamIdentity, _Mapping]] = ..., op_units: _Optional[int] = ...) -> None: ...
+    def __init__(self, stream: _Optional[str] = ..., records: _Optional[bytes] = ..., record_count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., timestamp_max_ms: _Optional[int] = ..., timestamps_given: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[CommandRecord, _Mapping]]] = ..., match_seq_num: _Optional[int] = ..., fencing_token: _Optional[str] = ..., timestamp_first_ms: _Optional[int] = ..., session: _Optional[_Union[SessionSequence, _Mapping]] = ..., sealed_for: _Optional[_Union[StreamIdentity, _Mapping]] = ..., op_units: _Optional[int] = ...) -> None: ...
 
 class StreamIdentity(_message.Message):
     __slots__ = ("group_id", "stream_id", "cipher")
@@ -159,13 +161,13 @@ class StreamIdentity(_message.Message):
     cipher: str
     def __init__(self, group_id: _Optional[int] = ..., stream_id: _Optional[int] = ..., cipher: _Optional[str] = ...) -> None: ...
 
-class SessionPlace(_message.Message):
-    __slots__ = ("session_id", "ordinal")
+class SessionSequence(_message.Message):
+    __slots__ = ("session_id", "sequence")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
-    ORDINAL_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     session_id: bytes
-    ordinal: int
-    def __init__(self, session_id: _Optional[bytes] = ..., ordinal: _Optional[int] = ...) -> None: ...
+    sequence: int
+    def __init__(self, session_id: _Optional[bytes] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class ReadRequest(_message.Message):
     __slots__ = ("stream", "start_kind", "start_value", "clamp", "count", "metered_bytes", "until_ms", "refuse_at_tail", "wait_ms", "has_key", "portion_bytes")
@@ -349,6 +351,14 @@ class RenewLeaseRequest(_message.Message):
     after_serial: int
     def __init__(self, gateway_id: _Optional[str] = ..., version: _Optional[int] = ..., read_all: _Optional[bool] = ..., after_serial: _Optional[int] = ...) -> None: ...
 
+class HandOnLeasesRequest(_message.Message):
+    __slots__ = ("term", "taken")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    taken: bool
+    def __init__(self, term: _Optional[int] = ..., taken: _Optional[bool] = ...) -> None: ...
+
 class IssueTokenRequest(_message.Message):
     __slots__ = ("token", "token_serial", "authentication_off", "sealed_secret")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
@@ -404,7 +414,7 @@ class ResponseBatch(_message.Message):
     def __init__(self, responses: _Optional[_Iterable[_Union[Response, _Mapping]]] = ...) -> None: ...
 
 class Response(_message.Message):
-    __slots__ = ("id", "provision", "is_repeated", "refusal", "append", "read", "tail", "stream", "streams", "stream_config", "basin_config", "basin", "basins", "done", "stream_identity", "lease", "tokens", "usage", "storage", "active_basins", "issued_token", "locations")
+    __slots__ = ("id", "provision", "is_repeated", "refusal", "append", "read", "tail", "stream", "streams", "stream_config", "basin_config", "basin", "basins", "done", "stream_identity", "lease", "tokens", "usage", "storage", "active_basins", "issued_token", "handed_leases", "locations")
     ID_FIELD_NUMBER: _ClassVar[int]
     PROVISION_FIELD_NUMBER: _ClassVar[int]
     IS_REPEATED_FIELD_NUMBER: _ClassVar[int]
@@ -426,6 +436,7 @@ class Response(_message.Message):
     STORAGE_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_BASINS_FIELD_NUMBER: _ClassVar[int]
     ISSUED_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    HANDED_LEASES_FIELD_NUMBER: _ClassVar[int]
     LOCATIONS_FIELD_NUMBER: _ClassVar[int]
     id: int
     provision: int
@@ -448,8 +459,9 @@ class Response(_message.Message):
     storage: Storage
     active_basins: ActiveBasins
     issued_token: IssuedToken
+    handed_leases: HandedLeases
     locations: LocationList
-    def __init__(self, id: _Optional[int] = ..., provision: _Optional[int] = ..., is_repeated: _Optional[bool] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., append: _Optional[_Union[AppendAck, _Mapping]] = ..., read: _Optional[_Union[ReadResult, _Mapping]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., stream: _Optional[_Union[StreamInfo, _Mapping]] = ..., streams: _Optional[_Union[StreamList, _Mapping]] = ..., stream_config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ..., basin_config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., basin: _Optional[_Union[BasinInfo, _Mapping]] = ..., basins: _Optional[_Union[BasinList, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_identity: _Optional[_Union[StreamIdentity, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., tokens: _Optional[_Union[TokenList, _Mapping]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ..., active_basins: _Optional[_Union[ActiveBasins, _Mapping]] = ..., issued_token: _Optional[_Union[IssuedToken, _Mapping]] = ..., locations: _Optional[_Union[LocationList, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., provision: _Optional[int] = ..., is_repeated: _Optional[bool] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., append: _Optional[_Union[AppendAck, _Mapping]] = ..., read: _Optional[_Union[ReadResult, _Mapping]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., stream: _Optional[_Union[StreamInfo, _Mapping]] = ..., streams: _Optional[_Union[StreamList, _Mapping]] = ..., stream_config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ..., basin_config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., basin: _Optional[_Union[BasinInfo, _Mapping]] = ..., basins: _Optional[_Union[BasinList, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_identity: _Optional[_Union[StreamIdentity, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., tokens: _Optional[_Union[TokenList, _Mapping]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ..., active_basins: _Optional[_Union[ActiveBasins, _Mapping]] = ..., issued_token: _Optional[_Union[IssuedToken, _Mapping]] = ..., handed_leases: _Optional[_Union[HandedLeases, _Mapping]] = ..., locations: _Optional[_Union[LocationList, _Mapping]] = ...) -> None: ...
 
 class Done(_message.Message):
     __slots__ = ()
@@ -470,6 +482,26 @@ class Lease(_message.Message):
     all_read: bool
     gateways: int
     def __init__(self, granted: _Optional[bool] = ..., version: _Optional[int] = ..., behind: _Optional[bool] = ..., changes: _Optional[_Iterable[_Union[TokenChange, _Mapping]]] = ..., all_read: _Optional[bool] = ..., gateways: _Optional[int] = ...) -> None: ...
+
+class HandedLeases(_message.Message):
+    __slots__ = ("known", "earlier_ms_left", "leases")
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    EARLIER_MS_LEFT_FIELD_NUMBER: _ClassVar[int]
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    known: bool
+    earlier_ms_left: int
+    leases: _containers.RepeatedCompositeFieldContainer[HandedLease]
+    def __init__(self, known: _Optional[bool] = ..., earlier_ms_left: _Optional[int] = ..., leases: _Optional[_Iterable[_Union[HandedLease, _Mapping]]] = ...) -> None: ...
+
+class HandedLease(_message.Message):
+    __slots__ = ("gateway_id", "version", "ms_left")
+    GATEWAY_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    MS_LEFT_FIELD_NUMBER: _ClassVar[int]
+    gateway_id: str
+    version: int
+    ms_left: int
+    def __init__(self, gateway_id: _Optional[str] = ..., version: _Optional[int] = ..., ms_left: _Optional[int] = ...) -> None: ...
 
 class TokenChange(_message.Message):
     __slots__ = ("serial", "token")
