@@ -7,16 +7,21 @@ without effect, by every replica alike, and the applied index moves on.
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Final
 
 import xxhash
 
 from svc_cluster.base.ids import LogIndex, SeqNum, StreamId, Term
+from svc_cluster.base.key_reader import KeyReader
+from svc_cluster.base.steps import at_once
 from svc_cluster.base.write_set import WriteSet
-from svc_cluster.model.outcome_table import Mark
+from svc_cluster.model.idempotency_table import Mark
 from svc_cluster.model.record import AppendAck, Position, SequencedBatch
 from svc_cluster.stream import keys, rows
+from svc_cluster.stream.basin_state import BasinState
+from svc_cluster.stream.basin_usage import EntryUsage
 from svc_cluster.stream.batch_row import encode_batch
 from svc_cluster.stream.commands import (
     AppendCommand,
@@ -24,16 +29,17 @@ from svc_cluster.stream.commands import (
     Bootstrap,
     CountUsage,
     ExpirePrefix,
-    KeyedWrite,
+    IdempotentWrite,
     PurgeStream,
     ReportUsage,
 )
-from svc_cluster.stream.effects import Change, Reason, effect
+from svc_cluster.stream.effects import Change, RejectionReason, effect
 from svc_cluster.stream.overlay import Overlay
 from svc_cluster.stream.retention import freed_bytes
-from svc_cluster.stream.rows import AppliedRow, BasinRecord, StreamState
-from svc_cluster.stream.state import BasinState, Reader
-from svc_cluster.stream.usage import EntryUsage
+from svc_cluster.stream.rows import AppliedRow, BasinHead, StreamState
+
+ROWS_OF_A_COMMAND: Final = 4
+"""So many rows written cost about as much as a command."""
 
 _DIGEST: Final = struct.Struct("<Q")
 _OP: Final = struct.Struct("<BQQ")
@@ -51,7 +57,7 @@ class Applied:
 class Rejected:
     """The command had no effect, on any replica."""
 
-    reason: Reason
+    reason: RejectionReason
 
 
 Outcome = Applied | Rejected
@@ -89,13 +95,13 @@ class Plan:
     outcomes: list[Outcome] = field(default_factory=list)
     """One for each command, in order; a single rejection for an entry that cannot be decoded."""
     events: dict[StreamId, StreamEvent] = field(default_factory=dict)
-    """Of the streams that the entry changed, in order of their first change."""
-    basin: BasinRecord | None = None
+    """The events of the streams that the entry changed, in order of their first change."""
+    basin: BasinHead | None = None
     """The basin's new record, if the entry changed it."""
     streams: dict[StreamId, StreamState | None] = field(default_factory=dict)
     """New states of the streams that the entry changed; None: purged."""
-    outcome_mark: Mark = Mark()
-    """Of the outcomes of repeatable requests behind the entry."""
+    idempotency_mark: Mark = Mark()
+    """The mark of the idempotency table behind the entry."""
     applied: AppliedRow = field(default_factory=AppliedRow)
     usage: EntryUsage = field(kw_only=True)
 
@@ -113,29 +119,47 @@ def plan(
     `commands` is empty for an entry of the engine's own, None for one that cannot be decoded.
     Changes nothing: the same call gives the same plan until one is committed.
     """
+    return at_once(plan_steps(state, log_index, term, commands))
+
+
+def plan_steps(
+    state: BasinState, log_index: LogIndex, term: Term, commands: list[BasinCommand] | None
+) -> Generator[int, None, Plan]:
+    """Does what `plan` does, with a pause behind each command and each kind of row. What is yielded
+    says how much was done, in commands of the plain sort. The state may be read in between, and no
+    plan may be committed to it."""
     assert log_index == state.applied_index + 1, "entries are applied one by one, without a gap"
     out = Plan(log_index, usage=EntryUsage(state.usage))
     overlay = Overlay(state)
     if commands is None:
-        out.outcomes.append(Rejected(Reason.UNDECODABLE))
+        out.outcomes.append(Rejected(RejectionReason.UNDECODABLE))
         commands = []
     for command in commands:
         change = effect(overlay, command)
-        if isinstance(change, Reason):
+        if isinstance(change, RejectionReason):
             out.outcomes.append(Rejected(change))
+            yield 1
             continue
         overlay.adopt(change)
-        write = command.write if isinstance(command, KeyedWrite) else command
+        write = command.write if isinstance(command, IdempotentWrite) else command
         out.outcomes.append(_carry_out(out, state.reader, write, change))
         if isinstance(command, _ABOUT_USAGE):
             _count(out, overlay, command)
+        yield 1 + len(command.report.minutes) if isinstance(command, ReportUsage) else 1
+    changed = len(overlay.streams)
     _put_states(out, overlay)
+    yield changed // ROWS_OF_A_COMMAND
     out.usage.write(out.write_set)
-    expired = [(decided_at_ms, key) for key, decided_at_ms in overlay.outcomes_expired.items()]
-    out.outcome_mark = state.outcomes.write(out.write_set, overlay.outcomes, expired)
+    yield changed // ROWS_OF_A_COMMAND
+    expired = [
+        (decided_at_ms, key) for key, decided_at_ms in overlay.idempotency_keys_expired.items()
+    ]
+    out.idempotency_mark = state.idempotency.write(out.write_set, overlay.idempotency_rows, expired)
     out.basin = overlay.basin_changed
     out.streams = overlay.streams
+    yield len(out.write_set.ops) // ROWS_OF_A_COMMAND
     digest = _next_digest(state.digest, log_index, term, out.write_set)
+    yield len(out.write_set.ops) // ROWS_OF_A_COMMAND
     out.applied = AppliedRow(log_index, term, digest)
     out.write_set.put(keys.APPLIED_KEY, rows.encode_applied(out.applied))
     return out
@@ -145,13 +169,15 @@ def commit(state: BasinState, planned: Plan) -> None:
     """Take over a plan whose write set is in the store."""
     assert planned.log_index == state.applied_index + 1, "a plan is committed once, in order"
     state.take_over(planned.applied, planned.basin, planned.streams)
-    state.outcomes.commit(planned.outcome_mark)
+    state.idempotency.commit(planned.idempotency_mark)
     state.usage.commit(planned.usage)
 
 
-def _carry_out(out: Plan, reader: Reader, command: BasinCommand | None, change: Change) -> Outcome:
-    """Write what belongs to this one command; the states of streams follow once an entry, and so
-    do the outcomes of repeatable requests, which may be all there is (`command` None)."""
+def _carry_out(
+    out: Plan, reader: KeyReader, command: BasinCommand | None, change: Change
+) -> Outcome:
+    """Write what belongs to this one command. The states of streams follow once an entry, and so do
+    the idempotency keys, which may be all there is (`command` None)."""
     before, after = change.before, change.after
     stream = after if after is not None else before
     if stream is None:
@@ -205,7 +231,7 @@ def _count(out: Plan, overlay: Overlay, command: Bootstrap | CountUsage | Report
 
 def _carry_out_append(
     out: Plan,
-    reader: Reader,
+    reader: KeyReader,
     command: AppendCommand,
     before: StreamState,
     after: StreamState,
@@ -234,7 +260,7 @@ def ack_of(command: AppendCommand) -> AppendAck:
 
 
 def _trim(
-    out: Plan, reader: Reader, event: StreamEvent, before: StreamState, after: StreamState
+    out: Plan, reader: KeyReader, event: StreamEvent, before: StreamState, after: StreamState
 ) -> None:
     """Remove the batches that lie wholly below the new trim point. Those below the old one are
     gone already, so the range is as narrow as what there is to remove."""

@@ -52,7 +52,15 @@ class BatchFinder:
     `likely_end` one at where the first batch ends.
     """
 
-    __slots__ = ("_likely_end", "_probed_to", "_size", "_stream", "next_seq_num", "records")
+    __slots__ = (
+        "_asked",
+        "_likely_end",
+        "_probed_to",
+        "_size",
+        "_stream",
+        "next_seq_num",
+        "records",
+    )
 
     def __init__(
         self, stream: StreamState, seq_num: int, records: int = 1, likely_end: int | None = None
@@ -61,8 +69,10 @@ class BatchFinder:
         self.next_seq_num = seq_num
         """The first record that is not in a batch found."""
         self.records = records
-        """Of the batch found last."""
+        """The records of the batch found last."""
         self._size = 0
+        self._asked: Sequence[int] = ()
+        """Where the batches end whose keys were wanted last."""
         self._likely_end = likely_end
         self._probed_to: int | None = None
         """Once the likely keys were asked for in vain: no batch ends before this record and behind
@@ -74,8 +84,10 @@ class BatchFinder:
         first = self._probed_to
         if first is not None:
             end = min(first + PROBED_KEYS_MAX, self.next_seq_num + BATCH_RECORDS_MAX, tail)
-            return [keys.batch_key(stream_id, seq_num) for seq_num in range(first, end)]
-        return [keys.batch_key(stream_id, end - 1) for end in self._likely(room_bytes)]
+            self._asked = range(first + 1, end + 1)
+        else:
+            self._asked = self._likely(room_bytes)
+        return [keys.batch_key(stream_id, end - 1) for end in self._asked]
 
     def _likely(self, room_bytes: int) -> list[int]:
         """Where the next batches end, if they are like the last one. Ascending."""
@@ -98,10 +110,12 @@ class BatchFinder:
         that come next, in order. Raises HoleError when there is none where one must be."""
         batches: list[tuple[BatchPlacement, bytes]] = []
         probed, self._likely_end = self._probed_to, None
-        for value in values:
+        for end, value in zip(self._asked, values, strict=False):
             if value is None:
                 continue
             placement = decode_placement(value)
+            if placement.end_seq_num != end:
+                continue  # another one's value: this batch is not there
             if placement.first_seq_num > self.next_seq_num:
                 if probed is not None and not batches:
                     raise HoleError(self._stream, self.next_seq_num, placement.first_seq_num)

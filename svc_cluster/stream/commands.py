@@ -35,7 +35,8 @@ class CreateStream:
     created_at_ms: TimestampMs
     cipher: str | None = None
     creation_hash: bytes = b""
-    """Of the request that asked for it (codec/creation_hash.py); empty: nothing repeats it."""
+    """The hash of the request that asked for it (codec/creation_hash.py); empty: nothing repeats
+    it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class AppendCommand:
     match_seq_num: int | None = None
     fencing_token: str | None = None
     op_units: int = 0
-    """As StoredBatch.op_units."""
+    """The same as StoredBatch.op_units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class DeleteStream:
 
 @dataclass(frozen=True, slots=True)
 class DeleteEmptyStream:
-    """As DeleteStream, if the stream is empty and has been for its minimum age by then."""
+    """Does what DeleteStream does, if the stream has been empty for its minimum age by then."""
 
     stream_id: StreamId
     deleted_at_ms: TimestampMs
@@ -102,7 +103,7 @@ class PurgeStream:
 
     stream_id: StreamId
     at_ms: TimestampMs = TimestampMs(0)
-    """As in ExpirePrefix."""
+    """The same as in ExpirePrefix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +118,10 @@ Write = AppendCommand | CreateStream | ConfigureStream | ConfigureBasin | Delete
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedWrite:
-    """A write that its client may repeat: `write` and the answer by which it is known from then on
-    take effect together or not at all. A second one with the same key is rejected."""
+class IdempotentWrite:
+    """An IdempotentWrite is a write that its client may repeat. The `write` and the answer by which
+    it is known from then on take effect together or not at all. A second one with the same key is
+    rejected."""
 
     key: bytes
     """REQUEST_KEY_BYTES of a hash: which request it is (codec/request_key.py)."""
@@ -131,8 +133,8 @@ class KeyedWrite:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpireOutcomes:
-    """Forget the outcomes decided before `before_ms`, oldest first and no more than `at_most`."""
+class ExpireIdempotencyKeys:
+    """Forget the idempotency keys decided before `before_ms`, oldest first, at most `at_most`."""
 
     before_ms: TimestampMs
     at_most: int
@@ -164,8 +166,8 @@ BasinCommand = (
     | DeleteEmptyStream
     | PurgeStream
     | Seal
-    | KeyedWrite
-    | ExpireOutcomes
+    | IdempotentWrite
+    | ExpireIdempotencyKeys
     | CountUsage
     | ReportUsage
 )

@@ -13,8 +13,8 @@ import msgspec
 
 from svc_cluster.base.ids import SeqNum, StreamId
 from svc_cluster.model.cipher import seq_num_max
+from svc_cluster.model.idempotency_table import Expired, IdempotencyRow
 from svc_cluster.model.names import is_stored_stream_name
-from svc_cluster.model.outcome_table import Expired, Outcome
 from svc_cluster.model.record import CommandKind
 from svc_cluster.model.usage import BASIN_OPS, is_report
 from svc_cluster.stream.commands import (
@@ -27,15 +27,15 @@ from svc_cluster.stream.commands import (
     CreateStream,
     DeleteEmptyStream,
     DeleteStream,
-    ExpireOutcomes,
+    ExpireIdempotencyKeys,
     ExpirePrefix,
-    KeyedWrite,
+    IdempotentWrite,
     PurgeStream,
     ReportUsage,
     Seal,
 )
 from svc_cluster.stream.emptiness import empty_since_due
-from svc_cluster.stream.rows import BasinRecord, StreamState
+from svc_cluster.stream.rows import BasinHead, StreamState
 
 _U32_MAX: Final = 2**32 - 1
 _SEQ_NUM_MAX: Final = 2**63 - 1
@@ -45,18 +45,18 @@ class View(Protocol):
     """A basin as of some point: applied state, or that with changes on top."""
 
     @property
-    def basin(self) -> BasinRecord | None: ...
+    def basin(self) -> BasinHead | None: ...
 
     def stream(self, stream_id: StreamId) -> StreamState | None: ...
 
     def stream_by_name(self, name: str) -> StreamState | None: ...
 
-    def outcome(self, key: bytes) -> Outcome | None: ...
+    def idempotency_row(self, key: bytes) -> IdempotencyRow | None: ...
 
-    def outcomes_before(self, before_ms: int, at_most: int) -> list[Expired]: ...
+    def idempotency_keys_before(self, before_ms: int, at_most: int) -> list[Expired]: ...
 
 
-class Reason(StrEnum):
+class RejectionReason(StrEnum):
     """Why a command was rejected. Part of no wire format."""
 
     UNDECODABLE = "undecodable"
@@ -85,20 +85,24 @@ class Change(msgspec.Struct, frozen=True):
 
     before: StreamState | None = None
     after: StreamState | None = None
-    basin: BasinRecord | None = None
-    outcome: tuple[bytes, Outcome] | None = None
+    basin: BasinHead | None = None
+    idempotency_row: tuple[bytes, IdempotencyRow] | None = None
     """A request key, and what is kept under it from now on."""
     expired: tuple[Expired, ...] = ()
-    """Outcomes that are forgotten."""
+    """Idempotency keys that are forgotten."""
 
 
-def effect(view: View, command: BasinCommand) -> Change | Reason:
+def effect(view: View, command: BasinCommand) -> Change | RejectionReason:
     """The effect of `command` on the basin as `view` shows it. Total: raises for no command."""
     basin = view.basin
     if basin is None:
-        return _bootstrap(command) if isinstance(command, Bootstrap) else Reason.NOT_BOOTSTRAPPED
+        return (
+            _bootstrap(command)
+            if isinstance(command, Bootstrap)
+            else RejectionReason.NOT_BOOTSTRAPPED
+        )
     if basin.sealed_at_ms is not None:
-        return Reason.SEALED
+        return RejectionReason.SEALED
     match command:
         case AppendCommand():
             return _append(view.stream(command.stream_id), command)
@@ -118,51 +122,51 @@ def effect(view: View, command: BasinCommand) -> Change | Reason:
             return _purge(view.stream(command.stream_id))
         case Seal(sealed_at_ms):
             return Change(basin=msgspec.structs.replace(basin, sealed_at_ms=sealed_at_ms))
-        case KeyedWrite():
-            return _keyed(view, command)
-        case ExpireOutcomes(before_ms, at_most):
-            return Change(expired=tuple(view.outcomes_before(before_ms, at_most)))
+        case IdempotentWrite():
+            return _idempotent(view, command)
+        case ExpireIdempotencyKeys(before_ms, at_most):
+            return Change(expired=tuple(view.idempotency_keys_before(before_ms, at_most)))
         case CountUsage():
             return Change()
         case ReportUsage(_, report):
-            return Change() if is_report(report, BASIN_OPS) else Reason.MALFORMED
+            return Change() if is_report(report, BASIN_OPS) else RejectionReason.MALFORMED
         case Bootstrap():
-            return Reason.ALREADY_BOOTSTRAPPED
+            return RejectionReason.ALREADY_BOOTSTRAPPED
 
 
-def _keyed(view: View, command: KeyedWrite) -> Change | Reason:
-    if view.outcome(command.key) is not None:
-        return Reason.ANSWERED_BEFORE
+def _idempotent(view: View, command: IdempotentWrite) -> Change | RejectionReason:
+    if view.idempotency_row(command.key) is not None:
+        return RejectionReason.ANSWERED_BEFORE
     change = Change() if command.write is None else effect(view, command.write)
-    if isinstance(change, Reason):
+    if isinstance(change, RejectionReason):
         return change
-    outcome = Outcome(command.decided_at_ms, command.answer)
-    return msgspec.structs.replace(change, outcome=(command.key, outcome))
+    row = IdempotencyRow(command.decided_at_ms, command.answer)
+    return msgspec.structs.replace(change, idempotency_row=(command.key, row))
 
 
 def _bootstrap(command: Bootstrap) -> Change:
-    return Change(basin=BasinRecord(command.basin, command.config, command.created_at_ms))
+    return Change(basin=BasinHead(command.basin, command.config, command.created_at_ms))
 
 
-def _append(stream: StreamState | None, command: AppendCommand) -> Change | Reason:
+def _append(stream: StreamState | None, command: AppendCommand) -> Change | RejectionReason:
     if stream is None:
-        return Reason.NO_SUCH_STREAM
+        return RejectionReason.NO_SUCH_STREAM
     if stream.deleted_at_ms is not None:
-        return Reason.STREAM_DELETING
+        return RejectionReason.STREAM_DELETING
     if command.fencing_token is not None and command.fencing_token != stream.fencing_token:
-        return Reason.WRONG_FENCING_TOKEN
+        return RejectionReason.WRONG_FENCING_TOKEN
     tail = stream.tail_seq_num
     if command.match_seq_num is not None and command.match_seq_num != tail:
-        return Reason.WRONG_MATCH_SEQ_NUM
+        return RejectionReason.WRONG_MATCH_SEQ_NUM
     placement = command.placement
     if placement.first_seq_num != tail:
-        return Reason.WRONG_FIRST_SEQ_NUM
+        return RejectionReason.WRONG_FIRST_SEQ_NUM
     if placement.base_timestamp_ms != stream.last_timestamp_ms:
-        return Reason.WRONG_BASE_TIMESTAMP
+        return RejectionReason.WRONG_BASE_TIMESTAMP
     if _is_malformed(command):
-        return Reason.MALFORMED
+        return RejectionReason.MALFORMED
     if placement.end_seq_num - 1 > seq_num_max(stream.cipher):
-        return Reason.CIPHER_EXHAUSTED
+        return RejectionReason.CIPHER_EXHAUSTED
     trim_point = stream.trim_point
     fencing_token = stream.fencing_token
     for record in command.commands:
@@ -204,14 +208,14 @@ def _is_malformed(command: AppendCommand) -> bool:
     )
 
 
-def _create(view: View, basin: BasinRecord, command: CreateStream) -> Change | Reason:
+def _create(view: View, basin: BasinHead, command: CreateStream) -> Change | RejectionReason:
     if command.stream_id != basin.next_stream_id:
-        return Reason.WRONG_STREAM_ID
+        return RejectionReason.WRONG_STREAM_ID
     # A log may be older than the rule against NUL, and means the same on every replica.
     if not is_stored_stream_name(command.name):
-        return Reason.MALFORMED
+        return RejectionReason.MALFORMED
     if view.stream_by_name(command.name) is not None:
-        return Reason.NAME_TAKEN
+        return RejectionReason.NAME_TAKEN
     next_id = StreamId(command.stream_id + 1)
     return Change(
         after=StreamState(
@@ -226,11 +230,11 @@ def _create(view: View, basin: BasinRecord, command: CreateStream) -> Change | R
     )
 
 
-def _expire(stream: StreamState | None, command: ExpirePrefix) -> Change | Reason:
+def _expire(stream: StreamState | None, command: ExpirePrefix) -> Change | RejectionReason:
     if stream is None:
-        return Reason.NO_SUCH_STREAM
+        return RejectionReason.NO_SUCH_STREAM
     if command.trim_point > stream.tail_seq_num:
-        return Reason.TRIM_BEYOND_TAIL
+        return RejectionReason.TRIM_BEYOND_TAIL
     if command.trim_point <= stream.trim_point:
         return Change()
     trim_point = SeqNum(command.trim_point)
@@ -239,33 +243,35 @@ def _expire(stream: StreamState | None, command: ExpirePrefix) -> Change | Reaso
 
 def _delete(
     stream: StreamState | None, command: DeleteStream | DeleteEmptyStream
-) -> Change | Reason:
+) -> Change | RejectionReason:
     if stream is None:
-        return Reason.NO_SUCH_STREAM
+        return RejectionReason.NO_SUCH_STREAM
     if stream.deleted_at_ms is not None:
-        return Reason.STREAM_DELETING
+        return RejectionReason.STREAM_DELETING
     return Change(stream, msgspec.structs.replace(stream, deleted_at_ms=command.deleted_at_ms))
 
 
-def _delete_empty(stream: StreamState | None, command: DeleteEmptyStream) -> Change | Reason:
+def _delete_empty(
+    stream: StreamState | None, command: DeleteEmptyStream
+) -> Change | RejectionReason:
     if stream is not None and stream.deleted_at_ms is None:
         due_ms = empty_since_due(stream)
         if due_ms is None or due_ms > command.deleted_at_ms:
-            return Reason.STREAM_NOT_EMPTY
+            return RejectionReason.STREAM_NOT_EMPTY
     return _delete(stream, command)
 
 
-def _configure(stream: StreamState | None, command: ConfigureStream) -> Change | Reason:
+def _configure(stream: StreamState | None, command: ConfigureStream) -> Change | RejectionReason:
     if stream is None:
-        return Reason.NO_SUCH_STREAM
+        return RejectionReason.NO_SUCH_STREAM
     if stream.deleted_at_ms is not None:
-        return Reason.STREAM_DELETING
+        return RejectionReason.STREAM_DELETING
     return Change(stream, msgspec.structs.replace(stream, config=command.config))
 
 
-def _purge(stream: StreamState | None) -> Change | Reason:
+def _purge(stream: StreamState | None) -> Change | RejectionReason:
     if stream is None:
-        return Reason.NO_SUCH_STREAM
+        return RejectionReason.NO_SUCH_STREAM
     if stream.deleted_at_ms is None:
-        return Reason.STREAM_NOT_DELETING
+        return RejectionReason.STREAM_NOT_DELETING
     return Change(stream, None)

@@ -7,9 +7,9 @@
 | 2    | stream name, UTF-8                    | id and what a listing shows                 |
 | 3    | stream id                             | the stream's state                          |
 | 4    | stream id, last seq_num of the batch  | one batch                                   |
-| 5    | request key                           | its outcome (model/outcome_table.py)        |
-| 6    | time of the outcome, request key      | nothing                                     |
-| 7    | nothing                               | how many outcomes there are                 |
+| 5    | idempotency key                       | its row (model/idempotency_table.py)        |
+| 6    | time of the row, idempotency key      | nothing                                     |
+| 7    | nothing                               | how many idempotency keys there are         |
 | 250  | reporter                              | its last report (model/usage_table.py)      |
 | 251  | stream id or 0, minute                | stored then (usage_rows.py)                 |
 | 252  | minute                                | what was counted in it (model/usage.py)     |
@@ -29,9 +29,9 @@ from svc_cluster.base.ids import SeqNum, StreamId
 
 APPLIED_KEY: Final = b"\x00"
 BASIN_KEY: Final = b"\x01"
-OUTCOMES: Final = b"\x05"
-OUTCOME_TIMES: Final = b"\x06"
-OUTCOME_COUNT_KEY: Final = b"\x07"
+IDEMPOTENCY_ROWS: Final = b"\x05"
+IDEMPOTENCY_TIMES: Final = b"\x06"
+IDEMPOTENCY_COUNT_KEY: Final = b"\x07"
 
 USAGE_REPORTERS_KIND: Final = 250
 USAGE_MINUTES_KIND: Final = 252

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from svc_cluster.base.ids import StreamId
-from svc_cluster.model.outcome_table import Expired, Outcome
+from svc_cluster.model.idempotency_table import Expired, IdempotencyRow
 from svc_cluster.stream.effects import Change, View
 from svc_cluster.stream.journal import Journal
-from svc_cluster.stream.rows import BasinRecord, StreamState
+from svc_cluster.stream.rows import BasinHead, StreamState
 
 
 class Overlay:
@@ -15,10 +15,10 @@ class Overlay:
     __slots__ = (
         "_base",
         "basin_changed",
+        "idempotency_keys_expired",
+        "idempotency_rows",
         "ids",
         "journal",
-        "outcomes",
-        "outcomes_expired",
         "streams",
     )
 
@@ -26,18 +26,18 @@ class Overlay:
         """`journal`: has what was adopted since somebody began it."""
         self._base = base
         self.journal = Journal() if journal is None else journal
-        self.basin_changed: BasinRecord | None = None
+        self.basin_changed: BasinHead | None = None
         self.streams: dict[StreamId, StreamState | None] = {}
         """Changed streams in order of their first change; None: purged."""
         self.ids: dict[str, StreamId | None] = {}
         """Names that were given (to that stream) or freed (None)."""
-        self.outcomes: dict[bytes, Outcome] = {}
+        self.idempotency_rows: dict[bytes, IdempotencyRow] = {}
         """Those added, by request key."""
-        self.outcomes_expired: dict[bytes, int] = {}
+        self.idempotency_keys_expired: dict[bytes, int] = {}
         """Those removed, by request key: when each was decided."""
 
     @property
-    def basin(self) -> BasinRecord | None:
+    def basin(self) -> BasinHead | None:
         return self.basin_changed if self.basin_changed is not None else self._base.basin
 
     def stream(self, stream_id: StreamId) -> StreamState | None:
@@ -52,26 +52,26 @@ class Overlay:
         found = self._base.stream_by_name(name)
         return None if found is None else self.stream(found.stream_id)
 
-    def outcome(self, key: bytes) -> Outcome | None:
-        added = self.outcomes.get(key)
-        if added is not None or key in self.outcomes_expired:
+    def idempotency_row(self, key: bytes) -> IdempotencyRow | None:
+        added = self.idempotency_rows.get(key)
+        if added is not None or key in self.idempotency_keys_expired:
             return added
-        return self._base.outcome(key)
+        return self._base.idempotency_row(key)
 
-    def outcomes_before(self, before_ms: int, at_most: int) -> list[Expired]:
-        """Of the base; one that was added here is too young."""
-        expired = self.outcomes_expired
-        found = self._base.outcomes_before(before_ms, at_most + len(expired))
+    def idempotency_keys_before(self, before_ms: int, at_most: int) -> list[Expired]:
+        """Return the keys of the base; one that was added here is too young."""
+        expired = self.idempotency_keys_expired
+        found = self._base.idempotency_keys_before(before_ms, at_most + len(expired))
         return [one for one in found if one[1] not in expired][:at_most]
 
     def adopt(self, change: Change) -> None:
         """Take over one command's effect."""
         put = self.journal.put
-        if change.outcome is not None:
-            key, outcome = change.outcome
-            put(self.outcomes, key, outcome)
+        if change.idempotency_row is not None:
+            key, row = change.idempotency_row
+            put(self.idempotency_rows, key, row)
         for decided_at_ms, key in change.expired:
-            put(self.outcomes_expired, key, decided_at_ms)
+            put(self.idempotency_keys_expired, key, decided_at_ms)
         if change.basin is not None:
             self.journal.set(self, "basin_changed", change.basin)
         after = change.after
@@ -88,5 +88,5 @@ class Overlay:
         self.basin_changed = None
         self.streams.clear()
         self.ids.clear()
-        self.outcomes.clear()
-        self.outcomes_expired.clear()
+        self.idempotency_rows.clear()
+        self.idempotency_keys_expired.clear()

@@ -1,5 +1,5 @@
-"""Which records of a stream have outlived their age, by arrival, never by record timestamp; and
-what room the removal of records makes."""
+"""This module tells which records of a stream have outlived their age, by arrival, never by record
+timestamp. It also tells what room the removal of records makes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from svc_cluster.base.ids import SeqNum, TimestampMs
+from svc_cluster.base.key_reader import KeyReader
 from svc_cluster.base.limits import RETENTION_STEP_BATCHES_MAX, RETENTION_STEP_BYTES_MAX
 from svc_cluster.model.record import BatchPlacement
 from svc_cluster.stream import keys
@@ -16,13 +17,12 @@ from svc_cluster.stream.batch_row import decode_placement, metered_before
 from svc_cluster.stream.commands import ExpirePrefix
 from svc_cluster.stream.rows import StreamState
 from svc_cluster.stream.scan import batch_at
-from svc_cluster.stream.state import Reader
 
 BATCH_OVERHEAD_BYTES: Final = 100
 """What a stored batch takes beside its records, about: key, header, the store's own."""
 
 
-class Expiry(msgspec.Struct, frozen=True):
+class ExpiryStep(msgspec.Struct, frozen=True):
     """`command`: what has expired, or None. `next_due_ms`: when to look again; not later than the
     time asked for when there was more than one step looks at; None when nothing stored will ever
     expire (look again when something is appended)."""
@@ -31,14 +31,14 @@ class Expiry(msgspec.Struct, frozen=True):
     next_due_ms: TimestampMs | None
 
 
-def find_expired(reader: Reader, stream: StreamState, now_ms: TimestampMs) -> Expiry:
+def find_expired(reader: KeyReader, stream: StreamState, now_ms: TimestampMs) -> ExpiryStep:
     """The longest prefix of whole batches that have expired by `now_ms`, in one bounded step.
 
     A batch that lives on keeps everything behind it, since only a prefix can go. Raises HoleError
     where a batch is missing: how long it was to live is not known here.
     """
     if stream.deleted_at_ms is not None:
-        return Expiry(None, None)
+        return ExpiryStep(None, None)
     looking = _Looking(stream, now_ms)
     first_key = keys.batch_key(stream.stream_id, stream.trim_point)
     end_key = keys.batch_key(stream.stream_id, stream.tail_seq_num)
@@ -48,9 +48,9 @@ def find_expired(reader: Reader, stream: StreamState, now_ms: TimestampMs) -> Ex
     return looking.result()
 
 
-def look_up_expired(stream: StreamState, now_ms: TimestampMs) -> Lookups[Expiry]:
-    """As `find_expired`, of a store that may change meanwhile: a HoleError then says only that this
-    was not to be found out like this."""
+def look_up_expired(stream: StreamState, now_ms: TimestampMs) -> Lookups[ExpiryStep]:
+    """Does what `find_expired` does, of a store that may change meanwhile. A HoleError then says
+    only that this was not to be found out like this."""
     looking = _Looking(stream, now_ms)
     if stream.deleted_at_ms is None and stream.trim_point < stream.tail_seq_num:
         finder = BatchFinder(stream, stream.trim_point)
@@ -87,13 +87,13 @@ class _Looking:
         self._trim_point = placement.end_seq_num
         return True
 
-    def result(self) -> Expiry:
+    def result(self) -> ExpiryStep:
         if self._trim_point == self._stream.trim_point:
-            return Expiry(None, self._next_due_ms)
-        return Expiry(ExpirePrefix(self._stream.stream_id, self._trim_point), self._next_due_ms)
+            return ExpiryStep(None, self._next_due_ms)
+        return ExpiryStep(ExpirePrefix(self._stream.stream_id, self._trim_point), self._next_due_ms)
 
 
-def freed_bytes(reader: Reader, stream: StreamState, trim_point: int) -> int:
+def freed_bytes(reader: KeyReader, stream: StreamState, trim_point: int) -> int:
     """About how many stored bytes of the stream lie below `trim_point`, at most its tail.
 
     Two reads of the store, however much lies there: metered bytes are known exactly, the number of

@@ -12,18 +12,20 @@ from typing import Final
 import msgspec
 
 from svc_cluster.base.ids import LogIndex, SeqNum, StreamId, Term, TimestampMs
-from svc_cluster.model.record import Position, TimestampingMode
+from svc_cluster.model.record import Position
 from svc_cluster.model.stream_config import (
     BasinConfig,
     PartialStreamConfig,
     Retention,
     StreamConfig,
+    members_of,
+    plain,
 )
 
 FIRST_STREAM_ID: Final = StreamId(1)
 
 
-class BasinRecord(msgspec.Struct, frozen=True):
+class BasinHead(msgspec.Struct, frozen=True):
     """What a basin is, apart from its streams."""
 
     name: str
@@ -63,11 +65,12 @@ class StreamState(msgspec.Struct, frozen=True):
     """The first readable sequence number."""
     fencing_token: str = ""
     metered_bytes_appended: int = 0
-    """Of all batches there ever were; what of them is still stored: `scan.stored_metered_bytes`."""
+    """The sum of all batches there ever were; what of them is still stored:
+    `scan.stored_metered_bytes`."""
     last_arrival_ms: TimestampMs | None = None
     """When the last batch arrived; None before the first."""
     creation_hash: bytes = b""
-    """Of the request that created it; empty: nothing repeats that."""
+    """The hash of the request that created it; empty: nothing repeats that."""
 
     @property
     def tail(self) -> Position:
@@ -150,21 +153,16 @@ def decode_applied(value: bytes) -> AppliedRow:
     return AppliedRow(LogIndex(applied_index), Term(term), digest)
 
 
-def encode_basin(basin: BasinRecord) -> bytes:
+def encode_basin(basin: BasinHead) -> bytes:
     config = basin.config
     default = config.default_stream_config
     partial = None
     if default is not None:
-        mode = default.timestamping_mode
+        retention = default.retention
         partial = _PartialConfigRow(
-            storage_class=default.storage_class,
-            has_retention=default.retention is not None,
-            retention_age_seconds=None
-            if default.retention is None
-            else default.retention.age_seconds,
-            timestamping_mode=None if mode is None else int(mode),
-            timestamping_uncapped=default.timestamping_uncapped,
-            delete_on_empty_min_age_seconds=default.delete_on_empty_min_age_seconds,
+            has_retention=retention is not None,
+            retention_age_seconds=None if retention is None else retention.age_seconds,
+            **plain(default),
         )
     return _encode(
         _BasinRow(
@@ -180,18 +178,14 @@ def encode_basin(basin: BasinRecord) -> bytes:
     )
 
 
-def decode_basin(value: bytes) -> BasinRecord:
+def decode_basin(value: bytes) -> BasinHead:
     row = _decode_basin(value)
     partial = row.default_stream_config
     default = None
     if partial is not None:
-        mode = partial.timestamping_mode
         default = PartialStreamConfig(
-            storage_class=partial.storage_class,
             retention=Retention(partial.retention_age_seconds) if partial.has_retention else None,
-            timestamping_mode=None if mode is None else TimestampingMode(mode),
-            timestamping_uncapped=partial.timestamping_uncapped,
-            delete_on_empty_min_age_seconds=partial.delete_on_empty_min_age_seconds,
+            **members_of(partial),
         )
     config = BasinConfig(
         default_stream_config=default,
@@ -199,7 +193,7 @@ def decode_basin(value: bytes) -> BasinRecord:
         create_stream_on_append=row.create_stream_on_append,
         create_stream_on_read=row.create_stream_on_read,
     )
-    return BasinRecord(
+    return BasinHead(
         row.name,
         config,
         TimestampMs(row.created_at_ms),
@@ -229,6 +223,7 @@ def encode_stream(stream: StreamState) -> bytes:
     return _encode(
         _StreamRow(
             stream.name,
+            # spelled out: a row is written for each append
             config.storage_class,
             config.retention.age_seconds,
             int(config.timestamping_mode),
@@ -250,13 +245,7 @@ def encode_stream(stream: StreamState) -> bytes:
 
 def decode_stream(stream_id: StreamId, value: bytes) -> StreamState:
     row = _decode_stream(value)
-    config = StreamConfig(
-        storage_class=row.storage_class,
-        retention=Retention(row.retention_age_seconds),
-        timestamping_mode=TimestampingMode(row.timestamping_mode),
-        timestamping_uncapped=row.timestamping_uncapped,
-        delete_on_empty_min_age_seconds=row.delete_on_empty_min_age_seconds,
-    )
+    config = StreamConfig(retention=Retention(row.retention_age_seconds), **members_of(row))
     return StreamState(
         stream_id=stream_id,
         name=row.name,

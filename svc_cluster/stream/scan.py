@@ -15,14 +15,14 @@ import msgspec
 
 from svc_cluster.base.errors import PastTailError
 from svc_cluster.base.ids import SeqNum, TimestampMs
-from svc_cluster.base.limits import READ_BYTES_MAX, READ_SKIPPED_BYTES_MAX
+from svc_cluster.base.key_reader import KeyReader
+from svc_cluster.base.limits import READ_BATCHES_MAX, READ_BYTES_MAX, READ_SKIPPED_BYTES_MAX
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import BatchPlacement, SequencedBatch
 from svc_cluster.stream import keys
 from svc_cluster.stream.batch_finder import BatchFinder, HoleError, Lookups
 from svc_cluster.stream.batch_row import HEADER_BYTES, decode_placement, metered_before
 from svc_cluster.stream.rows import StreamState
-from svc_cluster.stream.state import Reader
 
 
 class StoppedBy(Enum):
@@ -50,7 +50,7 @@ class ReadStep(msgspec.Struct, frozen=True):
 
 
 def resolve_start(
-    reader: Reader, stream: StreamState, start: ReadStart, *, refuse_at_tail: bool
+    reader: KeyReader, stream: StreamState, start: ReadStart, *, refuse_at_tail: bool
 ) -> SeqNum:
     """The sequence number to read from: at least the trim point, at most the tail.
 
@@ -65,13 +65,13 @@ def resolve_start(
 
 
 def needs_lookup(stream: StreamState, start: ReadStart) -> bool:
-    """Whether it takes reads of the store to resolve this start: `look_up_first_at` then finds it,
-    otherwise `place_of`."""
+    """Tells whether it takes reads of the store to resolve this start. If so, `look_up_first_at`
+    finds it, otherwise `place_of`."""
     return start.kind is StartKind.TIMESTAMP and start.value <= stream.last_timestamp_ms
 
 
 def place_of(stream: StreamState, start: ReadStart, *, refuse_at_tail: bool) -> SeqNum:
-    """As `resolve_start`, for a start that needs no reads of the store."""
+    """Does what `resolve_start` does, for a start that needs no reads of the store."""
     tail = stream.tail_seq_num
     match start.kind:
         case StartKind.TIMESTAMP:
@@ -94,7 +94,7 @@ def place_of(stream: StreamState, start: ReadStart, *, refuse_at_tail: bool) -> 
 
 
 def read_batches(
-    reader: Reader,
+    reader: KeyReader,
     stream: StreamState,
     start_seq_num: int,
     bounds: ReadBounds,
@@ -107,16 +107,21 @@ def read_batches(
 
     Batches that have expired by `now_ms` are skipped. Records below the timestamp `from_ms` do not
     count towards the bounds (the caller drops them). At least one batch is taken if there is one,
-    and the last one may go beyond `max_bytes` of record bytes. Raises HoleError when what is in the
-    store does not reach from the start to the end of the step without a gap.
+    at most READ_BATCHES_MAX, and the last one may go beyond `max_bytes` of record bytes. Raises
+    HoleError when what is in the store does not reach from the start to the end of the step without
+    a gap, or has another batch's value under a key: each says where it stands, and what the stream
+    was before it.
     """
     taking = _Taking(stream, start_seq_num, bounds, now_ms, from_ms, max_bytes)
     if taking.is_empty:
         return taking.ended(StoppedBy.BOUNDS)
     first_key = keys.batch_key(stream.stream_id, taking.start)
     end_key = keys.batch_key(stream.stream_id, stream.tail_seq_num)
-    for _, value in reader.scan(first_key, end_key):
-        step = taking.take(decode_placement(value), value)
+    for key, value in reader.scan(first_key, end_key):
+        placement = decode_placement(value)
+        if placement.end_seq_num != keys.batch_key_parts(key)[1] + 1:
+            raise taking.hole(placement)  # it is another one's value
+        step = taking.take(placement, value)
         if step is not None:
             return step
     return taking.at_tail()
@@ -132,9 +137,9 @@ def look_up_batches(
     max_bytes: int = READ_BYTES_MAX,
     records: int = 1,
 ) -> Lookups[tuple[ReadStep, int]]:
-    """As `read_batches`, of a store that may change meanwhile: a HoleError then says only that this
-    was not to be read like this. `records` is a guess at how many records a batch has; returned
-    with the step is a better one."""
+    """Does what `read_batches` does, of a store that may change meanwhile. A HoleError then says
+    only that this was not to be read like this. `records` is a guess at how many records a batch
+    has; returned with the step is a better one."""
     taking = _Taking(stream, start_seq_num, bounds, now_ms, from_ms, max_bytes)
     if taking.is_empty:
         return taking.ended(StoppedBy.BOUNDS), records
@@ -171,11 +176,28 @@ class _Taking:
         self._batches: list[SequencedBatch] = []
         self._next = self.start
         self._skipped_bytes = 0
+        self._follows: tuple[int, int] | None = None
+        """What the next batch says that it follows upon, if it is the right one: metered bytes and
+        the last timestamp of the stream before it."""
+
+    def hole(self, found: BatchPlacement) -> HoleError:
+        """Where the next records belong there is something else."""
+        return HoleError(self._stream, self._next, max(found.first_seq_num, self._next + 1))
 
     def take(self, placement: BatchPlacement, value: bytes) -> ReadStep | None:
         """The step, if it ends with this batch or before it. Raises HoleError."""
         if placement.first_seq_num > self._next:
             raise HoleError(self._stream, self._next, placement.first_seq_num)
+        before = metered_before(value), placement.base_timestamp_ms
+        if self._follows is not None and self._follows != before:
+            raise self.hole(placement)
+        stream = self._stream
+        self._follows = before[0] + placement.metered_bytes, placement.last_timestamp_ms
+        if placement.end_seq_num == stream.tail_seq_num and self._follows != (
+            stream.metered_bytes_appended,
+            stream.last_timestamp_ms,
+        ):
+            raise self.hole(placement)
         if placement.expires_at_ms is not None and placement.expires_at_ms <= self._now_ms:
             self._next = placement.end_seq_num
             self._skipped_bytes += len(value)
@@ -189,7 +211,8 @@ class _Taking:
         if self._tally.is_met_with(placement):
             return self.ended(StoppedBy.BOUNDS)
         self.taken_bytes += len(batch.records)
-        if self.taken_bytes >= self._max_bytes and self._next < self._stream.tail_seq_num:
+        is_long = self.taken_bytes >= self._max_bytes or len(self._batches) >= READ_BATCHES_MAX
+        if is_long and self._next < self._stream.tail_seq_num:
             return self.ended(StoppedBy.SIZE)
         return None
 
@@ -203,7 +226,7 @@ class _Taking:
         return self.ended(StoppedBy.TAIL)
 
 
-def stored_metered_bytes(reader: Reader, stream: StreamState) -> int:
+def stored_metered_bytes(reader: KeyReader, stream: StreamState) -> int:
     """Metered bytes of the batches still stored; one that the trim point cuts counts whole."""
     first = batch_at(reader, stream, stream.trim_point)
     return 0 if first is None else stream.metered_bytes_appended - metered_before(first)
@@ -248,7 +271,7 @@ class _Tally:
         return False
 
 
-def _first_at(reader: Reader, stream: StreamState, timestamp_ms: int) -> SeqNum:
+def _first_at(reader: KeyReader, stream: StreamState, timestamp_ms: int) -> SeqNum:
     """Binary search: batches are keyed by sequence number, their last timestamps never decrease."""
     low: int = stream.trim_point
     high: int = stream.tail_seq_num
@@ -259,8 +282,8 @@ def _first_at(reader: Reader, stream: StreamState, timestamp_ms: int) -> SeqNum:
         if value is None:
             raise HoleError(stream, middle, stream.tail_seq_num)
         placement = decode_placement(value)
-        if placement.first_seq_num > middle:
-            raise HoleError(stream, middle, placement.first_seq_num)
+        if not placement.first_seq_num <= middle < placement.end_seq_num:
+            raise HoleError(stream, middle, max(placement.first_seq_num, middle + 1))
         if placement.last_timestamp_ms >= timestamp_ms:
             found = high = placement.first_seq_num
         else:
@@ -292,7 +315,7 @@ def look_up_first_at(stream: StreamState, timestamp_ms: int, records: int = 1) -
     return SeqNum(max(found, stream.trim_point))
 
 
-def batch_at(reader: Reader, stream: StreamState, seq_num: int) -> bytes | None:
+def batch_at(reader: KeyReader, stream: StreamState, seq_num: int) -> bytes | None:
     """The stored batch that holds `seq_num`, or the next one there is."""
     pairs = reader.scan(
         keys.batch_key(stream.stream_id, seq_num),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from svc_cluster.base.errors import InvalidError, KeyRequiredError, SealMismatchError
 from svc_cluster.model.cipher import StreamIdentity, seq_num_max
-from svc_cluster.stream import provision
+from svc_cluster.stream import provision_rules
 from svc_cluster.stream.effects import View
 from svc_cluster.stream.rows import StreamState
 
@@ -14,7 +14,8 @@ def open_sealed(view: View, name: str, sealed_for: StreamIdentity | None) -> Str
     """The stream that a batch sealed for `sealed_for` (None: plain) may go into.
 
     Raises KeyRequiredError for a plain batch where records are encrypted, SealMismatchError for a
-    batch that was sealed for another stream or cipher, and what `provision.open_stream` raises.
+    batch that was sealed for another stream or cipher, and what `provision_rules.open_stream`
+    raises.
     """
     stream = view.stream_by_name(name)
     if stream is not None:
@@ -23,7 +24,7 @@ def open_sealed(view: View, name: str, sealed_for: StreamIdentity | None) -> Str
                 raise KeyRequiredError.of(stream.cipher)
         elif sealed_for.stream_id != stream.stream_id or sealed_for.cipher != stream.cipher:
             raise SealMismatchError("another stream has taken the name")
-    return provision.open_stream(view, name)
+    return provision_rules.open_stream(view, name)
 
 
 def check_room(stream: StreamState, record_count: int) -> None:

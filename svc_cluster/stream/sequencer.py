@@ -23,15 +23,16 @@ from svc_cluster.base.errors import (
     StreamNotFoundError,
 )
 from svc_cluster.base.ids import LogIndex, StreamId, TimestampMs
-from svc_cluster.model.outcome_table import (
+from svc_cluster.model.idempotency_table import (
     EXPIRED_AT_ONCE_MAX,
-    OUTCOMES_MAX,
+    IDEMPOTENCY_KEYS_MAX,
     check_room,
-    is_outcome,
+    is_final_refusal,
 )
-from svc_cluster.model.record import CommandKind, SessionPlace, StoredBatch
+from svc_cluster.model.record import CommandKind, SessionSequence, StoredBatch
 from svc_cluster.model.stream_config import BasinConfig, NewStream, PartialStreamConfig
-from svc_cluster.stream import provision, sealing, timestamping
+from svc_cluster.stream import provision_rules, sealing, timestamping
+from svc_cluster.stream.basin_state import BasinState
 from svc_cluster.stream.commands import (
     AppendCommand,
     BasinCommand,
@@ -39,19 +40,18 @@ from svc_cluster.stream.commands import (
     CreateStream,
     DeleteEmptyStream,
     DeleteStream,
-    ExpireOutcomes,
+    ExpireIdempotencyKeys,
     ExpirePrefix,
-    KeyedWrite,
+    IdempotentWrite,
     PurgeStream,
     Seal,
     Write,
 )
-from svc_cluster.stream.effects import Reason, View, effect
+from svc_cluster.stream.effects import RejectionReason, View, effect
 from svc_cluster.stream.journal import Journal
 from svc_cluster.stream.overlay import Overlay
 from svc_cluster.stream.rows import StreamState
 from svc_cluster.stream.sessions import Sessions
-from svc_cluster.stream.state import BasinState
 
 UNPROPOSED: Final = LogIndex(2**63 - 1)
 """Stands for the index of an entry that is still being filled."""
@@ -68,11 +68,11 @@ _Touched = StreamId | str | bytes | None
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class IdempotentAnswer:
     """What comes of a request that may be repeated."""
 
     answer: bytes
-    command: KeyedWrite | None
+    command: IdempotentWrite | None
     """None: this is a repetition, and nothing is done."""
 
 
@@ -84,20 +84,21 @@ class Sequencer:
         state: BasinState,
         sessions: Sessions | None = None,
         *,
-        outcomes_max: int = OUTCOMES_MAX,
+        idempotency_keys_max: int = IDEMPOTENCY_KEYS_MAX,
         streams_max: int | None = None,
         stored_bytes_max: int | None = None,
     ) -> None:
-        """`outcomes_max`: of repeatable requests, kept at one time; `streams_max`: of streams,
-        those that are being deleted among them; `stored_bytes_max`: metered bytes that the basin
-        stores. All are bounds of what is taken in, not of the state."""
+        """The bound `idempotency_keys_max` is of repeatable requests that are kept at one time. The
+        bound `streams_max` is of streams, those that are being deleted among them;
+        `stored_bytes_max` is of the metered bytes that the basin stores. All are bounds of what is
+        taken in, not of the state."""
         self._state = state
         self._streams_max = streams_max
         self._stored_bytes_max = stored_bytes_max
         self._journal = Journal()
         self._overlay = Overlay(state, self._journal)
-        self._outcomes = state.outcomes
-        self._outcomes_max = outcomes_max
+        self._idempotency = state.idempotency
+        self._idempotency_keys_max = idempotency_keys_max
         self.repeats = 0
         """Requests that were found to be repetitions."""
         self._sessions = Sessions() if sessions is None else sessions
@@ -116,21 +117,21 @@ class Sequencer:
         fencing_token: str | None,
         now_ms: TimestampMs,
         *,
-        place: SessionPlace | None = None,
+        session: SessionSequence | None = None,
     ) -> AppendCommand:
         """Place a batch at the tail. Its size and names are checked at the edge.
 
         Raises, in this order: UnavailableError (basin not bootstrapped),
         BasinDeletionPendingError, StreamNotFoundError, KeyRequiredError, SealMismatchError (it was
-        not sealed for this stream), StreamDeletionPendingError, UnavailableError (`place` is not
-        its session's next), FencingTokenMismatchError, SeqNumMismatchError, InvalidError (the
+        not sealed for this stream), StreamDeletionPendingError, UnavailableError (`session` is not
+        the session's next), FencingTokenMismatchError, SeqNumMismatchError, InvalidError (the
         cipher reaches no further), QuotaError (the basin stores as much as it may), InvalidError (a
         timestamp is required, or the batch contradicts itself).
         """
-        provision.open_basin(self._overlay)
+        provision_rules.open_basin(self._overlay)
         stream = sealing.open_sealed(self._overlay, stream_name, batch.sealed_for)
-        if place is not None:
-            self._sessions.check(place, stream.stream_id)
+        if session is not None:
+            self._sessions.check(session, stream.stream_id)
         if fencing_token is not None and fencing_token != stream.fencing_token:
             raise FencingTokenMismatchError(stream.fencing_token)
         if match_seq_num is not None and match_seq_num != stream.tail_seq_num:
@@ -156,8 +157,8 @@ class Sequencer:
             op_units=batch.op_units,
         )
         self._hand_out(command)
-        if place is not None:
-            self._sessions.take(place, stream.stream_id, self._journal)
+        if session is not None:
+            self._sessions.take(session, stream.stream_id, self._journal)
         return command
 
     def decide(self, decision: Callable[[View], Decided | None]) -> Decided | None:
@@ -176,14 +177,14 @@ class Sequencer:
     def create_stream(
         self, name: str, config: PartialStreamConfig | None, now_ms: TimestampMs
     ) -> CreateStream | None:
-        """As `provision.create_stream`, for a request that nothing repeats."""
+        """Does what `provision_rules.create_stream` does, for a request that nothing repeats."""
         new = NewStream(config)
-        return self.decide(lambda view: provision.create_stream(view, name, new, b"", now_ms))
+        return self.decide(lambda view: provision_rules.create_stream(view, name, new, b"", now_ms))
 
     def delete_stream(self, name: str, now_ms: TimestampMs) -> DeleteStream | None:
         """None when the stream is being deleted already. Raises UnavailableError,
         BasinDeletionPendingError, StreamNotFoundError."""
-        provision.open_basin(self._overlay)
+        provision_rules.open_basin(self._overlay)
         stream = self._overlay.stream_by_name(name)
         if stream is None:
             raise StreamNotFoundError("no stream of this name in the basin")
@@ -195,47 +196,47 @@ class Sequencer:
 
     # -- requests that may be repeated
 
-    def once(
+    def sequence_idempotent(
         self,
         key: bytes,
         write: Callable[[TimestampMs], Write | None],
         answer: Callable[[Write | None], bytes],
         refusal: Callable[[ServiceError], bytes],
         now_ms: TimestampMs,
-    ) -> Answered:
-        """What `write`, one of the requests above, comes to; or, where this key stands for a
-        request that was decided before, what that came to. `answer` and `refusal` say what the
-        client is told of a success and of a definite refusal.
+    ) -> IdempotentAnswer:
+        """Return what `write`, one of the requests above, comes to. Where this key stands for a
+        request that was decided before, return what that came to. `answer` and `refusal` say what
+        the client is told of a success and of a definite refusal.
 
-        Raises RateLimitedError when there is no room to remember the outcome, and what `write`
-        raises that is no outcome (`is_outcome`): that leaves no trace.
+        Raises RateLimitedError when there is no room to keep the key, and what `write`
+        raises that is no definite refusal (`is_final_refusal`): that leaves no trace.
         """
-        known = self._overlay.outcome(key)
+        known = self._overlay.idempotency_row(key)
         if known is not None:
             self.repeats += 1
-            return Answered(known.answer, None)
-        provision.open_basin(self._overlay)
-        in_flight = len(self._overlay.outcomes)
-        check_room(self._outcomes, in_flight, self._outcomes_max, now_ms)
+            return IdempotentAnswer(known.answer, None)
+        provision_rules.open_basin(self._overlay)
+        in_flight = len(self._overlay.idempotency_rows)
+        check_room(self._idempotency, in_flight, self._idempotency_keys_max, now_ms)
         try:
             command = write(now_ms)
         except ServiceError as refused:
-            if not is_outcome(refused):
+            if not is_final_refusal(refused):
                 raise
             command = None
             told = refusal(refused)
         else:
             told = answer(command)
-        self._hand_out(KeyedWrite(key, now_ms, told))
-        return Answered(told, KeyedWrite(key, now_ms, told, command))
+        self._hand_out(IdempotentWrite(key, now_ms, told))
+        return IdempotentAnswer(told, IdempotentWrite(key, now_ms, told, command))
 
-    def expire_outcomes(self, before_ms: TimestampMs) -> ExpireOutcomes | None:
-        """Forget outcomes that were decided before then, some of them at a time. They count as
+    def expire_idempotency_keys(self, before_ms: TimestampMs) -> ExpireIdempotencyKeys | None:
+        """Forget keys that were decided before then, some of them at a time. They count as
         known until that is applied, so nothing here depends on it."""
         basin = self._overlay.basin
         if basin is None or basin.sealed_at_ms is not None:
             return None
-        return ExpireOutcomes(before_ms, EXPIRED_AT_ONCE_MAX)
+        return ExpireIdempotencyKeys(before_ms, EXPIRED_AT_ONCE_MAX)
 
     # -- the basin's own life. None everywhere: nothing has to change (any more).
 
@@ -250,7 +251,7 @@ class Sequencer:
 
     def seal(self, now_ms: TimestampMs) -> Seal | None:
         """Raises UnavailableError before the bootstrap."""
-        if provision.bootstrapped(self._overlay).sealed_at_ms is not None:
+        if provision_rules.bootstrapped(self._overlay).sealed_at_ms is not None:
             return None
         command = Seal(now_ms)
         self._hand_out(command)
@@ -268,8 +269,10 @@ class Sequencer:
         return command
 
     def delete_empty(self, stream_id: StreamId, now_ms: TimestampMs) -> DeleteEmptyStream | None:
-        """As `provision.delete_empty_stream`."""
-        return self.decide(lambda view: provision.delete_empty_stream(view, stream_id, now_ms))
+        """Does what `provision_rules.delete_empty_stream` does."""
+        return self.decide(
+            lambda view: provision_rules.delete_empty_stream(view, stream_id, now_ms)
+        )
 
     def purge(
         self, stream_id: StreamId, now_ms: TimestampMs = TimestampMs(0)
@@ -327,8 +330,9 @@ class Sequencer:
         self._sessions.clear()
 
     def depends_on(self, stream_name: str) -> LogIndex | None:
-        """The last entry that a decision about this stream rests on and that is not applied yet;
-        `UNPROPOSED` while that is being filled, None when the decision rests on applied state."""
+        """Return the last entry that a decision about this stream rests on and that is not applied
+        yet. It is `UNPROPOSED` while that is being filled, None when the decision rests on applied
+        state."""
         found = self._overlay.stream_by_name(stream_name)
         touched = [self._touched_at.get(None), self._touched_at.get(stream_name)]
         if found is not None:
@@ -355,12 +359,12 @@ class Sequencer:
         if self._streams_max is not None and isinstance(command, CreateStream):
             self._check_quota(self._streams_max)
         change = effect(self._overlay, command)
-        if change is Reason.MALFORMED:
+        if change is RejectionReason.MALFORMED:
             raise InvalidError("the request contradicts itself")
-        assert not isinstance(change, Reason), f"apply would reject this: {change}"
+        assert not isinstance(change, RejectionReason), f"apply would reject this: {change}"
         self._overlay.adopt(change)
-        if change.outcome is not None:
-            self._touch(change.outcome[0])
+        if change.idempotency_row is not None:
+            self._touch(change.idempotency_row[0])
         if change.basin is not None:
             self._touch(None)
         stream = change.after if change.after is not None else change.before
@@ -402,6 +406,6 @@ class Sequencer:
         elif isinstance(key, str):
             del self._overlay.ids[key]
         elif isinstance(key, bytes):
-            del self._overlay.outcomes[key]
+            del self._overlay.idempotency_rows[key]
         else:
             del self._overlay.streams[key]

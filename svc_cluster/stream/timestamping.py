@@ -1,6 +1,6 @@
 """Timestamps of a batch: the last one for the leader, all of them for a reader.
 
-Both come from one rule (wire contract section 3.4). A record's own value is the client's, or the
+Both come from one rule (contract 5.8). A record's own value is the client's, or the
 arrival time where the mode says so or the client gave none; unless `uncapped`, a value above the
 arrival time is lowered to it; then the value is raised to the running maximum, which starts at the
 stream's last timestamp. Minimum and maximum commute, so the last timestamp needs only the largest

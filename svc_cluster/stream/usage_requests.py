@@ -11,10 +11,10 @@ from svc_cluster.model.usage import (
     is_report,
     with_minutes_near,
 )
-from svc_cluster.stream import provision
+from svc_cluster.stream import provision_rules
+from svc_cluster.stream.basin_usage import BasinUsage
 from svc_cluster.stream.commands import CountUsage, ReportUsage
 from svc_cluster.stream.effects import View
-from svc_cluster.stream.usage import BasinUsage
 
 
 def report(
@@ -25,7 +25,7 @@ def report(
     BasinDeletionPendingError."""
     if not is_report(counted, BASIN_OPS):
         raise InvalidError("no gateway writes such a report")
-    provision.open_basin(view)
+    provision_rules.open_basin(view)
     if not usage.counts:
         raise UnavailableError("the basin's usage is not counted yet")
     if usage.table.was_taken(counted):
@@ -36,5 +36,5 @@ def report(
 def begin(view: View, usage: BasinUsage, now_ms: TimestampMs) -> CountUsage | None:
     """For a basin from before usage was counted. None: it is. Raises UnavailableError,
     BasinDeletionPendingError."""
-    provision.open_basin(view)
+    provision_rules.open_basin(view)
     return None if usage.counts else CountUsage(now_ms)

@@ -13,7 +13,7 @@ from svc_cluster.base.errors import PastTailError
 from svc_cluster.base.ids import TimestampMs
 from svc_cluster.base.limits import BATCH_RECORDS_MAX
 from svc_cluster.base.write_set import WriteSet
-from svc_cluster.codec.records import RECORDS_MAX
+from svc_cluster.codec.batch_rules import RECORDS_MAX
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.stream_config import PartialStreamConfig, Retention
 from svc_cluster.stream import keys, scan

@@ -9,14 +9,14 @@ import msgspec
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from svc_cluster.base.ids import StreamId, TimestampMs
+from svc_cluster.base.ids import SeqNum, StreamId, TimestampMs
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.model.content import Chunk, ChunkBuilder, whole
-from svc_cluster.model.outcome_table import Outcome
+from svc_cluster.model.idempotency_table import IdempotencyRow
 from svc_cluster.model.record import Position
 from svc_cluster.stream import keys, rows
+from svc_cluster.stream.basin_content import BasinContent
 from svc_cluster.stream.batch_row import HEADER_BYTES
-from svc_cluster.stream.content import BasinContent
 from tests.unit.stream.support import NOW, Leader, MemoryStore, batch, trim
 
 CONTENT = BasinContent()
@@ -46,7 +46,7 @@ def basin(steps: list[tuple[str, str]], seed: int) -> MemoryStore:
     if rng.random() < 0.5:
         leader.run(leader.sequencer.purge(StreamId(len(NAMES)), NOW))
     write_set = WriteSet()
-    leader.state.outcomes.write(write_set, {b"k" * 32: Outcome(5, b"answer")}, [])
+    leader.state.idempotency.write(write_set, {b"k" * 32: IdempotencyRow(5, b"answer")}, [])
     leader.store.write(write_set)
     return leader.store
 
@@ -265,7 +265,7 @@ def test_the_digest_of_version_1_is_that_for_ever() -> None:
     leader.create("a")
     leader.append("a", batch(2, records=b"two records"), now_ms=TimestampMs(1_000_123))
     leader.append("a", batch(1, commands=(trim(1),)))
-    assert leader.stream("a").tail == Position(3, TimestampMs(1_000_123))
+    assert leader.stream("a").tail == Position(SeqNum(3), TimestampMs(1_000_123))
     found = whole(CONTENT, leader.store)
     assert (found.rows, f"{found.digest:016x}") == (GOLDEN_ROWS, GOLDEN_DIGEST)
 

@@ -15,12 +15,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from svc_cluster.base.errors import RateLimitedError, ServiceError, StreamNotFoundError
 from svc_cluster.base.ids import LogIndex, TimestampMs
-from svc_cluster.stream.commands import BasinCommand, ExpireOutcomes, KeyedWrite, Write
+from svc_cluster.stream.commands import BasinCommand, ExpireIdempotencyKeys, IdempotentWrite, Write
 from svc_cluster.stream.sequencer import Sequencer
 from tests.unit.stream.support import NOW, Leader, batch, reasons
 
 KEYS = st.integers(0, 7).map(lambda n: bytes([n]) * 32)
-OUTCOMES_MAX = 6
+IDEMPOTENCY_KEYS_MAX = 6
 
 
 class OutcomeMachine(RuleBasedStateMachine):
@@ -43,7 +43,9 @@ class OutcomeMachine(RuleBasedStateMachine):
     def lead(self, number: int) -> None:
         """What was handed out is lost with the leader that did."""
         self.leader = self.replicas[number]
-        self.leader.sequencer = Sequencer(self.leader.state, outcomes_max=OUTCOMES_MAX)
+        self.leader.sequencer = Sequencer(
+            self.leader.state, idempotency_keys_max=IDEMPOTENCY_KEYS_MAX
+        )
         self.lose()
 
     @rule()
@@ -78,11 +80,23 @@ class OutcomeMachine(RuleBasedStateMachine):
         def refuse(_: ServiceError) -> bytes:
             return answer
 
-        if known is None and len(self.applied) + len(self.in_flight) >= OUTCOMES_MAX:
+        if known is None and len(self.applied) + len(self.in_flight) >= IDEMPOTENCY_KEYS_MAX:
             with pytest.raises(RateLimitedError):
-                self.leader.sequencer.once(key, write, tell, refuse, TimestampMs(self.now_ms))  # type: ignore[arg-type]
+                self.leader.sequencer.sequence_idempotent(
+                    key,
+                    write,  # type: ignore[arg-type]
+                    tell,
+                    refuse,
+                    TimestampMs(self.now_ms),
+                )
             return
-        answered = self.leader.sequencer.once(key, write, tell, refuse, TimestampMs(self.now_ms))  # type: ignore[arg-type]
+        answered = self.leader.sequencer.sequence_idempotent(
+            key,
+            write,  # type: ignore[arg-type]
+            tell,
+            refuse,
+            TimestampMs(self.now_ms),
+        )
         if known is not None:
             assert (answered.answer, answered.command) == (known[1], None)
             return
@@ -98,14 +112,14 @@ class OutcomeMachine(RuleBasedStateMachine):
 
     @rule(key=KEYS)
     def ask_for_what_is_not_there(self, key: bytes) -> None:
-        """Not an outcome: nothing is kept."""
+        """No final refusal: nothing is kept."""
         if key in self.in_flight or key in self.applied:
             return
-        if len(self.applied) + len(self.in_flight) >= OUTCOMES_MAX:
+        if len(self.applied) + len(self.in_flight) >= IDEMPOTENCY_KEYS_MAX:
             return
         write = partial(self.leader.sequencer.append, "missing", batch(), None, None)
         with pytest.raises(StreamNotFoundError):
-            self.leader.sequencer.once(
+            self.leader.sequencer.sequence_idempotent(
                 key, write, lambda _: b"", lambda _: b"", TimestampMs(self.now_ms)
             )
 
@@ -140,7 +154,7 @@ class OutcomeMachine(RuleBasedStateMachine):
     @rule(at_most=st.integers(1, 3), back_ms=st.integers(0, 5))
     def forget(self, at_most: int, back_ms: int) -> None:
         before_ms = self.now_ms - back_ms
-        command = ExpireOutcomes(TimestampMs(before_ms), at_most)
+        command = ExpireIdempotencyKeys(TimestampMs(before_ms), at_most)
         for replica in self.replicas:
             assert reasons(replica.apply([command])) == [None]
         due = sorted((at_ms, key) for key, (at_ms, _) in self.applied.items() if at_ms < before_ms)
@@ -153,17 +167,17 @@ class OutcomeMachine(RuleBasedStateMachine):
         """Whatever another leader believed."""
         key = data.draw(st.sampled_from(sorted(self.applied)))
         for replica in self.replicas:
-            assert None not in reasons(replica.apply([KeyedWrite(key, NOW, b"other")]))
+            assert None not in reasons(replica.apply([IdempotentWrite(key, NOW, b"other")]))
         self.lose()
 
     @invariant()
     def what_is_kept_is_what_was_applied(self) -> None:
         for replica in self.replicas:
-            assert replica.state.outcomes.count == len(self.applied)
+            assert replica.state.idempotency.count == len(self.applied)
             assert replica.stream("s").tail_seq_num == self.records
             for number in range(8):
                 key = bytes([number]) * 32
-                found = replica.state.outcome(key)
+                found = replica.state.idempotency_row(key)
                 kept = None if found is None else (found.decided_at_ms, found.answer)
                 assert kept == self.applied.get(key)
         assert self.replicas[0].state.digest == self.replicas[1].state.digest

@@ -20,12 +20,12 @@ from svc_cluster.model.record import (
 from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig
 from svc_cluster.stream import apply
 from svc_cluster.stream.apply import Applied, Plan, Rejected
+from svc_cluster.stream.basin_state import BasinState
 from svc_cluster.stream.batch_finder import LIKELY_KEYS_MAX, PROBED_KEYS_MAX, Lookups
 from svc_cluster.stream.commands import AppendCommand, BasinCommand
-from svc_cluster.stream.effects import Reason
+from svc_cluster.stream.effects import RejectionReason
 from svc_cluster.stream.rows import StreamState
 from svc_cluster.stream.sequencer import Sequencer
-from svc_cluster.stream.state import BasinState
 
 _T = TypeVar("_T")
 
@@ -226,7 +226,7 @@ def append_command(
     )
 
 
-def reasons(planned: Plan) -> list[Reason | None]:
+def reasons(planned: Plan) -> list[RejectionReason | None]:
     """None for a command that took effect."""
     return [
         outcome.reason if isinstance(outcome, Rejected) else None for outcome in planned.outcomes

@@ -19,7 +19,7 @@ from svc_cluster.stream.commands import (
     PurgeStream,
     Seal,
 )
-from svc_cluster.stream.effects import Reason
+from svc_cluster.stream.effects import RejectionReason
 from tests.unit.stream.support import (
     BASIN,
     Leader,
@@ -73,7 +73,7 @@ def test_entry_that_cannot_be_decoded_is_rejected_and_the_log_goes_on() -> None:
     """Poison: no effect but the index."""
     replica = ready()
     planned = replica.apply(None)
-    assert planned.outcomes == [Rejected(Reason.UNDECODABLE)]
+    assert planned.outcomes == [Rejected(RejectionReason.UNDECODABLE)]
     assert len(planned.write_set) == 1
     assert replica.state.applied_index == 3
 
@@ -157,7 +157,8 @@ def test_commands_of_one_entry_see_each_others_effects() -> None:
         ]
     )
     assert reasons(planned) == [
-        None, None, None, Reason.WRONG_FENCING_TOKEN, None, None, Reason.STREAM_DELETING,
+        None, None, None, RejectionReason.WRONG_FENCING_TOKEN,
+        None, None, RejectionReason.STREAM_DELETING,
     ]  # fmt: skip
     event = planned.events[StreamId(1)]
     assert (event.created, event.deleted, event.purged) == (True, True, False)
@@ -197,50 +198,52 @@ def test_append_stores_the_batch_and_moves_the_tail() -> None:
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        (append_command(2, placement(2, base=50, last=50)), Reason.NO_SUCH_STREAM),
-        (append_command(1, placement(1, base=50, last=50)), Reason.WRONG_FIRST_SEQ_NUM),
-        (append_command(1, placement(3, base=50, last=50)), Reason.WRONG_FIRST_SEQ_NUM),
-        (append_command(1, placement(2, base=49, last=50)), Reason.WRONG_BASE_TIMESTAMP),
-        (append_command(1, placement(2, base=51, last=51)), Reason.WRONG_BASE_TIMESTAMP),
-        (append_command(1, placement(2, base=50, last=49)), Reason.MALFORMED),
-        (append_command(1, placement(2, base=50, last=60), start=49), Reason.MALFORMED),
-        (append_command(1, placement(2, base=50, last=60), start=61), Reason.MALFORMED),
-        (append_command(1, placement(2, 0, base=50, last=50)), Reason.MALFORMED),
-        (append_command(1, placement(2, 2**64, base=50, last=50)), Reason.MALFORMED),
+        (append_command(2, placement(2, base=50, last=50)), RejectionReason.NO_SUCH_STREAM),
+        (append_command(1, placement(1, base=50, last=50)), RejectionReason.WRONG_FIRST_SEQ_NUM),
+        (append_command(1, placement(3, base=50, last=50)), RejectionReason.WRONG_FIRST_SEQ_NUM),
+        (append_command(1, placement(2, base=49, last=50)), RejectionReason.WRONG_BASE_TIMESTAMP),
+        (append_command(1, placement(2, base=51, last=51)), RejectionReason.WRONG_BASE_TIMESTAMP),
+        (append_command(1, placement(2, base=50, last=49)), RejectionReason.MALFORMED),
+        (append_command(1, placement(2, base=50, last=60), start=49), RejectionReason.MALFORMED),
+        (append_command(1, placement(2, base=50, last=60), start=61), RejectionReason.MALFORMED),
+        (append_command(1, placement(2, 0, base=50, last=50)), RejectionReason.MALFORMED),
+        (append_command(1, placement(2, 2**64, base=50, last=50)), RejectionReason.MALFORMED),
         (
             append_command(1, placement(2, base=50, last=50, metered_bytes=2**64)),
-            Reason.MALFORMED,
+            RejectionReason.MALFORMED,
         ),
         (
             append_command(1, placement(2, base=50, last=50), commands=(trim(9, offset=1),)),
-            Reason.MALFORMED,
+            RejectionReason.MALFORMED,
         ),
         (
             append_command(1, placement(2, base=50, last=50), match=1),
-            Reason.WRONG_MATCH_SEQ_NUM,
+            RejectionReason.WRONG_MATCH_SEQ_NUM,
         ),
         (
             append_command(1, placement(2, base=50, last=50), token="x"),
-            Reason.WRONG_FENCING_TOKEN,
+            RejectionReason.WRONG_FENCING_TOKEN,
         ),
         (
             append_command(1, placement(2, base=50, last=50), token="x", match=1),
-            Reason.WRONG_FENCING_TOKEN,
+            RejectionReason.WRONG_FENCING_TOKEN,
         ),
-        (CreateStream(StreamId(1), "t", StreamConfig(), MS(1)), Reason.WRONG_STREAM_ID),
-        (CreateStream(StreamId(3), "t", StreamConfig(), MS(1)), Reason.WRONG_STREAM_ID),
-        (CreateStream(StreamId(2), "s", StreamConfig(), MS(1)), Reason.NAME_TAKEN),
-        (CreateStream(StreamId(2), "", StreamConfig(), MS(1)), Reason.MALFORMED),
-        (CreateStream(StreamId(2), "..", StreamConfig(), MS(1)), Reason.MALFORMED),
-        (ExpirePrefix(StreamId(1), 3), Reason.TRIM_BEYOND_TAIL),
-        (ExpirePrefix(StreamId(2), 0), Reason.NO_SUCH_STREAM),
-        (DeleteStream(StreamId(2), MS(1)), Reason.NO_SUCH_STREAM),
-        (PurgeStream(StreamId(1)), Reason.STREAM_NOT_DELETING),
-        (PurgeStream(StreamId(2)), Reason.NO_SUCH_STREAM),
-        (BOOTSTRAP, Reason.ALREADY_BOOTSTRAPPED),
+        (CreateStream(StreamId(1), "t", StreamConfig(), MS(1)), RejectionReason.WRONG_STREAM_ID),
+        (CreateStream(StreamId(3), "t", StreamConfig(), MS(1)), RejectionReason.WRONG_STREAM_ID),
+        (CreateStream(StreamId(2), "s", StreamConfig(), MS(1)), RejectionReason.NAME_TAKEN),
+        (CreateStream(StreamId(2), "", StreamConfig(), MS(1)), RejectionReason.MALFORMED),
+        (CreateStream(StreamId(2), "..", StreamConfig(), MS(1)), RejectionReason.MALFORMED),
+        (ExpirePrefix(StreamId(1), 3), RejectionReason.TRIM_BEYOND_TAIL),
+        (ExpirePrefix(StreamId(2), 0), RejectionReason.NO_SUCH_STREAM),
+        (DeleteStream(StreamId(2), MS(1)), RejectionReason.NO_SUCH_STREAM),
+        (PurgeStream(StreamId(1)), RejectionReason.STREAM_NOT_DELETING),
+        (PurgeStream(StreamId(2)), RejectionReason.NO_SUCH_STREAM),
+        (BOOTSTRAP, RejectionReason.ALREADY_BOOTSTRAPPED),
     ],
 )
-def test_broken_promise_is_rejected_without_effect(command: BasinCommand, reason: Reason) -> None:
+def test_broken_promise_is_rejected_without_effect(
+    command: BasinCommand, reason: RejectionReason
+) -> None:
     """Apply trusts no leader."""
     replica = ready()
     before = dict(replica.store.values)
@@ -265,7 +268,7 @@ def test_broken_promise_is_rejected_without_effect(command: BasinCommand, reason
 )
 def test_nothing_happens_before_the_bootstrap(command: BasinCommand) -> None:
     """A replica that has not heard of its basin."""
-    assert reasons(Replica().apply([command])) == [Reason.NOT_BOOTSTRAPPED]
+    assert reasons(Replica().apply([command])) == [RejectionReason.NOT_BOOTSTRAPPED]
 
 
 @pytest.mark.parametrize(
@@ -285,9 +288,9 @@ def test_everything_after_the_seal_is_rejected(command: BasinCommand) -> None:
     replica = ready()
     planned = replica.apply([Seal(MS(8)), command])
     assert planned.sealed
-    assert reasons(planned) == [None, Reason.SEALED]
+    assert reasons(planned) == [None, RejectionReason.SEALED]
     assert replica.state.sealed
-    assert reasons(replica.apply([command])) == [Reason.SEALED]
+    assert reasons(replica.apply([command])) == [RejectionReason.SEALED]
     replica.restart()
     assert replica.state.sealed
 
@@ -392,7 +395,9 @@ def test_deleted_stream_is_listed_until_it_is_purged() -> None:
     assert planned.events[StreamId(1)].deleted
     page, _ = replica.state.list_streams("", "", 10)
     assert [(entry.name, entry.deleted_at_ms) for entry in page] == [("s", 77)]
-    assert reasons(replica.apply([DeleteStream(StreamId(1), MS(78))])) == [Reason.STREAM_DELETING]
+    assert reasons(replica.apply([DeleteStream(StreamId(1), MS(78))])) == [
+        RejectionReason.STREAM_DELETING
+    ]
     planned = replica.apply([PurgeStream(StreamId(1))])
     assert planned.events[StreamId(1)].purged
     assert set(replica.store.values) == {keys.APPLIED_KEY, keys.BASIN_KEY}

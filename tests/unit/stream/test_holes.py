@@ -75,6 +75,83 @@ def test_a_batch_that_is_gone_is_an_error_wherever_it_was(last: int) -> None:
         read_on(leader, at(0))
 
 
+SIZES = [2, 2, 1, 3, 2, 2]
+
+
+def place(leader: Leader, key: bytes, value: bytes) -> None:
+    put = WriteSet()
+    put.put(key, value)
+    leader.store.write(put)
+
+
+def batches_of(leader: Leader, name: str) -> list[tuple[bytes, bytes]]:
+    return list(leader.store.scan(*keys.batches_range(leader.stream(name).stream_id)))
+
+
+def looked_up(leader: Leader, start: int, max_bytes: int) -> scan.ReadStep:
+    """As a read that looks keys up. Raises HoleError."""
+    lookups = scan.look_up_batches(
+        leader.stream("s"), start, ReadBounds(), now_ms=TimestampMs(0), max_bytes=max_bytes
+    )
+    wanted = next(lookups)
+    while True:
+        try:
+            wanted = lookups.send([leader.store.get(key) for key in wanted])
+        except StopIteration as ended:
+            step: scan.ReadStep = ended.value[0]
+            return step
+
+
+@pytest.mark.parametrize("max_bytes", [1, 10**6])
+@pytest.mark.parametrize("at", range(len(SIZES)))
+@pytest.mark.parametrize("other", range(len(SIZES)))
+def test_a_batch_under_anothers_key_is_given_to_nobody(at: int, other: int, max_bytes: int) -> None:
+    """Each value says where it belongs: wherever the read begins, it takes what is there by right,
+    up to the wrong one, or it is an error."""
+    if at == other:
+        return
+    leader = filled(SIZES)
+    right = batches_of(leader, "s")
+    place(leader, right[at][0], right[other][1])
+    ends = [keys.batch_key_parts(key)[1] for key, _ in right]
+    for start in range(sum(SIZES)):
+        for read in (_walked, looked_up):
+            try:
+                step = read(leader, start, max_bytes)
+            except HoleError:
+                assert start <= ends[at], "nothing is wrong behind it"
+                continue
+            at_now = start
+            for found in step.batches:
+                assert found.placement.first_seq_num <= at_now < found.placement.end_seq_num
+                assert found.placement.end_seq_num - 1 != ends[at], (
+                    "what lay there is another one's"
+                )
+                at_now = found.placement.end_seq_num
+
+
+def _walked(leader: Leader, start: int, max_bytes: int) -> scan.ReadStep:
+    stream = leader.stream("s")
+    return scan.read_batches(
+        leader.store, stream, start, ReadBounds(), now_ms=TimestampMs(0), max_bytes=max_bytes
+    )
+
+
+@pytest.mark.parametrize("at", range(len(SIZES)))
+def test_a_batch_of_another_stream_does_not_follow_upon_its_neighbours(at: int) -> None:
+    """It has the same place there; what its stream was before it is another. A read that takes it
+    with a neighbour, or up to the tail, is an error."""
+    leader = filled(SIZES)
+    leader.create("t", PartialStreamConfig(retention=Retention(AGE_S)))
+    for number, size in enumerate(SIZES, start=1):
+        leader.append("t", size, now_ms=500 * number)
+    right, wrong = batches_of(leader, "s"), batches_of(leader, "t")
+    place(leader, right[at][0], wrong[at][1])
+    for read in (_walked, looked_up):
+        with pytest.raises(HoleError):
+            read(leader, 0, 10**6)
+
+
 def test_what_was_trimmed_is_no_hole() -> None:
     """Also in the middle of a batch, and up to the tail."""
     assert read_on(filled([2, 3, 1], trim_point=3), at(0)) == [3, 4, 5, 6]

@@ -4,6 +4,8 @@ what every replica makes of it."""
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -25,7 +27,7 @@ from svc_cluster.model.stream_config import (
     Retention,
     StreamConfig,
 )
-from svc_cluster.stream import provision
+from svc_cluster.stream import provision_rules
 from svc_cluster.stream.commands import (
     BasinCommand,
     ConfigureBasin,
@@ -33,7 +35,7 @@ from svc_cluster.stream.commands import (
     CreateStream,
     DeleteEmptyStream,
 )
-from svc_cluster.stream.effects import Reason
+from svc_cluster.stream.effects import RejectionReason
 from svc_cluster.stream.sequencer import Sequencer
 from tests.unit.stream.support import NOW, Leader, Replica, batch, reasons, trim
 
@@ -44,7 +46,7 @@ OTHER_HASH = b"o" * 32
 def create(leader: Leader, name: str, creation_hash: bytes = b"") -> CreateStream | None:
     new = NewStream()
     return leader.sequencer.decide(
-        lambda view: provision.create_stream(view, name, new, creation_hash, NOW)
+        lambda view: provision_rules.create_stream(view, name, new, creation_hash, NOW)
     )
 
 
@@ -52,23 +54,27 @@ def ensure(
     leader: Leader, name: str, config: PartialStreamConfig | None = None
 ) -> CreateStream | ConfigureStream | None:
     new = NewStream(config)
-    return leader.sequencer.decide(lambda view: provision.ensure_stream(view, name, new, NOW))
+    decided = leader.sequencer.decide(
+        lambda view: provision_rules.ensure_stream(view, name, new, NOW)
+    )
+    assert decided is None or isinstance(decided, CreateStream | ConfigureStream)
+    return decided
 
 
 def patch(leader: Leader, name: str, change: StreamPatch) -> ConfigureStream | None:
     return leader.sequencer.decide(
-        lambda view: provision.reconfigure_stream(view, name, change, "standard")
+        lambda view: provision_rules.reconfigure_stream(view, name, change, "standard")
     )
 
 
 def patch_basin(leader: Leader, change: BasinPatch) -> ConfigureBasin | None:
-    return leader.sequencer.decide(lambda view: provision.reconfigure_basin(view, change))
+    return leader.sequencer.decide(lambda view: provision_rules.reconfigure_basin(view, change))
 
 
 def auto_create(leader: Leader, name: str, *, on_read: bool) -> CreateStream | None:
     new = NewStream()
     return leader.sequencer.decide(
-        lambda view: provision.auto_create_stream(view, name, new, NOW, on_read=on_read)
+        lambda view: provision_rules.auto_create_stream(view, name, new, NOW, on_read=on_read)
     )
 
 
@@ -219,7 +225,7 @@ def test_nothing_of_a_stream_changes_but_its_configuration() -> None:
     )  # fmt: skip
 
 
-LAYERS = {
+LAYERS: dict[str, tuple[Any, Any, Any]] = {
     "storage_class": ("express", "standard", "standard"),
     "retention": (Retention(1), Retention(None), Retention()),
     "timestamping_mode": (
@@ -245,9 +251,11 @@ def test_each_member_is_inherited_by_itself(member: str, own: bool, basin: bool)
     new = NewStream(wanted)
     decide = leader.sequencer.decide
     leader.run(
-        decide(lambda view: provision.create_stream(view, "created", new, b"", NOW)),
+        decide(lambda view: provision_rules.create_stream(view, "created", new, b"", NOW)),
         ensure(leader, "ensured", wanted),
-        decide(lambda view: provision.auto_create_stream(view, "made", new, NOW, on_read=False)),
+        decide(
+            lambda view: provision_rules.auto_create_stream(view, "made", new, NOW, on_read=False)
+        ),
     )
     for name in ("created", "ensured", "made"):
         assert getattr(leader.stream(name).config, member) == expected, name
@@ -295,12 +303,13 @@ def test_everything_is_refused_while_the_stream_is_being_deleted() -> None:
     leader = Leader(BasinConfig(create_stream_on_append=True))
     leader.create("s")
     leader.run(leader.sequencer.delete_stream("s", NOW))
-    for ask in (
+    asks: list[Callable[[], object]] = [
         lambda: create(leader, "s", HASH),
         lambda: ensure(leader, "s"),
         lambda: patch(leader, "s", StreamPatch()),
         lambda: auto_create(leader, "s", on_read=False),
-    ):
+    ]
+    for ask in asks:
         with pytest.raises(StreamDeletionPendingError):
             ask()
     assert leader.sequencer.overlay_len == 0
@@ -316,12 +325,12 @@ def test_everything_is_refused_while_the_basin_is_being_deleted() -> None:
     empty = Sequencer(Replica().state)
     leader.run(leader.sequencer.seal(NOW))
     for decision in (
-        lambda view: provision.create_stream(view, "n", NewStream(), b"", NOW),
-        lambda view: provision.ensure_stream(view, "s", NewStream(), NOW),
-        lambda view: provision.auto_create_stream(view, "s", NewStream(), NOW, on_read=True),
-        lambda view: provision.reconfigure_stream(view, "s", StreamPatch(), "standard"),
-        lambda view: provision.ensure_basin(view, BasinConfig(), None),
-        lambda view: provision.reconfigure_basin(view, BasinPatch()),
+        lambda view: provision_rules.create_stream(view, "n", NewStream(), b"", NOW),
+        lambda view: provision_rules.ensure_stream(view, "s", NewStream(), NOW),
+        lambda view: provision_rules.auto_create_stream(view, "s", NewStream(), NOW, on_read=True),
+        lambda view: provision_rules.reconfigure_stream(view, "s", StreamPatch(), "standard"),
+        lambda view: provision_rules.ensure_basin(view, BasinConfig(), None),
+        lambda view: provision_rules.reconfigure_basin(view, BasinPatch()),
     ):
         refusals: list[type[ServiceError]] = []
         for sequencer in (leader.sequencer, empty):
@@ -391,13 +400,19 @@ def test_apply_checks_again_what_a_leader_has_promised() -> None:
                 ConfigureStream(StreamId(7), config),
             ]
         )
-    ) == [Reason.STREAM_NOT_EMPTY, Reason.NO_SUCH_STREAM, Reason.NO_SUCH_STREAM]
+    ) == [
+        RejectionReason.STREAM_NOT_EMPTY,
+        RejectionReason.NO_SUCH_STREAM,
+        RejectionReason.NO_SUCH_STREAM,
+    ]
     leader.append("s")
     late = DeleteEmptyStream(StreamId(1), TimestampMs(2**40))
-    assert reasons(leader.apply([late])) == [Reason.STREAM_NOT_EMPTY]
+    assert reasons(leader.apply([late])) == [RejectionReason.STREAM_NOT_EMPTY]
     leader.run(leader.sequencer.delete_stream("s", NOW))
     assert (
         reasons(leader.apply([ConfigureStream(StreamId(1), config), late]))
-        == [Reason.STREAM_DELETING] * 2
+        == [RejectionReason.STREAM_DELETING] * 2
     )
-    assert reasons(Replica().apply([ConfigureBasin(BasinConfig())])) == [Reason.NOT_BOOTSTRAPPED]
+    assert reasons(Replica().apply([ConfigureBasin(BasinConfig())])) == [
+        RejectionReason.NOT_BOOTSTRAPPED
+    ]

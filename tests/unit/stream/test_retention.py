@@ -8,7 +8,7 @@ from svc_cluster.base.ids import StreamId, TimestampMs
 from svc_cluster.model.stream_config import PartialStreamConfig, Retention
 from svc_cluster.stream import emptiness, keys, retention
 from svc_cluster.stream.commands import ExpirePrefix
-from svc_cluster.stream.retention import Expiry
+from svc_cluster.stream.retention import ExpiryStep
 from tests.unit.stream.support import Leader, answered, batch, trim
 
 MS = TimestampMs
@@ -22,7 +22,7 @@ def filled(*arrivals: int, age: int | None = 10) -> Leader:
     return leader
 
 
-def find(leader: Leader, now_ms: int) -> Expiry:
+def find(leader: Leader, now_ms: int) -> ExpiryStep:
     stream = leader.stream("s")
     found = retention.find_expired(leader.store, stream, MS(now_ms))
     looked_up = answered(leader, retention.look_up_expired(stream, MS(now_ms)))
@@ -45,20 +45,20 @@ def test_expired_prefix_is_found_with_the_next_due_time(
 ) -> None:
     """Whole batches, exactly at their age."""
     expected = None if trim_point is None else ExpirePrefix(StreamId(1), trim_point)
-    assert find(filled(1_000, 2_000, 3_000), now_ms) == Expiry(
+    assert find(filled(1_000, 2_000, 3_000), now_ms) == ExpiryStep(
         expected, None if next_due_ms is None else MS(next_due_ms)
     )
 
 
 def test_batch_that_lives_on_keeps_what_is_behind_it() -> None:
     """The clock went back between two appends: nothing goes early."""
-    assert find(filled(5_000, 1_000), 12_000) == Expiry(None, MS(15_000))
+    assert find(filled(5_000, 1_000), 12_000) == ExpiryStep(None, MS(15_000))
 
 
 def test_infinite_retention_and_the_empty_stream_are_never_due() -> None:
     """Look again when something is appended."""
-    assert find(filled(1_000, age=None), 2**62) == Expiry(None, None)
-    assert find(filled(), 2**62) == Expiry(None, None)
+    assert find(filled(1_000, age=None), 2**62) == ExpiryStep(None, None)
+    assert find(filled(), 2**62) == ExpiryStep(None, None)
 
 
 def test_expiry_is_done_in_bounded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_deleted_stream_has_nothing_to_expire() -> None:
     """Its records go with the purge."""
     leader = filled(1_000)
     leader.run(leader.sequencer.delete_stream("s", MS(5)))
-    assert find(leader, 99_000) == Expiry(None, None)
+    assert find(leader, 99_000) == ExpiryStep(None, None)
 
 
 def test_empty_stream_is_due_for_deletion_after_its_minimum_age() -> None:

@@ -67,7 +67,7 @@ def test_stream_state_bytes_are_fixed() -> None:
 )
 def test_basin_record_comes_back(config: BasinConfig) -> None:
     """Unset, zero and "kept for ever" stay three different things."""
-    record = rows.BasinRecord("b", config, TimestampMs(1), TimestampMs(2), StreamId(9))
+    record = rows.BasinHead("b", config, TimestampMs(1), TimestampMs(2), StreamId(9))
     assert rows.decode_basin(rows.encode_basin(record)) == record
 
 

@@ -216,6 +216,21 @@ def test_expired_batches_are_skipped_wherever_they_lie() -> None:
     assert (step.batches, step.next_seq_num, step.stopped_by) == ([], 6, StoppedBy.TAIL)
 
 
+def test_a_step_ends_after_so_many_batches_however_small(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And goes on behind them; the last step knows that it is at the tail."""
+    monkeypatch.setattr(scan, "READ_BATCHES_MAX", 3)
+    assert limits.READ_BATCHES_MAX > 3
+    leader = filled()
+    step = read(leader, 0)
+    assert firsts(step) == [0, 3, 6]
+    assert (step.stopped_by, step.next_seq_num) == (StoppedBy.SIZE, 9)
+    rest = read(leader, step.next_seq_num)
+    assert firsts(rest) == [9]
+    assert rest.stopped_by is StoppedBy.TAIL
+
+
 def test_skipping_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A long expired prefix is passed in steps, too."""
     monkeypatch.setattr(scan, "READ_SKIPPED_BYTES_MAX", 150)

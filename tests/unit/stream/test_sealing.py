@@ -22,7 +22,7 @@ from svc_cluster.model.cipher import AEGIS_256, AES_256_GCM, StreamIdentity, seq
 from svc_cluster.model.record import StoredBatch
 from svc_cluster.model.stream_config import BasinConfig
 from svc_cluster.stream import keys, rows
-from svc_cluster.stream.effects import Reason
+from svc_cluster.stream.effects import RejectionReason
 from tests.unit.stream.support import NOW, Leader, batch, reasons
 
 GROUP = 5
@@ -126,7 +126,7 @@ def test_aes_gcm_reaches_to_the_last_number_of_32_bits(count: int) -> None:
         command,
         placement=replace(command.placement, record_count=count + 1),
     )
-    assert reasons(leader.apply([beyond])) == [Reason.CIPHER_EXHAUSTED]
+    assert reasons(leader.apply([beyond])) == [RejectionReason.CIPHER_EXHAUSTED]
 
 
 def test_aegis_and_plain_streams_go_on() -> None:

@@ -1,4 +1,7 @@
-"""The sequencer: refusals in their order, speculation, and what it forgets."""
+"""The sequencer: refusals in their order, speculation, and what it forgets.
+
+Rules: contract 5.4 and 5.7.
+"""
 
 from __future__ import annotations
 
@@ -150,6 +153,7 @@ def test_name_is_taken_until_the_stream_is_purged() -> None:
     leader = Leader()
     sequencer = leader.sequencer
     create = sequencer.create_stream("s", None, NOW)
+    assert create is not None
     with pytest.raises(AlreadyExistsError):
         sequencer.create_stream("s", None, NOW)
     delete = sequencer.delete_stream("s", NOW)
@@ -160,6 +164,7 @@ def test_name_is_taken_until_the_stream_is_purged() -> None:
     with pytest.raises(StreamNotFoundError):
         sequencer.delete_stream("s", NOW)
     again = sequencer.create_stream("s", None, NOW)
+    assert again is not None
     assert again.stream_id == create.stream_id + 1
     assert reasons(leader.run(create, delete, purge, again)) == [None] * 4
 

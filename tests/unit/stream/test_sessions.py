@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from svc_cluster.base.errors import SeqNumMismatchError, ServiceError, UnavailableError
 from svc_cluster.base.ids import LogIndex, StreamId
-from svc_cluster.model.record import SessionPlace
+from svc_cluster.model.record import SessionSequence
 from svc_cluster.stream.journal import Journal
 from svc_cluster.stream.sequencer import Sequencer
 from svc_cluster.stream.sessions import Sessions
@@ -23,16 +23,18 @@ def with_stream() -> Leader:
     return leader
 
 
-def append(leader: Leader, ordinal: int, *, session: bytes = ONE, match: int | None = None) -> None:
+def append(leader: Leader, number: int, *, session: bytes = ONE, match: int | None = None) -> None:
     """Handed out; nothing is proposed yet."""
-    leader.sequencer.append("s", batch(), match, None, NOW, place=SessionPlace(session, ordinal))
+    leader.sequencer.append(
+        "s", batch(), match, None, NOW, session=SessionSequence(session, number)
+    )
 
 
-def refused(leader: Leader, ordinal: int, *, session: bytes = ONE) -> bool:
+def refused(leader: Leader, number: int, *, session: bytes = ONE) -> bool:
     """Without effect: the tail that is assumed stays."""
     before = leader.sequencer.append("s", batch(), None, None, NOW).placement.end_seq_num
     try:
-        append(leader, ordinal, session=session)
+        append(leader, number, session=session)
     except UnavailableError:
         after = leader.sequencer.append("s", batch(), None, None, NOW).placement.first_seq_num
         assert after == before
@@ -40,7 +42,7 @@ def refused(leader: Leader, ordinal: int, *, session: bytes = ONE) -> bool:
     return False
 
 
-def test_only_the_next_ordinal_of_a_session_is_taken() -> None:
+def test_only_the_next_number_of_a_session_is_taken() -> None:
     """Neither one that comes early, nor one again; sessions do not know of each other."""
     leader = with_stream()
     assert refused(leader, 1)
@@ -55,7 +57,7 @@ def test_only_the_next_ordinal_of_a_session_is_taken() -> None:
 
 
 def test_behind_a_refused_batch_nothing_of_its_session_is_taken() -> None:
-    """The one behind has no condition of its own: only its place keeps it out."""
+    """The one behind has no condition of its own: only its sequence keeps it out."""
     leader = with_stream()
     append(leader, 0)
     with pytest.raises(SeqNumMismatchError):
@@ -73,8 +75,8 @@ def test_a_batch_that_never_reached_the_sequencer_keeps_those_behind_it_out() ->
 
 @pytest.mark.parametrize("what", ["reset", "rejected"])
 def test_a_session_does_not_outlive_what_was_assumed(what: str) -> None:
-    """A leadership that ends, or a command that apply rejects: the next ordinal is refused, and so
-    is every later one, until a new numbering begins."""
+    """A leadership that ends, or a command that apply rejects: the next number is refused, and so
+    is every later one, until a new session begins."""
     leader = with_stream()
     append(leader, 0)
     getattr(leader.sequencer, what)()
@@ -88,7 +90,9 @@ def test_a_session_does_not_go_over_to_the_streams_successor() -> None:
     """The stream is deleted, purged and made again under the same name."""
     leader = with_stream()
     first = leader.stream("s").stream_id
-    leader.run(leader.sequencer.append("s", batch(), None, None, NOW, place=SessionPlace(ONE, 0)))
+    leader.run(
+        leader.sequencer.append("s", batch(), None, None, NOW, session=SessionSequence(ONE, 0))
+    )
     leader.run(leader.sequencer.delete_stream("s", NOW))
     leader.run(leader.sequencer.purge(first))
     leader.create("s")
@@ -98,10 +102,12 @@ def test_a_session_does_not_go_over_to_the_streams_successor() -> None:
 def test_a_new_leader_takes_no_session_of_another() -> None:
     """Its sequencer has the same applied state and has seen none of the batches."""
     leader = with_stream()
-    leader.run(leader.sequencer.append("s", batch(), None, None, NOW, place=SessionPlace(ONE, 0)))
+    leader.run(
+        leader.sequencer.append("s", batch(), None, None, NOW, session=SessionSequence(ONE, 0))
+    )
     successor = Sequencer(leader.state)
     with pytest.raises(UnavailableError):
-        successor.append("s", batch(), None, None, NOW, place=SessionPlace(ONE, 1))
+        successor.append("s", batch(), None, None, NOW, session=SessionSequence(ONE, 1))
 
 
 def test_what_is_kept_of_sessions_is_bounded() -> None:
@@ -110,13 +116,13 @@ def test_what_is_kept_of_sessions_is_bounded() -> None:
     ids = [bytes([n]) * 16 for n in range(3)]
     stream = StreamId(1)
     for session_id in ids[:2]:
-        sessions.take(SessionPlace(session_id, 0), stream, Journal())
-    sessions.take(SessionPlace(ids[0], 1), stream, Journal())
-    sessions.take(SessionPlace(ids[2], 0), stream, Journal())
+        sessions.take(SessionSequence(session_id, 0), stream, Journal())
+    sessions.take(SessionSequence(ids[0], 1), stream, Journal())
+    sessions.take(SessionSequence(ids[2], 0), stream, Journal())
     assert len(sessions) == 2
-    sessions.check(SessionPlace(ids[0], 2), stream)
+    sessions.check(SessionSequence(ids[0], 2), stream)
     with pytest.raises(UnavailableError):
-        sessions.check(SessionPlace(ids[1], 1), stream)
+        sessions.check(SessionSequence(ids[1], 1), stream)
 
 
 ACTIONS = st.one_of(
@@ -136,24 +142,24 @@ def test_whatever_arrives_in_whatever_order_no_batch_is_there_without_the_one_be
     that fails, while entries are proposed, applied, or lost with the leadership; only what was lost
     is sent again. Of each session the applied batches are the first ones, in their order."""
     leader = with_stream()
-    handed_out: list[tuple[object, SessionPlace]] = []
-    in_flight: list[tuple[LogIndex, list[tuple[object, SessionPlace]]]] = []
+    handed_out: list[tuple[object, SessionSequence]] = []
+    in_flight: list[tuple[LogIndex, list[tuple[object, SessionSequence]]]] = []
     applied: dict[bytes, list[int]] = {}
-    taken: set[SessionPlace] = set()
-    for action, session, ordinal, conditional in actions:
+    taken: set[SessionSequence] = set()
+    for action, session, number, conditional in actions:
         match action:
             case "send":
-                place = SessionPlace(bytes([session]) * 16, ordinal)
-                if place in taken:
+                sequence = SessionSequence(bytes([session]) * 16, number)
+                if sequence in taken:
                     continue
                 try:
                     command = leader.sequencer.append(
-                        "s", batch(), 10**6 if conditional else None, None, NOW, place=place
+                        "s", batch(), 10**6 if conditional else None, None, NOW, session=sequence
                     )
                 except ServiceError:
                     continue
-                taken.add(place)
-                handed_out.append((command, place))
+                taken.add(sequence)
+                handed_out.append((command, sequence))
             case "propose" if handed_out:
                 index = LogIndex(leader.state.applied_index + len(in_flight) + 1)
                 leader.sequencer.proposed(index)
@@ -164,12 +170,14 @@ def test_whatever_arrives_in_whatever_order_no_batch_is_there_without_the_one_be
                 plan = leader.apply([command for command, _ in entry])  # type: ignore[misc]
                 assert reasons(plan) == [None] * len(entry)
                 leader.sequencer.applied(index)
-                for _, place in entry:
-                    applied.setdefault(place.session_id, []).append(place.ordinal)
+                for _, sequence in entry:
+                    applied.setdefault(sequence.session_id, []).append(sequence.number)
             case "lose":
                 leader.sequencer.reset()
                 lost = [*handed_out, *(each for _, entry in in_flight for each in entry)]
-                taken -= {place for _, place in lost}
+                taken -= {sequence for _, sequence in lost}
                 handed_out, in_flight = [], []
-    for ordinals in applied.values():
-        assert ordinals == list(range(len(ordinals)))
+            case _:
+                pass  # there is nothing to propose or to apply
+    for numbers in applied.values():
+        assert numbers == list(range(len(numbers)))

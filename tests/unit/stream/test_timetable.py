@@ -11,7 +11,7 @@ MS = TimestampMs
 
 
 def popped(timetable: Timetable, now_ms: int) -> list[int]:
-    out = []
+    out: list[int] = []
     while (stream_id := timetable.pop_due(MS(now_ms))) is not None:
         out.append(stream_id)
     return out
@@ -42,7 +42,8 @@ def test_it_agrees_with_a_dictionary() -> None:
     """Random puts, discards and steps of the clock."""
     for seed in range(200):
         rng = random.Random(seed)
-        timetable, due = Timetable(), {}
+        timetable = Timetable()
+        due: dict[int, int] = {}
         now_ms = 0
         for _ in range(100):
             stream_id = rng.randrange(8)

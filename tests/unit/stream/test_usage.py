@@ -21,7 +21,9 @@ from svc_cluster.model.usage import (
     UsageReport,
 )
 from svc_cluster.stream import keys, usage_requests
+from svc_cluster.stream.basin_usage import PRESENCES_MAX, stored_metered_bytes
 from svc_cluster.stream.commands import (
+    BasinCommand,
     Bootstrap,
     CountUsage,
     CreateStream,
@@ -29,9 +31,8 @@ from svc_cluster.stream.commands import (
     PurgeStream,
     ReportUsage,
 )
-from svc_cluster.stream.effects import Reason
+from svc_cluster.stream.effects import RejectionReason
 from svc_cluster.stream.rows import StreamState
-from svc_cluster.stream.usage import PRESENCES_MAX, stored_metered_bytes
 from svc_cluster.stream.usage_rows import decode_basin_reading, decode_reading
 from tests.unit.stream.support import (
     BASIN,
@@ -113,7 +114,7 @@ def test_units_of_operations_travel_with_the_batch() -> None:
     leader.append("s", units, now_ms=at(MINUTE))
     leader.append("s", one, now_ms=at(MINUTE))
     wrong = append_command(1, placement(7, arrival=at(MINUTE)))
-    assert reasons(leader.apply([wrong])) == [Reason.WRONG_FIRST_SEQ_NUM]
+    assert reasons(leader.apply([wrong])) == [RejectionReason.WRONG_FIRST_SEQ_NUM]
     assert counted(leader, MINUTE) == Counts(append_ops_standard=1, append_bytes_standard=18)
 
 
@@ -204,7 +205,7 @@ def test_a_report_counts_once() -> None:
     restart. Another reporter's has a number of its own."""
     leader = Leader()
 
-    def take(*reports: UsageReport) -> list[Reason | None]:
+    def take(*reports: UsageReport) -> list[RejectionReason | None]:
         return reasons(leader.apply([ReportUsage(at(MINUTE), one) for one in reports]))
 
     assert take(report(4)) == [None]
@@ -256,7 +257,9 @@ def test_a_report_that_no_gateway_writes_is_refused_and_rejected(name: str) -> N
             lambda view: usage_requests.report(view, usage, impossible, at(MINUTE))
         )
     before = dict(leader.store.values)
-    assert reasons(leader.apply([ReportUsage(at(MINUTE), impossible)])) == [Reason.MALFORMED]
+    assert reasons(leader.apply([ReportUsage(at(MINUTE), impossible)])) == [
+        RejectionReason.MALFORMED
+    ]
     changed = {key for key, value in leader.store.values.items() if before.get(key) != value}
     assert changed <= {keys.APPLIED_KEY}
 
@@ -413,16 +416,16 @@ def test_replicas_that_restart_anywhere_write_the_same_rows() -> None:
     follower.apply([Bootstrap(BASIN, BasinConfig(), TimestampMs(1), counts_usage=True)])
     create_s = leader.sequencer.create_stream("s", None, at(MINUTE))
     create_t = leader.sequencer.create_stream("t", None, at(MINUTE))
-    entries = [[create_s], [create_t]]
+    entries: list[list[BasinCommand | None]] = [[create_s], [create_t]]
     for command in (create_s, create_t):
         leader.run(command)
     for number in range(8):
         name = "st"[number % 2]
-        command = leader.sequencer.append(
+        append = leader.sequencer.append(
             name, batch(1, commands=(trim(number // 3),)), None, None, at(MINUTE + number // 2)
         )
-        leader.run(command)
-        entries.append([command])
+        leader.run(append)
+        entries.append([append])
     for entry in entries:
         follower.apply([command for command in entry if command is not None])
         follower.restart()

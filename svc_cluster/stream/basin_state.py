@@ -6,34 +6,21 @@ a caller was given stays as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
-from typing import Protocol
 
 from svc_cluster.base.ids import LogIndex, StreamId, Term
+from svc_cluster.base.key_reader import KeyReader
 from svc_cluster.base.limits import STREAM_STATES_CACHED_MAX
-from svc_cluster.model.outcome_table import Expired, Outcome, OutcomeTable
+from svc_cluster.model.idempotency_table import Expired, IdempotencyRow, IdempotencyTable
 from svc_cluster.stream import keys, rows
+from svc_cluster.stream.basin_usage import BasinUsage
 from svc_cluster.stream.rows import (
     FIRST_STREAM_ID,
     AppliedRow,
-    BasinRecord,
+    BasinHead,
     StreamEntry,
     StreamState,
 )
-from svc_cluster.stream.usage import BasinUsage
-
-
-class Reader(Protocol):
-    """Reads of one replica's keys, without its prefix; semantics as the state store's reader."""
-
-    def get(self, key: bytes) -> bytes | None: ...
-
-    def scan(
-        self, start: bytes, end: bytes, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """Pairs of the half-open range `[start, end)` in key order, or reversed; lazy."""
-        ...
 
 
 class BasinState:
@@ -41,7 +28,7 @@ class BasinState:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: KeyReader,
         *,
         cached_max: int = STREAM_STATES_CACHED_MAX,
     ) -> None:
@@ -52,10 +39,10 @@ class BasinState:
         self._applied = AppliedRow() if value is None else rows.decode_applied(value)
         value = reader.get(keys.BASIN_KEY)
         self._basin = None if value is None else rows.decode_basin(value)
-        self.outcomes = OutcomeTable(
-            reader, keys.OUTCOMES, keys.OUTCOME_TIMES, keys.OUTCOME_COUNT_KEY
+        self.idempotency = IdempotencyTable(
+            reader, keys.IDEMPOTENCY_ROWS, keys.IDEMPOTENCY_TIMES, keys.IDEMPOTENCY_COUNT_KEY
         )
-        """Of the requests that a client may repeat."""
+        """The idempotency keys of requests and their answers."""
         self.usage = BasinUsage(reader, cached_max=cached_max)
         """What was counted and is stored; for whoever applies and whoever asks for it."""
         # Least recently used first. Every cached stream has its name in `_ids`, and only those.
@@ -80,7 +67,7 @@ class BasinState:
         return self._applied.digest
 
     @property
-    def basin(self) -> BasinRecord | None:
+    def basin(self) -> BasinHead | None:
         """None until the bootstrap entry is applied."""
         return self._basin
 
@@ -113,15 +100,18 @@ class BasinState:
         assert stream is not None, "a name leads to a stream until both are purged"
         return stream
 
-    def outcome(self, key: bytes) -> Outcome | None:
-        return self.outcomes.find(key)
+    def idempotency_row(self, key: bytes) -> IdempotencyRow | None:
+        return self.idempotency.find(key)
 
-    def outcomes_before(self, before_ms: int, at_most: int) -> list[Expired]:
-        return self.outcomes.before(before_ms, at_most)
+    def idempotency_keys_before(self, before_ms: int, at_most: int) -> list[Expired]:
+        return self.idempotency.before(before_ms, at_most)
 
     @property
     def stream_count(self) -> int:
-        """Of all there are, those that are being deleted among them. Counted once, then kept."""
+        """Return the number of all streams there are, those that are being deleted among them.
+        Where usage is counted, so are they; otherwise they are counted here once, and then kept."""
+        if self.usage.reading is not None:
+            return self.usage.reading[1].streams
         if self._stream_count is None:
             self._stream_count = sum(1 for _ in self.reader.scan(*keys.name_range("", "")))
         return self._stream_count
@@ -129,8 +119,9 @@ class BasinState:
     def list_streams(
         self, prefix: str, start_after: str, limit: int
     ) -> tuple[list[StreamEntry], bool]:
-        """Streams whose name begins with `prefix` and comes behind `start_after` (empty: from the
-        first), in byte order, at most `limit` (at least 1); and whether there are more of them."""
+        """Return streams whose name begins with `prefix` and comes behind `start_after`, and
+        whether there are more. They are in byte order, at most `limit` (at least 1); an empty
+        `start_after` begins with the first."""
         assert limit > 0, "a page holds at least one stream"
         start, end = keys.name_range(prefix, start_after)
         if start >= end:
@@ -142,7 +133,7 @@ class BasinState:
     def take_over(
         self,
         applied: AppliedRow,
-        basin: BasinRecord | None,
+        basin: BasinHead | None,
         streams: dict[StreamId, StreamState | None],
     ) -> None:
         """The store holds these changes now (`basin` None: unchanged). For `apply.commit` only."""

@@ -16,11 +16,12 @@ from typing import Final
 import msgspec
 
 from svc_cluster.base.ids import StreamId, TimestampMs
+from svc_cluster.base.key_reader import KeyReader
 from svc_cluster.base.limits import STREAM_STATES_CACHED_MAX
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.model.record import SequencedBatch
 from svc_cluster.model.usage import KEPT_MINUTES, MINUTE_MS, Counts, UsageReport
-from svc_cluster.model.usage_table import Reader, UsageDraft, UsageTable, prune
+from svc_cluster.model.usage_table import UsageDraft, UsageTable, prune
 from svc_cluster.stream import keys
 from svc_cluster.stream.batch_row import metered_before
 from svc_cluster.stream.commands import AppendCommand
@@ -42,7 +43,7 @@ PRESENCES_MAX: Final = 64
 """Times during which a basin had streams; beyond that the oldest two become one."""
 
 
-class Reading(msgspec.Struct, frozen=True):
+class StorageReading(msgspec.Struct, frozen=True):
     """Metered bytes stored by a stream, as of the last minute in which that changed."""
 
     minute: int
@@ -54,7 +55,7 @@ class BasinUsage:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: KeyReader,
         *,
         cached_max: int = STREAM_STATES_CACHED_MAX,
     ) -> None:
@@ -64,18 +65,18 @@ class BasinUsage:
         value = reader.get(keys.PRESENCE_KEY)
         self.presence: tuple[Presence, ...] = () if value is None else decode_presence(value)
         self.reading: tuple[int, BasinReading] | None = None
-        """Of the basin, and its minute; None: nothing is counted yet."""
+        """The reading of the basin, and its minute; None: nothing is counted yet."""
         for key, value in reader.scan(*keys.readings_range(keys.WHOLE_BASIN), reverse=True):
             self.reading = (keys.reading_minute(key), decode_basin_reading(value))
             break
         # Least recently used first.
-        self._readings: dict[StreamId, Reading] = {}
+        self._readings: dict[StreamId, StorageReading] = {}
 
     @property
     def counts(self) -> bool:
         return self.reading is not None
 
-    def stream_reading(self, stream: StreamState) -> Reading:
+    def stream_reading(self, stream: StreamState) -> StorageReading:
         """The last one of a stream as it is applied, where usage is counted."""
         known = self._readings.pop(stream.stream_id, None)
         if known is None:
@@ -85,11 +86,11 @@ class BasinUsage:
         self._readings[stream.stream_id] = known
         return known
 
-    def _read(self, stream: StreamState) -> Reading:
+    def _read(self, stream: StreamState) -> StorageReading:
         for key, value in self.reader.scan(*keys.readings_range(stream.stream_id), reverse=True):
-            return Reading(keys.reading_minute(key), decode_reading(value))
+            return StorageReading(keys.reading_minute(key), decode_reading(value))
         # it is older than the counting
-        return Reading(0, stored_metered_bytes(self.reader, stream))
+        return StorageReading(0, stored_metered_bytes(self.reader, stream))
 
     def had_streams(self, start_ms: int, end_ms: int) -> bool:
         """Whether the basin had a stream at any time from `start_ms` to before `end_ms`."""
@@ -110,7 +111,7 @@ class BasinUsage:
             del self._readings[next(iter(self._readings))]
 
 
-class _Held(msgspec.Struct):
+class _HeldReading(msgspec.Struct):
     """A stream's reading while an entry changes it."""
 
     minute: int
@@ -147,16 +148,17 @@ class EntryUsage:
         self.counts = UsageDraft(state.table)
         self.presence = state.presence
         self.reading = state.reading
-        """Of the basin, as `write` has left it."""
-        self.readings: dict[StreamId, Reading | None] = {}
-        """Of the streams that the entry changed, as `write` has left them; None: purged."""
+        """The reading of the basin, as `write` has left it."""
+        self.readings: dict[StreamId, StorageReading | None] = {}
+        """The readings of the streams that the entry changed, as `write` has left them; None:
+        purged."""
         self.is_counting = state.reading is not None
         self._minute = self._stored_bytes = self._streams = 0
         """The reading of the basin, as far as it has come."""
         if state.reading is not None:
             self._minute, whole = state.reading
             self._stored_bytes, self._streams = whole.stored_bytes, whole.streams
-        self._held: dict[StreamId, _Held] = {}
+        self._held: dict[StreamId, _HeldReading] = {}
         self._purged: list[StreamId] = []
         self._is_touched = False
         self._batch_minute = -1
@@ -188,7 +190,7 @@ class EntryUsage:
         for stream_id, stream in changed.items():
             if stream is not None:
                 stored_bytes = stored_metered_bytes(reader, stream, batches(stream_id))
-                self._held[stream_id] = _Held(at_ms // MINUTE_MS, stored_bytes, False)
+                self._held[stream_id] = _HeldReading(at_ms // MINUTE_MS, stored_bytes, False)
                 self._touch(at_ms, stored_bytes, 1)
         self._touch(at_ms, 0, 0)
         if self._streams:
@@ -202,7 +204,7 @@ class EntryUsage:
         if not self.is_counting:
             return
         at_ms = stream.created_at_ms
-        self._held[stream.stream_id] = _Held(at_ms // MINUTE_MS, 0, False)
+        self._held[stream.stream_id] = _HeldReading(at_ms // MINUTE_MS, 0, False)
         self._touch(at_ms, 0, 1)
         if self._streams == 1:
             self.presence = (*_within_reach(self.presence, at_ms), (at_ms, None))
@@ -285,7 +287,7 @@ class EntryUsage:
             write_set.put(keys.reading_key(stream_id, minute), encode_reading(held.stored_bytes))
             if held.in_new_minute and minute > KEPT_MINUTES:
                 _prune_readings(write_set, reader, stream_id, minute)
-            self.readings[stream_id] = Reading(minute, held.stored_bytes)
+            self.readings[stream_id] = StorageReading(minute, held.stored_bytes)
         for stream_id in self._purged:
             write_set.delete_range(*keys.readings_range(stream_id), frees=0)
             self.readings[stream_id] = None
@@ -308,12 +310,14 @@ class EntryUsage:
 
     # -- helpers
 
-    def _hold(self, stream: StreamState) -> _Held:
+    def _hold(self, stream: StreamState) -> _HeldReading:
         """The reading of a stream, to be changed."""
         held = self._held.get(stream.stream_id)
         if held is None:
             known = self._state.stream_reading(stream)
-            held = self._held[stream.stream_id] = _Held(known.minute, known.stored_bytes, False)
+            held = self._held[stream.stream_id] = _HeldReading(
+                known.minute, known.stored_bytes, False
+            )
         return held
 
     def _touch(self, at_ms: TimestampMs, more_bytes: int, more_streams: int) -> None:
@@ -325,7 +329,7 @@ class EntryUsage:
 
 
 def stored_metered_bytes(
-    reader: Reader, stream: StreamState, batches: Sequence[SequencedBatch] = ()
+    reader: KeyReader, stream: StreamState, batches: Sequence[SequencedBatch] = ()
 ) -> int:
     """Metered bytes of the batches that are kept of a stream: the one that holds the trim point,
     and all behind it. `batches`: the last ones, as far as the store does not have them yet."""
@@ -341,7 +345,9 @@ def stored_metered_bytes(
     return kept
 
 
-def _prune_readings(write_set: WriteSet, reader: Reader, stream_id: StreamId, minute: int) -> None:
+def _prune_readings(
+    write_set: WriteSet, reader: KeyReader, stream_id: StreamId, minute: int
+) -> None:
     """What has grown too old goes, but for the last of it: that held until the next reading."""
     start, _ = keys.readings_range(stream_id)
     cutoff = keys.reading_key(stream_id, minute - KEPT_MINUTES)

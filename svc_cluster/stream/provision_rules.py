@@ -1,7 +1,8 @@
 """Requests of the control plane become commands: create, ensure, reconfigure, create by itself.
 
 Each decides by the view it is given, which for a leader has everything in flight, and changes
-nothing. None: nothing has to change. Source: wire contract sections 2.2, 2.7, 6.3 to 6.6 and 7.
+nothing. None: nothing has to change. Source: contract 9.1, 9.2, 9.3, 9.4, 9.7
+and 9.8.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from svc_cluster.stream.commands import (
 )
 from svc_cluster.stream.effects import View
 from svc_cluster.stream.emptiness import empty_since_due
-from svc_cluster.stream.rows import BasinRecord, StreamState
+from svc_cluster.stream.rows import BasinHead, StreamState
 
 
-def bootstrapped(view: View) -> BasinRecord:
+def bootstrapped(view: View) -> BasinHead:
     """Raises UnavailableError while the basin is still being created."""
     basin = view.basin
     if basin is None:
@@ -36,7 +37,7 @@ def bootstrapped(view: View) -> BasinRecord:
     return basin
 
 
-def open_basin(view: View) -> BasinRecord:
+def open_basin(view: View) -> BasinHead:
     """Raises UnavailableError, BasinDeletionPendingError."""
     basin = bootstrapped(view)
     if basin.sealed_at_ms is not None:
@@ -137,7 +138,7 @@ def delete_empty_stream(
 
 
 def _creation(
-    basin: BasinRecord, name: str, new: NewStream, creation_hash: bytes, now_ms: TimestampMs
+    basin: BasinHead, name: str, new: NewStream, creation_hash: bytes, now_ms: TimestampMs
 ) -> CreateStream:
     return CreateStream(
         stream_id=basin.next_stream_id,
@@ -173,5 +174,5 @@ def reconfigure_basin(view: View, patch: BasinPatch) -> ConfigureBasin | None:
     return _basin_configuration(basin, reconfigure.patch_basin(basin.config, patch))
 
 
-def _basin_configuration(basin: BasinRecord, config: BasinConfig) -> ConfigureBasin | None:
+def _basin_configuration(basin: BasinHead, config: BasinConfig) -> ConfigureBasin | None:
     return None if config == basin.config else ConfigureBasin(config)

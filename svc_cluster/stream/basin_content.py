@@ -15,8 +15,9 @@ from typing import Final
 import msgspec
 
 from svc_cluster.base.ids import StreamId
-from svc_cluster.model.content import Reader, Row, Visit, behind
-from svc_cluster.model.outcome_table import canonical_outcome
+from svc_cluster.base.key_reader import KeyReader
+from svc_cluster.model.content import Row, Visit, behind
+from svc_cluster.model.idempotency_table import canonical_idempotency_row
 from svc_cluster.model.usage_table import canonical_counts
 from svc_cluster.stream import keys, rows
 from svc_cluster.stream.batch_row import HEADER_BYTES, decode_placement, metered_before
@@ -33,9 +34,9 @@ _UNREADABLE: Final = (msgspec.DecodeError, struct.error, ValueError, AssertionEr
 
 
 class BasinContent:
-    """Of a basin's group."""
+    """This is the content of a basin's group."""
 
-    def visits(self, view: Reader, after: bytes) -> Iterator[Visit]:
+    def visits(self, view: KeyReader, after: bytes) -> Iterator[Visit]:
         walk = _Batches(view)
         walk.resume(after)
         for key, value in view.scan(behind(after), _END):
@@ -74,7 +75,7 @@ _FORMS: Final[dict[int, Callable[[bytes, bytes], bytes]]] = {
     keys.BASIN_KEY[0]: _basin,
     keys.name_key("")[0]: _entry,
     keys.streams_range()[0][0]: _stream,
-    keys.OUTCOMES[0]: lambda _, value: canonical_outcome(value),
+    keys.IDEMPOTENCY_ROWS[0]: lambda _, value: canonical_idempotency_row(value),
     keys.USAGE_MINUTES_KIND: lambda _, value: canonical_counts(value),
 }
 """By the kind of the key. All other rows are of one form and are taken as they are, so that what is
@@ -95,7 +96,7 @@ class _Batches:
     """Walks over the batches of stream after stream, which must reach from the trim point of each
     to its tail without a gap."""
 
-    def __init__(self, view: Reader) -> None:
+    def __init__(self, view: KeyReader) -> None:
         self._view = view
         self._stream_id: StreamId | None = None
         self._stream: StreamState | None = None
@@ -112,8 +113,8 @@ class _Batches:
                 self._next = last_seq_num + 1
 
     def left(self, key: bytes) -> str:
-        """The walk has come to `key`: what is missing at the end of the stream that it has left,
-        if it has left one and something is."""
+        """The walk has come to `key`. Return what is missing at the end of the stream that it has
+        left, if it has left one and something is."""
         stream, self_next = self._stream, self._next
         if self._stream_id is None:
             return ""
