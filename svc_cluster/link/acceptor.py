@@ -1,4 +1,6 @@
-"""The listening side of links: proves the callers, bounds those that have not proved themselves."""
+"""This is the listening side of links. It proves the callers, and bounds those that have not proved
+themselves, from the moment at which they are accepted. The handshake of TLS is part of that. And it
+bounds how many conversations a proven caller has."""
 
 from __future__ import annotations
 
@@ -6,17 +8,20 @@ import asyncio
 import secrets
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from svc_cluster.base.log import get_logger
+from svc_cluster.base.tasks import Tasks
 from svc_cluster.link.conversation import Terms
-from svc_cluster.link.frame import Kind
+from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.greeting import NONCE_BYTES, Speaker
-from svc_cluster.link.handshake import NotYetError
+from svc_cluster.link.handshake import HandshakeError, Identity, NotYetError
+from svc_cluster.link.refused_callers import RefusedCallers
 from svc_cluster.link.tls import check_certificate
-from svc_cluster.link.wire import Wire
+from svc_cluster.link.wire import GREETING_SECONDS, Wire
 
 log = get_logger("link")
 
@@ -24,77 +29,39 @@ BACKLOG: Final = 128
 """Connections that the kernel keeps until they are accepted."""
 
 UNPROVEN_MAX: Final = 64
-"""Connections whose caller has not proved itself; one more is closed at once."""
+"""Connections whose caller has not proved itself, handshakes of TLS among them; one more is closed
+at once."""
 
-REFUSAL_SECONDS: Final = 60.0
-"""How often refusals of one address are logged, with their number."""
+CONVERSATIONS_PER_CALLER_MAX: Final = 64
+"""Open conversations of one proven caller: a node by its id, others by role and address. A gateway
+has one with each node, and for some seconds those that lost connections have left behind; several
+gateways may share an address."""
 
-ADDRESSES_MAX: Final = 1024
-"""Addresses whose refusals are counted apart; those beyond are counted together."""
+CONVERSATIONS_MAX: Final = 256
+"""Open conversations of all proven callers that are no nodes. No node is kept out by them."""
+
+ACCEPT_PAUSE_SECONDS: Final = 1.0
+"""Before the next attempt when a connection could not be accepted, as for want of descriptors."""
+
+_TOO_MANY: Final = "too many callers have not proved themselves"
 
 
-class Caller(Protocol):
+class ProvenCaller(Protocol):
     """What the owner makes of a proven caller."""
 
-    def message(self, kind: Kind, payload: bytes) -> None:
+    def message(self, kind: FrameKind, payload: bytes) -> None:
         """Raises FrameError for what ends the conversation."""
         ...
 
-    def room(self, kind: Kind, size: int) -> None:
+    def room(self, kind: FrameKind, size: int) -> None:
         """The caller is done with `size` more bytes of this class."""
         ...
 
     def link_down(self) -> None: ...
 
 
-Welcome = Callable[[Speaker, Wire], Caller]
+Welcome = Callable[[Speaker, Wire], ProvenCaller]
 """Called once a caller has proved itself; the wire is for the answers."""
-
-
-class Refusals:
-    """Says who was refused: the first time at once, then once a minute an address with a count."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._seen: dict[str, _Refused] = {}
-        self.count = 0
-
-    @property
-    def tracked(self) -> int:
-        return len(self._seen)
-
-    def say(self, caller: str, reason: str, count: int, node: int | None) -> None:
-        log.warning("caller_refused", node=node, peer=caller, reason=reason[:200], refusals=count)
-
-    def note(self, address: str, reason: str, node: int | None = None) -> None:
-        """A caller from `address` was turned away; `node`: with the proof of being that node."""
-        self.count += 1
-        if node is not None:
-            address = f"node {node}"
-        if address not in self._seen and len(self._seen) >= ADDRESSES_MAX:
-            self._forget()
-            if len(self._seen) >= ADDRESSES_MAX:
-                address = "others"
-        seen = self._seen.setdefault(address, _Refused())
-        seen.count += 1
-        now = self._now()
-        if now - seen.said_at >= REFUSAL_SECONDS:
-            self.say(address, reason, seen.count, node)
-            seen.said_at, seen.count = now, 0
-
-    def _forget(self) -> None:
-        now = self._now()
-        self._seen = {
-            address: seen
-            for address, seen in self._seen.items()
-            if now - seen.said_at < REFUSAL_SECONDS
-        }
-
-
-@dataclass(slots=True)
-class _Refused:
-    count: int = 0
-    said_at: float = float("-inf")
 
 
 class Acceptor:
@@ -112,15 +79,25 @@ class Acceptor:
         self._welcome = welcome
         self._connections: set[_Connection] = set()
         self._unproven: set[_Connection] = set()
-        self._server: asyncio.Server | None = None
+        self._open: Counter[_CallerKey] = Counter()
+        """Conversations of proven callers, by caller; none has 0."""
+
+        self._shaking_hands = 0
+        """Connections under TLS whose handshake is not complete: nothing of ours is there yet."""
+
         self._listener: socket.socket | None = None
-        self.refusals = Refusals(loop.time)
+        self._context: ssl.SSLContext | None = None
+        self._tasks = Tasks()
+        self._refused = RefusedCallers(loop.time)
+        self.refusals = 0
+        """Callers that were turned away."""
 
     async def start(self, host: str, port: int, context: ssl.SSLContext | None = None) -> int:
         """Listen; returns the port. Raises OSError for an address that cannot be listened on."""
-        self._listener = await self._bind(host, port)
-        await self.renew(context)
-        bound: int = self._listener.getsockname()[1]
+        self._listener = listener = await self._bind(host, port)
+        self.renew(context)
+        self._tasks.spawn(self._accept(listener), "accept callers")
+        bound: int = listener.getsockname()[1]
         return bound
 
     async def _bind(self, host: str, port: int) -> socket.socket:
@@ -139,53 +116,110 @@ class Acceptor:
             raise
         return listener
 
-    async def renew(self, context: ssl.SSLContext | None) -> None:
+    def renew(self, context: ssl.SSLContext | None) -> None:
         """Take callers under this context from now on; no connection is lost or refused by it."""
-        assert self._listener is not None
-        before = self._server
-        self._server = await self._loop.create_server(
-            lambda: _Connection(self).wire, sock=self._listener.dup(), ssl=context
-        )
-        if before is not None:
-            before.close()
+        self._context = context
+
+    async def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                sock, address = await self._loop.sock_accept(listener)
+            except ConnectionError:
+                continue  # gone before it was accepted
+            except OSError as cause:
+                log.warning("accept_failed", reason=str(cause))
+                await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
+                continue
+            if self._context is not None and self.unproven >= UNPROVEN_MAX:
+                # not even a handshake, which costs more than all that follows
+                sock.close()
+                self._turned_away(str(address[0]), _TOO_MANY)
+            else:
+                self._tasks.spawn(self._take(sock, str(address[0]), self._context), "take a caller")
+
+    async def _take(
+        self, sock: socket.socket, address: str, context: ssl.SSLContext | None
+    ) -> None:
+        """Hand the connection to a wire, behind the handshake if there is one."""
+        secured = context is not None
+        self._shaking_hands += secured
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._loop.connect_accepted_socket(
+                lambda: _Connection(self).wire,
+                sock,
+                ssl=context,
+                ssl_handshake_timeout=GREETING_SECONDS if secured else None,
+            )
+        except OSError as cause:  # of TLS, or gone, or too slow
+            sock.close()
+            self._turned_away(address, f"{type(cause).__name__}: {cause}")
+        finally:
+            self._shaking_hands -= secured
 
     @property
     def unproven(self) -> int:
-        return len(self._unproven)
+        return len(self._unproven) + self._shaking_hands
+
+    @property
+    def arriving_bytes(self) -> int:
+        """Bytes of messages that have arrived in part, in all conversations."""
+        return sum(connection.wire.talk.arriving_bytes for connection in self._connections)
 
     async def close(self, reason: str) -> None:
         """Stop listening and end every conversation with this reason."""
-        if self._server is not None:
-            self._server.close()
+        await self._tasks.cancel_all()
         if self._listener is not None:
             self._listener.close()
         for connection in list(self._connections):
             connection.wire.close(reason)
-        if self._server is not None:
-            await self._server.wait_closed()
+
+    def _turned_away(self, address: str, reason: str, node: int | None = None) -> None:
+        """`node`: of a caller that has proved to be that node. Told in a line now and then."""
+        self.refusals += 1
+        count = self._refused.refused(address if node is None else f"node {node}")
+        if count is not None:
+            log.warning(
+                "caller_refused", node=node, peer=address, reason=reason[:200], refusals=count
+            )
 
     # -- what connections tell
 
     def arrived(self, connection: _Connection) -> str | None:
         self._connections.add(connection)
         if len(self._unproven) >= UNPROVEN_MAX:
-            return "too many callers have not proved themselves"
+            return _TOO_MANY
         self._unproven.add(connection)
         return None
 
-    def proved(self, connection: _Connection, speaker: Speaker) -> Caller:
+    def proved(self, connection: _Connection, speaker: Speaker) -> ProvenCaller:
         self._unproven.discard(connection)
+        connection.key = key = _key(speaker.identity, connection.address)
+        self._open[key] += 1
         return self._welcome(speaker, connection.wire)
+
+    def _check_number(self, key: _CallerKey) -> None:
+        """Raises HandshakeError for a conversation more than a caller, or all of them, may have."""
+        if self._open[key] >= CONVERSATIONS_PER_CALLER_MAX:
+            raise HandshakeError(
+                f"a caller has at most {CONVERSATIONS_PER_CALLER_MAX} conversations at once"
+            )
+        others = sum(count for (role, _), count in self._open.items() if role != "node")
+        if key[0] != "node" and others >= CONVERSATIONS_MAX:
+            raise HandshakeError(f"there are {CONVERSATIONS_MAX} conversations, as many as may be")
 
     def ended(self, connection: _Connection, reason: str) -> None:
         self._connections.discard(connection)
         self._unproven.discard(connection)
+        if connection.key is not None:
+            self._open[connection.key] -= 1
+            self._open += Counter()  # keeps what is above 0
         if connection.caller is not None:
             return
         if connection.is_early:
             log.debug("caller_early", peer=connection.address, reason=reason[:200])
         else:
-            self.refusals.note(connection.address, reason, connection.node)
+            self._turned_away(connection.address, reason, connection.node)
 
     def new_wire(self, connection: _Connection) -> Wire:
         terms = self._terms()
@@ -201,6 +235,7 @@ class Acceptor:
             except NotYetError:
                 connection.is_early = True
                 raise
+            self._check_number(_key(speaker.identity, connection.address))
 
         return Wire(
             self._loop,
@@ -211,6 +246,14 @@ class Acceptor:
             acceptor=True,
             on_transport=connection.on_transport,
         )
+
+
+_CallerKey = tuple[str, str]
+"""A role, and which node or address it is."""
+
+
+def _key(identity: Identity, address: str) -> _CallerKey:
+    return identity.role, str(identity.node_id) if identity.role == "node" else address
 
 
 def _names(certificate: Mapping[str, Any]) -> list[bytes]:
@@ -227,10 +270,12 @@ class _Connection:
         self._acceptor = acceptor
         self.address = "?"
         self.node: int | None = None
-        """Of a caller that has proved to be a node, its id."""
+        """The id of a caller that has proved to be a node."""
         self.is_early = False
         """Refused because this process cannot tell yet whom it belongs with."""
-        self.caller: Caller | None = None
+        self.key: _CallerKey | None = None
+        """Whose conversation it is, once that is proved."""
+        self.caller: ProvenCaller | None = None
         self.wire = acceptor.new_wire(self)
 
     def on_transport(self, transport: Any) -> str | None:
@@ -241,11 +286,11 @@ class _Connection:
     def opened(self, speaker: Speaker) -> None:
         self.caller = self._acceptor.proved(self, speaker)
 
-    def message(self, kind: Kind, payload: bytes) -> None:
+    def message(self, kind: FrameKind, payload: bytes) -> None:
         assert self.caller is not None
         self.caller.message(kind, payload)
 
-    def room(self, kind: Kind, size: int) -> None:
+    def room(self, kind: FrameKind, size: int) -> None:
         if self.caller is not None:
             self.caller.room(kind, size)
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from svc_cluster.link.errors import LinkBusyError, LinkLostError
-from svc_cluster.link.frame import FrameError, Kind
+from svc_cluster.link.frame import FrameError, FrameKind
+from svc_cluster.link.link_errors import LinkBusyError, LinkLostError
 from svc_cluster.link.outbox import NoCreditError
 
 T = TypeVar("T")
@@ -26,29 +26,29 @@ class Verb(IntEnum):
     """What a message of a conversation is. An unknown verb ends the conversation."""
 
     REQUEST = 1
-    """Of the caller, for the node's service: the number is new, behind it is what is asked."""
+    """Sent by the caller, for the node's service: the number is new, behind it is what is asked."""
 
     ANSWER = 2
-    """Of the acceptor: the number is the request's, of whichever verb that was."""
+    """Sent by the acceptor: the number is the request's, of whichever verb that was."""
 
     CANCEL = 3
-    """Of the caller: nobody waits for this answer any more; nothing follows."""
+    """Sent by the caller: nobody waits for this answer any more; nothing follows."""
 
     PEER = 4
-    """Of a node: messages of Raft; the number is 0."""
+    """Sent by a node: messages of Raft; the number is 0."""
 
     SNAPSHOT = 5
-    """Of a node: a chunk of a snapshot, to be answered."""
+    """Sent by a node: a chunk of a snapshot, to be answered."""
 
     FORM = 6
-    """Of a node: where it stands with the formation of the cluster, to be answered."""
+    """Sent by a node: where it stands with the formation of the cluster, to be answered."""
 
 
 class CallError(FrameError):
     """The other side sent a message that is none; the conversation is over."""
 
 
-class Message(NamedTuple):
+class CallMessage(NamedTuple):
     """One message of a conversation. `body` belongs to the verb."""
 
     verb: Verb
@@ -60,13 +60,13 @@ def encode(verb: Verb, number: int, body: bytes = b"") -> bytes:
     return HEAD.pack(verb, number) + body
 
 
-def decode(payload: bytes) -> Message:
+def decode(payload: bytes) -> CallMessage:
     """Raises CallError for an unknown verb or a message that is too short."""
     if len(payload) < HEAD.size:
         raise CallError(f"a message of {len(payload)} bytes")
     verb, number = HEAD.unpack_from(payload)
     try:
-        return Message(Verb(verb), number, payload[HEAD.size :])
+        return CallMessage(Verb(verb), number, payload[HEAD.size :])
     except ValueError:
         raise CallError(f"a message with the unknown verb {verb}") from None
 
@@ -77,11 +77,15 @@ class Sender(Protocol):
     @property
     def is_up(self) -> bool: ...
 
-    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         """Raises LinkLostError(sent=False) or NoCreditError, without effect."""
         ...
 
-    def dealt_with(self, kind: Kind, size: int) -> None: ...
+    def has_credit(self, kind: FrameKind, size: int) -> bool:
+        """Whether a message of so many bytes may be queued now."""
+        ...
+
+    def dealt_with(self, kind: FrameKind, size: int) -> None: ...
 
 
 class UnreadableAnswerError(Exception):
@@ -104,9 +108,14 @@ class Calls:
     def pending(self) -> int:
         return len(self._pending)
 
+    def check_credit(self, kind: FrameKind, size: int) -> None:
+        """Before a request of about `size` bytes is made. Raises LinkBusyError."""
+        if self._sender is not None and not self._sender.has_credit(kind, size):
+            raise LinkBusyError
+
     def call(
         self,
-        kind: Kind,
+        kind: FrameKind,
         flow: int,
         request: bytes,
         read: Callable[[bytes], T],
@@ -151,6 +160,6 @@ class Calls:
         if self._pending.pop(number, None) is None or self._sender is None:
             return
         try:
-            self._sender.send(Kind.URGENT, 0, encode(Verb.CANCEL, number))
+            self._sender.send(FrameKind.URGENT, 0, encode(Verb.CANCEL, number))
         except (LinkLostError, NoCreditError):
             return  # without a cancellation the other side only works in vain

@@ -12,9 +12,9 @@ from typing import Final, Protocol
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.link.conversation import ConversationEvents, Terms
-from svc_cluster.link.errors import LinkLostError
-from svc_cluster.link.frame import FrameError, Kind
+from svc_cluster.link.frame import FrameError, FrameKind
 from svc_cluster.link.greeting import NONCE_BYTES, RefusedError, Speaker
+from svc_cluster.link.link_errors import LinkLostError
 from svc_cluster.link.tls import CertificateError
 from svc_cluster.link.wire import GREETING_SECONDS, Wire
 
@@ -33,12 +33,12 @@ class LinkEvents(Protocol):
 
     def link_down(self) -> None: ...
 
-    def message(self, kind: Kind, payload: bytes) -> None:
+    def message(self, kind: FrameKind, payload: bytes) -> None:
         """The owner calls the connector's `dealt_with` once the message costs no memory. Raises
         FrameError for what ends the conversation."""
         ...
 
-    def room(self, kind: Kind, size: int) -> None:
+    def room(self, kind: FrameKind, size: int) -> None:
         """The other side is done with `size` more bytes of this class."""
         ...
 
@@ -94,10 +94,10 @@ class _Introduction:
         if not self._found.done():
             self._found.set_result(speaker)
 
-    def message(self, kind: Kind, payload: bytes) -> None:
+    def message(self, kind: FrameKind, payload: bytes) -> None:
         raise FrameError("nothing was asked")
 
-    def room(self, kind: Kind, size: int) -> None:
+    def room(self, kind: FrameKind, size: int) -> None:
         """Nothing is sent."""
 
 
@@ -141,22 +141,27 @@ class Connector:
     def held_bytes(self) -> int:
         return 0 if self._wire is None else self._wire.talk.held_bytes
 
-    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         """Queue a message. Raises LinkLostError(sent=False) while there is no connection,
         NoCreditError while the other side has too much to deal with; neither has an effect."""
         if self._wire is None or not self._wire.is_open:
             raise LinkLostError(sent=False)
         self._wire.send(kind, flow, payload)
 
-    def under_way(self, kind: Kind) -> int:
+    def has_credit(self, kind: FrameKind, size: int) -> bool:
+        """Whether a message of so many bytes would be queued; without a connection: not for want
+        of credit."""
+        return self._wire is None or self._wire.talk.outbox.credits[kind].allows(size)
+
+    def under_way(self, kind: FrameKind) -> int:
         """Bytes of this class that the other side is not known to have dealt with."""
         return 0 if self._wire is None else self._wire.talk.outbox.credits[kind].under_way
 
-    def is_waiting(self, kind: Kind, flow: int) -> bool:
+    def is_waiting(self, kind: FrameKind, flow: int) -> bool:
         """Whether something of this flow has not been handed to the socket yet."""
         return self._wire is not None and self._wire.is_waiting(kind, flow)
 
-    def dealt_with(self, kind: Kind, size: int) -> None:
+    def dealt_with(self, kind: FrameKind, size: int) -> None:
         if self._wire is not None and self._wire.is_open:
             self._wire.dealt_with(kind, size)
 
@@ -245,7 +250,7 @@ class Connector:
             self._failed(fault)
             raise FrameError(repr(fault)) from fault
 
-    def message(self, kind: Kind, payload: bytes) -> None:
+    def message(self, kind: FrameKind, payload: bytes) -> None:
         try:
             self._events.message(kind, payload)
         except FrameError:
@@ -254,7 +259,7 @@ class Connector:
             self._failed(fault)
             raise FrameError(repr(fault)) from fault
 
-    def room(self, kind: Kind, size: int) -> None:
+    def room(self, kind: FrameKind, size: int) -> None:
         try:
             self._events.room(kind, size)
         except Exception as fault:

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from svc_cluster.link.credit import decode_window, encode_window
-from svc_cluster.link.frame import CLASSES, Frame, FrameError, FrameReader, Kind, encode_frame
+from svc_cluster.link.frame import CLASSES, Frame, FrameError, FrameKind, FrameReader, encode_frame
 from svc_cluster.link.greeting import (
     GREETING_BYTES_MAX,
     REASON_CHARS_MAX,
@@ -43,12 +43,12 @@ class ConversationEvents(Protocol):
         """Both sides have proved themselves; messages may be sent from now on."""
         ...
 
-    def message(self, kind: Kind, payload: bytes) -> None:
+    def message(self, kind: FrameKind, payload: bytes) -> None:
         """A whole message arrived. The owner calls `dealt_with` once it costs no memory any more,
         at once or later."""
         ...
 
-    def room(self, kind: Kind, size: int) -> None:
+    def room(self, kind: FrameKind, size: int) -> None:
         """The other side is done with `size` more bytes of this class: so much more may be sent."""
         ...
 
@@ -108,7 +108,12 @@ class Conversation:
     @property
     def held_bytes(self) -> int:
         """Bytes kept here on behalf of the other side."""
-        return self.outbox.queued_bytes + self._reader.held_bytes + self._inbox.held_bytes
+        return self.outbox.queued_bytes + self.arriving_bytes
+
+    @property
+    def arriving_bytes(self) -> int:
+        """Bytes of messages that have arrived in part."""
+        return self._reader.held_bytes + self._inbox.held_bytes
 
     # -- what goes in
 
@@ -141,15 +146,15 @@ class Conversation:
             message = self._inbox.take(frame)
             if message is not None:
                 self._events.message(frame.kind, message)
-        elif frame.kind is Kind.WINDOW:
+        elif frame.kind is FrameKind.WINDOW:
             kind, dealt_with = decode_window(frame.payload)
             credit = self.outbox.credits[kind]
             before = credit.dealt_with
             credit.told(dealt_with)
             self._events.room(kind, dealt_with - before)
-        elif frame.kind is Kind.PING:
+        elif frame.kind is FrameKind.PING:
             self._take_ping(frame.payload)
-        elif frame.kind is Kind.FAREWELL:
+        elif frame.kind is FrameKind.FAREWELL:
             reason = frame.payload[: 4 * REASON_CHARS_MAX].decode(errors="replace")
             self._over(f"the other side ended it: {reason}")
         else:
@@ -157,12 +162,12 @@ class Conversation:
 
     def _take_ping(self, payload: bytes) -> None:
         if payload == _PING:
-            self.outbox.notice(encode_frame(Kind.PING, _PONG))
+            self.outbox.notice(encode_frame(FrameKind.PING, _PONG))
         elif payload != _PONG:
             raise FrameError("a ping that is none")
 
     def _take_greeting(self, frame: Frame) -> None:
-        if frame.kind is not Kind.GREETING:
+        if frame.kind is not FrameKind.GREETING:
             raise FrameError(f"{frame.kind.name} before the greetings were complete")
         terms = self._terms
         cluster_id = terms.speaker.identity.cluster_id
@@ -187,7 +192,7 @@ class Conversation:
             self._open(acceptor)
 
     def _greet(self, greeting: bytes) -> None:
-        self.outbox.notice(encode_frame(Kind.GREETING, greeting))
+        self.outbox.notice(encode_frame(FrameKind.GREETING, greeting))
 
     def _open(self, peer: Speaker) -> None:
         self.peer = peer
@@ -197,27 +202,27 @@ class Conversation:
 
     # -- what comes out
 
-    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         """Queue a message. Raises NoCreditError when the other side has too much to deal with;
         then nothing of it was queued."""
         assert self._state is _State.OPEN, "the owner was told that it is over"
         self.outbox.push(kind, flow, payload)
 
-    def is_waiting(self, kind: Kind, flow: int) -> bool:
+    def is_waiting(self, kind: FrameKind, flow: int) -> bool:
         """Whether something of this flow has not been cut into frames yet."""
         return self.outbox.is_waiting(kind, flow)
 
-    def dealt_with(self, kind: Kind, size: int) -> None:
+    def dealt_with(self, kind: FrameKind, size: int) -> None:
         """A message of `size` bytes costs no memory here any more."""
         credit = self._inbox.credits[kind]
         credit.deal_with(size)
         if credit.report_is_due and self._state is _State.OPEN:
-            self.outbox.notice(encode_frame(Kind.WINDOW, encode_window(kind, credit.report())))
+            self.outbox.notice(encode_frame(FrameKind.WINDOW, encode_window(kind, credit.report())))
 
     def ping(self) -> None:
         """Ask for a sign of life; any bytes that come are one."""
         if self._state is _State.OPEN:
-            self.outbox.notice(encode_frame(Kind.PING, _PING))
+            self.outbox.notice(encode_frame(FrameKind.PING, _PING))
 
     def take(self) -> list[bytes]:
         """Cut the next frames for the socket: about WRITE_BYTES of them, or none."""
@@ -226,7 +231,7 @@ class Conversation:
     def close(self, reason: str) -> None:
         """End the conversation and tell the other side why."""
         if self._state is not _State.OVER:
-            self.outbox.notice(encode_frame(Kind.FAREWELL, reason[:REASON_CHARS_MAX].encode()))
+            self.outbox.notice(encode_frame(FrameKind.FAREWELL, reason[:REASON_CHARS_MAX].encode()))
             self._over(reason)
 
     def refuse(self, reason: str) -> None:

@@ -11,24 +11,24 @@ import struct
 from collections.abc import Mapping
 from typing import Final
 
-from svc_cluster.link.frame import CLASSES, FrameError, Kind
+from svc_cluster.link.frame import CLASSES, FrameError, FrameKind
 
 MIB: Final = 1024 * 1024
 
-CREDIT_BYTES: Final[Mapping[Kind, int]] = {
-    Kind.URGENT: 2 * MIB,
-    Kind.CALL: 8 * MIB,
-    Kind.BULK: 4 * MIB,
-    Kind.TRANSFER: 4 * MIB,
+CREDIT_BYTES: Final[Mapping[FrameKind, int]] = {
+    FrameKind.URGENT: 2 * MIB,
+    FrameKind.CALL: 8 * MIB,
+    FrameKind.BULK: 4 * MIB,
+    FrameKind.TRANSFER: 4 * MIB,
 }
 """Bytes that may be queued or under way. A message larger than the credit of its class may only be
 sent when nothing else of the class is."""
 
-MESSAGE_BYTES_MAX: Final[Mapping[Kind, int]] = {
-    Kind.URGENT: 64 * 1024,
-    Kind.CALL: 3 * MIB,
-    Kind.BULK: 3 * MIB,
-    Kind.TRANSFER: 3 * MIB,
+MESSAGE_BYTES_MAX: Final[Mapping[FrameKind, int]] = {
+    FrameKind.URGENT: 64 * 1024,
+    FrameKind.CALL: 3 * MIB,
+    FrameKind.BULK: 3 * MIB,
+    FrameKind.TRANSFER: 3 * MIB,
 }
 """Bytes of one message, all its frames together; both sides check it. With a quarter of the credit,
 which may be dealt with and not reported yet, each fits the credit: none waits for ever."""
@@ -104,23 +104,23 @@ class ReceiveCredit:
         return self.dealt_with
 
 
-def send_credits() -> dict[Kind, SendCredit]:
+def send_credits() -> dict[FrameKind, SendCredit]:
     return {kind: SendCredit(CREDIT_BYTES[kind]) for kind in CLASSES}
 
 
-def receive_credits() -> dict[Kind, ReceiveCredit]:
+def receive_credits() -> dict[FrameKind, ReceiveCredit]:
     return {kind: ReceiveCredit(CREDIT_BYTES[kind], MESSAGE_BYTES_MAX[kind]) for kind in CLASSES}
 
 
-def encode_window(kind: Kind, dealt_with: int) -> bytes:
+def encode_window(kind: FrameKind, dealt_with: int) -> bytes:
     return _WINDOW.pack(kind, dealt_with)
 
 
-def decode_window(payload: bytes) -> tuple[Kind, int]:
+def decode_window(payload: bytes) -> tuple[FrameKind, int]:
     """Raises FrameError for anything but a window of a message class."""
     if len(payload) != _WINDOW.size:
         raise FrameError(f"a window of {len(payload)} bytes")
     kind, dealt_with = _WINDOW.unpack(payload)
     if kind not in CLASSES:
         raise FrameError(f"a window of the class {kind}")
-    return Kind(kind), dealt_with
+    return FrameKind(kind), dealt_with

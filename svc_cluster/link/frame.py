@@ -23,7 +23,7 @@ MORE: Final = 0x01
 """The flag of every frame of a series but its last."""
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """What a frame is. The message classes come first and are their own priority: of two that wait,
     the one with the lower value leaves first."""
 
@@ -52,7 +52,7 @@ class Kind(IntEnum):
     """The reason why the sender ends the connection, in one sentence of UTF-8."""
 
 
-CLASSES: Final = (Kind.URGENT, Kind.CALL, Kind.BULK, Kind.TRANSFER)
+CLASSES: Final = (FrameKind.URGENT, FrameKind.CALL, FrameKind.BULK, FrameKind.TRANSFER)
 
 
 class FrameError(Exception):
@@ -63,13 +63,13 @@ class FrameError(Exception):
 class Frame:
     """One frame as it arrived."""
 
-    kind: Kind
+    kind: FrameKind
     more: bool
     series: int
     payload: bytes
 
 
-def encode_frame(kind: Kind, payload: bytes, *, series: int = 0, more: bool = False) -> bytes:
+def encode_frame(kind: FrameKind, payload: bytes, *, series: int = 0, more: bool = False) -> bytes:
     """The bytes of one frame. The caller keeps the payload within PAYLOAD_BYTES_MAX."""
     assert len(payload) <= PAYLOAD_BYTES_MAX, "a longer message is a series"
     return HEADER.pack(len(payload), kind, MORE if more else 0, 0, series) + payload
@@ -115,7 +115,7 @@ class FrameReader:
                 self._wanted = HEADER.size + size
                 break
             position = start + size
-            yield Frame(Kind(kind), bool(flags), series, data[start:position])
+            yield Frame(FrameKind(kind), bool(flags), series, data[start:position])
         if position < end:
             self._held += memoryview(data)[position:]
 
@@ -127,9 +127,9 @@ class FrameReader:
         if flags not in (0, MORE) or zero != 0:
             raise FrameError(f"a frame with unknown flags {flags:#x} {zero:#x}")
         if kind not in CLASSES and (series or flags):
-            raise FrameError(f"a series of frames of kind {Kind(kind).name}")
+            raise FrameError(f"a series of frames of kind {FrameKind(kind).name}")
         if flags and not series:
             raise FrameError("a series without a number")
 
 
-_KINDS: Final = frozenset(int(kind) for kind in Kind)
+_KINDS: Final = frozenset(int(kind) for kind in FrameKind)

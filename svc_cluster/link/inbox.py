@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from svc_cluster.link.credit import CREDIT_BYTES, MESSAGE_BYTES_MAX, receive_credits
-from svc_cluster.link.frame import CLASSES, Frame, FrameError, Kind
+from svc_cluster.link.frame import CLASSES, Frame, FrameError, FrameKind
 from svc_cluster.link.outbox import SLICE_BYTES
 
 SERIES_MAX: Final = sum(
@@ -25,11 +25,8 @@ class Inbox:
     def __init__(self) -> None:
         self.credits = receive_credits()
         self._series: dict[int, _Series] = {}
-
-    @property
-    def held_bytes(self) -> int:
+        self.held_bytes = 0
         """Bytes of incomplete series: bounded by the credits."""
-        return sum(series.size for series in self._series.values())
 
     def take(self, frame: Frame) -> bytes | None:
         """Return the message that `frame` completes, or None. Raises FrameError for more than the
@@ -57,15 +54,17 @@ class Inbox:
         if series.size > MESSAGE_BYTES_MAX[frame.kind]:
             raise FrameError(f"a message of more than {MESSAGE_BYTES_MAX[frame.kind]} bytes")
         if frame.more:
+            self.held_bytes += len(frame.payload)
             return None
         del self._series[frame.series]
+        self.held_bytes -= series.size - len(frame.payload)
         return b"".join(series.parts)
 
 
 class _Series:
     __slots__ = ("kind", "parts", "size")
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: FrameKind) -> None:
         self.kind = kind
         self.parts: list[bytes] = []
         self.size = 0

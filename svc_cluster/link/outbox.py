@@ -8,14 +8,16 @@ between gateway and node. Nothing here knows a socket.
 from __future__ import annotations
 
 from collections import deque
-from itertools import count
 from typing import Final
 
 from svc_cluster.link.credit import MESSAGE_BYTES_MAX, send_credits
-from svc_cluster.link.frame import CLASSES, Kind, encode_frame
+from svc_cluster.link.frame import CLASSES, FrameKind, encode_frame
 
 SLICE_BYTES: Final = 256 * 1024
 """Bytes of a message after which another flow of its class has its turn; one frame's payload."""
+
+SERIES_NUMBER_MAX: Final = 0xFFFFFFFF
+"""Numbers of series begin again behind it."""
 
 TRANSFER_TURN: Final = 4
 """While bulk waits, one slice in so many belongs to transfers: they may be slow, never stuck."""
@@ -31,9 +33,10 @@ class Outbox:
     def __init__(self) -> None:
         self.credits = send_credits()
         self._notices: deque[bytes] = deque()
-        self._flows: dict[Kind, dict[int, deque[_Message]]] = {kind: {} for kind in CLASSES}
-        self._turns: dict[Kind, deque[int]] = {kind: deque() for kind in CLASSES}
-        self._series = count(1)
+        self._flows: dict[FrameKind, dict[int, deque[_Message]]] = {kind: {} for kind in CLASSES}
+        self._turns: dict[FrameKind, deque[int]] = {kind: deque() for kind in CLASSES}
+        self._series = 1
+        """The number of the next one."""
         self._bulk_slices = 0
         self.queued_bytes = 0
         """Bytes of payload that have not been taken yet."""
@@ -42,7 +45,7 @@ class Outbox:
     def is_empty(self) -> bool:
         return not self._notices and not self.queued_bytes
 
-    def push(self, kind: Kind, flow: int, payload: bytes) -> None:
+    def push(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         """Queue a message behind the others of its class and flow. Raises NoCreditError."""
         size = len(payload)
         assert 0 < size <= MESSAGE_BYTES_MAX[kind], "the sender bounds its messages"
@@ -58,7 +61,7 @@ class Outbox:
             self._turns[kind].append(flow)
         waiting.append(_Message(payload))
 
-    def is_waiting(self, kind: Kind, flow: int) -> bool:
+    def is_waiting(self, kind: FrameKind, flow: int) -> bool:
         """Whether something of this flow, or its last slice, is still here."""
         return flow in self._flows[kind]
 
@@ -69,8 +72,8 @@ class Outbox:
             self._notices.append(frame)
 
     def take(self, budget: int) -> list[bytes]:
-        """Cut frames until they have `budget` bytes or nothing is left; at least one if there is
-        any, so that a small budget cannot stop the conversation."""
+        """Cut frames until they have `budget` bytes or nothing is left. It is at least one if there
+        is any, so that a small budget cannot stop the conversation."""
         out: list[bytes] = []
         taken = 0
         while self._notices:
@@ -83,18 +86,18 @@ class Outbox:
             taken += len(frame)
         return out
 
-    def _next_class(self) -> Kind:
+    def _next_class(self) -> FrameKind:
         turns = self._turns
-        if turns[Kind.URGENT]:
-            return Kind.URGENT
-        if turns[Kind.CALL]:
-            return Kind.CALL
-        if turns[Kind.BULK] and turns[Kind.TRANSFER]:
+        if turns[FrameKind.URGENT]:
+            return FrameKind.URGENT
+        if turns[FrameKind.CALL]:
+            return FrameKind.CALL
+        if turns[FrameKind.BULK] and turns[FrameKind.TRANSFER]:
             self._bulk_slices += 1
-            return Kind.BULK if self._bulk_slices % TRANSFER_TURN else Kind.TRANSFER
-        return Kind.BULK if turns[Kind.BULK] else Kind.TRANSFER
+            return FrameKind.BULK if self._bulk_slices % TRANSFER_TURN else FrameKind.TRANSFER
+        return FrameKind.BULK if turns[FrameKind.BULK] else FrameKind.TRANSFER
 
-    def _cut(self, kind: Kind) -> bytes:
+    def _cut(self, kind: FrameKind) -> bytes:
         turns, flows = self._turns[kind], self._flows[kind]
         flow = turns.popleft()
         waiting = flows[flow]
@@ -107,7 +110,7 @@ class Outbox:
             waiting.popleft()
         else:
             if not message.series:
-                message.series = next(self._series) & 0xFFFFFFFF or next(self._series)
+                message.series = self._next_series()
             end = min(message.sent + SLICE_BYTES, size)
             part = message.payload[message.sent : end]
             frame = encode_frame(kind, part, series=message.series, more=end < size)
@@ -121,6 +124,12 @@ class Outbox:
         else:
             del flows[flow]
         return frame
+
+    def _next_series(self) -> int:
+        number = self._series
+        # 0 is no series; the one that had this number before is over long since
+        self._series = number % SERIES_NUMBER_MAX + 1
+        return number
 
 
 class _Message:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
-
-from svc_cluster.base.clock import Clock
 
 LINE_SECONDS: Final = 60.0
 CALLERS_MAX: Final = 256
@@ -23,15 +22,16 @@ class _Caller:
 class RefusedCallers:
     """Counts refusals between the lines about them."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, now: Callable[[], float]) -> None:
+        """`now` tells monotonic seconds."""
+        self._now = now
         self._callers: OrderedDict[str, _Caller] = OrderedDict()
         """In the order of their last lines."""
 
     def refused(self, caller: str) -> int | None:
         """How many refusals the line about this one stands for, itself included; None: no line
         now. `caller` is what lines are told apart by."""
-        now = self._clock.monotonic()
+        now = self._now()
         self._forget(now)
         if caller not in self._callers and len(self._callers) >= CALLERS_MAX:
             caller = OTHERS

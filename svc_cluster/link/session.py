@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError
 
@@ -26,16 +26,20 @@ from svc_cluster.link.calls import (
     decode,
 )
 from svc_cluster.link.credit import MESSAGE_BYTES_MAX
-from svc_cluster.link.errors import LinkLostError
-from svc_cluster.link.frame import CLASSES, Kind
+from svc_cluster.link.frame import CLASSES, FrameKind
 from svc_cluster.link.greeting import Speaker
+from svc_cluster.link.link_errors import LinkLostError
 
 T = TypeVar("T")
 
 log = get_logger("link")
 
 REQUEST_BYTES_MAX: Final = {kind: MESSAGE_BYTES_MAX[kind] - HEAD.size for kind in CLASSES}
-"""Of one request, encoded, by its class."""
+"""The largest size of one request, encoded, by its class."""
+
+
+FRAME_BYTES: Final = 4096
+"""What a request has at most beside the bytes that its maker tells: names and numbers."""
 
 
 class RequestTooLongError(ValueError):
@@ -44,6 +48,11 @@ class RequestTooLongError(ValueError):
 
 class NodeLink(Sender, Protocol):
     """A sender that is made for one session and closed with it."""
+
+    @property
+    def held_bytes(self) -> int:
+        """What the connection keeps of both sides' messages."""
+        ...
 
     async def close(self) -> None: ...
 
@@ -69,6 +78,11 @@ class NodeSession:
         return self._up
 
     @property
+    def held_bytes(self) -> int:
+        """What is on its way to the node and has not left, and what has half arrived."""
+        return 0 if self._link is None else self._link.held_bytes
+
+    @property
     def pending(self) -> int:
         return self._calls.pending
 
@@ -77,14 +91,21 @@ class NodeSession:
         group_id: GroupId,
         deadline_ms: int,
         fill: Callable[[pb.Request], None],
-        kind: Kind = Kind.CALL,
+        kind: FrameKind = FrameKind.CALL,
+        size: int = 0,
     ) -> asyncio.Future[pb.Response]:
         """Send a request whose operation `fill` writes; requests of one group arrive in the order
-        in which they were made. The future fails with LinkLostError, or LinkBusyError where the
-        node has too much to deal with. A future that is given up cancels its request.
+        in which they were made. `size`: bytes of what it carries, as of records. The future fails
+        with LinkLostError, or LinkBusyError where the node has too much to deal with; then `fill`
+        was not asked. A future that is given up cancels its request.
 
         The request is encoded before it has a number: what `fill` raises, and RequestTooLongError,
         leave nothing behind that could be sent or answered."""
+        try:
+            self._check_up()
+            self._calls.check_credit(kind, size + FRAME_BYTES)
+        except LinkLostError as lost:
+            return self._failed(lost)
         request = pb.Request()
         fill(request)
         request.group_id = group_id
@@ -93,15 +114,15 @@ class NodeSession:
 
     def form(self, report: bytes) -> asyncio.Future[bytes]:
         """Tell the node where this one stands with the formation; the answer is its own report."""
-        return self._ask(Kind.CALL, 0, report, bytes, Verb.FORM)
+        return self._ask(FrameKind.CALL, 0, report, bytes, Verb.FORM)
 
     def chunk(self, chunk: bytes) -> asyncio.Future[bytes]:
         """Send the node a chunk of a snapshot; the answer says whether it was taken."""
-        return self._ask(Kind.TRANSFER, 0, chunk, bytes, Verb.SNAPSHOT)
+        return self._ask(FrameKind.TRANSFER, 0, chunk, bytes, Verb.SNAPSHOT)
 
     def _ask(
         self,
-        kind: Kind,
+        kind: FrameKind,
         flow: int,
         data: bytes,
         read: Callable[[bytes], T],
@@ -111,13 +132,19 @@ class NodeSession:
         if len(data) > most:
             raise RequestTooLongError(f"{len(data)} bytes; a request has at most {most}")
         try:
-            if not self._up:
-                raise LinkLostError(sent=False)
+            self._check_up()
             return self._calls.call(kind, flow, data, read, verb)
         except LinkLostError as lost:
-            future: asyncio.Future[T] = self._loop.create_future()
-            future.set_exception(lost)
-            return future
+            return self._failed(lost)
+
+    def _check_up(self) -> None:
+        if not self._up:
+            raise LinkLostError(sent=False)
+
+    def _failed(self, lost: LinkLostError) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self._loop.create_future()
+        future.set_exception(lost)
+        return future
 
     # -- what the link tells
 
@@ -129,10 +156,10 @@ class NodeSession:
         self._up = False
         self._calls.lost()
 
-    def room(self, kind: Kind, size: int) -> None:
+    def room(self, kind: FrameKind, size: int) -> None:
         """Nothing waits here: what has no credit is refused at once."""
 
-    def message(self, kind: Kind, payload: bytes) -> None:
+    def message(self, kind: FrameKind, payload: bytes) -> None:
         """An answer arrived. One that nobody waits for is dropped; so is one that cannot be read,
         and whoever waits for it goes by its deadline. Raises CallError for anything else."""
         verb, number, body = decode(payload)

@@ -1,5 +1,5 @@
-"""TLS between the processes of one cluster: each side shows a certificate of the cluster's CA, and
-the name in it says who it is.
+"""This is TLS between the processes of one cluster. Each side shows a certificate of the cluster's
+CA, and the name in it says who it is.
 
 Names are DNS entries of the certificate's subjectAltName: `node-3.svc-cluster.internal` for the
 node with id 3, `gateway.svc-cluster.internal` for gateways, `administrator.svc-cluster.internal`
@@ -83,8 +83,8 @@ class PeerTls:
 
 
 def check_pair(certificate: Path, key: Path) -> None:
-    """Raises CertificateError unless the files hold a certificate and the key that belongs to it;
-    one that needs a password is refused, because nobody would be there to give it."""
+    """Raises CertificateError unless the files hold a certificate and the key that belongs to it.
+    One that needs a password is refused, because nobody would be there to give it."""
     for path in (certificate, key):
         try:
             path.read_bytes()

@@ -17,7 +17,9 @@ PROTOCOL: Final = "svc-link/1"
 
 def caller_context(tls: PeerTls) -> ssl.SSLContext:
     """For one connection to another process. Raises CertificateError."""
-    return _load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), tls)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.hostname_checks_common_name = False  # who it is stands in the alternative names
+    return _load(context, tls)
 
 
 def acceptor_context(tls: PeerTls) -> ssl.SSLContext:
@@ -37,8 +39,8 @@ def _load(context: ssl.SSLContext, tls: PeerTls) -> ssl.SSLContext:
 
 
 class Renewal:
-    """Notices that files were renewed: `changed` makes a new context from them, once a change.
-    Unusable ones are reported once and leave what is in use."""
+    """A Renewal notices that files were renewed. Its `changed` makes a new context from them, once
+    a change. Unusable ones are reported once and leave what is in use."""
 
     def __init__(self, tls: PeerTls, make: Callable[[PeerTls], ssl.SSLContext]) -> None:
         self._tls = tls

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from svc_cluster.link.conversation import WRITE_BYTES, Conversation, ConversationEvents, Terms
-from svc_cluster.link.errors import LinkLostError
-from svc_cluster.link.frame import Kind
+from svc_cluster.link.frame import FrameKind
+from svc_cluster.link.link_errors import LinkLostError
 
 GREETING_SECONDS: Final = 5.0
 """Time from the connection to complete proofs."""
@@ -57,7 +57,7 @@ class Wire(asyncio.Protocol):
     def is_open(self) -> bool:
         return self.talk.is_open and not self._ended
 
-    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         """Queue a message for this turn of the loop. Raises NoCreditError, or
         LinkLostError(sent=False) behind the end of the connection; neither has an effect."""
         if not self.is_open:
@@ -65,7 +65,7 @@ class Wire(asyncio.Protocol):
         self.talk.send(kind, flow, payload)
         self._schedule_pump()
 
-    def dealt_with(self, kind: Kind, size: int) -> None:
+    def dealt_with(self, kind: FrameKind, size: int) -> None:
         """A message that was delivered costs no memory any more."""
         if not self.is_open:
             return
@@ -73,7 +73,7 @@ class Wire(asyncio.Protocol):
         if not self.talk.outbox.is_empty:
             self._schedule_pump()
 
-    def is_waiting(self, kind: Kind, flow: int) -> bool:
+    def is_waiting(self, kind: FrameKind, flow: int) -> bool:
         """Whether something of this flow has not been handed to the socket yet."""
         return self.talk.is_waiting(kind, flow)
 

@@ -23,7 +23,7 @@ from pysyncobj.version import VERSION
 from svc_cluster.base.ids import LogIndex, NodeId, Term
 from svc_cluster.base.log_ops import LogEntry
 from svc_cluster.raft.log_view import LogView
-from svc_cluster.raft.settings import RaftSettings
+from svc_cluster.raft.raft_settings import RaftSettings
 
 EXPECTED_VERSION: Final = "0.3.17"
 _NEVER: Final = 2**62
@@ -160,8 +160,9 @@ class _LogJournal(Journal):  # type: ignore[misc]
     does not add the entry that it begins an empty journal with.
     """
 
-    def __init__(self, log: LogView) -> None:
+    def __init__(self, log: LogView, append_entries_max: int) -> None:
         self.log = log
+        self._append_entries_max = append_entries_max
 
     def add(self, command: bytes, idx: int, term: int) -> None:
         self.log.append(command, idx, term)
@@ -181,7 +182,12 @@ class _LogJournal(Journal):  # type: ignore[misc]
     def __getitem__(self, item: int | slice) -> Any:
         entries = self.log.entries
         if isinstance(item, slice):
-            return _Slice(self, range(len(entries) + 1)[item])
+            slots = range(len(entries) + 1)[item]
+            if item.stop is None:
+                # What follows upon a place is for a message, and the rest for the ones behind it; a
+                # follower asks so only whether anything follows.
+                slots = slots[: self._append_entries_max]
+            return _Slice(self, slots)
         slot = item if item >= 0 else len(entries) + 1 + item
         if slot == 0:
             return (b"\x01", self.log.base_index, self.log.base_term)
@@ -258,7 +264,7 @@ class Core:
             connectionTimeout=settings.election_max * 10,
             commandsWaitLeader=False,
             dynamicMembershipChange=False,
-            journalFile=_LogJournal(log),
+            journalFile=_LogJournal(log, settings.append_entries_max),
             logCompactionMinEntries=_NEVER,
             logCompactionMinTime=_NEVER,
             useFork=False,

@@ -1,4 +1,4 @@
-"""One replica of one group: PySyncObj behind the port, with the repairs it needs.
+"""This is one replica of one group. It puts PySyncObj behind the port, with the repairs it needs.
 
 Events go in through `step`, effects come out through `ready`. Nothing here waits, reads a clock or
 touches the disk. What each repair is for: docs/adr/0001; what waits for the disk: gate.py.
@@ -25,6 +25,7 @@ from svc_cluster.raft.group import (
     Message,
     NotLeaderError,
     PeerDown,
+    PeerInstalled,
     PeerLieError,
     PeerRoom,
     PeerUp,
@@ -53,9 +54,9 @@ from svc_cluster.raft.messages import (
     VoteRequest,
 )
 from svc_cluster.raft.normalise import is_well_formed
+from svc_cluster.raft.raft_settings import RaftSettings
 from svc_cluster.raft.recovered import usable_commit_index
 from svc_cluster.raft.repair import Repair
-from svc_cluster.raft.settings import RaftSettings
 
 __all__ = ["EngineGroup", "is_noop"]
 
@@ -79,10 +80,10 @@ class EngineGroup:
         settings: RaftSettings,
         has_room: Callable[[NodeId], bool] = lambda _: True,
     ) -> None:
-        """`has_room`: whether the way to a peer takes more entries, of any group, at present; where
-        it has said no, `PeerRoom` tells when it does again. `members` are the voters, this node
-        among them. `applied_index` is the state store's;
-        `Ready.committed` starts behind it. Raises EngineFault for a log that cannot be used."""
+        """The call `has_room` tells whether the way to a peer takes more entries, of any group, at
+        present. Where it has said no, `PeerRoom` tells when it does again. `members` are the
+        voters, this node among them. `applied_index` is the state store's; `Ready.committed` starts
+        behind it. Raises EngineFault for a log that cannot be used."""
         assert node_id in members, "a replica is a member of its group"
         assert len(set(members)) == len(members), "members are distinct"
         self.group_id = group_id
@@ -224,6 +225,9 @@ class EngineGroup:
                     self._on_peer_down(event.peer)
                 case PeerRoom():
                     self._leading.look_for_room()
+                case PeerInstalled():
+                    if self._core.is_leader:
+                        self._leading.on_installed(event.peer, event.log_index)
                 case Trim():
                     self._on_trim(event.log_index)
             self._settle()

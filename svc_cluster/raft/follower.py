@@ -10,8 +10,8 @@ from svc_cluster.raft.core import Core, CoreMessage
 from svc_cluster.raft.gate import FollowerAcks
 from svc_cluster.raft.log_view import LogView
 from svc_cluster.raft.messages import AppendRequest, AppendResponse
-from svc_cluster.raft.normalise import Backtrack, Plan, normalise
-from svc_cluster.raft.settings import RaftSettings
+from svc_cluster.raft.normalise import Backtrack, NormalisedMessage, normalise
+from svc_cluster.raft.raft_settings import RaftSettings
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class _Answering:
     """The leader's message that the engine is working on."""
 
     request: AppendRequest
-    plan: Plan
+    plan: NormalisedMessage
 
 
 class FollowerSide:
@@ -52,8 +52,8 @@ class FollowerSide:
         self._leader_heard = None
 
     def hears_leader(self, now: float) -> bool:
-        """Whether a leader spoke within almost an election timeout; a heartbeat less, so that
-        voters who lost the same leader at about the same time agree that it is gone."""
+        """Tells whether a leader spoke within almost an election timeout. It is a heartbeat less,
+        so that voters who lost the same leader at about the same time agree that it is gone."""
         silence = self._settings.election_min - self._settings.heartbeat
         return self._leader_heard is not None and now - self._leader_heard < silence
 
@@ -84,10 +84,12 @@ class FollowerSide:
         self._core.receive(sender, message)
         self._answering = None
 
-    def _nothing(self) -> Plan:
+    def _nothing(self) -> NormalisedMessage:
         """Hear the leader, and leave the log as it is."""
         log = self._log
-        return Plan(log.last_index, log.last_term, (), self._core.commit_index, verified=None)
+        return NormalisedMessage(
+            log.last_index, log.last_term, (), self._core.commit_index, verified=None
+        )
 
     def on_send_answer(self, to: NodeId, message: CoreMessage) -> None:
         """The engine's answer to the message it is working on."""

@@ -71,8 +71,8 @@ class FollowerAcks:
 
 
 class LeaderAcks:
-    """The followers' acknowledgements, shown to the engine only as far as the leader's own log is
-    durable: the engine counts the leader itself for every entry."""
+    """This shows the followers' acknowledgements to the engine only as far as the leader's own log
+    is durable. The engine counts the leader itself for every entry."""
 
     def __init__(self) -> None:
         self._acked: dict[NodeId, LogIndex] = {}

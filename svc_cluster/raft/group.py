@@ -100,20 +100,30 @@ class PeerRoom:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerInstalled:
+    """The peer has told, in this node's term as leader, that the snapshot it was sent is its state,
+    durably. It needs what comes behind `log_index`."""
+
+    peer: NodeId
+    log_index: LogIndex
+
+
+@dataclass(frozen=True, slots=True)
 class Trim:
     """Everything up to here is in the flushed state store and no longer needed by a live peer."""
 
     log_index: LogIndex
 
 
-Event = Message | Durable | Tick | PeerDown | PeerUp | PeerRoom | Trim
+Event = Message | Durable | Tick | PeerDown | PeerUp | PeerRoom | PeerInstalled | Trim
 
 
 @dataclass(slots=True)
 class Ready:
-    """What the group wants done now, in this order: `log_ops` to the WAL (no waiting), `messages`
-    to the peers, `committed` to the state machine. All of `messages` may leave at once: whatever
-    has to wait for the disk is held back inside the group until `Durable` says so.
+    """A Ready tells what the group wants done now, in this order. The `log_ops` go to the WAL (no
+    waiting), `messages` to the peers, `committed` to the state machine. All of `messages` may leave
+    at once: whatever has to wait for the disk is held back inside the group until `Durable` says
+    so.
     """
 
     number: int
@@ -205,7 +215,7 @@ class RaftGroup(Protocol):
         ...
 
     def abstain(self) -> None:
-        """This replica cannot apply what is decided: until it is built again it leads no more and
+        """This replica cannot apply what is decided. Until it is built again it leads no more and
         does not stand for election; it goes on logging, acknowledging and voting. The only member
         of its group has nobody to leave the lead to and keeps it."""
         ...

@@ -1,5 +1,5 @@
-"""What a leader keeps beside the engine: flow control, held acknowledgements, read rounds, and
-which peers need a snapshot."""
+"""A leader keeps this beside the engine: flow control, held acknowledgements, read rounds. It also
+keeps which peers need a snapshot."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from svc_cluster.raft.gate import LeaderAcks
 from svc_cluster.raft.group import ReadTicket
 from svc_cluster.raft.log_view import LogView
 from svc_cluster.raft.messages import AppendRequest, AppendResponse
+from svc_cluster.raft.raft_settings import RaftSettings
 from svc_cluster.raft.read_index import ReadRounds
 from svc_cluster.raft.repair import Repair, Repairs
-from svc_cluster.raft.settings import RaftSettings
 
 
 class LeaderSide:
@@ -42,7 +42,7 @@ class LeaderSide:
 
         self._tick_due = False
         self._acks = LeaderAcks()
-        self._flow = Flow(settings.in_flight_bytes_max)
+        self._flow = Flow(settings.in_flight_bytes_max, settings.in_flight_entries_max)
         self._sequence = 0
         self._rewound: dict[NodeId, int] = {}
         self._sent_at: dict[NodeId, float] = {}
@@ -84,6 +84,14 @@ class LeaderSide:
         self._flow.forget(peer)
         self._full.discard(peer)
         self._repairs.forget(peer)
+
+    def on_installed(self, peer: NodeId, log_index: LogIndex) -> None:
+        """The peer's state is the snapshot that it was sent. A refusal that is still on its way
+        here speaks of the log before that, and is no reason to send another one."""
+        self._rewound[peer] = self._sequence
+        self._snapshot_wanted.discard(peer)
+        self._core.raise_next_index(peer, LogIndex(log_index + 1))
+        self.flush_due = True
 
     def tick(self, now: float, up: set[NodeId]) -> None:
         """Time passed while leading."""
@@ -193,7 +201,7 @@ class LeaderSide:
         if message["entries"]:
             entries = message["entries"].log_entries()
             byte_count = sum(len(entry.payload) for entry in entries)
-            self._flow.sent(to, entries[-1].log_index, byte_count)
+            self._flow.sent(to, entries[-1].log_index, byte_count, len(entries))
             if self._flow.is_full(to) or not self._has_room(to):
                 self._full.add(to)
                 self._core.disconnect(to)

@@ -24,7 +24,7 @@ from svc_cluster.base.log_ops import (
 
 
 @dataclass(slots=True)
-class _Batch:
+class _LogBatch:
     number: int
     ordinal: int
     last_index: int
@@ -55,7 +55,7 @@ class LogView:
         self.durable_index = recovered.last_index
         self._ops: list[LogOp] = []
         self._run: list[LogEntry] = []
-        self._batches: deque[_Batch] = deque()
+        self._batches: deque[_LogBatch] = deque()
         for expected, entry in enumerate(self.entries, start=self.base_index + 1):
             assert entry.log_index == expected, "recovered entries must be consecutive"
 
@@ -79,8 +79,8 @@ class LogView:
         return self.entries[slot].term if 0 <= slot < len(self.entries) else None
 
     def index_keeping_bytes(self, size: int) -> LogIndex:
-        """The highest index such that the entries behind it have at least `size` bytes; the base
-        when all of them together have fewer."""
+        """Return the highest index such that the entries behind it have at least `size` bytes.
+        Return the base when all of them together have fewer."""
         # from the front: what is passed over may be forgotten, so that nobody walks over it twice
         kept, index = self.byte_count, self.base_index
         for entry in self.entries:
@@ -91,8 +91,8 @@ class LogView:
         return index
 
     def first_index_of_term(self, log_index: int, floor: int) -> LogIndex:
-        """The lowest index at or above `floor` from which on every entry up to `log_index` has
-        the term of the entry at `log_index`."""
+        """Return the lowest index from which on every entry up to `log_index` has the term of the
+        entry at `log_index`. It is at or above `floor`."""
         term = self.term_at(log_index)
         lowest = max(floor, self.base_index + 1)
         while log_index > lowest and self.term_at(log_index - 1) == term:
@@ -154,7 +154,7 @@ class LogView:
         if not ops:
             return []
         self._ops = []
-        self._batches.append(_Batch(number, self.ordinal, self.last_index))
+        self._batches.append(_LogBatch(number, self.ordinal, self.last_index))
         return ops
 
     def has_ops(self) -> bool:

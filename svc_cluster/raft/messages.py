@@ -57,7 +57,8 @@ class VoteGranted:
 
 @dataclass(frozen=True, slots=True)
 class PreVoteRequest:
-    """Would you vote for me in `next_term`? Changes no state anywhere."""
+    """A PreVoteRequest asks whether the receiver would vote for the sender in `next_term`. Changes
+    no state anywhere."""
 
     sender_term: Term
     next_term: Term
@@ -74,7 +75,7 @@ class PreVoteResponse:
 
 @dataclass(frozen=True, slots=True)
 class StaleTerm:
-    """Answer to a message of an older term: `sender_term` is the newer one."""
+    """This is the answer to a message of an older term, where `sender_term` is the newer one."""
 
     sender_term: Term
 
@@ -112,8 +113,8 @@ class StateMark:
 
 @dataclass(frozen=True, slots=True)
 class ScrubQuestion:
-    """What do you hold behind the key `after`, with exactly `log_index` applied? As StateMark, none
-    of the engine's business; see replica/scrub.py."""
+    """A ScrubQuestion asks what a node holds behind the key `after`, with exactly `log_index`
+    applied. As StateMark, none of the engine's business; see replica/scrub.py."""
 
     sender_term: Term
     version: int

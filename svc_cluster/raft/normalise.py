@@ -22,7 +22,7 @@ NOOP_TYPE = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class NormalisedMessage:
     """The rewritten message and the answer to it."""
 
     previous_index: LogIndex
@@ -56,7 +56,7 @@ def is_payload(payload: bytes, entry_bytes_max: int) -> bool:
     return 0 < len(payload) <= entry_bytes_max and payload[0] in (PAYLOAD_TYPE, NOOP_TYPE)
 
 
-def normalise(log: LogView, commit_index: LogIndex, request: AppendRequest) -> Plan:
+def normalise(log: LogView, commit_index: LogIndex, request: AppendRequest) -> NormalisedMessage:
     """Plan for one message. `commit_index` is this replica's own.
 
     Raises PeerLieError when the message contradicts what is committed here.
@@ -79,7 +79,7 @@ def normalise(log: LogView, commit_index: LogIndex, request: AppendRequest) -> P
     verified = LogIndex(previous_index + len(entries))
     rest = entries[skipped:]
     if not rest:
-        return Plan(
+        return NormalisedMessage(
             log.last_index,
             log.last_term,
             (),
@@ -91,7 +91,7 @@ def normalise(log: LogView, commit_index: LogIndex, request: AppendRequest) -> P
     matched_term = log.term_at(matched)
     assert matched_term is not None, "what matched is in the log"
     commit = LogIndex(min(request.commit_index, verified))
-    return Plan(matched, matched_term, rest, commit, verified=verified)
+    return NormalisedMessage(matched, matched_term, rest, commit, verified=verified)
 
 
 def _behind_base(log: LogView, request: AppendRequest) -> tuple[LogIndex, Term, Sequence[LogEntry]]:
@@ -104,8 +104,8 @@ def _behind_base(log: LogView, request: AppendRequest) -> tuple[LogIndex, Term, 
     return log.base_index, log.base_term, request.entries[skip:]
 
 
-def _mismatch(request: AppendRequest, *, retry_from: LogIndex) -> Plan:
-    return Plan(
+def _mismatch(request: AppendRequest, *, retry_from: LogIndex) -> NormalisedMessage:
+    return NormalisedMessage(
         request.previous_index,
         request.previous_term,
         (),

@@ -16,7 +16,7 @@ from svc_cluster.raft.group import ReadState, ReadTicket
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _WaitingRead:
     ticket: ReadTicket
     read_index: LogIndex
     sequence: int
@@ -29,7 +29,7 @@ class ReadRounds:
     def __init__(self, others_needed: int, ticket_seconds_max: float) -> None:
         self._others_needed = others_needed
         self._ticket_seconds_max = ticket_seconds_max
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_WaitingRead] = deque()
         self._answered: dict[NodeId, int] = {}
         self._round_open = False
         self._tickets = 0
@@ -39,7 +39,7 @@ class ReadRounds:
         """`sequence` is that of the last message sent before this read began."""
         self._tickets += 1
         ticket = ReadTicket(self._tickets)
-        self._waiting.append(_Waiting(ticket, read_index, sequence, now))
+        self._waiting.append(_WaitingRead(ticket, read_index, sequence, now))
         return ticket
 
     def wants_round(self) -> bool:

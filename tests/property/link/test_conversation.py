@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from svc_cluster.link.credit import CREDIT_BYTES, MESSAGE_BYTES_MAX
-from svc_cluster.link.frame import CLASSES, HEADER, PAYLOAD_BYTES_MAX, Kind
+from svc_cluster.link.frame import CLASSES, HEADER, PAYLOAD_BYTES_MAX, FrameKind
 from svc_cluster.link.outbox import NoCreditError
 from tests.unit.link.test_conversation import Side, open_pair
 
@@ -16,7 +16,7 @@ KINDS = st.sampled_from(CLASSES)
 SIZES = st.one_of(
     st.integers(1, 64),
     st.integers(1, 300 * 1024),
-    st.sampled_from([256 * 1024, 256 * 1024 + 1, 1024 * 1024, MESSAGE_BYTES_MAX[Kind.BULK]]),
+    st.sampled_from([256 * 1024, 256 * 1024 + 1, 1024 * 1024, MESSAGE_BYTES_MAX[FrameKind.BULK]]),
 )
 STEPS = st.one_of(
     st.tuples(st.just("send"), KINDS, st.integers(0, 3), SIZES),
@@ -32,9 +32,9 @@ def test_every_message_arrives_once_whole_and_in_the_order_of_its_flow(steps: li
     overtaken; neither side ever holds more than the credits; at the end nothing is left."""
     caller, acceptor = open_pair()
     acceptor.deals = False
-    sent: dict[tuple[Kind, int], deque[bytes]] = defaultdict(deque)
+    sent: dict[tuple[FrameKind, int], deque[bytes]] = defaultdict(deque)
     wire = deque[bytes]()
-    undone: deque[tuple[Kind, int]] = deque()
+    undone: deque[tuple[FrameKind, int]] = deque()
     number = 0
     bound = sum(max(CREDIT_BYTES[kind], MESSAGE_BYTES_MAX[kind]) for kind in CLASSES)
 
@@ -91,7 +91,7 @@ def test_every_message_arrives_once_whole_and_in_the_order_of_its_flow(steps: li
                     + body
                 ),
                 st.one_of(st.none(), st.integers(0, 2**32 - 1)),
-                st.one_of(st.sampled_from([int(kind) for kind in Kind]), st.integers(0, 255)),
+                st.one_of(st.sampled_from([int(kind) for kind in FrameKind]), st.integers(0, 255)),
                 st.sampled_from([0, 0, 0, 1, 1, 2, 255]),
                 st.sampled_from([0, 0, 0, 0, 1]),
                 st.integers(0, 3),

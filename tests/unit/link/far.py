@@ -5,10 +5,10 @@ from __future__ import annotations
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import NodeId
 from svc_cluster.link.calls import Verb, decode, encode
-from svc_cluster.link.errors import LinkLostError
-from svc_cluster.link.frame import Kind
+from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import Identity
+from svc_cluster.link.link_errors import LinkLostError
 from svc_cluster.link.outbox import NoCreditError
 from svc_cluster.link.session import NodeSession
 
@@ -24,14 +24,18 @@ class FarNode:
         self.is_up = is_up
         self.full = False
         """Whether the node has dealt with too little to be asked more."""
-        self.sent: list[tuple[Kind, int, Verb, int, bytes]] = []
+        self.sent: list[tuple[FrameKind, int, Verb, int, bytes]] = []
         """Class, flow, verb, number and body of every message."""
-        self.dealt: list[tuple[Kind, int]] = []
+        self.dealt: list[tuple[FrameKind, int]] = []
         session.attach(self)
         if is_up:
             session.link_up(SPEAKER)
 
-    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+    @property
+    def held_bytes(self) -> int:
+        return 0
+
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         if not self.is_up:
             raise LinkLostError(sent=False)
         if self.full:
@@ -41,7 +45,10 @@ class FarNode:
         if message.verb is Verb.REQUEST:
             self.asked(message.number, pb.Request.FromString(message.body))
 
-    def dealt_with(self, kind: Kind, size: int) -> None:
+    def has_credit(self, kind: FrameKind, size: int) -> bool:
+        return not self.full
+
+    def dealt_with(self, kind: FrameKind, size: int) -> None:
         self.dealt.append((kind, size))
 
     def asked(self, number: int, request: pb.Request) -> None:
@@ -50,7 +57,9 @@ class FarNode:
     def answer(self, number: int, response: pb.Response) -> None:
         """What the node answers arrives now."""
         response.id = number
-        self.session.message(Kind.CALL, encode(Verb.ANSWER, number, response.SerializeToString()))
+        self.session.message(
+            FrameKind.CALL, encode(Verb.ANSWER, number, response.SerializeToString())
+        )
 
     def reset(self) -> None:
         """The connection ends and another takes its place."""

@@ -15,8 +15,8 @@ from svc_cluster.link.calls import (
     decode,
     encode,
 )
-from svc_cluster.link.errors import LinkBusyError, LinkLostError
-from svc_cluster.link.frame import Kind
+from svc_cluster.link.frame import FrameKind
+from svc_cluster.link.link_errors import LinkBusyError, LinkLostError
 from svc_cluster.link.outbox import NoCreditError
 
 
@@ -26,16 +26,19 @@ class Far:
     def __init__(self) -> None:
         self.is_up = True
         self.full = False
-        self.sent: list[tuple[Kind, int, Verb, int, bytes]] = []
+        self.sent: list[tuple[FrameKind, int, Verb, int, bytes]] = []
 
-    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         if not self.is_up:
             raise LinkLostError(sent=False)
         if self.full:
             raise NoCreditError
         self.sent.append((kind, flow, *decode(payload)))
 
-    def dealt_with(self, kind: Kind, size: int) -> None:
+    def has_credit(self, kind: FrameKind, size: int) -> bool:
+        return not self.full
+
+    def dealt_with(self, kind: FrameKind, size: int) -> None:
         raise AssertionError("whoever takes the messages deals with them")
 
 
@@ -51,10 +54,10 @@ def test_answers_find_their_requests_in_any_order() -> None:
 
     async def body() -> None:
         calls, far = pair()
-        futures = [calls.call(Kind.CALL, 7, b"ask %d" % n, bytes) for n in range(3)]
+        futures = [calls.call(FrameKind.CALL, 7, b"ask %d" % n, bytes) for n in range(3)]
         numbers = [number for _, _, _, number, _ in far.sent]
         assert len(set(numbers)) == 3
-        assert [row[:3] for row in far.sent] == [(Kind.CALL, 7, Verb.REQUEST)] * 3
+        assert [row[:3] for row in far.sent] == [(FrameKind.CALL, 7, Verb.REQUEST)] * 3
         for number, text in reversed(list(zip(numbers, (b"a", b"b", b"c"), strict=True))):
             calls.answered(number, text)
         assert [await future for future in futures] == [b"a", b"b", b"c"]
@@ -72,14 +75,14 @@ def test_a_request_that_is_refused_here_leaves_no_trace() -> None:
         calls, far = pair()
         far.full = True
         with pytest.raises(LinkBusyError):
-            calls.call(Kind.CALL, 1, b"refused", bytes)
+            _ = calls.call(FrameKind.CALL, 1, b"refused", bytes)
         far.full, far.is_up = False, False
         with pytest.raises(LinkLostError) as lost:
-            calls.call(Kind.CALL, 1, b"refused too", bytes)
+            _ = calls.call(FrameKind.CALL, 1, b"refused too", bytes)
         assert lost.value.sent is False
         far.is_up = True
         assert calls.pending == 0 and far.sent == []
-        future = calls.call(Kind.CALL, 1, b"taken", bytes)
+        future = calls.call(FrameKind.CALL, 1, b"taken", bytes)
         assert [(number, body) for _, _, _, number, body in far.sent] == [(1, b"taken")]
         calls.answered(1, b"mine")
         assert await future == b"mine"
@@ -92,16 +95,16 @@ def test_what_nobody_waits_for_is_cancelled_and_its_late_answer_dropped() -> Non
 
     async def body() -> None:
         calls, far = pair()
-        future = calls.call(Kind.CALL, 1, b"slow", bytes)
+        future = calls.call(FrameKind.CALL, 1, b"slow", bytes)
         future.cancel()
         await asyncio.sleep(0)
-        assert far.sent[1:] == [(Kind.URGENT, 0, Verb.CANCEL, 1, b"")]
+        assert far.sent[1:] == [(FrameKind.URGENT, 0, Verb.CANCEL, 1, b"")]
         assert calls.pending == 0
         calls.answered(1, b"late")
-        late = calls.call(Kind.CALL, 1, b"expired", bytes)
+        late = calls.call(FrameKind.CALL, 1, b"expired", bytes)
         late.set_exception(TimeoutError())
         await asyncio.sleep(0)
-        assert far.sent[-1] == (Kind.URGENT, 0, Verb.CANCEL, 2, b"")
+        assert far.sent[-1] == (FrameKind.URGENT, 0, Verb.CANCEL, 2, b"")
         with pytest.raises(TimeoutError):
             await late
 
@@ -114,7 +117,7 @@ def test_a_lost_connection_fails_all_that_was_asked_as_unknown() -> None:
 
     async def body() -> None:
         calls, far = pair()
-        futures = [calls.call(Kind.CALL, 1, b"x", bytes) for _ in range(2)]
+        futures = [calls.call(FrameKind.CALL, 1, b"x", bytes) for _ in range(2)]
         calls.lost()
         for future in futures:
             with pytest.raises(LinkLostError) as lost:
@@ -123,7 +126,7 @@ def test_a_lost_connection_fails_all_that_was_asked_as_unknown() -> None:
         assert calls.pending == 0
         await asyncio.sleep(0)
         assert len(far.sent) == 2
-        calls.call(Kind.CALL, 1, b"y", bytes).cancel()
+        calls.call(FrameKind.CALL, 1, b"y", bytes).cancel()
         assert far.sent[-1][3] == 3
 
     asyncio.run(body())
@@ -133,7 +136,7 @@ def test_before_there_is_a_link_nothing_is_sent() -> None:
     async def body() -> None:
         calls = Calls(asyncio.get_running_loop())
         with pytest.raises(LinkLostError) as lost:
-            calls.call(Kind.CALL, 1, b"early", bytes)
+            _ = calls.call(FrameKind.CALL, 1, b"early", bytes)
         assert lost.value.sent is False and calls.pending == 0
 
     asyncio.run(body())
@@ -149,7 +152,7 @@ def test_an_answer_that_cannot_be_read_leaves_its_request_waiting() -> None:
             return data.upper()
 
         calls, _ = pair()
-        future = calls.call(Kind.CALL, 1, b"ask", read)
+        future = calls.call(FrameKind.CALL, 1, b"ask", read)
         with pytest.raises(UnreadableAnswerError):
             calls.answered(1, b"noise")
         assert calls.pending == 1 and not future.done()
@@ -164,7 +167,7 @@ def test_a_cancellation_that_does_not_fit_is_left_out() -> None:
 
     async def body() -> None:
         calls, far = pair()
-        future = calls.call(Kind.CALL, 1, b"x", bytes)
+        future = calls.call(FrameKind.CALL, 1, b"x", bytes)
         far.full = True
         future.cancel()
         await asyncio.sleep(0)

@@ -27,7 +27,7 @@ class HandClock:
 def test_one_line_a_minute_for_each_caller() -> None:
     """The line says how many refusals it stands for; callers do not share lines."""
     clock = HandClock()
-    table = RefusedCallers(clock)
+    table = RefusedCallers(clock.monotonic)
     lines = []
     for _ in range(960):
         lines.append(table.refused("node 3"))
@@ -43,7 +43,7 @@ def test_one_line_a_minute_for_each_caller() -> None:
 def test_the_table_is_bounded() -> None:
     """Callers beyond it share one line, and those of long ago are forgotten."""
     clock = HandClock()
-    table = RefusedCallers(clock)
+    table = RefusedCallers(clock.monotonic)
     lines = [table.refused(f"10.0.{n // 256}.{n % 256}") for n in range(5 * CALLERS_MAX)]
     assert len(table) == CALLERS_MAX + 1
     assert sum(line is not None for line in lines) == CALLERS_MAX + 1

@@ -11,12 +11,38 @@ import pytest
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import GroupId
 from svc_cluster.link.calls import HEAD, CallError, Verb, encode
-from svc_cluster.link.errors import LinkBusyError, LinkLostError
-from svc_cluster.link.frame import Kind
+from svc_cluster.link.credit import CREDIT_BYTES
+from svc_cluster.link.frame import FrameKind
+from svc_cluster.link.link_errors import LinkBusyError, LinkLostError
 from svc_cluster.link.session import REQUEST_BYTES_MAX, NodeSession, RequestTooLongError
 from tests.unit.link.far import SPEAKER, FarNode
+from tests.unit.link.test_conversation import Side, open_pair
 
 GROUP = GroupId(7)
+
+
+class Line:
+    """A connector's part over one side of a real conversation."""
+
+    is_up = True
+
+    @property
+    def held_bytes(self) -> int:
+        return self._talk.held_bytes
+
+    def __init__(self, side: Side) -> None:
+        self._talk = side.talk
+
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
+        self._talk.send(kind, flow, payload)
+
+    def has_credit(self, kind: FrameKind, size: int) -> bool:
+        return self._talk.outbox.credits[kind].allows(size)
+
+    def dealt_with(self, kind: FrameKind, size: int) -> None:
+        self._talk.dealt_with(kind, size)
+
+    async def close(self) -> None: ...
 
 
 def tail_of(name: str) -> Callable[[pb.Request], None]:
@@ -49,7 +75,7 @@ def test_each_call_is_a_message_and_answers_find_their_call_in_any_order() -> No
     async def body(session: NodeSession, node: FarNode) -> None:
         calls = [session.call(GROUP, 100 + n, tail_of(f"s{n}")) for n in range(3)]
         assert [row[:4] for row in node.sent] == [
-            (Kind.CALL, GROUP, Verb.REQUEST, number) for number in (1, 2, 3)
+            (FrameKind.CALL, GROUP, Verb.REQUEST, number) for number in (1, 2, 3)
         ]
         asked = [pb.Request.FromString(body) for *_, body in node.sent]
         assert [(r.check_tail.stream, r.group_id, r.deadline_ms) for r in asked] == [
@@ -82,6 +108,42 @@ def test_a_call_while_the_link_is_down_was_not_sent() -> None:
             assert not isinstance(lost.value, LinkBusyError)
             session.link_up(SPEAKER)  # the session was told, the connection is gone already
         assert node.sent == [] and session.pending == 0
+
+    asyncio.run(body())
+
+
+def test_a_request_without_credit_is_not_written_down() -> None:
+    """What it carries is told beforehand: with one megabyte left, one of two is refused before it
+    is filled, on a connection with the real credit; one that fits is filled once and leaves."""
+
+    async def body() -> None:
+        near, far = open_pair()
+        session = NodeSession(asyncio.get_running_loop())
+        session.attach(Line(near))
+        session.link_up(far.speaker)
+        filled: list[int] = []
+
+        def carrying(size: int) -> asyncio.Future[pb.Response]:
+            def fill(request: pb.Request) -> None:
+                filled.append(size)
+                request.append.records = bytes(size)
+
+            return session.call(GROUP, 100, fill, size=size)
+
+        most = CREDIT_BYTES[FrameKind.CALL]
+        waiting = [carrying(most // 4) for _ in range(3)]
+        filled.clear()
+        for size in (most // 4, most // 3):
+            with pytest.raises(LinkBusyError):
+                await carrying(size)
+        assert filled == [] and session.pending == 3
+        waiting.append(carrying(most // 8))
+        assert filled == [most // 8] and session.pending == 4
+        session.link_down()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        with pytest.raises(LinkLostError):
+            await carrying(1)
+        assert filled == [most // 8], "nor for a link that is down"
 
     asyncio.run(body())
 
@@ -138,7 +200,7 @@ def test_a_request_that_cannot_be_written_leaves_nothing_behind() -> None:
             request.append.match_seq_num = 2**64
 
         with pytest.raises(ValueError, match="out of range"):
-            session.call(GROUP, 100, broken)
+            _ = session.call(GROUP, 100, broken)
 
         def filling(count: int) -> Callable[[pb.Request], None]:
             def fill(request: pb.Request) -> None:
@@ -146,15 +208,15 @@ def test_a_request_that_cannot_be_written_leaves_nothing_behind() -> None:
 
             return fill
 
-        for kind in (Kind.URGENT, Kind.CALL):
+        for kind in (FrameKind.URGENT, FrameKind.CALL):
             most = REQUEST_BYTES_MAX[kind]
             with pytest.raises(RequestTooLongError):
-                session.call(GROUP, 0, filling(most), kind)
-            assert session.pending == 0 and len(node.sent) == (kind is Kind.CALL)
+                _ = session.call(GROUP, 0, filling(most), kind)
+            assert session.pending == 0 and len(node.sent) == (kind is FrameKind.CALL)
             longest = pb.Request(group_id=GROUP)
             longest.append.records = bytes(most - 20)
             left = most - longest.ByteSize()
-            session.call(GROUP, 0, filling(most - 20 + left), kind)
+            _ = session.call(GROUP, 0, filling(most - 20 + left), kind)
             assert len(node.sent[-1][4]) == most
             assert node.sent[-1][0] is kind
             session.link_down()
@@ -174,7 +236,7 @@ def test_what_nobody_waits_for_is_cancelled_once_and_its_answer_dropped() -> Non
         late.set_exception(TimeoutError())
         await asyncio.sleep(0)
         assert node.cancelled == [1, 2]
-        assert [row[0] for row in node.sent if row[2] is Verb.CANCEL] == [Kind.URGENT] * 2
+        assert [row[0] for row in node.sent if row[2] is Verb.CANCEL] == [FrameKind.URGENT] * 2
         assert session.pending == 0
         node.answer(1, done())
         assert len(node.dealt) == 1
@@ -196,14 +258,14 @@ def test_an_answer_that_cannot_be_read_is_nobodys() -> None:
     async def body(session: NodeSession, node: FarNode) -> None:
         first = session.call(GROUP, 100, tail_of("a"))
         second = session.call(GROUP, 100, tail_of("b"))
-        session.message(Kind.CALL, encode(Verb.ANSWER, 1, b"\xff\xff\xff"))
+        session.message(FrameKind.CALL, encode(Verb.ANSWER, 1, b"\xff\xff\xff"))
         node.answer(2, done())
         assert (await second).id == 2
         assert not first.done() and session.pending == 1
-        assert node.dealt[0] == (Kind.CALL, HEAD.size + 3)
+        assert node.dealt[0] == (FrameKind.CALL, HEAD.size + 3)
         for payload in (encode(Verb.REQUEST, 1), encode(Verb.CANCEL, 1), b"\x02", b"\x63" * 9):
             with pytest.raises(CallError):
-                session.message(Kind.CALL, payload)
+                session.message(FrameKind.CALL, payload)
         assert len(node.dealt) == 2 and not first.done()
 
     with_node(body)
@@ -216,11 +278,11 @@ def test_chunks_and_reports_go_their_own_ways() -> None:
     async def body(session: NodeSession, node: FarNode) -> None:
         chunk, report = session.chunk(b"chunk"), session.form(b"report")
         assert node.sent == [
-            (Kind.TRANSFER, 0, Verb.SNAPSHOT, 1, b"chunk"),
-            (Kind.CALL, 0, Verb.FORM, 2, b"report"),
+            (FrameKind.TRANSFER, 0, Verb.SNAPSHOT, 1, b"chunk"),
+            (FrameKind.CALL, 0, Verb.FORM, 2, b"report"),
         ]
-        session.message(Kind.CALL, encode(Verb.ANSWER, 2, b"\xff own"))
-        session.message(Kind.CALL, encode(Verb.ANSWER, 1, b""))
+        session.message(FrameKind.CALL, encode(Verb.ANSWER, 2, b"\xff own"))
+        session.message(FrameKind.CALL, encode(Verb.ANSWER, 1, b""))
         assert (await chunk, await report) == (b"", b"\xff own")
         node.full = True
         with pytest.raises(LinkBusyError):

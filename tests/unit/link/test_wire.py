@@ -13,18 +13,21 @@ import pytest
 import uvloop
 
 from svc_cluster.base.ids import NodeId
-from svc_cluster.cli.authority import Authority, certificate_names, issue, utc_now
+from svc_cluster.cli.admin import authority as authority_module
+from svc_cluster.cli.admin.authority import Authority, certificate_names, issue
+from svc_cluster.cli.processes.own_certificate import utc_now
+from svc_cluster.link import acceptor as acceptor_module
 from svc_cluster.link import wire as wire_module
-from svc_cluster.link.acceptor import REFUSAL_SECONDS, UNPROVEN_MAX, Acceptor, Refusals
+from svc_cluster.link.acceptor import UNPROVEN_MAX, Acceptor
 from svc_cluster.link.connector import Connector
 from svc_cluster.link.conversation import Terms
 from svc_cluster.link.credit import CREDIT_BYTES, MESSAGE_BYTES_MAX
-from svc_cluster.link.errors import LinkLostError
-from svc_cluster.link.frame import HEADER, Kind
+from svc_cluster.link.frame import HEADER, FrameKind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import HandshakeError, Identity
+from svc_cluster.link.link_errors import LinkLostError
 from svc_cluster.link.outbox import NoCreditError
-from svc_cluster.link.tls import PeerTls
+from svc_cluster.link.tls import PeerTls, node_name
 from svc_cluster.link.tls_context import Renewal, acceptor_context, caller_context
 from svc_cluster.link.wire import Wire
 
@@ -57,17 +60,17 @@ class Served:
     def __init__(self, speaker: Speaker, wire: Wire) -> None:
         self.speaker = speaker
         self.wire = wire
-        self.got: asyncio.Queue[tuple[Kind, bytes]] = asyncio.Queue()
+        self.got: asyncio.Queue[tuple[FrameKind, bytes]] = asyncio.Queue()
         self.deals = True
         self.down = asyncio.Event()
-        self.rooms: list[tuple[Kind, int]] = []
+        self.rooms: list[tuple[FrameKind, int]] = []
 
-    def message(self, kind: Kind, payload: bytes) -> None:
+    def message(self, kind: FrameKind, payload: bytes) -> None:
         self.got.put_nowait((kind, payload))
         if self.deals:
             self.wire.dealt_with(kind, len(payload))
 
-    def room(self, kind: Kind, size: int) -> None:
+    def room(self, kind: FrameKind, size: int) -> None:
         self.rooms.append((kind, size))
 
     def link_down(self) -> None:
@@ -80,10 +83,10 @@ class Called:
     def __init__(self) -> None:
         self.ups: asyncio.Queue[Speaker] = asyncio.Queue()
         self.downs = 0
-        self.got: asyncio.Queue[tuple[Kind, bytes]] = asyncio.Queue()
-        self.rooms: list[tuple[Kind, int]] = []
+        self.got: asyncio.Queue[tuple[FrameKind, bytes]] = asyncio.Queue()
+        self.rooms: list[tuple[FrameKind, int]] = []
 
-    def room(self, kind: Kind, size: int) -> None:
+    def room(self, kind: FrameKind, size: int) -> None:
         self.rooms.append((kind, size))
 
     def link_up(self, speaker: Speaker) -> None:
@@ -92,7 +95,7 @@ class Called:
     def link_down(self) -> None:
         self.downs += 1
 
-    def message(self, kind: Kind, payload: bytes) -> None:
+    def message(self, kind: FrameKind, payload: bytes) -> None:
         self.got.put_nowait((kind, payload))
 
 
@@ -142,15 +145,15 @@ def test_messages_arrive_whole_and_in_order_both_ways(run: Callable[..., None]) 
             assert (await called.ups.get()).identity.node_id == 2
             served = await pair.served.get()
             assert served.speaker.identity.node_id == 1
-            large = bytes(range(256)) * (MESSAGE_BYTES_MAX[Kind.BULK] // 256)
-            connector.send(Kind.BULK, 1, large)
+            large = bytes(range(256)) * (MESSAGE_BYTES_MAX[FrameKind.BULK] // 256)
+            connector.send(FrameKind.BULK, 1, large)
             for number in range(100):
-                connector.send(Kind.CALL, 1, b"%d" % number)
+                connector.send(FrameKind.CALL, 1, b"%d" % number)
             got = [await served.got.get() for _ in range(101)]
-            assert [p for k, p in got if k is Kind.CALL] == [b"%d" % n for n in range(100)]
-            assert [p for k, p in got if k is Kind.BULK] == [large]
-            served.wire.send(Kind.CALL, 1, b"answer")
-            assert await called.got.get() == (Kind.CALL, b"answer")
+            assert [p for k, p in got if k is FrameKind.CALL] == [b"%d" % n for n in range(100)]
+            assert [p for k, p in got if k is FrameKind.BULK] == [large]
+            served.wire.send(FrameKind.CALL, 1, b"answer")
+            assert await called.got.get() == (FrameKind.CALL, b"answer")
             await connector.close()
             await served.down.wait()
             assert called.downs == 1
@@ -166,10 +169,10 @@ def test_a_wrong_secret_is_refused_at_both_ends_and_tried_again(run: Callable[..
             called = Called()
             connector = pair.connector(called, secret=b"x" * 32)
             connector.start()
-            while pair.acceptor.refusals.count < 2:
+            while pair.acceptor.refusals < 2:
                 await asyncio.sleep(0)
             with pytest.raises(LinkLostError):
-                connector.send(Kind.CALL, 1, b"x")
+                connector.send(FrameKind.CALL, 1, b"x")
             assert called.ups.empty() and called.downs == 0 and pair.served.empty()
             await connector.close()
 
@@ -217,19 +220,20 @@ def test_a_peer_that_does_not_read_costs_its_credit_and_no_more(run: Callable[..
             refused = 0
             for turn in range(400):
                 try:
-                    connector.send(Kind.BULK, turn % 7, message)
+                    connector.send(FrameKind.BULK, turn % 7, message)
                 except NoCreditError:
                     refused += 1
                 await asyncio.sleep(0)
-                assert connector.held_bytes <= CREDIT_BYTES[Kind.BULK]
-            assert refused == 400 - CREDIT_BYTES[Kind.BULK] // len(message)
-            connector.send(Kind.URGENT, 1, b"heartbeat")
+                assert connector.held_bytes <= CREDIT_BYTES[FrameKind.BULK]
+            assert refused == 400 - CREDIT_BYTES[FrameKind.BULK] // len(message)
+            connector.send(FrameKind.URGENT, 1, b"heartbeat")
             served.wire._transport.resume_reading()
             got = [
-                await served.got.get() for _ in range(CREDIT_BYTES[Kind.BULK] // len(message) + 1)
+                await served.got.get()
+                for _ in range(CREDIT_BYTES[FrameKind.BULK] // len(message) + 1)
             ]
-            assert (Kind.URGENT, b"heartbeat") in got
-            connector.send(Kind.BULK, 1, message)
+            assert (FrameKind.URGENT, b"heartbeat") in got
+            connector.send(FrameKind.BULK, 1, message)
             await served.got.get()
             await connector.close()
 
@@ -249,8 +253,8 @@ def test_the_caller_comes_back_when_the_other_side_does(run: Callable[..., None]
             await called.ups.get()
             assert called.downs == 1
             served = await pair.served.get()
-            connector.send(Kind.CALL, 1, b"again")
-            assert await served.got.get() == (Kind.CALL, b"again")
+            connector.send(FrameKind.CALL, 1, b"again")
+            assert await served.got.get() == (FrameKind.CALL, b"again")
         await connector.close()
         assert called.downs == 2
 
@@ -264,7 +268,7 @@ def test_a_fault_of_the_owner_does_not_end_the_link_for_ever(run: Callable[..., 
         async with listening() as pair:
 
             class Faulty(Called):
-                def message(self, kind: Kind, payload: bytes) -> None:
+                def message(self, kind: FrameKind, payload: bytes) -> None:
                     super().message(kind, payload)
                     if payload == b"poison":
                         raise ValueError(payload)
@@ -275,9 +279,9 @@ def test_a_fault_of_the_owner_does_not_end_the_link_for_ever(run: Callable[..., 
             connector = pair.connector(called)
             connector.start()
             await called.ups.get()
-            (await pair.served.get()).wire.send(Kind.CALL, 1, b"poison")
+            (await pair.served.get()).wire.send(FrameKind.CALL, 1, b"poison")
             await called.ups.get()
-            (await pair.served.get()).wire.send(Kind.CALL, 1, b"food")
+            (await pair.served.get()).wire.send(FrameKind.CALL, 1, b"food")
             assert [(await called.got.get())[1] for _ in range(2)] == [b"poison", b"food"]
             assert called.downs == 1
             await connector.close()
@@ -384,7 +388,7 @@ def test_a_silent_side_is_given_up(
             assert wire is not None and served.wire._transport is not None
             served.wire._transport.pause_reading()
             served.wire.give_up = lambda reason: None  # type: ignore[method-assign]
-            connector.send(Kind.BULK, 1, bytes(MESSAGE_BYTES_MAX[Kind.BULK]))
+            connector.send(FrameKind.BULK, 1, bytes(MESSAGE_BYTES_MAX[FrameKind.BULK]))
             while called.downs == 0:
                 await asyncio.sleep(0)
             assert wire.talk.end is not None and "no sign of life" in wire.talk.end
@@ -420,26 +424,24 @@ def test_idle_sides_that_answer_stay_connected(
     run(body())
 
 
-def test_refusals_of_one_address_are_one_line_a_minute_with_their_number() -> None:
-    """The first is said at once; those of the next minute are counted into one line; the table of
-    addresses is bounded."""
-    now = [0.0]
-    refusals = Refusals(lambda: now[0])
-    said: list[tuple[str, int, int | None]] = []
-    refusals.say = lambda address, _, count, node: said.append((address, count, node))  # type: ignore[method-assign]
-    for _ in range(1000):
-        refusals.note("10.0.0.1", "no proof")
-    refusals.note("10.0.0.2", "no proof")
-    now[0] = REFUSAL_SECONDS
-    refusals.note("10.0.0.1", "no proof")
-    assert said == [("10.0.0.1", 1, None), ("10.0.0.2", 1, None), ("10.0.0.1", 1000, None)]
-    for address in ("10.0.0.3", "10.0.0.4"):
-        refusals.note(address, "another incarnation", 3)
-    assert said[3:] == [("node 3", 1, 3)], "who has proved to be a node is named, not its address"
-    assert refusals.count == 1004
-    for number in range(3000):
-        refusals.note(f"host-{number}", "no proof")
-    assert refusals.tracked <= 1025
+def test_callers_that_are_turned_away_are_told_in_few_lines(
+    run: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ten strangers from one address are one line, with the reason; each is counted."""
+
+    async def body() -> None:
+        async with listening() as pair:
+            for _ in range(10):
+                reader, writer = await asyncio.open_connection("127.0.0.1", pair.port)
+                writer.write(bytes(HEADER.size) + b"no greeting")
+                await reader.read()
+                writer.close()
+            while pair.acceptor.refusals < 10:
+                await asyncio.sleep(0)
+
+    caplog.set_level("WARNING")
+    run(body())
+    assert [record.getMessage() for record in caplog.records] == ["caller_refused"]
 
 
 def test_an_address_that_is_taken_is_an_error_at_the_start(run: Callable[..., None]) -> None:
@@ -516,7 +518,7 @@ def test_a_certificate_says_who_may_claim_what(run: Callable[..., None], tmp_pat
                 connector.start()
                 await called.ups.get()
                 served = await pair.served.get()
-                connector.send(Kind.BULK, 1, bytes(3_000_000))
+                connector.send(FrameKind.BULK, 1, bytes(3_000_000))
                 assert len((await served.got.get())[1]) == 3_000_000
                 await connector.close()
             called = Called()
@@ -526,6 +528,34 @@ def test_a_certificate_says_who_may_claim_what(run: Callable[..., None], tmp_pat
             while connector._last_reason != wanted:
                 await asyncio.sleep(0)
             assert called.ups.empty() and pair.served.empty()
+            await connector.close()
+
+    run(body())
+
+
+def test_a_node_is_who_the_alternative_names_say(
+    run: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other authorities write what they like into a subject: its common name makes nobody a node,
+    in a certificate that is for an address alone."""
+    pki = Pki(tmp_path)
+    own = pki.tls("node1", node=1)
+    make_name = authority_module._name
+    with monkeypatch.context() as patched:
+        patched.setattr(authority_module, "_name", lambda _: make_name(node_name(NodeId(2))))
+        issue(pki.authority, ["127.0.0.1"], tmp_path / "odd")
+    odd = PeerTls(*(tmp_path / "odd" / name for name in ("tls.crt", "tls.key", "ca.crt")))
+
+    async def body() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        async with listening_securely(odd) as pair:
+            called = Called()
+            connector = secure(pair, called, own, "node", 1)
+            connector.start()
+            while not connector._last_reason and called.ups.empty():
+                await asyncio.sleep(0)
+            assert called.ups.empty() and pair.served.empty()
+            assert "certificate" in connector._last_reason
             await connector.close()
 
     run(body())
@@ -557,6 +587,45 @@ def test_strangers_do_not_get_through_the_handshake_of_tls(
             assert called.ups.empty() and plain.ups.empty() and pair.served.empty()
             await connector.close()
             await clear.close()
+
+    run(body())
+
+
+def test_handshakes_of_tls_are_few_and_short(
+    run: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Connections that are accepted and begin no handshake are unproven callers like any other:
+    beyond UNPROVEN_MAX the next is closed at once, none stays beyond its time, each is counted as
+    turned away, and a proven caller gets in behind them."""
+    monkeypatch.setattr(acceptor_module, "GREETING_SECONDS", 2.0)
+    pki = Pki(tmp_path)
+    own, caller = pki.tls("node2", node=2), pki.tls("node1", node=1)
+
+    async def body() -> None:
+        async with listening_securely(own) as pair:
+            strangers = [
+                await asyncio.open_connection("127.0.0.1", pair.port) for _ in range(UNPROVEN_MAX)
+            ]
+            while pair.acceptor.unproven < UNPROVEN_MAX:
+                await asyncio.sleep(0)
+            reader, writer = await asyncio.open_connection("127.0.0.1", pair.port)
+            assert await reader.read() == b"", "closed without a word of TLS"
+            writer.close()
+            assert pair.acceptor.refusals == 1
+            assert pair.acceptor.unproven == UNPROVEN_MAX
+            for silent, _ in strangers:
+                assert await silent.read() == b"", "its time is over"
+            while pair.acceptor.unproven:
+                await asyncio.sleep(0)
+            assert pair.acceptor.refusals == 1 + UNPROVEN_MAX
+            called = Called()
+            connector = secure(pair, called, caller, "node", 1)
+            connector.start()
+            await called.ups.get()
+            assert pair.acceptor.unproven == 0
+            await connector.close()
+            for _, stranger in strangers:
+                stranger.close()
 
     run(body())
 
@@ -593,13 +662,13 @@ def test_renewed_files_count_from_the_next_connection_on(
                 old.write_bytes(new.read_bytes())
             context = renewal.changed()
             assert context is not None and renewal.changed() is None
-            await pair.acceptor.renew(context)
+            pair.acceptor.renew(context)
             other = Called()
             fresh = secure(pair, other, later, "node", 1)
             fresh.start()
             await other.ups.get()
-            connector.send(Kind.CALL, 1, b"still here")
-            assert await served.got.get() == (Kind.CALL, b"still here")
+            connector.send(FrameKind.CALL, 1, b"still here")
+            assert await served.got.get() == (FrameKind.CALL, b"still here")
             assert called.downs == 0
             await connector.close()
             await fresh.close()

@@ -35,7 +35,7 @@ from svc_cluster.raft.messages import (
     PreVoteResponse,
     VoteGranted,
 )
-from svc_cluster.raft.settings import RaftSettings
+from svc_cluster.raft.raft_settings import RaftSettings
 
 GROUP = GroupId(7)
 

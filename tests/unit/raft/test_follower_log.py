@@ -8,7 +8,7 @@ from svc_cluster.base.ids import NodeId
 from svc_cluster.raft.engine import TERM_JUMP_MAX
 from svc_cluster.raft.group import Message, PeerLieError
 from svc_cluster.raft.messages import AppendRequest
-from svc_cluster.raft.settings import RaftSettings
+from svc_cluster.raft.raft_settings import RaftSettings
 from tests.unit.raft.harness import (
     Node,
     ack,

@@ -102,13 +102,14 @@ def test_truncating_what_is_durable_makes_it_not_durable() -> None:
 def test_the_hard_state_is_durable_with_its_batch() -> None:
     """Later operations do not matter for it."""
     log = view(1)
-    assert log.hard_state_durable
+    durable = [log.hard_state_durable]
     log.set_hard_state(5, 1)
     log.take(1)
     log.append(payload("x"), 2, 5)
-    assert not log.hard_state_durable
+    durable.append(log.hard_state_durable)
     log.mark_durable(1)
-    assert log.hard_state_durable
+    durable.append(log.hard_state_durable)
+    assert durable == [True, False, True]
 
 
 def test_a_trimmed_log_remembers_the_term_of_its_base() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pysyncobj.syncobj as library
 import pytest
 
 from svc_cluster.base.ids import LogIndex, NodeId, Term
@@ -10,8 +11,8 @@ from svc_cluster.raft.flow import Flow
 from svc_cluster.raft.gate import FollowerAcks, Gate, LeaderAcks
 from svc_cluster.raft.messages import StaleTerm
 from svc_cluster.raft.prevote import PreVoteRound
+from svc_cluster.raft.raft_settings import RaftSettings
 from svc_cluster.raft.read_index import ReadRounds
-from svc_cluster.raft.settings import RaftSettings
 from svc_cluster.raft.votes import VoteLedger
 
 A, B, C = NodeId(1), NodeId(2), NodeId(3)
@@ -78,19 +79,37 @@ def test_a_leader_shows_acknowledgements_up_to_its_own_disk() -> None:
 
 def test_a_window_fills_and_empties() -> None:
     """A peer is full at the limit, until enough is acknowledged or its window is forgotten."""
-    flow = Flow(10)
-    flow.sent(A, LogIndex(3), 6)
+    flow = Flow(10, 100)
+    flow.sent(A, LogIndex(3), 6, 3)
     assert not flow.is_full(A)
-    flow.sent(A, LogIndex(5), 4)
+    flow.sent(A, LogIndex(5), 4, 2)
     assert flow.is_full(A)
     flow.acked(A, LogIndex(2))
     assert flow.is_full(A)
     flow.acked(A, LogIndex(4))
     assert not flow.is_full(A)
-    flow.sent(A, LogIndex(6), 9)
+    flow.sent(A, LogIndex(6), 9, 1)
     flow.forget(A)
     assert not flow.is_full(A)
     assert not flow.is_full(B)
+
+
+def test_a_window_of_very_small_entries_fills_by_their_number() -> None:
+    """However few bytes they have, until enough of them are acknowledged."""
+    flow = Flow(1_000, 5)
+    flow.sent(A, LogIndex(3), 0, 3)
+    flow.sent(B, LogIndex(4), 0, 4)
+    assert not flow.is_full(A)
+    assert not flow.is_full(B)
+    flow.sent(A, LogIndex(5), 0, 2)
+    assert flow.is_full(A)
+    assert not flow.is_full(B)
+    flow.acked(A, LogIndex(4))
+    assert not flow.is_full(A)
+    flow.sent(A, LogIndex(8), 0, 3)
+    assert flow.is_full(A)
+    flow.acked(A, LogIndex(8))
+    assert not flow.is_full(A)
 
 
 def test_a_read_is_confirmed_by_a_quorum_of_later_answers() -> None:
@@ -127,6 +146,8 @@ def test_a_read_that_nobody_confirms_expires() -> None:
         {"leader_fallback": 0.9},
         {"append_batch_bytes": 1000},
         {"in_flight_bytes_max": 0},
+        {"in_flight_entries_max": 0},
+        {"append_entries_max": 1},
     ],
 )
 def test_settings_that_do_not_fit_together_are_refused(wrong: dict[str, float]) -> None:
@@ -148,6 +169,6 @@ def test_a_library_without_a_needed_name_is_refused(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Each private name is looked for before anything is built on it."""
-    monkeypatch.delattr(core.library, name)
+    monkeypatch.delattr(library, name)
     with pytest.raises(RuntimeError, match=name):
         core._check_library()

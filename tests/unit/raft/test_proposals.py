@@ -15,8 +15,17 @@ from svc_cluster.raft.group import (
     is_noop,
 )
 from svc_cluster.raft.messages import AppendRequest, AppendResponse
-from svc_cluster.raft.settings import RaftSettings
-from tests.unit.raft.harness import Cluster, Node, ack, append, become_leader, payload, terms_of
+from svc_cluster.raft.raft_settings import RaftSettings
+from tests.unit.raft.harness import (
+    Cluster,
+    Node,
+    ack,
+    append,
+    become_leader,
+    log_of,
+    payload,
+    terms_of,
+)
 
 
 def test_no_proposal_outlives_the_leadership_it_was_made_in() -> None:
@@ -122,6 +131,62 @@ def test_a_peer_is_sent_no_more_than_the_window() -> None:
     assert 6 <= messages <= 10
     node.receive(2, ack(term, 1 + entries))
     assert entries_to(node, 2)[1] >= 5
+
+
+def test_a_peer_is_sent_no_more_tiny_entries_than_the_window() -> None:
+    """Behind the number of entries in flight there are only heartbeats, no message has more than
+    its share, and what follows upon an acknowledgement follows upon the last entry sent."""
+    settings = RaftSettings(append_entries_max=4, in_flight_entries_max=10)
+    node = Node(1, [1, 2, 3], settings=settings)
+    now = become_leader(node, 10.0, [3])
+    node.sync()
+    term, has = node.group.term, 1
+    node.receive(2, ack(term, has))
+    node.take_sent()
+    for _ in range(50):
+        node.group.propose(b"\x09")
+    node.drain()
+    node.sync()
+    last = node.group.last_index
+    rounds = 0
+    while has < last:
+        rounds += 1
+        bodies = [b for to, b in node.take_sent() if to == 2 and isinstance(b, AppendRequest)]
+        assert all(len(body.entries) <= 4 for body in bodies)
+        sent = [entry.log_index for body in bodies for entry in body.entries]
+        assert sent == list(range(has + 1, min(last, has + 12) + 1)), "10, and the message's rest"
+        for _ in range(3):
+            now += 0.11
+            node.tick(now)
+            assert entries_to(node, 2)[1] == 0
+            node.receive(3, AppendResponse(term, LogIndex(1), True, False, 0))
+        has = sent[-1]
+        node.receive(2, ack(term, has))
+    assert rounds == 5
+    assert node.group.commit_index == last
+
+
+def test_a_follower_cuts_its_whole_tail_however_few_entries_a_message_has() -> None:
+    """What stands behind the place that a message follows goes, all of it."""
+    settings = RaftSettings(append_entries_max=2, in_flight_entries_max=1)
+    leader = Node(1, [1, 2, 3], log_of(1, *[2] * 7), settings=settings)
+    other = Node(2, [1, 2, 3], log_of(1, *[1] * 30), settings=settings)
+    now = become_leader(leader, 10.0, [3])
+    other.tick(now)
+    leader.sync()
+    for _ in range(30):
+        now += 0.11
+        leader.tick(now)
+        while requests := [b for to, b in leader.take_sent() if to == 2]:
+            for request in requests:
+                other.receive(1, request)
+                other.sync()
+            for to, response in other.take_sent():
+                assert to == 1
+                leader.receive(2, response)
+        leader.receive(3, ack(leader.group.term, leader.group.last_index))
+    assert other.disk.entries == leader.disk.entries
+    assert other.group.commit_index == leader.group.last_index
 
 
 def test_a_new_connection_starts_with_an_empty_window() -> None:

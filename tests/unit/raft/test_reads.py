@@ -7,7 +7,7 @@ import pytest
 from svc_cluster.base.ids import NodeId, Term
 from svc_cluster.raft.group import NotLeaderError, Role
 from svc_cluster.raft.messages import AppendRequest, StaleTerm
-from svc_cluster.raft.settings import RaftSettings
+from svc_cluster.raft.raft_settings import RaftSettings
 from tests.unit.raft.harness import (
     Cluster,
     Node,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from svc_cluster.base.ids import LogIndex, NodeId, Term
 from svc_cluster.base.log_ops import AppendEntries, LogEntry, SetCommit, TrimPrefix, TruncateSuffix
-from svc_cluster.raft.group import EngineFault, Trim
+from svc_cluster.raft.group import EngineFault, PeerInstalled, Trim
 from svc_cluster.raft.messages import AppendRequest, AppendResponse, VoteGranted, VoteRequest
 from tests.unit.raft.harness import (
     Cluster,
@@ -182,6 +184,36 @@ def test_a_peer_behind_the_log_is_reported_and_gets_heartbeats_not_a_flood() -> 
     assert NodeId(2) in node.snapshot_wanted
     assert NodeId(3) not in node.snapshot_wanted
     assert node.group.can_propose
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_refusal_from_before_an_install_asks_for_no_second_snapshot(is_told: bool) -> None:
+    """It was under way when the peer said that it has the snapshot: entries behind that follow. One
+    to what was sent since speaks of the peer as it is."""
+    log = log_of(base=(50, 1), term=1)
+    node = Node(1, [1, 2, 3], log, applied_index=50)
+    now = become_leader(node, 10.0, [3])
+    node.sync()
+    node.receive(2, AppendResponse(node.group.term, LogIndex(5), False, True, 99))
+    node.tick(now + 0.2)
+    late = max(b.read_sequence for _, b in node.take_sent() if isinstance(b, AppendRequest))
+    node.snapshot_wanted.clear()
+    if is_told:
+        node.group.step(PeerInstalled(NodeId(2), LogIndex(50)))
+        node.drain()
+    refusal = AppendResponse(node.group.term, LogIndex(5), False, True, late)
+    node.receive(2, refusal)
+    now += 0.4
+    node.tick(now)
+    sent = [b for to, b in node.take_sent() if to == 2 and isinstance(b, AppendRequest)]
+    assert (NodeId(2) in node.snapshot_wanted) is not is_told
+    assert any(request.entries for request in sent) is is_told
+    assert all(request.previous_index >= 50 for request in sent)
+    newest = max(request.read_sequence for request in sent)
+    node.snapshot_wanted.clear()
+    node.receive(2, replace(refusal, read_sequence=newest))
+    node.tick(now + 0.4)
+    assert NodeId(2) in node.snapshot_wanted
 
 
 def test_a_peer_rebuilt_on_a_snapshot_catches_up() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from svc_cluster.base.ids import LogIndex, NodeId
 from svc_cluster.raft.group import PeerRoom, Role
 from svc_cluster.raft.messages import AppendRequest
-from svc_cluster.raft.settings import RaftSettings
+from svc_cluster.raft.raft_settings import RaftSettings
 from tests.unit.raft.harness import Cluster, Node, ack, become_leader, payload
 
 PEER = NodeId(2)
