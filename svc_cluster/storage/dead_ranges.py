@@ -19,7 +19,8 @@ DEAD_BYTES_MIN: Final = 4 * 1024 * 1024
 
 DEAD_SHARE_BEGIN: Final = 0.12
 DEAD_SHARE_END: Final = 0.04
-"""Of the live bytes: from which share of dead ones on ranges are compacted, and down to which."""
+"""The shares of the live bytes: from which share of dead ones on ranges are compacted, and down to
+which."""
 
 
 class DeadRange(NamedTuple):
@@ -55,7 +56,7 @@ class DeadRanges:
         return list(self._ranges)
 
     def is_worth_a_look(self) -> bool:
-        """Cheap: False when there is surely nothing to do."""
+        """Cheap: it is False when there is surely nothing to do."""
         total = 0
         for one in self._ranges:
             if one.size is None:

@@ -63,7 +63,7 @@ class Disk(Protocol):
         ...
 
     def submit_create(self, name: str, size: int, done: Callable[[DiskFile], None]) -> None:
-        """As `create`, in the background thread; `done` runs on the event loop."""
+        """Does what `create` does, in the background thread; `done` runs on the event loop."""
         ...
 
     def submit(
@@ -79,12 +79,13 @@ class Disk(Protocol):
     def submit_aside(
         self, writes: Sequence[tuple[DiskFile, int, bytes]], done: Callable[[], None]
     ) -> None:
-        """As `submit`, in the background thread: in no order with the submissions, which do not
-        wait for it. For small files that nobody else writes to at that time."""
+        """Does what `submit` does, in the background thread. It is in no order with the
+        submissions, which do not wait for it. For small files that nobody else writes to at that
+        time."""
         ...
 
     def write_sync(self, writes: Sequence[tuple[DiskFile, int, bytes]]) -> None:
-        """As `submit`, blocking: for start-up and shutdown."""
+        """Does what `submit` does, blocking, for start-up and shutdown."""
         ...
 
     def unlink(self, name: str) -> None:
@@ -92,9 +93,9 @@ class Disk(Protocol):
         ...
 
     def submit_unlink(self, name: str) -> None:
-        """As `unlink`, in a background thread, which takes its time. Nobody is told: who can wait
-        for a file's end has no more use for it; `close` may come first, and the file is then still
-        there."""
+        """Does what `unlink` does, in a background thread, which takes its time. Nobody is told:
+        who can wait for a file's end has no more use for it; `close` may come first, and the file
+        is then still there."""
         ...
 
     def free_bytes(self) -> int: ...

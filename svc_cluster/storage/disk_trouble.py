@@ -1,5 +1,5 @@
-"""What a full or failing disk means for the person who runs the node: which file system it is, how
-much room it has, and what to do.
+"""This module tells the person who runs the node what a full or failing disk means. It tells which
+file system it is, how much room it has, and what to do.
 
 What it must not do: advise to take away, empty or replace anything of a node. Where the disks of
 all nodes are full at once, their files are the only copies.
@@ -24,8 +24,8 @@ def is_trouble(failure: BaseException) -> bool:
 
 
 def remedy(failure: BaseException, place: Path) -> str | None:
-    """What to do about a failure in the directory `place`, which tells about its file system; None
-    where neither a full nor a failing disk was its cause."""
+    """Return what to do about a failure in the directory `place`, which tells about its file
+    system. Return None where neither a full nor a failing disk was its cause."""
     text = str(failure)
     if any(words in text for words in _FULL):
         return (

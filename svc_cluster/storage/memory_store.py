@@ -202,8 +202,9 @@ class MemoryStore:
         self._is_open = False
 
     def crash(self) -> MemoryStore:
-        """End this store as a power cut would; returns what the next start finds: everything up
-        to the last completed flush and a random prefix of the write sets behind it."""
+        """End this store as a power cut would, and return what the next start finds. That is
+        everything up to the last completed flush and a random prefix of the write sets behind
+        it."""
         self._is_open = False
         self._make_durable(self._rng.randint(0, len(self._unflushed)))
         return MemoryStore(

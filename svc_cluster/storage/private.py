@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 UMASK: Final = 0o077
-"""Of every process, from its start on: what RocksDB makes has no mode of its own."""
+"""The umask of every process, from its start on: what RocksDB makes has no mode of its own."""
 
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600

@@ -46,7 +46,8 @@ class Reclaimer:
         self._unflushed = DeadRanges()
         self._flushed = DeadRanges()
         self._in_work = DeadRanges()
-        """Of the round under way: what is deleted meanwhile must not become one with these."""
+        """The ranges of the round under way: what is deleted meanwhile must not become one with
+        these."""
         for one in known:
             self._flushed.add(one)
         self._worker = Worker("store-reclaim")

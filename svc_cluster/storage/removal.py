@@ -30,8 +30,8 @@ Pause = Callable[[float], object]
 
 
 def excess(sizes: Sequence[int]) -> int:
-    """How many of the files, the first ones of these `sizes`, go at once, so that what is left
-    is within the bounds of the backlog."""
+    """Return how many of the files go at once, so that what is left is within the bounds of the
+    backlog. They are the first ones of these `sizes`."""
     count, total = 0, sum(sizes)
     while len(sizes) - count > BACKLOG_FILES_MAX or total > BACKLOG_BYTES_MAX:
         total -= sizes[count]

@@ -151,8 +151,8 @@ class RocksStore:
         return self.reads.submit(lambda: self._guard.run(lambda: self._look_up(keys)))
 
     def _look_up(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Lists of keys, even of one: only for those does the binding let go of the interpreter
-        while it waits for the disk (a test holds it to that)."""
+        """Look up lists of keys, even of one. Only for those does the binding let go of the
+        interpreter while it waits for the disk (a test holds it to that)."""
         values: list[bytes | None] = []
         while len(values) < len(keys):
             first = len(values)
@@ -256,8 +256,11 @@ class RocksStore:
         self._guard.run(lambda: self._db.cancel_all_background(False))
 
     def _to_loop(self, done: Callable[[], None]) -> None:
-        if not self._loop.is_closed():
+        try:
             self._loop.call_soon_threadsafe(done)
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise  # a closed loop has nobody left to tell
 
 
 def _open(directory: Path, options: Options) -> Rdict:

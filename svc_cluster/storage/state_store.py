@@ -15,7 +15,8 @@ class StoreStalledError(Exception):
 
 
 class StoreBusyError(Exception):
-    """As many reads as may wait for the disk wait already. Nothing was read; try again later."""
+    """The disk has as many reads waiting for it already as may wait. Nothing was read; try again
+    later."""
 
 
 class OnDisk(Enum):
@@ -70,10 +71,10 @@ class StateStore(StoreReader, Protocol):
         ...
 
     def fetch(self, keys: Sequence[bytes]) -> asyncio.Future[list[bytes | None]]:
-        """Begin to read the values of the first so many keys, at least one: all of them, or up to
-        `FETCHED_KEYS_MAX` at a time until one of them is there. The event loop goes on meanwhile,
-        and writes: values may be of different moments, each after this call. A fetch that is
-        cancelled before it is its turn takes no more of the disk. Raises StoreBusyError."""
+        """Begin to read the values of the first so many keys, at least one. These are all of them,
+        or up to `FETCHED_KEYS_MAX` at a time until one of them is there. The event loop goes on
+        meanwhile, and writes: values may be of different moments, each after this call. A fetch
+        that is cancelled before it is its turn takes no more of the disk. Raises StoreBusyError."""
         ...
 
     def write(self, write_set: WriteSet) -> None:
@@ -95,9 +96,9 @@ class StateStore(StoreReader, Protocol):
         ...
 
     def reclaim(self) -> None:
-        """To be called now and then: begin to give the disk back what flushed range deletes still
-        hold, when that is worth its work and none is under way. Returns at once; what it does runs
-        beside reads and writes."""
+        """Begin to give the disk back what flushed range deletes still hold, to be called now and
+        then. That is done when it is worth its work and none is under way. Returns at once; what it
+        does runs beside reads and writes."""
         ...
 
     def close(self) -> None: ...

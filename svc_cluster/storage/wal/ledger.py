@@ -7,8 +7,8 @@ segment. The ledger never touches the disk.
 from __future__ import annotations
 
 from svc_cluster.base.ids import GroupId
-from svc_cluster.storage.wal import frame as fr
-from svc_cluster.storage.wal.frame import FrameBody, GroupState
+from svc_cluster.storage.wal import wal_frame as fr
+from svc_cluster.storage.wal.wal_frame import FrameBody, GroupState
 
 
 class GroupLedger:

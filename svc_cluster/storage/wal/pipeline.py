@@ -1,5 +1,5 @@
-"""Turns operations into frames and frames into sync batches: one submission in flight at a time,
-the next batch fills meanwhile. No timers and no clock.
+"""The pipeline turns operations into frames and frames into sync batches. One submission is in
+flight at a time, the next batch fills meanwhile. No timers and no clock.
 """
 
 from __future__ import annotations
@@ -10,35 +10,35 @@ from typing import Final
 
 from svc_cluster.base.ids import GroupId
 from svc_cluster.storage.disk import Disk
-from svc_cluster.storage.wal import frame as fr
-from svc_cluster.storage.wal.frame import (
-    HEADER_BYTES,
-    STATE_BYTES,
-    Census,
-    FrameBody,
-    FrameCoder,
-    Position,
-    encode_census,
-    frame_bytes,
-)
+from svc_cluster.storage.wal import wal_frame as fr
 from svc_cluster.storage.wal.ledger import Ledger
 from svc_cluster.storage.wal.reach import ReachFile
 from svc_cluster.storage.wal.segment import DATA_START, Segment
-from svc_cluster.storage.wal.settings import WalSettings
 from svc_cluster.storage.wal.supply import SegmentSupply, Writes
+from svc_cluster.storage.wal.wal_frame import (
+    HEADER_BYTES,
+    STATE_BYTES,
+    BatchHeader,
+    FrameBody,
+    FrameCoder,
+    Position,
+    encode_batch_header,
+    frame_bytes,
+)
+from svc_cluster.storage.wal.wal_settings import WalSettings
 
 _JOINED_BYTES_MAX: Final = 4096
 """Payloads up to this are copied together; larger ones go to the disk as they are."""
 _RIDING_BYTES_MAX: Final = 64 * 1024
 """Operations that may wait for another one's sync are not let pile up beyond this."""
-_CENSUS_WINDOW_BYTES: Final = 16 * 1024
-_CENSUS_BATCHES: Final = range(2, 65)
-"""A census covers the latest batches: at least the window's bytes, this few and this many."""
+_COVERED_BYTES: Final = 16 * 1024
+_COVERED_BATCHES: Final = range(2, 65)
+"""A batch header covers the latest batches: at least the window's bytes, this few and this many."""
 
 Done = Callable[[], None]
 
 
-class _Batch:
+class _SyncBatch:
     """What one sync will make durable."""
 
     __slots__ = ("begun", "dones", "end", "forced", "groups", "start", "total_bytes", "writes")
@@ -81,11 +81,14 @@ class Pipeline:
         self._run: list[bytes] = []
         self._run_start = offset
         self._sealed = self.position
-        self._batch = _Batch(self._sealed)
-        self._recent: deque[_Batch] = deque()
+        self._batch = _SyncBatch(self._sealed)
+        self._recent: deque[_SyncBatch] = deque()
+        self._recent_bytes = 0
         self._controls: list[tuple[Writes, Done]] = []
         self._waiting: deque[tuple[list[FrameBody], Done | None, bool]] = deque()
+        self._waiting_bytes = 0
         self._in_flight = False
+        self._in_flight_bytes = 0
         self._draining = False
         self._marked = False
         self._on_idle: list[Done] = []
@@ -105,14 +108,21 @@ class Pipeline:
         """Operations wait for a segment or for room in the next batch."""
         return bool(self._waiting)
 
+    @property
+    def unsynced_bytes(self) -> int:
+        """Return the bytes of frames that no sync covers yet. They are what waits for room, the
+        batch that fills and the one that is being written."""
+        return self._waiting_bytes + self._batch.total_bytes + self._in_flight_bytes
+
     def put_ahead(self, bodies: Iterable[FrameBody], done: Done) -> None:
-        """As `put`, ahead of what waits for room and with the last segment there is: for frames
-        that make room, and depend on nothing that waits."""
+        """Does what `put` does, ahead of what waits for room and with the last segment there is. It
+        is for frames that make room, and depend on nothing that waits."""
         items = list(bodies)
         if self._frame_all(items, last=True):
             self._finish_put(done, force=True)
         else:
             self._waiting.appendleft((items, done, True))
+            self._waiting_bytes += _size(items)
             self._push_on()
 
     def put(self, bodies: Iterable[FrameBody], done: Done | None, *, force: bool) -> None:
@@ -120,6 +130,7 @@ class Pipeline:
         items = list(bodies)
         if self._waiting or not self._frame_all(items):
             self._waiting.append((items, done, False))
+            self._waiting_bytes += _size(items)
             self._push_on()
             return
         self._finish_put(done, force=force)
@@ -149,7 +160,7 @@ class Pipeline:
     def flush_now(
         self, bodies: Iterable[FrameBody] = (), then: Callable[[], None] = lambda: None
     ) -> None:
-        """For start-up and shutdown, blocking: write `bodies`, what rides, and a testimony; then
+        """Write `bodies`, what rides, and a testimony, blocking, for start-up and shutdown. Then do
         what is to be done before anything else is submitted."""
         assert not self._in_flight, "only while idle"
         assert not self._waiting, "only while idle"
@@ -170,6 +181,7 @@ class Pipeline:
         reported durable."""
         if not (self._in_flight or self._supply.is_busy):
             self._waiting.clear()
+            self._waiting_bytes = 0
 
     def resume(self) -> None:
         """A segment has become ready."""
@@ -209,8 +221,8 @@ class Pipeline:
         for batch in self._recent:
             items.update(batch.groups)
         covers_from = self._recent[0].start if self._recent else self._sealed
-        census = encode_census(Census(covers_from, items))
-        first = FrameBody(fr.BATCH, GroupId(0), payload=census)
+        batch_header = encode_batch_header(BatchHeader(covers_from, items))
+        first = FrameBody(fr.BATCH, GroupId(0), payload=batch_header)
         self._batch.begun = self._put_frame(first, last=last)
         return self._batch.begun
 
@@ -281,24 +293,25 @@ class Pipeline:
 
     # Syncing
 
-    def _seal(self) -> _Batch:
+    def _seal(self) -> _SyncBatch:
         self._cut_run()
         batch = self._batch
         self._sealed = batch.end = self.position
-        self._batch = _Batch(self._sealed)
+        self._batch = _SyncBatch(self._sealed)
         if batch.begun:
             self._marked = not batch.groups
             self._remember(batch)
         return batch
 
-    def _remember(self, batch: _Batch) -> None:
+    def _remember(self, batch: _SyncBatch) -> None:
         self._recent.append(batch)
-        window = sum(b.total_bytes for b in self._recent)
-        while len(self._recent) > _CENSUS_BATCHES.start:
-            window -= self._recent[0].total_bytes
-            if window < _CENSUS_WINDOW_BYTES and len(self._recent) < _CENSUS_BATCHES.stop:
+        self._recent_bytes += batch.total_bytes
+        while len(self._recent) > _COVERED_BATCHES.start:
+            behind_first = self._recent_bytes - self._recent[0].total_bytes
+            if behind_first < _COVERED_BYTES and len(self._recent) < _COVERED_BATCHES.stop:
                 break
             self._recent.popleft()
+            self._recent_bytes = behind_first
 
     def _pump(self) -> None:
         if self._in_flight or not (self._batch.forced or self._controls):
@@ -310,10 +323,12 @@ class Pipeline:
             writes = writes + extra
         batch.writes = []
         self._in_flight = True
+        self._in_flight_bytes = batch.total_bytes
         self._disk.submit(writes, lambda: self._synced(batch, controls))
 
-    def _synced(self, batch: _Batch, controls: list[tuple[Writes, Done]]) -> None:
+    def _synced(self, batch: _SyncBatch, controls: list[tuple[Writes, Done]]) -> None:
         self._in_flight = False
+        self._in_flight_bytes = 0
         self._draining = True
         for _, control_done in controls:
             control_done()
@@ -334,9 +349,17 @@ class Pipeline:
         self._draining = True
         while self._waiting:
             items, done, last = self._waiting[0]
-            if not self._frame_all(items, last=last):
+            before = _size(items)
+            is_framed = self._frame_all(items, last=last)
+            self._waiting_bytes -= before if is_framed else before - _size(items)
+            if not is_framed:
                 self._push_on()
                 break
             self._waiting.popleft()
             self._finish_put(done, force=True)
         self._draining = False
+
+
+def _size(items: list[FrameBody]) -> int:
+    """About how much these take as frames."""
+    return sum(frame_bytes(len(body.payload)) for body in items)

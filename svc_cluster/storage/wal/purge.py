@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from svc_cluster.base.ids import GroupId
-from svc_cluster.storage.wal import frame as fr
-from svc_cluster.storage.wal.frame import FrameBody
+from svc_cluster.storage.wal import wal_frame as fr
 from svc_cluster.storage.wal.ledger import Ledger
 from svc_cluster.storage.wal.pipeline import Pipeline
 from svc_cluster.storage.wal.reach import ReachFile
 from svc_cluster.storage.wal.segment import Segment
 from svc_cluster.storage.wal.supply import SegmentSupply
+from svc_cluster.storage.wal.wal_frame import FrameBody
 
 
 class Purge:

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from svc_cluster.base.checksum import crc32c
 from svc_cluster.storage.disk import Disk, DiskFile
-from svc_cluster.storage.wal.frame import Position
-from svc_cluster.storage.wal.settings import WalFormatError
+from svc_cluster.storage.wal.wal_frame import Position
+from svc_cluster.storage.wal.wal_settings import WalFormatError
 
 NAME: Final = "wal-reach"
 FORMAT: Final = 1
@@ -50,16 +50,16 @@ class Reach(NamedTuple):
     """Damage was found, and the replicas that it hurt are not noted in the log yet."""
 
 
-class Found(NamedTuple):
+class StoredReach(NamedTuple):
     """The file at a start. `reach` is None when there is none that can be read."""
 
     reach: Reach | None
     serial: int
 
 
-def read_reach(disk: Disk, node_tag: int) -> Found:
+def read_reach(disk: Disk, node_tag: int) -> StoredReach:
     """Blocking. Raises WalFormatError for another node's file or a format of the future."""
-    best = Found(None, 0)
+    best = StoredReach(None, 0)
     if NAME in disk.list_names():
         file = disk.open(NAME)
         for slot in (0, 1):
@@ -205,7 +205,7 @@ def encode(reach: Reach, serial: int, node_tag: int) -> bytes:
     return fields + _CRC.pack(crc32c(fields))
 
 
-def decode(data: bytes, node_tag: int) -> Found | None:
+def decode(data: bytes, node_tag: int) -> StoredReach | None:
     """What one slot says; None when it is torn, damaged or was never written."""
     if len(data) < _FIELDS.size + _CRC.size:
         return None
@@ -224,4 +224,4 @@ def decode(data: bytes, node_tag: int) -> Found | None:
             "or restore the identity that belongs to this one"
         )
     lost, unsettled = bool(flags & _LOST), bool(flags & _UNSETTLED)
-    return Found(Reach(first, newest, (end[0], end[1]), lost, unsettled), serial)
+    return StoredReach(Reach(first, newest, (end[0], end[1]), lost, unsettled), serial)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from svc_cluster.storage.wal.frame import ALIGNMENT, MAGIC, Frame, FrameCoder, Position
 from svc_cluster.storage.wal.segment import DATA_START, Segment
+from svc_cluster.storage.wal.wal_frame import ALIGNMENT, MAGIC, FrameCoder, Position, WalFrame
 
 
 class SegmentReader:
@@ -15,7 +15,7 @@ class SegmentReader:
         self._generation = segment.generation
         self.data = segment.file.pread(segment.size, 0)
 
-    def at(self, offset: int) -> Frame | None:
+    def at(self, offset: int) -> WalFrame | None:
         """The frame at `offset`, or None when its header cannot be believed."""
         parsed = self._coder.parse(self.data, offset, self.seq, self._generation)
         return None if parsed is None else parsed[0]

@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from svc_cluster.base.ids import GroupId
 from svc_cluster.base.log_ops import RecoveredLog
 from svc_cluster.storage.disk import Disk
-from svc_cluster.storage.wal import frame as fr
-from svc_cluster.storage.wal.frame import FrameCoder, Position
+from svc_cluster.storage.wal import wal_frame as fr
 from svc_cluster.storage.wal.ledger import Ledger
-from svc_cluster.storage.wal.reach import Found, Reach, read_reach
+from svc_cluster.storage.wal.reach import Reach, StoredReach, read_reach
 from svc_cluster.storage.wal.reader import SegmentReader, lives_in
 from svc_cluster.storage.wal.replay import Replay
 from svc_cluster.storage.wal.segment import (
@@ -32,6 +31,7 @@ from svc_cluster.storage.wal.segment import (
     segment_number,
 )
 from svc_cluster.storage.wal.supply import sync_segments
+from svc_cluster.storage.wal.wal_frame import FrameCoder, Position
 
 _ZEROS = bytes(1024 * 1024)
 
@@ -54,7 +54,7 @@ class Recovered:
     reach: Reach
     """What the log must hold from now on, but for what the start itself adds."""
     serial: int
-    """Of the newest slot of `wal-reach`."""
+    """The serial of the newest slot of `wal-reach`."""
     is_marked: bool
     """There was a `wal-reach` that could be read: a directory that ever held a log has one."""
 
@@ -68,7 +68,7 @@ def recover(disk: Disk, node_tag: int) -> Recovered:
     segments = [segment for segment, _ in found]
     free = [segment for segment in segments if segment.header.state != ACTIVE]
     active, twice = _in_order(segments)
-    walk = _Walk(coder, active)
+    walk = _SegmentWalk(coder, active)
     walk.must = _required(known, segments, twice)
     walk.run()
     walk.check_rest()
@@ -101,7 +101,7 @@ class _Required:
     """Places at which something is known to be wrong, whatever the frames say."""
 
 
-def _required(known: Found, segments: list[Segment], twice: list[Segment]) -> _Required:
+def _required(known: StoredReach, segments: list[Segment], twice: list[Segment]) -> _Required:
     required = _Required(known.reach, [(segment.seq, 0) for segment in twice])
     if known.reach is None:
         if any(segment.header.length for segment in segments):
@@ -170,7 +170,7 @@ def _find_segments(
     return found, next_number
 
 
-class _Walk:
+class _SegmentWalk:
     """The way through the segments."""
 
     def __init__(self, coder: FrameCoder, active: list[Segment]) -> None:
@@ -271,9 +271,9 @@ class _Walk:
         return self._testimony > place
 
 
-def _wipe(disk: Disk, walk: _Walk, segment: Segment) -> None:
-    """Remove the torn window behind the end of the log, or its frames could be taken for frames
-    of the windows that will be written over it. A crash in here leaves a torn tail again."""
+def _wipe(disk: Disk, walk: _SegmentWalk, segment: Segment) -> None:
+    """Remove the torn window behind the end of the log. Its frames could otherwise be taken for
+    frames of the windows that will be written over it. A crash in here leaves a torn tail again."""
     reader = walk.reader(segment)
     if reader.next_from(walk.offset) is None:
         return

@@ -1,17 +1,17 @@
 """Rebuilds every group's log from the frames that recovery hands over, in log order.
 
 It also decides which groups a hole in the log may have hurt. A group is proven intact when its
-next frame continues its own count of frames, when a census covers the hole, or when a state frame
-says what the log must end with and it does. A group that is not proven intact is damaged.
+next frame continues its own count of frames, when a batch header covers the hole, or when a state
+frame says what the log must end with and it does. A group that is not proven intact is damaged.
 """
 
 from __future__ import annotations
 
 from svc_cluster.base.ids import Generation, GroupId, LogIndex, NodeId, Term
 from svc_cluster.base.log_ops import LogEntry, RecoveredLog
-from svc_cluster.storage.wal import frame as fr
-from svc_cluster.storage.wal.frame import Frame, FrameBody, Position
+from svc_cluster.storage.wal import wal_frame as fr
 from svc_cluster.storage.wal.ledger import GroupLedger, Ledger
+from svc_cluster.storage.wal.wal_frame import FrameBody, Position, WalFrame
 
 
 class _GroupReplay:
@@ -103,7 +103,7 @@ class Replay:
         """Synced frames from `start` on are lost; whose they were is unknown."""
         self._holes.append(start)
 
-    def damage(self, frame: Frame) -> None:
+    def damage(self, frame: WalFrame) -> None:
         """A synced frame whose header is whole and whose payload is not."""
         body = frame.body
         if body.group and body.group not in self._destroyed:
@@ -115,7 +115,7 @@ class Replay:
         """Something was lost, of which not all that it held is known."""
         return bool(self._holes)
 
-    def apply(self, frame: Frame, place: Position) -> None:
+    def apply(self, frame: WalFrame, place: Position) -> None:
         """A frame that has its checksums and is none that a writer makes is damage as well."""
         body = frame.body
         if not fr.is_well_formed(body):
@@ -126,7 +126,7 @@ class Replay:
             return
         if body.kind == fr.BATCH:
             if self._holes:
-                self._census(fr.decode_census(body.payload))
+                self._take_batch_header(fr.decode_batch_header(body.payload))
             return
         if body.group in self._destroyed:
             return
@@ -159,7 +159,7 @@ class Replay:
             group = self._groups[group_id] = _GroupReplay(group_id)
         return group
 
-    def _check_count(self, group: _GroupReplay, frame: Frame) -> None:
+    def _check_count(self, group: _GroupReplay, frame: WalFrame) -> None:
         expected = 0 if group.count is None else (group.count + 1) & 0xFFFFFFFF
         continues = frame.group_seq == expected
         if group.count is None and not self._holes:
@@ -170,9 +170,9 @@ class Replay:
         elif frame.body.kind not in (fr.STATE, fr.SNAPSHOT):
             group.log.damaged = True
 
-    def _census(self, census: fr.Census) -> None:
-        """Settle, for each group, the holes that the census covers."""
-        for group_id, seq in census.items.items():
+    def _take_batch_header(self, header: fr.BatchHeader) -> None:
+        """Settle, for each group, the holes that the batch header covers."""
+        for group_id, seq in header.items.items():
             group = GroupId(group_id)
             if group not in self._groups and group not in self._destroyed:
                 self._group(group).log.damaged = True
@@ -180,7 +180,7 @@ class Replay:
                 self._groups[group].log.damaged = True
         for replay in self._groups.values():
             pending = self._holes[replay.holes_seen :]
-            if pending and min(pending) >= census.covers_from:
+            if pending and min(pending) >= header.covers_from:
                 replay.holes_seen = len(self._holes)
 
 

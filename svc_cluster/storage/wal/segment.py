@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from svc_cluster.base.checksum import crc32c
 from svc_cluster.storage.disk import DiskFile
-from svc_cluster.storage.wal.settings import WalFormatError
+from svc_cluster.storage.wal.wal_settings import WalFormatError
 
 FORMAT: Final = 2
 """2 gives the length of the file, and says that a `wal-reach` stands beside it."""
@@ -33,9 +33,9 @@ _NAME: Final = "wal-{:08d}.segment"
 
 
 class SegmentHeader(NamedTuple):
-    """`generation` grows with every change of the file's header; `segment_seq` is the segment's
-    place in the log (0 while the file is free); `length` is the file's, in bytes, and 0 in a header
-    of the format that does not give it."""
+    """A SegmentHeader has a `generation`, which grows with every change of the file's header. The
+    `segment_seq` is the segment's place in the log (0 while the file is free). The `length` is the
+    file's, in bytes, and 0 in a header of the format that does not give it."""
 
     state: int
     generation: int
@@ -76,7 +76,7 @@ def segment_number(name: str) -> int | None:
 
 
 def encode_header(header: SegmentHeader, node_tag: int) -> bytes:
-    """The first part is as long, and has its checksum, in every format: each program can tell
+    """The first part is as long, and has its checksum, in every format. So each program can tell
     that a header is of a format that it does not know."""
     version = FORMAT if header.length else FORMAT_WITHOUT_LENGTH
     fields = _FIELDS.pack(

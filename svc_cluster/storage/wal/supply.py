@@ -19,7 +19,7 @@ from svc_cluster.storage.wal.segment import (
     encode_header,
     segment_name,
 )
-from svc_cluster.storage.wal.settings import WalSettings
+from svc_cluster.storage.wal.wal_settings import WalSettings
 
 _NEEDED_AT_START: Final = 2
 """Free segments that a log which begins may take at once."""

@@ -11,14 +11,14 @@ from functools import partial
 from svc_cluster.base.ids import GroupId, LogIndex
 from svc_cluster.base.log_ops import LogOp, RecoveredLog, SetCommit, TrimPrefix
 from svc_cluster.storage.disk import Disk
-from svc_cluster.storage.wal import frame as fr
-from svc_cluster.storage.wal.frame import FrameBody, FrameCoder
+from svc_cluster.storage.wal import wal_frame as fr
 from svc_cluster.storage.wal.pipeline import Pipeline
 from svc_cluster.storage.wal.purge import Purge
 from svc_cluster.storage.wal.reach import ReachFile
 from svc_cluster.storage.wal.recovery import Recovered, recover
-from svc_cluster.storage.wal.settings import WalSettings
 from svc_cluster.storage.wal.supply import SegmentSupply
+from svc_cluster.storage.wal.wal_frame import FrameBody, FrameCoder
+from svc_cluster.storage.wal.wal_settings import WalSettings
 
 
 class Wal:
@@ -101,7 +101,7 @@ class Wal:
 
     @property
     def has_losses(self) -> bool:
-        """Frames of replicas that nothing here names may have been lost: whoever makes a replica
+        """Frames of replicas that nothing here names may have been lost. Whoever makes a replica
         that is not new cannot know what it has promised. Lasts over restarts."""
         return self._reach.reach.lost
 
@@ -126,9 +126,9 @@ class Wal:
         self._pipeline.put([body], None, force=True)
 
     def mark_idle(self) -> None:
-        """To be called now and then (a tick of the node): while nothing is being written, syncs
-        what rides and writes one mark behind the last batch, so that damage to that batch can be
-        told from a torn tail. Does nothing when there is nothing to do."""
+        """Sync what rides and write one mark behind the last batch, while nothing is being written.
+        So damage to that batch can be told from a torn tail. This is to be called now and then (a
+        tick of the node). Does nothing when there is nothing to do."""
         self._pipeline.mark()
 
     def set_flushed(self, group: GroupId, applied_index: LogIndex) -> None:
@@ -186,6 +186,11 @@ class Wal:
     @property
     def used_segments(self) -> int:
         return len(self._active)
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """Bytes of frames that no sync covers yet, all of them in memory."""
+        return self._pipeline.unsynced_bytes
 
     @property
     def is_stalled(self) -> bool:

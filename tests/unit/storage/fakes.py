@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-Write = tuple["FakeFile", int, bytes]
+from svc_cluster.storage.disk import DiskFile
+
+Write = tuple[DiskFile, int, bytes]
 
 
 class FakeFile:
@@ -51,7 +53,7 @@ class FakeDisk:
         self.files[name] = FakeFile(name, size)
         return self.files[name]
 
-    def submit_create(self, name: str, size: int, done: Callable[[FakeFile], None]) -> None:
+    def submit_create(self, name: str, size: int, done: Callable[[DiskFile], None]) -> None:
         self.queue.append(([], lambda: done(self.create(name, size))))
 
     def submit(self, writes: Sequence[Write], done: Callable[[], None]) -> None:
@@ -96,14 +98,13 @@ class FakeDisk:
         data)` says what of the write at that place of the queue is found instead."""
         after = FakeDisk(self.free)
         for name, file in self.files.items():
-            copy = FakeFile(name, file.size())
-            copy.durable[:] = copy.data[:] = file.durable
-            after.files[name] = copy
+            after.files[name] = FakeFile(name, file.size())
+            after.files[name].durable[:] = after.files[name].data[:] = file.durable
         writes = [write for batch, _ in self.queue for write in batch]
-        for place, (file, offset, data) in enumerate(writes):
+        for place, (written, offset, data) in enumerate(writes):
             found = None if torn is None else torn(place, offset, bytes(data))
             if found is not None:
-                target = after.files[file.name]
+                target = after.files[written.name]
                 target.data[offset : offset + len(found)] = found
                 target.durable[offset : offset + len(found)] = found
         return after
@@ -118,9 +119,15 @@ class FakeDisk:
         file = self.files[name]
         file.data[offset : offset + size] = file.durable[offset : offset + size] = bytes(size)
 
+    def file(self, opened: DiskFile) -> FakeFile:
+        """What stands behind a file that this disk has opened."""
+        assert isinstance(opened, FakeFile)
+        return opened
+
     def _sync(self, writes: Sequence[Write]) -> None:
         self.sync_count += 1
-        for file, offset, data in writes:
+        for written, offset, data in writes:
+            file = self.file(written)
             assert offset + len(data) <= file.size(), "files have a fixed length"
             file.data[offset : offset + len(data)] = data
             file.durable[offset : offset + len(data)] = data

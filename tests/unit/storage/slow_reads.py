@@ -29,7 +29,13 @@ BATCH_BYTES = 20_000
 GENERATION = Generation(1)
 NOW = TimestampMs(1)
 STREAM = StreamState(
-    StreamId(1), "cold", StreamConfig(), NOW, tail_seq_num=SeqNum(BATCHES * RECORDS)
+    StreamId(1),
+    "cold",
+    StreamConfig(),
+    NOW,
+    tail_seq_num=SeqNum(BATCHES * RECORDS),
+    last_timestamp_ms=NOW,
+    metered_bytes_appended=BATCHES,
 )
 
 
@@ -45,7 +51,7 @@ def fill(directory: Path, loop: asyncio.AbstractEventLoop) -> None:
         key = keys.batch_key(STREAM.stream_id, first + RECORDS - 1)
         write_set.put(
             generation_prefix(GENERATION) + key,
-            encode_batch(placement, 0, number.to_bytes(4, "big") * (BATCH_BYTES // 4)),
+            encode_batch(placement, number, number.to_bytes(4, "big") * (BATCH_BYTES // 4)),
         )
         store.write(write_set)
     store.close()

@@ -8,12 +8,19 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from svc_cluster.storage import removal
-from svc_cluster.storage.disk import EXIT_STORAGE, DirectoryInUseError, RealDisk, lock_directory
+from svc_cluster.storage.disk import (
+    EXIT_STORAGE,
+    DirectoryInUseError,
+    DiskFile,
+    RealDisk,
+    lock_directory,
+)
 
 FAILING = """
 import asyncio, os, sys
@@ -73,7 +80,7 @@ def test_submissions_are_carried_out_in_order(
     async def main() -> None:
         last = loop.create_future()
         for number in range(50):
-            disk.submit([(file, 0, b"%02d" % number)], lambda n=number: order.append(n))
+            disk.submit([(file, 0, b"%02d" % number)], partial(order.append, number))
         disk.submit([], lambda: last.set_result(None))
         assert order == []
         await last
@@ -99,7 +106,7 @@ def test_a_file_is_created_behind_the_loops_back(
     """`submit_create` answers on the loop with a usable file."""
 
     async def main() -> bytes:
-        made = loop.create_future()
+        made: asyncio.Future[DiskFile] = loop.create_future()
         disk.submit_create("late", 8192, made.set_result)
         return (await made).pread(3, 0)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from svc_cluster.cli.start_checks import unusable
+from svc_cluster.cli.processes.start_checks import unusable
 from svc_cluster.storage.damage import is_damage
 from svc_cluster.storage.disk_trouble import is_trouble, remedy, room
 from tests.e2e.small_disk import ADVICE_TO_DESTROY

@@ -55,7 +55,7 @@ def test_reads_are_made_in_order_and_one_too_many_is_refused() -> None:
         others = [pool.submit(gate.job(name)) for name in "bc"]
         assert pool.waiting == 2
         with pytest.raises(StoreBusyError):
-            pool.submit(gate.job("d"))
+            _ = pool.submit(gate.job("d"))
         assert pool.refused == 1
         gate.open.set()
         assert await asyncio.gather(first, *others) == ["a", "b", "c"]
@@ -82,7 +82,7 @@ def test_a_read_that_nobody_waits_for_gives_its_place_back() -> None:
         assert pool.waiting == 1
         new = pool.submit(gate.job("new"))
         gate.open.set()
-        assert await asyncio.gather(stays, new) == ["stays", "new"]
+        assert [*await asyncio.gather(stays, new)] == ["stays", "new"]
         assert gate.names == ["a", "stays", "new"]
 
     with_pool(main)

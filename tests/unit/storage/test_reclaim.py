@@ -214,8 +214,11 @@ def test_what_is_deleted_during_a_round_is_left_for_the_next(loop: Loop) -> None
             release.wait(DEADLINE_S)
             super().compact(start, end)
 
+    def on_loop(done: Callable[[], None]) -> None:
+        loop.loop.call_soon_threadsafe(done)
+
     compactor = Slow()
-    reclaimer = Reclaimer(compactor, loop.loop.call_soon_threadsafe, lambda: 0.0)
+    reclaimer = Reclaimer(compactor, on_loop, lambda: 0.0)
     reclaimer.note([(key(0), key(50), 50 * MIB)])
     reclaimer.flush_begins()()
     reclaimer.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,7 @@ def test_a_store_that_flushes_and_compacts_keeps_every_value(tmp_path: Path) -> 
     settings = RocksSettings(write_buffer_bytes=MIB)
     values = {b"%06d" % n: os.urandom(1000) for n in range(2000)}
     directory = tmp_path / "state"
+    worker = Aside(directory, loop.time)
     for life in range(2):
         store = RocksStore(directory, loop, settings)
         store._aside.stop()  # one worker at a time
@@ -147,7 +149,7 @@ def test_a_store_that_flushes_and_compacts_keeps_every_value(tmp_path: Path) -> 
                 write_set.put(key, values[key])
                 store.write(write_set)
             flushed: list[bool] = []
-            store.flush(lambda flushed=flushed: flushed.append(True))  # type: ignore[misc]
+            store.flush(partial(flushed.append, True))
             while not flushed:
                 worker.look()
                 loop.run_until_complete(asyncio.sleep(0))

@@ -151,7 +151,12 @@ def test_a_flush_reports_on_the_loop(store: StateStore, loop: asyncio.AbstractEv
     async def main() -> None:
         both = loop.create_future()
         store.flush(lambda: done.append(1))
-        store.flush(lambda: (done.append(2), both.set_result(None))[1])
+
+        def second() -> None:
+            done.append(2)
+            both.set_result(None)
+
+        store.flush(second)
         assert done == []
         await asyncio.wait_for(both, 20)
 

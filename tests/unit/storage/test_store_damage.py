@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from svc_cluster.base.write_set import WriteSet
-from svc_cluster.cli.node_process import open_store
+from svc_cluster.cli.processes.node_process import open_store
 from svc_cluster.storage.damage import EXIT_STORE_DAMAGED, is_marked, set_aside
 from svc_cluster.storage.rocks_store import RocksStore, StoreDamagedError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from svc_cluster.base.ids import Generation, GroupId, LogIndex, Term
 from svc_cluster.base.log_ops import InstallSnapshot
 from svc_cluster.storage.wal import Wal
-from svc_cluster.storage.wal.frame import MAGIC
 from svc_cluster.storage.wal.segment import DATA_START, SLOT_BYTES
+from svc_cluster.storage.wal.wal_frame import MAGIC
 from tests.unit.storage.fakes import FakeDisk
 from tests.unit.storage.wal_driver import (
     create,
@@ -64,7 +64,7 @@ def test_a_damaged_header_does_not_silence_the_others() -> None:
 
 
 def test_a_group_that_wrote_nothing_near_the_damage_is_proven_intact() -> None:
-    """Also one without any later frame: the census of the next batch does not name it."""
+    """Also one without any later frame: the header of the next batch does not name it."""
     disk = FakeDisk()
     wal = open_wal(disk)
     put(wal, disk, 9, create(), entries(9, 1, 2))

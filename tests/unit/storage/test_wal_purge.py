@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 from svc_cluster.base.ids import Generation, GroupId, LogIndex, Term
 from svc_cluster.base.log_ops import DestroyReplica, InstallSnapshot
@@ -222,7 +223,7 @@ def test_a_full_disk_stalls_and_goes_on_when_segments_are_freed() -> None:
         wal.append(
             GroupId(1),
             [entries(1, log_index, 1, size=900)],
-            lambda i=log_index: reached.append(i),
+            partial(reached.append, log_index),
         )
         disk.run()
     assert wal.is_stalled

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,7 @@ import pytest
 from svc_cluster.base.checksum import crc32c
 from svc_cluster.base.ids import GroupId, LogIndex
 from svc_cluster.storage.wal import WalFormatError
-from svc_cluster.storage.wal import frame as fr
-from svc_cluster.storage.wal.frame import FrameBody, FrameCoder
+from svc_cluster.storage.wal import wal_frame as fr
 from svc_cluster.storage.wal.reach import (
     BATCHES_MAX,
     NAME,
@@ -24,6 +23,7 @@ from svc_cluster.storage.wal.reach import (
     read_reach,
 )
 from svc_cluster.storage.wal.segment import ACTIVE, DATA_START, read_slots, segment_number
+from svc_cluster.storage.wal.wal_frame import FrameBody, FrameCoder
 from tests.unit.storage.fakes import FakeDisk, FakeFile, Write
 from tests.unit.storage.wal_driver import (
     TAG,
@@ -48,12 +48,12 @@ class CutDisk(FakeDisk):
 
     left = 1 << 30
 
-    def _sync(self, writes: list[Write]) -> None:  # type: ignore[override]
+    def _sync(self, writes: Sequence[Write]) -> None:
         self.left -= 1
         if self.left < 0:
             for file, offset, data in writes:
                 half = data[: len(data) // 2]
-                file.durable[offset : offset + len(half)] = half
+                self.file(file).durable[offset : offset + len(half)] = half
             raise PowerCutError
         super()._sync(writes)
 
@@ -378,7 +378,11 @@ def test_a_reach_that_is_gone_is_damage() -> None:
         one = disk.crash()
         one.zero(NAME, slot * SLOT_BYTES, SLOT_BYTES)
         assert not open_wal(one).has_losses
-    for harm in (lambda d: d.unlink(NAME), lambda d: d.zero(NAME, 0, 2 * SLOT_BYTES)):
+    harms: list[Callable[[FakeDisk], None]] = [
+        lambda d: d.unlink(NAME),
+        lambda d: d.zero(NAME, 0, 2 * SLOT_BYTES),
+    ]
+    for harm in harms:
         gone = disk.crash()
         harm(gone)
         assert_damaged_for_good(gone)

@@ -38,7 +38,7 @@ CREATE: Final = 7
 DESTROY: Final = 8
 STATE: Final = 9
 BATCH: Final = 10
-"""First frame of a sync batch, or, alone, a mark: carries the census of the batches before it."""
+"""The batch header: first frame of a sync batch, or, alone, a mark; tells of batches before it."""
 END: Final = 11
 """Last frame of a segment: the log goes on in the segment with the next sequence number."""
 
@@ -53,8 +53,8 @@ _HEAD: Final = struct.Struct("<4sI")
 _OFFSET: Final = struct.Struct("<Q")
 _GENERATION: Final = struct.Struct("<Q")
 _STATE: Final = struct.Struct("<BQQQQQQQQ")
-_CENSUS_HEAD: Final = struct.Struct("<QI")
-_CENSUS_ITEM: Final = struct.Struct("<QI")
+_BATCH_HEADER: Final = struct.Struct("<QI")
+_BATCH_HEADER_ITEM: Final = struct.Struct("<QI")
 HEADER_BYTES: Final = _HEAD.size + _REST.size
 STATE_BYTES: Final = _STATE.size
 assert HEADER_BYTES % ALIGNMENT == 0, "headers keep frames aligned"
@@ -74,7 +74,7 @@ class FrameBody(NamedTuple):
     flags: int = 0
 
 
-class Frame(NamedTuple):
+class WalFrame(NamedTuple):
     """A frame as read. `payload_ok` is false when only the header can be believed."""
 
     body: FrameBody
@@ -100,7 +100,7 @@ class GroupState(NamedTuple):
     damaged: bool
 
 
-class Census(NamedTuple):
+class BatchHeader(NamedTuple):
     """The last `group_seq` of every group with a frame in `[covers_from, this frame)`."""
 
     covers_from: Position
@@ -153,7 +153,7 @@ class FrameCoder:
 
     def parse(
         self, data: bytes, offset: int, segment_seq: int | None, generation: int | None
-    ) -> tuple[Frame, int, int] | None:
+    ) -> tuple[WalFrame, int, int] | None:
         """The frame at `offset` of a segment's bytes with its (segment_seq, generation).
 
         None when there is no believable header, or one of another life of the segment than the
@@ -178,7 +178,7 @@ class FrameCoder:
         body = FrameBody(fields[0], GroupId(fields[11]), fields[12], fields[13], payload, fields[1])
         end = offset + frame_bytes(length)
         payload_ok = crc32c(payload) == fields[4]
-        frame = Frame(body, fields[6], (fields[10], fields[7]), crc, fields[5], end, payload_ok)
+        frame = WalFrame(body, fields[6], (fields[10], fields[7]), crc, fields[5], end, payload_ok)
         return frame, fields[8], fields[9]
 
 
@@ -232,8 +232,8 @@ def is_well_formed(body: FrameBody) -> bool:
     if body.kind == ENTRY:
         return True
     if body.kind == BATCH:
-        items = size - _CENSUS_HEAD.size
-        return items >= 0 and items % _CENSUS_ITEM.size == 0
+        items = size - _BATCH_HEADER.size
+        return items >= 0 and items % _BATCH_HEADER_ITEM.size == 0
     return _LENGTHS.get(body.kind) == size
 
 
@@ -269,13 +269,13 @@ def decode_state(payload: bytes) -> GroupState:
     )
 
 
-def encode_census(census: Census) -> bytes:
-    pieces = [_CENSUS_HEAD.pack(*census.covers_from)]
-    pieces += [_CENSUS_ITEM.pack(group, seq) for group, seq in census.items.items()]
+def encode_batch_header(header: BatchHeader) -> bytes:
+    pieces = [_BATCH_HEADER.pack(*header.covers_from)]
+    pieces += [_BATCH_HEADER_ITEM.pack(group, seq) for group, seq in header.items.items()]
     return b"".join(pieces)
 
 
-def decode_census(payload: bytes) -> Census:
-    seq, offset = _CENSUS_HEAD.unpack_from(payload)
-    items = dict(_CENSUS_ITEM.iter_unpack(payload[_CENSUS_HEAD.size :]))
-    return Census((seq, offset), items)
+def decode_batch_header(payload: bytes) -> BatchHeader:
+    seq, offset = _BATCH_HEADER.unpack_from(payload)
+    items = dict(_BATCH_HEADER_ITEM.iter_unpack(payload[_BATCH_HEADER.size :]))
+    return BatchHeader((seq, offset), items)
