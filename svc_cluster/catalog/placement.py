@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from svc_cluster.base.ids import NodeId
-from svc_cluster.catalog.state import CatalogState
+from svc_cluster.catalog.catalog_state import CatalogState
 
 
 def place_basin(

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from svc_cluster.base.ids import LogIndex, Term
 from svc_cluster.base.write_set import WriteSet
-from svc_cluster.catalog.commands import CatalogCommand
-from svc_cluster.catalog.state import Applied, CatalogState, Rejected
+from svc_cluster.catalog.catalog_commands import CatalogCommand
+from svc_cluster.catalog.catalog_state import CatalogApplied, CatalogRejected, CatalogState
 
 
 class DictStore:
@@ -42,7 +42,7 @@ class Catalog:
         self.store = DictStore()
         self.state = CatalogState(self.store)
 
-    def apply(self, *commands: CatalogCommand) -> list[Applied | Rejected]:
+    def apply(self, *commands: CatalogCommand) -> list[CatalogApplied | CatalogRejected]:
         plan = self.state.plan(LogIndex(self.state.applied_index + 1), Term(1), list(commands))
         self.store.write(plan.write_set)
         self.state.commit(plan)

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
-from svc_cluster.catalog import locations, state, tokens
-from svc_cluster.catalog.commands import CreateBasin, RegisterNode
-from svc_cluster.catalog.content import CatalogContent
-from svc_cluster.catalog.locations import SetDefaultLocation
+from svc_cluster.catalog import catalog_state, location_table, token_table
+from svc_cluster.catalog.catalog_commands import CreateBasin, RegisterNode
+from svc_cluster.catalog.catalog_content import CatalogContent
+from svc_cluster.catalog.location_table import SetDefaultLocation
 from svc_cluster.catalog.token_commands import IssueToken
 from svc_cluster.model.content import Chunk, whole
 from svc_cluster.model.stream_config import BasinConfig
@@ -17,7 +17,14 @@ from tests.unit.catalog.support import Catalog
 from tests.unit.catalog.test_tokens import token
 
 CONTENT = CatalogContent()
-KINDS = (state.META, state.NODE, state.BASIN, locations.CHOICE, tokens.META, tokens.TOKEN)
+KINDS = (
+    catalog_state.META,
+    catalog_state.NODE,
+    catalog_state.BASIN,
+    location_table.CHOICE,
+    token_table.META,
+    token_table.TOKEN,
+)
 
 
 def catalog() -> Catalog:
@@ -58,10 +65,10 @@ def test_what_was_written_on_the_way_is_no_content() -> None:
     and a field that came later, with its default, is the same as none."""
     made = catalog()
     wanted = content(made)
-    meta = msgspec.msgpack.decode(made.store.pairs[state.META])
+    meta = msgspec.msgpack.decode(made.store.pairs[catalog_state.META])
     meta[2] ^= 1
-    made.store.pairs[state.META] = msgspec.msgpack.encode(meta)
-    key = row_of(made, state.BASIN)
+    made.store.pairs[catalog_state.META] = msgspec.msgpack.encode(meta)
+    key = row_of(made, catalog_state.BASIN)
     basin = msgspec.msgpack.decode(made.store.pairs[key])
     assert basin[-1] == ""
     made.store.pairs[key] = msgspec.msgpack.encode(basin[:-1])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
-from svc_cluster.catalog.commands import CreateBasin
-from svc_cluster.catalog.locations import SetDefaultLocation
-from svc_cluster.catalog.state import Applied, CatalogState
+from svc_cluster.catalog.catalog_commands import CatalogCommand, CreateBasin
+from svc_cluster.catalog.catalog_state import CatalogApplied, CatalogState
+from svc_cluster.catalog.location_table import SetDefaultLocation
 from svc_cluster.codec.catalog_entry import decode_catalog_entry, encode_catalog_entry
 from svc_cluster.model.location import Location, is_location_name
 from svc_cluster.model.stream_config import BasinConfig
@@ -35,7 +35,11 @@ def location_of(state: CatalogState, name: str) -> str:
 
 def test_commands_survive_the_log() -> None:
     """The location of a new basin and the choice of a default are in their entries."""
-    commands = [SetDefaultLocation("b", "a"), create("basin-one", 2, "b"), create("basin-two", 3)]
+    commands: list[CatalogCommand] = [
+        SetDefaultLocation("b", "a"),
+        create("basin-one", 2, "b"),
+        create("basin-two", 3),
+    ]
     assert decode_catalog_entry(encode_catalog_entry(commands)) == commands
 
 
@@ -61,7 +65,7 @@ def test_the_first_is_the_default_until_another_is_chosen() -> None:
     """And the last choice counts, also behind a restart and within one entry."""
     catalog = Catalog()
     assert default(catalog.state) == "a"
-    assert catalog.apply(SetDefaultLocation("b", "a")) == [Applied()]
+    assert catalog.apply(SetDefaultLocation("b", "a")) == [CatalogApplied()]
     assert default(catalog.state) == default(catalog.reopened()) == "b"
     catalog.apply(SetDefaultLocation("a", "b"), SetDefaultLocation("c", "a"))
     assert default(catalog.state) == default(catalog.reopened()) == "c"

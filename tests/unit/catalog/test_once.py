@@ -6,24 +6,24 @@ import pytest
 
 from svc_cluster.base.errors import AlreadyExistsError, RateLimitedError, TokenNotFoundError
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
-from svc_cluster.catalog.commands import (
+from svc_cluster.catalog.catalog_commands import (
     CatalogCommand,
     CatalogWrite,
     CreateBasin,
     DeleteBasin,
-    ExpireOutcomes,
-    KeyedCatalogWrite,
+    ExpireCatalogIdempotencyKeys,
+    IdempotentCatalogWrite,
     RegisterNode,
     RemoveBasin,
 )
-from svc_cluster.catalog.once import Answered, once
-from svc_cluster.catalog.state import Applied, Rejected
+from svc_cluster.catalog.catalog_state import CatalogApplied, CatalogRejected
+from svc_cluster.catalog.idempotency import IdempotentCatalogAnswer, decide_idempotent
 from svc_cluster.codec.catalog_entry import (
     CatalogEntryFormatError,
     decode_catalog_entry,
     encode_catalog_entry,
 )
-from svc_cluster.model.outcome_table import OUTCOMES_KEPT_MS, Outcome
+from svc_cluster.model.idempotency_table import IDEMPOTENCY_KEYS_KEPT_MS, IdempotencyRow
 from svc_cluster.model.stream_config import BasinConfig
 from tests.unit.catalog.support import Catalog
 
@@ -38,17 +38,17 @@ def ask(
     catalog: Catalog,
     write: CatalogWrite | Exception | None,
     key: bytes = KEY,
-    outcomes_max: int = 10,
+    idempotency_keys_max: int = 10,
     now_ms: int = NOW,
-) -> Answered:
+) -> IdempotentCatalogAnswer:
     def decide(_: TimestampMs) -> CatalogWrite | None:
         if isinstance(write, Exception):
             raise write
         return write
 
-    return once(
-        catalog.state.outcomes,
-        outcomes_max,
+    return decide_idempotent(
+        catalog.state.idempotency,
+        idempotency_keys_max,
         key,
         decide,
         lambda command: b"made" if command is not None else b"there",
@@ -57,7 +57,9 @@ def ask(
     )
 
 
-def do(catalog: Catalog, answered: Answered) -> list[Applied | Rejected]:
+def do(
+    catalog: Catalog, answered: IdempotentCatalogAnswer
+) -> list[CatalogApplied | CatalogRejected]:
     assert answered.command is not None
     (command,) = decode_catalog_entry(encode_catalog_entry([answered.command]))
     return catalog.apply(command)
@@ -67,13 +69,13 @@ def test_the_write_and_its_answer_are_one_entry() -> None:
     """From then on the answer stands, over a restart and when the basin is gone."""
     catalog = Catalog()
     first = ask(catalog, CREATE)
-    assert do(catalog, first)[0] == Applied(catalog.state.basins["basin-one"])
-    assert ask(catalog, AlreadyExistsError("taken")) == Answered(b"made", None)
+    assert do(catalog, first)[0] == CatalogApplied(catalog.state.basins["basin-one"])
+    assert ask(catalog, AlreadyExistsError("taken")) == IdempotentCatalogAnswer(b"made", None)
     catalog.apply(DeleteBasin("basin-one", NOW), RemoveBasin(GroupId(2)))
     assert "basin-one" not in catalog.state.basins
     catalog.state = catalog.reopened()
-    assert ask(catalog, CREATE) == Answered(b"made", None)
-    assert catalog.state.outcomes.count == 1
+    assert ask(catalog, CREATE) == IdempotentCatalogAnswer(b"made", None)
+    assert catalog.state.idempotency.count == 1
 
 
 @pytest.mark.parametrize(
@@ -83,9 +85,9 @@ def test_an_answer_without_a_write_is_kept_too(write: Exception | None, answer: 
     """Nothing had to change, or a definite refusal."""
     catalog = Catalog()
     first = ask(catalog, write)
-    assert first == Answered(answer, KeyedCatalogWrite(KEY, NOW, answer))
-    assert do(catalog, first) == [Applied()]
-    assert ask(catalog, CREATE) == Answered(answer, None)
+    assert first == IdempotentCatalogAnswer(answer, IdempotentCatalogWrite(KEY, NOW, answer))
+    assert do(catalog, first) == [CatalogApplied()]
+    assert ask(catalog, CREATE) == IdempotentCatalogAnswer(answer, None)
 
 
 def test_what_is_no_outcome_is_not_kept() -> None:
@@ -100,19 +102,19 @@ def test_a_write_that_is_rejected_leaves_no_answer() -> None:
     """Both or neither."""
     catalog = Catalog()
     first = ask(catalog, DeleteBasin("basin-one", NOW))
-    assert do(catalog, first) == [Rejected("no such basin")]
-    assert catalog.state.outcomes.count == 0
+    assert do(catalog, first) == [CatalogRejected("no such basin")]
+    assert catalog.state.idempotency.count == 0
 
 
 def test_a_second_write_with_one_key_is_rejected() -> None:
     """In the same entry and in a later one."""
     catalog = Catalog()
-    keyed = KeyedCatalogWrite(KEY, NOW, b"a", CREATE)
-    first, second = catalog.apply(keyed, KeyedCatalogWrite(KEY, NOW, b"b"))
-    assert isinstance(first, Applied)
-    assert isinstance(second, Rejected)
-    assert isinstance(catalog.apply(keyed)[0], Rejected)
-    assert catalog.state.outcomes.find(KEY) == Outcome(NOW, b"a")
+    keyed = IdempotentCatalogWrite(KEY, NOW, b"a", CREATE)
+    first, second = catalog.apply(keyed, IdempotentCatalogWrite(KEY, NOW, b"b"))
+    assert isinstance(first, CatalogApplied)
+    assert isinstance(second, CatalogRejected)
+    assert isinstance(catalog.apply(keyed)[0], CatalogRejected)
+    assert catalog.state.idempotency.find(KEY) == IdempotencyRow(NOW, b"a")
 
 
 def test_a_full_catalog_refuses_until_the_oldest_is_forgotten() -> None:
@@ -120,32 +122,32 @@ def test_a_full_catalog_refuses_until_the_oldest_is_forgotten() -> None:
     catalog = Catalog()
     do(catalog, ask(catalog, None))
     with pytest.raises(RateLimitedError) as full:
-        ask(catalog, None, OTHER, outcomes_max=1, now_ms=NOW + 7)
-    assert full.value.retry_after_ms == OUTCOMES_KEPT_MS - 7
-    assert ask(catalog, None, outcomes_max=1).command is None
-    again = KeyedCatalogWrite(KEY, TimestampMs(NOW + 1), b"again")
-    catalog.apply(ExpireOutcomes(TimestampMs(NOW + 1), 9), again)
-    assert catalog.reopened().outcomes.count == 1
-    assert catalog.reopened().outcomes.find(KEY) == Outcome(NOW + 1, b"again")
-    catalog.apply(ExpireOutcomes(TimestampMs(NOW + 2), 9))
-    assert catalog.reopened().outcomes.count == 0
-    assert ask(catalog, None, OTHER, outcomes_max=1).command is not None
+        ask(catalog, None, OTHER, idempotency_keys_max=1, now_ms=NOW + 7)
+    assert full.value.retry_after_ms == IDEMPOTENCY_KEYS_KEPT_MS - 7
+    assert ask(catalog, None, idempotency_keys_max=1).command is None
+    again = IdempotentCatalogWrite(KEY, TimestampMs(NOW + 1), b"again")
+    catalog.apply(ExpireCatalogIdempotencyKeys(TimestampMs(NOW + 1), 9), again)
+    assert catalog.reopened().idempotency.count == 1
+    assert catalog.reopened().idempotency.find(KEY) == IdempotencyRow(NOW + 1, b"again")
+    catalog.apply(ExpireCatalogIdempotencyKeys(TimestampMs(NOW + 2), 9))
+    assert catalog.reopened().idempotency.count == 0
+    assert ask(catalog, None, OTHER, idempotency_keys_max=1).command is not None
 
 
 @pytest.mark.parametrize(
     ("command", "golden"),
     [
         (
-            KeyedCatalogWrite(KEY, TimestampMs(5), b"\x52\x00", DeleteBasin("basin-one", NOW)),
+            IdempotentCatalogWrite(KEY, TimestampMs(5), b"\x52\x00", DeleteBasin("basin-one", NOW)),
             "09810a3c2a3a0a20000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f10051a"
             "02520022101a0e0a09626173696e2d6f6e65108827",
         ),
         (
-            KeyedCatalogWrite(KEY, TimestampMs(5), b"\x12\x00"),
+            IdempotentCatalogWrite(KEY, TimestampMs(5), b"\x12\x00"),
             "09810a2a2a280a20000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f10051a"
             "021200",
         ),
-        (ExpireOutcomes(TimestampMs(300), 9), "09810a07320508ac021009"),
+        (ExpireCatalogIdempotencyKeys(TimestampMs(300), 9), "09810a07320508ac021009"),
     ],
 )
 def test_bytes_of_entries_are_fixed(command: CatalogCommand, golden: str) -> None:
@@ -157,7 +159,7 @@ def test_bytes_of_entries_are_fixed(command: CatalogCommand, golden: str) -> Non
 def test_bytes_of_a_row_are_fixed() -> None:
     """States do too."""
     catalog = Catalog()
-    catalog.apply(KeyedCatalogWrite(KEY, TimestampMs(1_700_000_000_000), b"answer"))
+    catalog.apply(IdempotentCatalogWrite(KEY, TimestampMs(1_700_000_000_000), b"answer"))
     rows = {key.hex(): value.hex() for key, value in catalog.store.pairs.items() if key != b"\0"}
     assert rows == {
         "28" + KEY.hex(): "92cf0000018bcfe56800c406616e73776572",
@@ -169,6 +171,6 @@ def test_bytes_of_a_row_are_fixed() -> None:
 @pytest.mark.parametrize("write", [RegisterNode(NodeId(1), "i", "a"), RemoveBasin(GroupId(2))])
 def test_what_no_client_asks_for_has_no_key(write: CatalogCommand) -> None:
     """An entry that says otherwise is none of ours."""
-    keyed = KeyedCatalogWrite(KEY, NOW, b"", write)  # type: ignore[arg-type]
+    keyed = IdempotentCatalogWrite(KEY, NOW, b"", write)  # type: ignore[arg-type]
     with pytest.raises(CatalogEntryFormatError):
         decode_catalog_entry(encode_catalog_entry([keyed]))

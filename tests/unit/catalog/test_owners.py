@@ -7,9 +7,9 @@ from dataclasses import replace
 import msgspec
 
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
-from svc_cluster.catalog import state
-from svc_cluster.catalog.commands import CreateBasin, DeleteBasin, RemoveBasin
-from svc_cluster.catalog.state import Applied
+from svc_cluster.catalog import catalog_state
+from svc_cluster.catalog.catalog_commands import CreateBasin, DeleteBasin, RemoveBasin
+from svc_cluster.catalog.catalog_state import CatalogApplied
 from svc_cluster.catalog.token_commands import RevokeToken, SetRootToken
 from svc_cluster.codec.catalog_entry import decode_catalog_entry, encode_catalog_entry
 from svc_cluster.model.stream_config import BasinConfig
@@ -32,7 +32,7 @@ def test_an_owner_survives_in_log_and_store() -> None:
     command = create("basin-one", 2, owner=7)
     assert decode_catalog_entry(encode_catalog_entry([command])) == [command]
     catalog = Catalog()
-    assert isinstance(catalog.apply(command)[0], Applied)
+    assert isinstance(catalog.apply(command)[0], CatalogApplied)
     catalog.apply(DeleteBasin("basin-one", TimestampMs(2000)))
     for found in (catalog.state, catalog.reopened()):
         assert found.basins["basin-one"].owner == 7
@@ -44,13 +44,13 @@ def test_a_basin_without_owner_has_the_row_of_before() -> None:
     """So that an entry of then writes the same on every release; the kept sample can be read."""
     catalog = Catalog()
     catalog.apply(create("basin-one", 2))
-    assert catalog.store.pairs[state.BASIN + b"basin-one"] == SAMPLE
+    assert catalog.store.pairs[catalog_state.BASIN + b"basin-one"] == SAMPLE
     assert catalog.reopened().basins["basin-one"].owner == 0
     catalog.apply(create("basin-two", 3, owner=9))
-    owned = msgspec.msgpack.decode(catalog.store.pairs[state.BASIN + b"basin-two"])
+    owned = msgspec.msgpack.decode(catalog.store.pairs[catalog_state.BASIN + b"basin-two"])
     assert (len(owned), owned[-1]) == (17, 9)
-    for row in (SAMPLE, catalog.store.pairs[state.BASIN + b"basin-two"]):
-        assert state.canonical_basin(row) == row
+    for row in (SAMPLE, catalog.store.pairs[catalog_state.BASIN + b"basin-two"]):
+        assert catalog_state.canonical_basin(row) == row
 
 
 def test_a_chain_has_as_many_basins_as_it_made_and_has() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
-from svc_cluster.catalog.commands import CreateBasin, DeleteBasin, RegisterNode, RemoveBasin
+from svc_cluster.catalog.catalog_commands import CreateBasin, DeleteBasin, RegisterNode, RemoveBasin
+from svc_cluster.catalog.catalog_state import CatalogApplied, CatalogRejected
 from svc_cluster.catalog.placement import place_basin
-from svc_cluster.catalog.state import Applied, Rejected
 from svc_cluster.codec.catalog_entry import decode_catalog_entry, encode_catalog_entry
 from svc_cluster.model.record import TimestampingMode
 from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig, Retention
@@ -23,12 +23,12 @@ def create(name: str, group_id: int, config: BasinConfig | None = None) -> Creat
 def test_a_basin_takes_the_next_group_id_and_it_is_never_given_again() -> None:
     """A removed basin's group id does not come back, even under the same name."""
     catalog = Catalog()
-    assert isinstance(catalog.apply(create("basin-one", 2))[0], Applied)
+    assert isinstance(catalog.apply(create("basin-one", 2))[0], CatalogApplied)
     catalog.apply(DeleteBasin("basin-one", TimestampMs(2000)))
     catalog.apply(RemoveBasin(GroupId(2)))
     assert catalog.state.basins == {}
-    assert isinstance(catalog.apply(create("basin-one", 2))[0], Rejected)
-    assert isinstance(catalog.apply(create("basin-one", 3))[0], Applied)
+    assert isinstance(catalog.apply(create("basin-one", 2))[0], CatalogRejected)
+    assert isinstance(catalog.apply(create("basin-one", 3))[0], CatalogApplied)
     assert catalog.state.next_group_id == 4
 
 
@@ -36,7 +36,7 @@ def test_a_basin_is_removed_only_after_it_was_deleted() -> None:
     """The record of a living basin cannot be taken away."""
     catalog = Catalog()
     catalog.apply(create("basin-one", 2))
-    assert isinstance(catalog.apply(RemoveBasin(GroupId(2)))[0], Rejected)
+    assert isinstance(catalog.apply(RemoveBasin(GroupId(2)))[0], CatalogRejected)
     assert "basin-one" in catalog.state.basins
 
 
@@ -44,7 +44,7 @@ def test_commands_of_one_entry_see_each_other() -> None:
     """Creating the same name twice in one entry takes effect once."""
     catalog = Catalog()
     outcomes = catalog.apply(create("basin-one", 2), create("basin-one", 3))
-    assert [type(outcome) for outcome in outcomes] == [Applied, Rejected]
+    assert [type(outcome) for outcome in outcomes] == [CatalogApplied, CatalogRejected]
 
 
 def test_a_second_deletion_keeps_the_time_of_the_first() -> None:
@@ -60,9 +60,13 @@ def test_an_emptied_data_directory_cannot_take_its_old_node_id() -> None:
     """The first incarnation stays registered."""
     catalog = Catalog()
     first = RegisterNode(NodeId(1), "aa", "127.0.0.1:1")
-    assert isinstance(catalog.apply(first)[0], Applied)
-    assert isinstance(catalog.apply(RegisterNode(NodeId(1), "bb", "127.0.0.1:1"))[0], Rejected)
-    assert isinstance(catalog.apply(RegisterNode(NodeId(1), "aa", "127.0.0.1:9"))[0], Applied)
+    assert isinstance(catalog.apply(first)[0], CatalogApplied)
+    assert isinstance(
+        catalog.apply(RegisterNode(NodeId(1), "bb", "127.0.0.1:1"))[0], CatalogRejected
+    )
+    assert isinstance(
+        catalog.apply(RegisterNode(NodeId(1), "aa", "127.0.0.1:9"))[0], CatalogApplied
+    )
     assert catalog.state.nodes[NodeId(1)].address == "127.0.0.1:9"
 
 

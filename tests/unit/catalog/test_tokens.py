@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from svc_cluster.base.ids import TimestampMs
-from svc_cluster.catalog.state import Applied, Rejected
+from svc_cluster.catalog.catalog_commands import CatalogCommand
+from svc_cluster.catalog.catalog_state import CatalogApplied, CatalogRejected
 from svc_cluster.catalog.token_commands import IssueToken, RevokeToken, SetRootToken
 from svc_cluster.catalog.token_row import token_from_bytes, token_to_bytes
 from svc_cluster.codec.catalog_entry import decode_catalog_entry, encode_catalog_entry
@@ -36,7 +37,7 @@ def token(token_id: str, parent: int = NO_PARENT, expires_ns: int | None = None)
 def issue(
     catalog: Catalog, token_id: str, parent: int = NO_PARENT, expires_ns: int | None = None
 ) -> int:
-    assert catalog.apply(IssueToken(token(token_id, parent, expires_ns), NOW)) == [Applied()]
+    assert catalog.apply(IssueToken(token(token_id, parent, expires_ns), NOW)) == [CatalogApplied()]
     found = catalog.state.tokens.by_id(token_id)
     assert found is not None
     return found.serial
@@ -57,7 +58,10 @@ def test_a_token_survives_in_store_and_log() -> None:
         assert token_from_bytes(token_to_bytes(each)) == each
         command = IssueToken(each, NOW)
         assert decode_catalog_entry(encode_catalog_entry([command])) == [command]
-    others = [RevokeToken(9), SetRootToken(b"h" * 32, b"c", only_if_absent=True)]
+    others: list[CatalogCommand] = [
+        RevokeToken(9),
+        SetRootToken(b"h" * 32, b"c", only_if_absent=True),
+    ]
     assert decode_catalog_entry(encode_catalog_entry(others)) == others
     catalog = Catalog()
     issue(catalog, "a")
@@ -71,9 +75,9 @@ def test_an_id_is_taken_once_and_free_after_revocation() -> None:
     new token has another serial."""
     catalog = Catalog()
     first = issue(catalog, "a")
-    assert isinstance(catalog.apply(IssueToken(token("a"), NOW))[0], Rejected)
-    assert catalog.apply(RevokeToken(first)) == [Applied()]
-    assert isinstance(catalog.apply(RevokeToken(first))[0], Rejected)
+    assert isinstance(catalog.apply(IssueToken(token("a"), NOW))[0], CatalogRejected)
+    assert catalog.apply(RevokeToken(first)) == [CatalogApplied()]
+    assert isinstance(catalog.apply(RevokeToken(first))[0], CatalogRejected)
     assert issue(catalog, "a") > first
 
 
@@ -87,10 +91,10 @@ def test_revocation_takes_all_descendants_and_nobody_else() -> None:
     issue(catalog, "great-grandchild", grandchild)
     issue(catalog, "sibling", top)
     issue(catalog, "other")
-    assert catalog.apply(RevokeToken(child)) == [Applied()]
+    assert catalog.apply(RevokeToken(child)) == [CatalogApplied()]
     assert ids(catalog) == ["other", "sibling", "top"]
-    assert isinstance(catalog.apply(IssueToken(token("late", child), NOW))[0], Rejected)
-    assert catalog.apply(RevokeToken(top)) == [Applied()]
+    assert isinstance(catalog.apply(IssueToken(token("late", child), NOW))[0], CatalogRejected)
+    assert catalog.apply(RevokeToken(top)) == [CatalogApplied()]
     assert ids(catalog) == ["other"]
     assert set(catalog.reopened().tokens.by_serial) == set(catalog.state.tokens.by_serial)
 
@@ -104,7 +108,12 @@ def test_commands_of_one_entry_see_each_other() -> None:
         IssueToken(token("b", parent=1), NOW),
         RevokeToken(1),
     )
-    assert [type(outcome) for outcome in outcomes] == [Applied, Rejected, Applied, Applied]
+    assert [type(outcome) for outcome in outcomes] == [
+        CatalogApplied,
+        CatalogRejected,
+        CatalogApplied,
+        CatalogApplied,
+    ]
     assert ids(catalog) == []
     assert catalog.reopened().tokens.by_serial == {}
 
@@ -117,8 +126,8 @@ def test_what_has_expired_makes_room() -> None:
     later = TimestampMs(2_000)
     found, _ = catalog.state.tokens.page("", "", 10, later)
     assert found == []
-    assert isinstance(catalog.apply(IssueToken(token("x", old), later))[0], Rejected)
-    assert catalog.apply(IssueToken(token("old"), later)) == [Applied()]
+    assert isinstance(catalog.apply(IssueToken(token("x", old), later))[0], CatalogRejected)
+    assert catalog.apply(IssueToken(token("old"), later)) == [CatalogApplied()]
     assert ids(catalog) == ["old"]
     assert set(catalog.reopened().tokens.by_serial) == set(catalog.state.tokens.by_serial)
 
@@ -145,19 +154,23 @@ def test_the_root_token_is_made_once_and_replaced_at_will() -> None:
     cannot be revoked."""
     catalog = Catalog()
     first = SetRootToken(b"1" * 32, b"one", only_if_absent=True)
-    assert catalog.apply(first) == [Applied()]
+    assert catalog.apply(first) == [CatalogApplied()]
     root = catalog.state.tokens.by_id("root")
     assert root is not None and root.grant.allows(Op)
-    assert isinstance(catalog.apply(replace(first, change_id=b"two"))[0], Rejected)
+    assert isinstance(catalog.apply(replace(first, change_id=b"two"))[0], CatalogRejected)
     child = issue(catalog, "child", root.serial)
     second = SetRootToken(b"2" * 32, b"three", only_if_absent=False)
-    assert catalog.apply(second) == [Applied()]
-    assert catalog.apply(SetRootToken(b"3" * 32, b"four", only_if_absent=False)) == [Applied()]
-    assert isinstance(catalog.apply(second)[0], Rejected), "it would bring an old secret back"
+    assert catalog.apply(second) == [CatalogApplied()]
+    assert catalog.apply(SetRootToken(b"3" * 32, b"four", only_if_absent=False)) == [
+        CatalogApplied()
+    ]
+    assert isinstance(catalog.apply(second)[0], CatalogRejected), (
+        "it would bring an old secret back"
+    )
     now = catalog.state.tokens.by_id("root")
     assert now is not None and (now.serial, now.secret_hash) == (root.serial, b"3" * 32)
     assert child in catalog.state.tokens.by_serial
-    assert isinstance(catalog.apply(RevokeToken(root.serial))[0], Rejected)
+    assert isinstance(catalog.apply(RevokeToken(root.serial))[0], CatalogRejected)
 
 
 @pytest.mark.parametrize("behind", [0, 1, 5])

@@ -6,8 +6,13 @@ import pytest
 
 from svc_cluster.base.errors import InvalidError
 from svc_cluster.base.ids import LogIndex, Term, TimestampMs
-from svc_cluster.catalog.state import Applied, CatalogState, Plan, Rejected
-from svc_cluster.catalog.usage import ReportAccountUsage, sequence_report
+from svc_cluster.catalog.account_usage import ReportAccountUsage, sequence_report
+from svc_cluster.catalog.catalog_state import (
+    CatalogApplied,
+    CatalogPlan,
+    CatalogRejected,
+    CatalogState,
+)
 from svc_cluster.codec.catalog_entry import decode_catalog_entry, encode_catalog_entry
 from svc_cluster.model.usage import (
     KEPT_MINUTES,
@@ -29,7 +34,7 @@ class Catalog:
         self.store = MemoryStore()
         self.state = CatalogState(self.store)
 
-    def apply(self, *commands: ReportAccountUsage) -> Plan:
+    def apply(self, *commands: ReportAccountUsage) -> CatalogPlan:
         decoded = decode_catalog_entry(encode_catalog_entry(list(commands)))
         assert decoded == list(commands)
         index = LogIndex(self.state.applied_index + 1)
@@ -74,9 +79,9 @@ def test_what_no_gateway_reports_is_refused_and_rejected() -> None:
         with pytest.raises(InvalidError):
             sequence_report(catalog.state.usage, report, good.at_ms)
         plan = catalog.apply(ReportAccountUsage(good.at_ms, report))
-        assert [type(outcome) for outcome in plan.outcomes] == [Rejected]
+        assert [type(outcome) for outcome in plan.outcomes] == [CatalogRejected]
         assert catalog.rows() == []
-    assert isinstance(catalog.apply(good).outcomes[0], Applied)
+    assert isinstance(catalog.apply(good).outcomes[0], CatalogApplied)
     assert sequence_report(catalog.state.usage, good.report, good.at_ms) is None
 
 

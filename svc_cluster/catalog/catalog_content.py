@@ -7,22 +7,23 @@ from typing import Final
 
 import msgspec
 
-from svc_cluster.catalog import locations, state, tokens
-from svc_cluster.catalog.usage import MINUTES_KIND
-from svc_cluster.model.content import Reader, Row, Visit, behind
-from svc_cluster.model.outcome_table import canonical_outcome
+from svc_cluster.base.key_reader import KeyReader
+from svc_cluster.catalog import catalog_state, location_table, token_table
+from svc_cluster.catalog.account_usage import MINUTES_KIND
+from svc_cluster.model.content import Row, Visit, behind
+from svc_cluster.model.idempotency_table import canonical_idempotency_row
 from svc_cluster.model.usage_table import canonical_counts
 
 _END: Final = b"\xff"
 
 _FORMS: Final[dict[int, Callable[[bytes], bytes]]] = {
-    state.META[0]: state.canonical_meta,
-    state.NODE[0]: state.canonical_node,
-    state.BASIN[0]: state.canonical_basin,
-    state.OUTCOME[0]: canonical_outcome,
-    locations.CHOICE[0]: locations.canonical_choice,
-    tokens.META[0]: tokens.canonical_meta,
-    tokens.TOKEN[0]: tokens.canonical_token,
+    catalog_state.META[0]: catalog_state.canonical_meta,
+    catalog_state.NODE[0]: catalog_state.canonical_node,
+    catalog_state.BASIN[0]: catalog_state.canonical_basin,
+    catalog_state.IDEMPOTENCY_ROWS[0]: canonical_idempotency_row,
+    location_table.CHOICE[0]: location_table.canonical_choice,
+    token_table.META[0]: token_table.canonical_meta,
+    token_table.TOKEN[0]: token_table.canonical_token,
     MINUTES_KIND: canonical_counts,
 }
 """By the kind of the key. All other rows are of one form and are taken as they are, so that what is
@@ -30,9 +31,9 @@ new in a later release is compared as well."""
 
 
 class CatalogContent:
-    """Of the catalog's group. Nothing of it is purged lazily."""
+    """This is the content of the catalog's group. Nothing of it is purged lazily."""
 
-    def visits(self, view: Reader, after: bytes) -> Iterator[Visit]:
+    def visits(self, view: KeyReader, after: bytes) -> Iterator[Visit]:
         for key, value in view.scan(behind(after), _END):
             form, head, flaw = _FORMS.get(key[0]), value, ""
             if form is not None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
-from svc_cluster.catalog.locations import SetDefaultLocation
+from svc_cluster.catalog.account_usage import ReportAccountUsage
+from svc_cluster.catalog.location_table import SetDefaultLocation
 from svc_cluster.catalog.token_commands import TokenCommand
-from svc_cluster.catalog.usage import ReportAccountUsage
 from svc_cluster.model.stream_config import BasinConfig
 
 
@@ -31,7 +31,8 @@ class CreateBasin:
     config: BasinConfig
     created_at_ms: TimestampMs
     creation_hash: bytes = b""
-    """Of the request that asked for it (codec/creation_hash.py); empty: nothing repeats it."""
+    """The hash of the request that asked for it (codec/creation_hash.py); empty: nothing repeats
+    it."""
     location: str = ""
     """Empty in entries from before there were locations."""
     owner: int = 0
@@ -59,9 +60,10 @@ CatalogWrite = CreateBasin | DeleteBasin | TokenCommand | SetDefaultLocation
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedCatalogWrite:
-    """A write that its client may repeat: `write` and the answer by which it is known from then on
-    take effect together or not at all. A second one with the same key is rejected."""
+class IdempotentCatalogWrite:
+    """An IdempotentCatalogWrite is a write that its client may repeat. The `write` and the answer
+    by which it is known from then on take effect together or not at all. A second one with the
+    same key is rejected."""
 
     key: bytes
     """REQUEST_KEY_BYTES of a hash: which request it is (codec/request_key.py)."""
@@ -73,8 +75,8 @@ class KeyedCatalogWrite:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpireOutcomes:
-    """Forget the outcomes decided before `before_ms`, oldest first and no more than `at_most`."""
+class ExpireCatalogIdempotencyKeys:
+    """Forget the idempotency keys decided before `before_ms`, oldest first, at most `at_most`."""
 
     before_ms: TimestampMs
     at_most: int
@@ -84,7 +86,7 @@ CatalogCommand = (
     RegisterNode
     | RemoveBasin
     | CatalogWrite
-    | KeyedCatalogWrite
-    | ExpireOutcomes
+    | IdempotentCatalogWrite
+    | ExpireCatalogIdempotencyKeys
     | ReportAccountUsage
 )

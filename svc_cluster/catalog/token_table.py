@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from svc_cluster.base.ids import TimestampMs
+from svc_cluster.base.key_reader import KeyReader
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.catalog.token_commands import (
     IssueToken,
@@ -30,6 +31,8 @@ TOKENS_MAX: Final = 20_000
 CHANGES_KEPT: Final = 10_000
 """A gateway that is further behind gets the whole table."""
 EXPIRED_DROPPED_MAX: Final = 100
+REVOKED_AT_ONCE_MAX: Final = 500
+"""Tokens that one log entry revokes: of more, those that came last go in entries before."""
 _ROOT_CHANGES_KEPT: Final = 16
 _HIDDEN_SINGLY_MAX: Final = 32
 """More are taken out in one walk over all."""
@@ -40,15 +43,7 @@ _TOKEN_END: Final = b"\x22"
 _U64: Final = struct.Struct(">Q")
 
 
-class Reader(Protocol):
-    def get(self, key: bytes) -> bytes | None: ...
-
-    def scan(
-        self, start: bytes, end: bytes, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]: ...
-
-
-class _Meta(msgspec.Struct, array_like=True):
+class _TokenMeta(msgspec.Struct, array_like=True):
     next_serial: int = NO_PARENT + 1
     version: int = 0
     root_changes: list[bytes] = []
@@ -56,11 +51,11 @@ class _Meta(msgspec.Struct, array_like=True):
 
 def canonical_meta(value: bytes) -> bytes:
     """The row under `META` in the form of this release. Raises msgspec.DecodeError."""
-    return msgspec.msgpack.encode(msgspec.msgpack.decode(value, type=_Meta))
+    return msgspec.msgpack.encode(msgspec.msgpack.decode(value, type=_TokenMeta))
 
 
 def canonical_token(value: bytes) -> bytes:
-    """As above, of a token."""
+    """Return a token's row in the form of this release. Raises msgspec.DecodeError."""
     return token_to_bytes(token_from_bytes(value))
 
 
@@ -69,8 +64,9 @@ def _is_root(token: AccessToken) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What became of one token at `version`: `token`, or gone (None)."""
+class TokenChange:
+    """A Change says what became of one token at `version`, which is `token`, or that it is gone
+    (None)."""
 
     version: int
     serial: int
@@ -81,20 +77,22 @@ class Change:
 class TokenPlan:
     """What the commands of one log entry do to the tokens, on top of the table."""
 
-    meta: _Meta | None = None
+    meta: _TokenMeta | None = None
     changed: dict[int, AccessToken | None] = field(default_factory=dict)
 
 
 class TokenTable:
     """Tokens by serial and by id, as of `version`."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: KeyReader) -> None:
         raw = reader.get(META)
-        self._meta = msgspec.msgpack.decode(raw, type=_Meta) if raw is not None else _Meta()
+        self._meta = (
+            msgspec.msgpack.decode(raw, type=_TokenMeta) if raw is not None else _TokenMeta()
+        )
         self.by_serial: dict[int, AccessToken] = {}
         self._by_id: dict[str, int] = {}
         self._ids: list[bytes] = []
-        """Of all but the hidden ones, in order."""
+        """The ids of all but the hidden ones, in order."""
         self._expiring: list[tuple[int, int]] = []
         """Expiry (Unix nanoseconds) and serial of all that have one, in order."""
         self._hidden = 0
@@ -103,7 +101,7 @@ class TokenTable:
         self._children: dict[int, set[int]] = {}
         for _, value in reader.scan(TOKEN, _TOKEN_END):
             self._put(token_from_bytes(value))
-        self._changes: deque[Change] = deque(maxlen=CHANGES_KEPT)
+        self._changes: deque[TokenChange] = deque(maxlen=CHANGES_KEPT)
         self._changes_begin = self._meta.version
         """The changes behind this version are all in `_changes`."""
 
@@ -122,6 +120,14 @@ class TokenTable:
     def by_id(self, token_id: str) -> AccessToken | None:
         serial = self._by_id.get(token_id)
         return None if serial is None else self.by_serial[serial]
+
+    def has_secret(self, secret_hash: bytes, now_ms: TimestampMs) -> bool:
+        """Whether a token that has not expired has a secret with this hash. It looks through all
+        there are. Apply does not ask: what older releases have put into the log stays right."""
+        return any(
+            token.secret_hash == secret_hash and not token.is_expired(now_ms)
+            for token in self.by_serial.values()
+        )
 
     def chain_of(self, serial: int) -> int:
         """Serial of the first token of the chain that this one is of, below the root's; 0 for the
@@ -145,6 +151,17 @@ class TokenTable:
             found.add(serial)
             waiting += self._children.get(serial, ())
         return found
+
+    def to_revoke_before(self, serial: int) -> list[int]:
+        """Return serials to be revoked in an entry of their own, in this order, before this token
+        is. Each is then the last of what came from it. Empty when the token can go with all that is
+        left."""
+        order = [serial]
+        for each in order:  # parents before children
+            order += self._children.get(each, ())
+        if len(order) <= REVOKED_AT_ONCE_MAX:
+            return []
+        return order[: -REVOKED_AT_ONCE_MAX - 1 : -1]
 
     def page(
         self, prefix: str, start_after: str, limit: int, now_ms: TimestampMs
@@ -187,7 +204,7 @@ class TokenTable:
 
     # -- what gateways are told
 
-    def changes_after(self, version: int) -> Iterator[Change] | None:
+    def changes_after(self, version: int) -> Iterator[TokenChange] | None:
         """In order; None when they are not kept any more, or the version is not one of ours."""
         if not self._changes_begin <= version <= self.version:
             return None
@@ -202,7 +219,7 @@ class TokenTable:
     def decide(self, plan: TokenPlan, write_set: WriteSet, command: TokenCommand) -> str | None:
         """Add to the plan what the command does; a reason when it does nothing. Never raises."""
         before = dict(plan.changed)
-        meta = plan.meta or _Meta(
+        meta = plan.meta or _TokenMeta(
             self._meta.next_serial, self._meta.version, list(self._meta.root_changes)
         )
         refusal = self._change(plan, meta, command)
@@ -222,7 +239,7 @@ class TokenTable:
         write_set.put(META, msgspec.msgpack.encode(meta))
         return None
 
-    def _change(self, plan: TokenPlan, meta: _Meta, command: TokenCommand) -> str | None:
+    def _change(self, plan: TokenPlan, meta: _TokenMeta, command: TokenCommand) -> str | None:
         match command:
             case IssueToken():
                 return self._issue(plan, meta, command)
@@ -231,7 +248,7 @@ class TokenTable:
             case SetRootToken():
                 return self._set_root(plan, meta, command)
 
-    def _issue(self, plan: TokenPlan, meta: _Meta, command: IssueToken) -> str | None:
+    def _issue(self, plan: TokenPlan, meta: _TokenMeta, command: IssueToken) -> str | None:
         token = command.token
         if token.parent != NO_PARENT and self._get(plan, token.parent) is None:
             return "the token that issues it is gone"
@@ -250,8 +267,8 @@ class TokenTable:
         return None
 
     def expired(self, now_ms: TimestampMs) -> list[int]:
-        """Serials of some tokens that are over, children before parents: a token never outlives
-        its parent, so whatever comes from one of these is over too."""
+        """Return serials of some tokens that are over, children before parents. A token never
+        outlives its parent, so whatever comes from one of these is over too."""
         over = self._expiring[: self._count_expired(now_ms)]
         return nlargest(EXPIRED_DROPPED_MAX, (serial for _, serial in over))
 
@@ -261,16 +278,19 @@ class TokenTable:
             return "no such access token"
         if token.token_id == ROOT_TOKEN_ID and token.parent == NO_PARENT:
             return "the root token stays"
+        new: dict[int, list[int]] = {}
+        for token in plan.changed.values():
+            if token is not None:
+                new.setdefault(token.parent, []).append(token.serial)
         waiting = [serial]
         while waiting:
             gone = waiting.pop()
             plan.changed[gone] = None
             waiting += self._children.get(gone, ())
-            new = [token for token in plan.changed.values() if token is not None]
-            waiting += [token.serial for token in new if token.parent == gone]
+            waiting += new.get(gone, ())
         return None
 
-    def _set_root(self, plan: TokenPlan, meta: _Meta, command: SetRootToken) -> str | None:
+    def _set_root(self, plan: TokenPlan, meta: _TokenMeta, command: SetRootToken) -> str | None:
         if command.change_id in meta.root_changes:
             return "this change has been made"
         known = self._find(plan, ROOT_TOKEN_ID)
@@ -306,7 +326,7 @@ class TokenTable:
                 self._put(token)
             if len(self._changes) == CHANGES_KEPT:
                 self._changes_begin = self._changes[0].version
-            self._changes.append(Change(self._meta.version, serial, token))
+            self._changes.append(TokenChange(self._meta.version, serial, token))
 
     def _put(self, token: AccessToken) -> None:
         self.by_serial[token.serial] = token

@@ -7,48 +7,47 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 import xxhash
 
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, LogIndex, NodeId, Term, TimestampMs
+from svc_cluster.base.key_reader import KeyReader
+from svc_cluster.base.steps import at_once
 from svc_cluster.base.write_set import WriteSet
-from svc_cluster.catalog.commands import (
+from svc_cluster.catalog.account_usage import ReportAccountUsage, account_table, take
+from svc_cluster.catalog.catalog_commands import (
     CatalogCommand,
     CreateBasin,
     DeleteBasin,
-    ExpireOutcomes,
-    KeyedCatalogWrite,
+    ExpireCatalogIdempotencyKeys,
+    IdempotentCatalogWrite,
     RegisterNode,
     RemoveBasin,
 )
-from svc_cluster.catalog.locations import Choice, LocationTable, SetDefaultLocation
+from svc_cluster.catalog.location_table import Choice, LocationTable, SetDefaultLocation
 from svc_cluster.catalog.token_commands import IssueToken, RevokeToken, SetRootToken
-from svc_cluster.catalog.tokens import TokenPlan, TokenTable
-from svc_cluster.catalog.usage import ReportAccountUsage, account_table, take
-from svc_cluster.model.outcome_table import Mark, Outcome, OutcomeTable
-from svc_cluster.model.record import TimestampingMode
-from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig, Retention
+from svc_cluster.catalog.token_table import TokenPlan, TokenTable
+from svc_cluster.model.idempotency_table import IdempotencyRow, IdempotencyTable, Mark
+from svc_cluster.model.stream_config import (
+    BasinConfig,
+    PartialStreamConfig,
+    Retention,
+    members_of,
+    plain,
+)
 from svc_cluster.model.usage_table import UsageDraft
 
 META: Final = b"\x00"
 NODE: Final = b"\x01"
 BASIN: Final = b"\x02"
-OUTCOME: Final = b"\x28"
-_OUTCOME_TIME: Final = b"\x29"
-_OUTCOME_COUNT: Final = b"\x2a"
+IDEMPOTENCY_ROWS: Final = b"\x28"
+_IDEMPOTENCY_TIME: Final = b"\x29"
+_IDEMPOTENCY_COUNT: Final = b"\x2a"
 _U64: Final = struct.Struct(">Q")
-
-
-class Reader(Protocol):
-    def get(self, key: bytes) -> bytes | None: ...
-
-    def scan(
-        self, start: bytes, end: bytes, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +66,14 @@ class BasinRecord:
     created_at_ms: TimestampMs
     deleted_at_ms: TimestampMs | None = None
     creation_hash: bytes = b""
-    """Of the request that created it; empty: nothing repeats that."""
+    """The hash of the request that created it; empty: nothing repeats that."""
     location: str = ""
     """See `LocationTable.of_basin`."""
     owner: int = 0
     """See `CreateBasin`."""
 
 
-class _Meta(msgspec.Struct, array_like=True):
+class _CatalogMeta(msgspec.Struct, array_like=True):
     applied_index: int = 0
     applied_term: int = 0
     digest: int = 0
@@ -107,52 +106,54 @@ class _StoredBasin(msgspec.Struct, array_like=True):
 
 
 class _StoredOwnedBasin(_StoredBasin, array_like=True):
-    """Of a basin that has an owner; others keep the row they had before there were owners, so that
-    what a command of then writes is the same on every release."""
+    """This is the row of a basin that has an owner. Others keep the row they had before there were
+    owners, so that what a command of then writes is the same on every release."""
 
     owner: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class CatalogRejected:
     """The command had no effect, on every replica alike."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class CatalogApplied:
     """`record` is the basin the command made or changed, if it did."""
 
     record: BasinRecord | None = None
 
 
 @dataclass(slots=True)
-class Plan:
+class CatalogPlan:
     """What one log entry does; nothing has happened until `CatalogState.commit`."""
 
     log_index: LogIndex
-    meta: _Meta
+    meta: _CatalogMeta
     write_set: WriteSet
-    outcomes: list[Applied | Rejected] = field(default_factory=list)
+    outcomes: list[CatalogApplied | CatalogRejected] = field(default_factory=list)
     nodes: dict[NodeId, NodeRecord] = field(default_factory=dict)
     basins: dict[str, BasinRecord | None] = field(default_factory=dict)
     tokens: TokenPlan = field(default_factory=TokenPlan)
     location: Choice | None = None
-    answered: dict[bytes, Outcome] = field(default_factory=dict)
+    idempotency_rows: dict[bytes, IdempotencyRow] = field(default_factory=dict)
     """Repeatable requests that the entry decides, by their keys."""
     forgotten: dict[bytes, int] = field(default_factory=dict)
     """Repeatable requests that are forgotten, and when each was decided."""
-    outcome_mark: Mark = Mark()
+    idempotency_mark: Mark = Mark()
     usage: UsageDraft = field(kw_only=True)
 
 
 class CatalogState:
     """Nodes by id and basins by name, as of `applied_index`."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: KeyReader) -> None:
         raw = reader.get(META)
-        self._meta = msgspec.msgpack.decode(raw, type=_Meta) if raw is not None else _Meta()
+        self._meta = (
+            msgspec.msgpack.decode(raw, type=_CatalogMeta) if raw is not None else _CatalogMeta()
+        )
         self.nodes: dict[NodeId, NodeRecord] = {}
         self.basins: dict[str, BasinRecord] = {}
         self.basins_by_group: dict[GroupId, BasinRecord] = {}
@@ -165,8 +166,10 @@ class CatalogState:
             self._put_basin(_basin_from_bytes(value))
         self.tokens = TokenTable(reader)
         self.locations = LocationTable(reader)
-        self.outcomes = OutcomeTable(reader, OUTCOME, _OUTCOME_TIME, _OUTCOME_COUNT)
-        """Of the requests that a client may repeat; not held in memory."""
+        self.idempotency = IdempotencyTable(
+            reader, IDEMPOTENCY_ROWS, _IDEMPOTENCY_TIME, _IDEMPOTENCY_COUNT
+        )
+        """The idempotency keys of requests and their answers; not held in memory."""
         self.usage = account_table(reader)
 
     @property
@@ -206,25 +209,37 @@ class CatalogState:
             place += 1
         return out, False
 
-    def plan(self, log_index: LogIndex, term: Term, commands: list[CatalogCommand]) -> Plan:
+    def plan(self, log_index: LogIndex, term: Term, commands: list[CatalogCommand]) -> CatalogPlan:
         """Work out what the entry does, without doing it. Content never raises."""
+        return at_once(self.plan_steps(log_index, term, commands))
+
+    def plan_steps(
+        self, log_index: LogIndex, term: Term, commands: list[CatalogCommand]
+    ) -> Generator[int, None, CatalogPlan]:
+        """Does what `plan` does, with a pause behind each command, in which no plan may be
+        committed. What is yielded says how much was done, in commands of the plain sort."""
         assert log_index == self.applied_index + 1, "entries are applied one after another"
-        plan = Plan(
+        plan = CatalogPlan(
             log_index,
-            _Meta(log_index, term, self._meta.digest, self._meta.next_group_id),
+            _CatalogMeta(log_index, term, self._meta.digest, self._meta.next_group_id),
             WriteSet(),
             usage=UsageDraft(self.usage),
         )
         for command in commands:
             plan.outcomes.append(self._decide(plan, command))
+            if isinstance(command, ReportAccountUsage):
+                yield len(command.report.minutes)
+            yield 1
         forgotten = [(decided_at_ms, key) for key, decided_at_ms in plan.forgotten.items()]
-        plan.outcome_mark = self.outcomes.write(plan.write_set, plan.answered, forgotten)
+        plan.idempotency_mark = self.idempotency.write(
+            plan.write_set, plan.idempotency_rows, forgotten
+        )
         plan.usage.write(plan.write_set)
         plan.meta.digest = _digest(self._meta.digest, log_index, plan.write_set)
         plan.write_set.put(META, msgspec.msgpack.encode(plan.meta))
         return plan
 
-    def commit(self, plan: Plan) -> None:
+    def commit(self, plan: CatalogPlan) -> None:
         """Take over what has been written to the store."""
         self._meta = plan.meta
         self.nodes.update(plan.nodes)
@@ -237,7 +252,7 @@ class CatalogState:
                 self._put_basin(record)
         self.tokens.commit(plan.tokens)
         self.locations.commit(plan.location)
-        self.outcomes.commit(plan.outcome_mark)
+        self.idempotency.commit(plan.idempotency_mark)
         self.usage.commit(plan.usage)
 
     def _put_basin(self, record: BasinRecord) -> None:
@@ -245,7 +260,9 @@ class CatalogState:
         self.basins_by_group[record.group_id] = record
         insort(self._names, record.name)
 
-    def _decide(self, plan: Plan, command: CatalogCommand) -> Applied | Rejected:
+    def _decide(
+        self, plan: CatalogPlan, command: CatalogCommand
+    ) -> CatalogApplied | CatalogRejected:
         match command:
             case RegisterNode(node_id, incarnation, address):
                 return self._register(plan, NodeRecord(node_id, incarnation, address))
@@ -254,72 +271,74 @@ class CatalogState:
             case DeleteBasin(name, deleted_at_ms):
                 record = self._basin(plan, name)
                 if record is None:
-                    return Rejected("no such basin")
+                    return CatalogRejected("no such basin")
                 if record.deleted_at_ms is not None:
-                    return Applied(record)
+                    return CatalogApplied(record)
                 return self._write_basin(plan, replace(record, deleted_at_ms=deleted_at_ms))
             case RemoveBasin(group_id):
                 found = self.basins_by_group.get(group_id)
                 record = self._basin(plan, found.name) if found is not None else None
                 if record is None or record.group_id != group_id:
-                    return Rejected("no such group")
+                    return CatalogRejected("no such group")
                 if record.deleted_at_ms is None:
-                    return Rejected("the basin is not being deleted")
+                    return CatalogRejected("the basin is not being deleted")
                 plan.basins[record.name] = None
                 plan.write_set.delete(BASIN + record.name.encode())
-                return Applied(record)
+                return CatalogApplied(record)
             case IssueToken() | RevokeToken() | SetRootToken():
                 reason = self.tokens.decide(plan.tokens, plan.write_set, command)
-                return Applied() if reason is None else Rejected(reason)
+                return CatalogApplied() if reason is None else CatalogRejected(reason)
             case SetDefaultLocation():
                 plan.location = self.locations.decide(plan.location, plan.write_set, command)
-                return Applied()
-            case KeyedCatalogWrite():
-                return self._keyed(plan, command)
+                return CatalogApplied()
+            case IdempotentCatalogWrite():
+                return self._idempotent(plan, command)
             case ReportAccountUsage():
                 reason = take(plan.usage, command)
-                return Applied() if reason is None else Rejected(reason)
-            case ExpireOutcomes(before_ms, at_most):
-                for decided_at_ms, key in self.outcomes.before(before_ms, at_most):
+                return CatalogApplied() if reason is None else CatalogRejected(reason)
+            case ExpireCatalogIdempotencyKeys(before_ms, at_most):
+                for decided_at_ms, key in self.idempotency.before(before_ms, at_most):
                     plan.forgotten[key] = decided_at_ms
-                return Applied()
+                return CatalogApplied()
 
-    def _keyed(self, plan: Plan, command: KeyedCatalogWrite) -> Applied | Rejected:
+    def _idempotent(
+        self, plan: CatalogPlan, command: IdempotentCatalogWrite
+    ) -> CatalogApplied | CatalogRejected:
         key = command.key
-        is_known = key not in plan.forgotten and self.outcomes.find(key) is not None
-        if is_known or key in plan.answered:
-            return Rejected("the request was answered before")
-        done = Applied() if command.write is None else self._decide(plan, command.write)
-        if isinstance(done, Applied):
-            plan.answered[key] = Outcome(command.decided_at_ms, command.answer)
+        is_known = key not in plan.forgotten and self.idempotency.find(key) is not None
+        if is_known or key in plan.idempotency_rows:
+            return CatalogRejected("the request was answered before")
+        done = CatalogApplied() if command.write is None else self._decide(plan, command.write)
+        if isinstance(done, CatalogApplied):
+            plan.idempotency_rows[key] = IdempotencyRow(command.decided_at_ms, command.answer)
         return done
 
-    def _create(self, plan: Plan, command: CreateBasin) -> Applied | Rejected:
+    def _create(self, plan: CatalogPlan, command: CreateBasin) -> CatalogApplied | CatalogRejected:
         if self._basin(plan, command.name) is not None:
-            return Rejected("the basin exists")
+            return CatalogRejected("the basin exists")
         if command.group_id != plan.meta.next_group_id:
-            return Rejected("the group id is not the next one")
+            return CatalogRejected("the group id is not the next one")
         plan.meta.next_group_id = command.group_id + 1
         return self._write_basin(plan, made_by(command))
 
-    def _register(self, plan: Plan, record: NodeRecord) -> Applied | Rejected:
+    def _register(self, plan: CatalogPlan, record: NodeRecord) -> CatalogApplied | CatalogRejected:
         known = plan.nodes.get(record.node_id) or self.nodes.get(record.node_id)
         if known is not None and known.incarnation != record.incarnation:
-            return Rejected("the node id is taken by another data directory")
+            return CatalogRejected("the node id is taken by another data directory")
         if known != record:
             plan.nodes[record.node_id] = record
             stored = _StoredNode(record.node_id, record.incarnation, record.address)
             plan.write_set.put(NODE + _U64.pack(record.node_id), msgspec.msgpack.encode(stored))
-        return Applied()
+        return CatalogApplied()
 
-    def _basin(self, plan: Plan, name: str) -> BasinRecord | None:
+    def _basin(self, plan: CatalogPlan, name: str) -> BasinRecord | None:
         return plan.basins[name] if name in plan.basins else self.basins.get(name)
 
     @staticmethod
-    def _write_basin(plan: Plan, record: BasinRecord) -> Applied:
+    def _write_basin(plan: CatalogPlan, record: BasinRecord) -> CatalogApplied:
         plan.basins[record.name] = record
         plan.write_set.put(BASIN + record.name.encode(), _basin_to_bytes(record))
-        return Applied(record)
+        return CatalogApplied(record)
 
 
 def made_by(command: CreateBasin) -> BasinRecord:
@@ -339,18 +358,18 @@ def made_by(command: CreateBasin) -> BasinRecord:
 def canonical_meta(value: bytes) -> bytes:
     """The row under `META` in the form of this release, without the digest of what was written,
     which depends on the form. Raises msgspec.DecodeError."""
-    meta = msgspec.msgpack.decode(value, type=_Meta)
+    meta = msgspec.msgpack.decode(value, type=_CatalogMeta)
     meta.digest = 0
     return msgspec.msgpack.encode(meta)
 
 
 def canonical_node(value: bytes) -> bytes:
-    """As above, of a node."""
+    """Return a node's row in the form of this release. Raises msgspec.DecodeError."""
     return msgspec.msgpack.encode(msgspec.msgpack.decode(value, type=_StoredNode))
 
 
 def canonical_basin(value: bytes) -> bytes:
-    """As above, of a basin."""
+    """Return a basin's row in the form of this release. Raises msgspec.DecodeError."""
     return _basin_to_bytes(_basin_from_bytes(value))
 
 
@@ -378,19 +397,16 @@ def _basin_to_bytes(record: BasinRecord) -> bytes:
             created_at_ms=record.created_at_ms,
             deleted_at_ms=record.deleted_at_ms,
             has_defaults=defaults is not None,
-            storage_class=partial.storage_class,
             # 0 stands for infinite; ages are above 0
             retention_seconds=(
                 None if partial.retention is None else partial.retention.age_seconds or 0
             ),
-            timestamping_mode=partial.timestamping_mode,
-            timestamping_uncapped=partial.timestamping_uncapped,
-            delete_on_empty_min_age_seconds=partial.delete_on_empty_min_age_seconds,
             stream_cipher=record.config.stream_cipher,
             create_stream_on_append=record.config.create_stream_on_append,
             create_stream_on_read=record.config.create_stream_on_read,
             creation_hash=record.creation_hash,
             location=record.location,
+            **plain(partial),
             **owned,
         )
     )
@@ -400,14 +416,10 @@ def _basin_from_bytes(raw: bytes) -> BasinRecord:
     stored = msgspec.msgpack.decode(raw, type=_StoredOwnedBasin)
     defaults = None
     if stored.has_defaults:
-        mode = stored.timestamping_mode
         seconds = stored.retention_seconds
         defaults = PartialStreamConfig(
-            storage_class=stored.storage_class,
             retention=None if seconds is None else Retention(seconds or None),
-            timestamping_mode=None if mode is None else TimestampingMode(mode),
-            timestamping_uncapped=stored.timestamping_uncapped,
-            delete_on_empty_min_age_seconds=stored.delete_on_empty_min_age_seconds,
+            **members_of(stored),
         )
     return BasinRecord(
         name=stored.name,

@@ -7,6 +7,7 @@ from typing import Final
 
 from svc_cluster.base.errors import InvalidError
 from svc_cluster.base.ids import TimestampMs
+from svc_cluster.base.key_reader import KeyReader
 from svc_cluster.model.usage import (
     ACCOUNT_OPS,
     MINUTE_MS,
@@ -14,7 +15,7 @@ from svc_cluster.model.usage import (
     is_report,
     with_minutes_near,
 )
-from svc_cluster.model.usage_table import Reader, UsageDraft, UsageTable
+from svc_cluster.model.usage_table import UsageDraft, UsageTable
 
 _REPORTERS_KIND: Final = 250
 MINUTES_KIND: Final = 252
@@ -28,7 +29,7 @@ class ReportAccountUsage:
     report: UsageReport
 
 
-def account_table(reader: Reader) -> UsageTable:
+def account_table(reader: KeyReader) -> UsageTable:
     """The counts of the account; not held in memory."""
     return UsageTable(reader, MINUTES_KIND, _REPORTERS_KIND)
 

@@ -8,23 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
+from svc_cluster.base.key_reader import KeyReader
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.model.location import Location
 
 CHOICE: Final = b"\x18"
 
 
-class Reader(Protocol):
-    def get(self, key: bytes) -> bytes | None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class SetDefaultLocation:
-    """`before` is the default until now, by the leader's settings if none was ever chosen: basins
+    """The default until now is `before`, by the leader's settings if none was ever chosen. Basins
     from before there were locations have that one for good."""
 
     name: str
@@ -46,7 +43,7 @@ def canonical_choice(value: bytes) -> bytes:
 class LocationTable:
     """The choice, where there has been one."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: KeyReader) -> None:
         raw = reader.get(CHOICE)
         self._choice = None if raw is None else msgspec.msgpack.decode(raw, type=Choice)
 
