@@ -28,8 +28,8 @@ def listener_credentials(tls: PeerTls) -> grpc.ServerCredentials:
 def open_channel(
     address: str, options: Sequence[tuple[str, Any]], tls: PeerTls | None, server_name: str | None
 ) -> grpc.aio.Channel:
-    """A connection to an administrative port: in clear without `tls`, otherwise to the process
-    whose certificate carries `server_name`, None for the name in the address. Raises
+    """Return a connection to an administrative port, in clear without `tls`. Otherwise it is to the
+    process whose certificate carries `server_name`, None for the name in the address. Raises
     CertificateError."""
     if tls is None:
         return grpc.aio.insecure_channel(address, options=options)

@@ -13,8 +13,8 @@ from svc_cluster.replica.node import ReplicaNode
 
 
 async def drain(node: ReplicaNode) -> pb.DrainResponse:
-    """All that somebody else could lead is given away, as far as that is possible in the time that
-    a node gives itself (`handover.limit_seconds`)."""
+    """All that somebody else could lead is given away, as far as that is possible in a bounded
+    time. A node gives itself that time (`handover.limit_seconds`)."""
     host, clock = node.host, node.services.clock
     began = clock.monotonic()
     led = views.led_by_choice(host)

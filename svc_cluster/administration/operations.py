@@ -1,5 +1,5 @@
-"""Who may call what of a node's administration, for how long, and how many at one time: decided in
-one table, which is the whole of it. What has no row here is refused, whoever asks."""
+"""One table decides who may call what of a node's administration, for how long, and how many at one
+time. It is the whole of it. What has no row here is refused, whoever asks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from svc_cluster.base.ids import NodeId
 from svc_cluster.link.tls import ADMINISTRATOR_NAME, GATEWAY_NAME, is_node_name, node_name
 
 
-class Role(IntEnum):
+class CallerRole(IntEnum):
     """What a caller's certificate makes of it, the least first."""
 
     NOBODY = 0
@@ -26,17 +26,19 @@ class Role(IntEnum):
     ADMINISTRATOR = 4
 
 
-READERS: Final = frozenset({Role.GATEWAY, Role.NODE, Role.SELF, Role.ADMINISTRATOR})
-KEEPERS: Final = frozenset({Role.SELF, Role.ADMINISTRATOR})
-EVERYBODY: Final = frozenset(Role)
+READERS: Final = frozenset(
+    {CallerRole.GATEWAY, CallerRole.NODE, CallerRole.SELF, CallerRole.ADMINISTRATOR}
+)
+KEEPERS: Final = frozenset({CallerRole.SELF, CallerRole.ADMINISTRATOR})
+EVERYBODY: Final = frozenset(CallerRole)
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class AdminOperation:
     """One row. `seconds_max`: the call is ended then, whatever deadline its caller gave.
     `calls_max`: further ones at the same time are refused."""
 
-    roles: frozenset[Role]
+    roles: frozenset[CallerRole]
     seconds_max: float
     calls_max: int
 
@@ -45,37 +47,37 @@ SERVICE: Final = "svc.cluster.v1.admin.Administration"
 HEALTH: Final = "grpc.health.v1.Health"
 REFLECTION: Final = "grpc.reflection.v1alpha.ServerReflection"
 
-OPERATIONS: Final[Mapping[str, Operation]] = {
-    f"/{SERVICE}/Status": Operation(READERS, 5.0, 8),
-    f"/{SERVICE}/Members": Operation(READERS, 5.0, 8),
-    f"/{SERVICE}/Leaders": Operation(READERS, 5.0, 8),
+OPERATIONS: Final[Mapping[str, AdminOperation]] = {
+    f"/{SERVICE}/Status": AdminOperation(READERS, 5.0, 8),
+    f"/{SERVICE}/Members": AdminOperation(READERS, 5.0, 8),
+    f"/{SERVICE}/Leaders": AdminOperation(READERS, 5.0, 8),
     # longer than a node tries to give its leaderships away (handover.LIMIT_SECONDS)
-    f"/{SERVICE}/Drain": Operation(KEEPERS, 15.0, 4),
-    f"/{SERVICE}/Configuration": Operation(KEEPERS, 5.0, 8),
-    f"/{HEALTH}/Check": Operation(EVERYBODY, 5.0, 16),
-    f"/{HEALTH}/List": Operation(EVERYBODY, 5.0, 8),
-    f"/{HEALTH}/Watch": Operation(EVERYBODY, 600.0, 16),
-    f"/{REFLECTION}/ServerReflectionInfo": Operation(READERS, 30.0, 8),
+    f"/{SERVICE}/Drain": AdminOperation(KEEPERS, 15.0, 4),
+    f"/{SERVICE}/Configuration": AdminOperation(KEEPERS, 5.0, 8),
+    f"/{HEALTH}/Check": AdminOperation(EVERYBODY, 5.0, 16),
+    f"/{HEALTH}/List": AdminOperation(EVERYBODY, 5.0, 8),
+    f"/{HEALTH}/Watch": AdminOperation(EVERYBODY, 600.0, 16),
+    f"/{REFLECTION}/ServerReflectionInfo": AdminOperation(READERS, 30.0, 8),
 }
 
 CALLS_MAX: Final = sum(operation.calls_max for operation in OPERATIONS.values())
 """Calls that a node's administration works on at one time, of all kinds."""
 
 
-def role_of(names: Iterable[bytes], own: NodeId) -> Role:
+def role_of(names: Iterable[bytes], own: NodeId) -> CallerRole:
     """The role of a caller whose certificate has these DNS names, at the node `own`. A certificate
     of several parts, such as one that all pods share, gets the least of their roles: whoever has
     it may be any of them."""
-    roles = [role for name in names if (role := _role_of_name(name, own)) is not Role.NOBODY]
-    return min(roles, default=Role.NOBODY)
+    roles = [role for name in names if (role := _role_of_name(name, own)) is not CallerRole.NOBODY]
+    return min(roles, default=CallerRole.NOBODY)
 
 
-def _role_of_name(name: bytes, own: NodeId) -> Role:
+def _role_of_name(name: bytes, own: NodeId) -> CallerRole:
     text = name.decode("ascii", "replace")
     if text == ADMINISTRATOR_NAME:
-        return Role.ADMINISTRATOR
+        return CallerRole.ADMINISTRATOR
     if text == GATEWAY_NAME:
-        return Role.GATEWAY
+        return CallerRole.GATEWAY
     if text == node_name(own):
-        return Role.SELF
-    return Role.NODE if is_node_name(text) else Role.NOBODY
+        return CallerRole.SELF
+    return CallerRole.NODE if is_node_name(text) else CallerRole.NOBODY

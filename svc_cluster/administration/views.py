@@ -10,19 +10,19 @@ from typing import Final
 from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
 from svc_cluster.base.ids import GroupId
 from svc_cluster.raft.group import Role
-from svc_cluster.replica.handover import leads
 from svc_cluster.replica.host import Host, Replica
+from svc_cluster.replica.leader_handover import leads
 from svc_cluster.replica.node import ReplicaNode
 
 GROUPS_MAX: Final = 1000
-"""Of one answer."""
+"""The largest number of groups in one answer."""
 HELD_MAX: Final = 100
 REASON_CHARACTERS_MAX: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Of the file system that a data directory is on, in bytes."""
+    """This is the space of the file system that a data directory is on, in bytes."""
 
     free_bytes: int
     capacity_bytes: int
@@ -93,7 +93,7 @@ def members(node: ReplicaNode) -> pb.MembersResponse:
 
 
 def leaders(node: ReplicaNode, start_after: int, limit: int) -> pb.LeadersResponse:
-    """`limit`: 1 to GROUPS_MAX."""
+    """The `limit` is 1 to GROUPS_MAX."""
     states = {row.group_id: row.state for row in node.host.held()}
     behind = sorted(
         (replica for replica in node.host.replicas() if replica.group.group_id > start_after),
@@ -111,7 +111,7 @@ def led_by_choice(host: Host) -> set[GroupId]:
 
 
 def rows(host: Host, groups: set[GroupId]) -> list[pb.GroupLeader]:
-    """Of the first GROUPS_MAX of these groups."""
+    """Return the rows of the first GROUPS_MAX of these groups."""
     found = (host.replica(group) for group in sorted(groups)[:GROUPS_MAX])
     return [_row(host, replica, {}) for replica in found if replica is not None]
 

@@ -16,14 +16,14 @@ from svc_cluster.base.errors import HotServerError, UnavailableError
 from svc_cluster.base.ids import GroupId
 
 ROOM_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of answers to one caller that are being made, or were made and have not left."""
+"""The room for answers to one caller that are being made, or were made and have not left."""
 
 WAITING_MAX: Final = 4096
 """Requests of one caller that wait for room; more are refused."""
 
 
 class AnswerRoom:
-    """Of one caller. What is too large for the room has it for itself."""
+    """This is the room of one caller. What is too large for the room has it for itself."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -66,6 +66,8 @@ class AnswerRoom:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
                 self.give_back(byte_count)
+            else:
+                self._leave(group_id, (byte_count, turn))
             raise
 
     def close(self) -> None:
@@ -78,11 +80,22 @@ class AnswerRoom:
                 if not turn.done():
                     turn.set_exception(UnavailableError("the caller is gone"))
 
+    def _leave(self, group_id: GroupId, place: tuple[int, asyncio.Future[None]]) -> None:
+        """Who waits no more counts no more, and stands before nobody."""
+        line = self._waiting.get(group_id)
+        if line is None or place not in line:
+            return
+        line.remove(place)
+        self._waiting_count -= 1
+        if not line:
+            del self._waiting[group_id]
+        self._let_in()
+
     def _fits(self, byte_count: int) -> bool:
         return not self._taken or self._taken + byte_count <= ROOM_BYTES_MAX
 
     def _let_in(self) -> None:
-        """Whoever is next, as many as there is room for."""
+        """Let in whoever is next, as many as there is room for."""
         while self._waiting:
             group_id = next(iter(self._waiting))
             line = self._waiting[group_id]
@@ -100,7 +113,7 @@ class AnswerRoom:
                 turn.set_result(None)
 
 
-class Place:
+class RoomReservation:
     """The room of one request; given back at the end of the block."""
 
     def __init__(self, room: AnswerRoom, group_id: GroupId, byte_count: int) -> None:
@@ -110,7 +123,7 @@ class Place:
         self._held = 0
 
     async def take(self) -> None:
-        """As `AnswerRoom.take`. Not to be called while it is held."""
+        """Does what `AnswerRoom.take` does. Not to be called while it is held."""
         assert not self._held, "the place is held"
         await self._room.take(self._group_id, self._byte_count)
         self._held = self._byte_count

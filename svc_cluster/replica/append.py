@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from svc_cluster.base.errors import ServiceError, UnavailableError
 from svc_cluster.base.ids import TimestampMs
 from svc_cluster.codec import rpc
-from svc_cluster.model.record import AppendAck, SessionPlace, StoredBatch
+from svc_cluster.model.record import AppendAck, SessionSequence, StoredBatch
 from svc_cluster.replica.proposer import Proposal, Proposer, ResultCallback
 from svc_cluster.replica.repeatable import (
     ANSWER_BYTES,
@@ -21,9 +21,12 @@ from svc_cluster.replica.repeatable import (
     filler,
     refusal_bytes,
 )
-from svc_cluster.stream.apply import Rejected, ack_of
-from svc_cluster.stream.commands import AppendCommand
-from svc_cluster.stream.sequencer import Answered, Sequencer
+from svc_cluster.stream.apply import Outcome, Rejected, ack_of
+from svc_cluster.stream.commands import AppendCommand, BasinCommand, Write
+from svc_cluster.stream.sequencer import IdempotentAnswer, Sequencer
+
+Decision = Callable[[TimestampMs], BasinCommand | None]
+"""What a request comes to, at that time; None: nothing has to change. Raises a ServiceError."""
 
 AckCallback = Callable[[AppendAck | None, ServiceError | None], None]
 
@@ -36,7 +39,7 @@ COMMAND_BYTES: Final = 64
 class Appender:
     """Appends and stream changes of one basin; all of them go through the one sequencer."""
 
-    def __init__(self, proposer: Proposer, sequencer: Sequencer) -> None:
+    def __init__(self, proposer: Proposer[BasinCommand, Outcome], sequencer: Sequencer) -> None:
         self._proposer = proposer
         self._sequencer = sequencer
 
@@ -48,7 +51,7 @@ class Appender:
         fencing_token: str | None,
         deadline: float,
         done: AckCallback,
-        place: SessionPlace | None = None,
+        session: SessionSequence | None = None,
     ) -> None:
         """`done` gets the ack once the batch is committed and applied, or a refusal."""
         self._proposer.submit(
@@ -59,7 +62,7 @@ class Appender:
                     batch,
                     match_seq_num,
                     fencing_token,
-                    place=place,
+                    session=session,
                 ),
                 size=len(batch.records) + COMMAND_BYTES,
                 deadline=deadline,
@@ -67,23 +70,24 @@ class Appender:
             )
         )
 
-    def once(
+    def change_idempotent(
         self,
         key: bytes,
-        sequence: Callable[[TimestampMs], Any],
-        tell: Callable[[Any], Fill],
+        sequence: Callable[[TimestampMs], Write | None],
+        tell: Callable[[Write | None], Fill],
         size: int,
         deadline: float,
         done: FillCallback,
     ) -> None:
-        """A write that its client may repeat: `done` gets the answer, or that of the first request
-        with this key. `sequence(now_ms)` is a bound sequencer call, and `tell(command)` its answer
-        as the sequencer's view is behind it. `size` is that of the command, in bytes."""
-        answered: Answered | None = None
+        """Make a write that its client may repeat. Then `done` gets the answer, or that of the
+        first request with this key. `sequence(now_ms)` is a bound sequencer call, and
+        `tell(command)` its answer as the sequencer's view is behind it. `size` is that of the
+        command, in bytes."""
+        answered: IdempotentAnswer | None = None
 
-        def sequence_once(now_ms: TimestampMs) -> Any:
+        def sequence_with_key(now_ms: TimestampMs) -> BasinCommand | None:
             nonlocal answered
-            answered = self._sequencer.once(
+            answered = self._sequencer.sequence_idempotent(
                 key,
                 sequence,
                 lambda command: answer_bytes(tell(command)),
@@ -92,7 +96,7 @@ class Appender:
             )
             return answered.command
 
-        def finished(outcome: Any, error: ServiceError | None) -> None:
+        def finished(outcome: Outcome | None, error: ServiceError | None) -> None:
             if isinstance(outcome, Rejected):
                 error = _rejected(outcome)
             if error is not None:
@@ -102,9 +106,9 @@ class Appender:
                 is_repeated = answered.command is None
                 done(filler(answered.answer, is_repeated=is_repeated), None)
 
-        self._proposer.submit(Proposal(sequence_once, size + ANSWER_BYTES, deadline, finished))
+        self._proposer.submit(Proposal(sequence_with_key, size + ANSWER_BYTES, deadline, finished))
 
-    def append_once(
+    def append_idempotent(
         self,
         key: bytes,
         stream: str,
@@ -114,9 +118,9 @@ class Appender:
         deadline: float,
         done: FillCallback,
     ) -> None:
-        """As `append`, by a client that may repeat it. The tail that it is told is the end of its
-        own batch."""
-        self.once(
+        """Does what `append` does, for a client that may repeat it. The tail that it is told is the
+        end of its own batch."""
+        self.change_idempotent(
             key,
             partial(self._sequencer.append, stream, batch, match_seq_num, fencing_token),
             _tell_ack,
@@ -125,33 +129,42 @@ class Appender:
             done,
         )
 
-    def change(self, sequence: Callable[[Any], Any], deadline: float, done: ResultCallback) -> None:
-        """A change of streams or of the basin. `sequence(now_ms)` is a bound sequencer call."""
+    def change(
+        self,
+        sequence: Decision,
+        deadline: float,
+        done: ResultCallback[Outcome],
+        size: int = COMMAND_BYTES,
+    ) -> None:
+        """A change of streams or of the basin. `sequence(now_ms)` is a bound sequencer call, `size`
+        that of its command, in bytes."""
 
-        def finished(outcome: Any, error: ServiceError | None) -> None:
+        def finished(outcome: Outcome | None, error: ServiceError | None) -> None:
             if isinstance(outcome, Rejected):
                 done(None, _rejected(outcome))
             else:
                 done(outcome, error)
 
-        self._proposer.submit(Proposal(sequence, COMMAND_BYTES, deadline, finished))
+        self._proposer.submit(Proposal(sequence, size, deadline, finished))
 
 
-def _tell_ack(command: AppendCommand) -> Fill:
+def _tell_ack(command: Write | None) -> Fill:
+    assert isinstance(command, AppendCommand), "an append is never without effect"
     ack = ack_of(command)
     return lambda response: rpc.ack_to_pb(response.append, ack)
 
 
-def _acked(done: AckCallback, outcome: Any, error: ServiceError | None) -> None:
+def _acked(done: AckCallback, outcome: Outcome | None, error: ServiceError | None) -> None:
     if error is not None:
         done(None, error)
     elif isinstance(outcome, Rejected):
         done(None, _rejected(outcome))
     else:
+        assert outcome is not None, "an append is never without effect"
         done(outcome.ack, None)
 
 
 def _rejected(outcome: Rejected) -> ServiceError:
-    """Apply found a precondition broken that the sequencer had promised: without effect on every
-    replica, and a bug of ours (the host logs it as an error)."""
+    """Apply found a precondition broken that the sequencer had promised. That is without effect on
+    every replica, and a bug of ours (the host logs it as an error)."""
     return UnavailableError(f"the write was rejected: {outcome.reason}")

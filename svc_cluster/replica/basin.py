@@ -4,34 +4,39 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
+from svc_cluster.base.basin_families import BasinCounts
 from svc_cluster.base.errors import (
     BasinDeletionPendingError,
     ServiceError,
     UnavailableError,
 )
 from svc_cluster.base.ids import Generation, LogIndex, NodeId, TimestampMs
-from svc_cluster.catalog.state import BasinRecord
+from svc_cluster.base.seldom import Seldom
+from svc_cluster.catalog.catalog_state import BasinRecord
 from svc_cluster.codec.entry_version import Known
-from svc_cluster.codec.log_entry import encode_command, join_commands
-from svc_cluster.model.outcome_table import OUTCOMES_MAX, OutcomeTable
-from svc_cluster.raft.engine import EngineGroup
+from svc_cluster.codec.log_entry import comes_back, encode_command, join_commands
+from svc_cluster.model.idempotency_table import IDEMPOTENCY_KEYS_MAX, IdempotencyTable
+from svc_cluster.raft.group import RaftGroup
 from svc_cluster.replica.append import Appender
-from svc_cluster.replica.group import GroupReplica, Services
+from svc_cluster.replica.group_replica import GroupReplica
+from svc_cluster.replica.group_services import GroupServices
+from svc_cluster.replica.idempotency_keeper import IdempotencyKeeper
 from svc_cluster.replica.keeper import StreamKeeper
-from svc_cluster.replica.machine import BasinMachine
-from svc_cluster.replica.outcome_keeper import OutcomeKeeper
+from svc_cluster.replica.kept_entries import KeptEntries
+from svc_cluster.replica.machine import basin_machine
 from svc_cluster.replica.prefixed import PrefixedReader
 from svc_cluster.replica.proposer import Proposer, ResultCallback
 from svc_cluster.replica.read import Reader
 from svc_cluster.replica.retention_clock import RetentionClock
 from svc_cluster.stream import usage_requests
-from svc_cluster.stream.apply import Plan, Rejected
-from svc_cluster.stream.commands import CountUsage
+from svc_cluster.stream.apply import Outcome, Plan, Rejected
+from svc_cluster.stream.basin_state import BasinState
+from svc_cluster.stream.commands import BasinCommand, CountUsage
 from svc_cluster.stream.sequencer import Sequencer
 from svc_cluster.stream.sessions import Sessions
-from svc_cluster.stream.state import BasinState
 
 ENTRIES_IN_FLIGHT_MAX: Final = 4
 """Entries of one group that may be on their way to the quorum's disks at once."""
@@ -45,15 +50,15 @@ class BasinReplica:
     def __init__(
         self,
         *,
-        make_engine: Callable[[LogIndex], EngineGroup],
+        make_engine: Callable[[LogIndex], RaftGroup],
         generation: Generation,
-        services: Services,
+        services: GroupServices,
         record: Callable[[], BasinRecord | None],
         on_sealed: Callable[[BasinRecord], None],
         on_snapshot_wanted: Callable[[NodeId], None],
         on_fault: Callable[[BaseException], None],
         known: Known = Known(),
-        outcomes_max: int = OUTCOMES_MAX,
+        idempotency_keys_max: int = IDEMPOTENCY_KEYS_MAX,
         streams_max: int | None = None,
         stored_bytes_max: int | None = None,
     ) -> None:
@@ -66,13 +71,17 @@ class BasinReplica:
         self.sequencer = Sequencer(
             self.state,
             Sessions(),
-            outcomes_max=outcomes_max,
+            idempotency_keys_max=idempotency_keys_max,
             streams_max=streams_max,
             stored_bytes_max=stored_bytes_max,
         )
+        self.kept = KeptEntries[BasinCommand](
+            partial(comes_back, known=known.basin), ENTRIES_IN_FLIGHT_MAX
+        )
+        """What this node has proposed, and need not decode when it applies it."""
         self.group = GroupReplica(
             engine=engine,
-            machine=BasinMachine(self.state, known),
+            machine=basin_machine(self.state, known, self.kept),
             generation=generation,
             services=services,
             on_applied=self._applied,
@@ -87,35 +96,48 @@ class BasinReplica:
             encode=encode_command,
             join=join_commands,
             entries_in_flight_max=ENTRIES_IN_FLIGHT_MAX,
+            kept=self.kept,
         )
         self.appender = Appender(self.proposer, self.sequencer)
         self.retention_clock = RetentionClock(engine, services.clock, services.peer_clocks)
         self.keeper = StreamKeeper(
             self.group, self.state, self.sequencer, self.appender, services, self.retention_clock
         )
-        self.outcome_keeper = OutcomeKeeper(
-            self.state.outcomes, self.retention_clock, self._expire_outcomes
+        self.idempotency_keeper = IdempotencyKeeper(
+            self.state.idempotency, self.retention_clock, self._expire_idempotency_keys
         )
         self.reader = Reader(self.group, self.state, services, self.retention_clock)
         self.records_appended = 0
         """Records of this basin that were acknowledged while this node led it."""
+        self._appends = 0
+        self._appended_bytes = 0
         self.records_trimmed = 0
-        """As above, of those that were trimmed or outlived their age."""
+        """The same as above, of those that were trimmed or outlived their age."""
         self._bootstrapped: list[asyncio.Future[None]] = []
+        self._rejected = Seldom()
+
+    def _note_rejected(self, outcome: Rejected) -> None:
+        """An entry may hold thousands of them: one line a minute says how many there were."""
+        count = self._rejected.note(self._services.clock.monotonic())
+        if count is not None:
+            self._log.error("command_rejected", reason=outcome.reason, count=count)
 
     def _applied(self, plan: Plan) -> None:
         serving = self.group.is_serving
         for outcome in plan.outcomes:
             if isinstance(outcome, Rejected):
                 # the sequencer promised otherwise, or the entry is poison: a person must look
-                self._log.error("command_rejected", reason=outcome.reason)
+                self._note_rejected(outcome)
                 self.sequencer.rejected()
             elif serving and outcome.ack is not None:
+                self._appends += 1
                 self.records_appended += outcome.ack.end.seq_num - outcome.ack.start.seq_num
         for stream_id, event in plan.events.items():
             self.reader.wake(stream_id)
             if serving:
                 self.records_trimmed += event.trimmed_records
+                for batch in event.batches:
+                    self._appended_bytes += batch.placement.metered_bytes
         if serving:
             self.keeper.applied(plan.events.values())
         self.proposer.applied(self.state.applied_index)
@@ -165,18 +187,36 @@ class BasinReplica:
             lambda view: usage_requests.begin(view, self.state.usage, now_ms)
         )
 
+    def counts(self) -> BasinCounts:
+        """What this replica has counted since it was opened."""
+        reader, times = self.reader, self.group.times
+        return BasinCounts(
+            self._appends,
+            self.records_appended,
+            self._appended_bytes,
+            reader.reads,
+            reader.read_records,
+            reader.read_bytes,
+            times.commits,
+            times.commit_seconds,
+        )
+
     @property
-    def outcomes(self) -> OutcomeTable:
-        return self.state.outcomes
+    def idempotency(self) -> IdempotencyTable:
+        return self.state.idempotency
 
     @property
     def repeats(self) -> int:
         """Requests to this leader that were found to be repetitions."""
         return self.sequencer.repeats
 
-    def _expire_outcomes(self, before_ms: TimestampMs, done: ResultCallback) -> None:
+    def _expire_idempotency_keys(
+        self, before_ms: TimestampMs, done: ResultCallback[Outcome]
+    ) -> None:
         deadline = self._services.clock.monotonic() + INTERNAL_DEADLINE_SECONDS
-        self.appender.change(lambda _: self.sequencer.expire_outcomes(before_ms), deadline, done)
+        self.appender.change(
+            lambda _: self.sequencer.expire_idempotency_keys(before_ms), deadline, done
+        )
 
     async def bootstrapped(self, deadline: float) -> None:
         """Return once the basin's first entry is applied here. Leader only."""
@@ -196,9 +236,10 @@ class BasinReplica:
         self.group.stop()
         self.keeper.stop()
         self.proposer.refuse_all()
+        self.kept.clear()
         self.reader.wake_all(lambda: UnavailableError("the replica is stopping"))
         self._refuse_bootstrapped()
 
 
-def _ignore(outcome: Any, error: ServiceError | None) -> None:
+def _ignore(outcome: object, error: ServiceError | None) -> None:
     """The next reconciliation looks at what became of it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 from svc_cluster.base.errors import (
     AlreadyExistsError,
@@ -17,34 +17,49 @@ from svc_cluster.base.errors import (
     BasinNotFoundError,
     InvalidError,
     QuotaError,
-    ServiceError,
     TransactionConflictError,
 )
 from svc_cluster.base.ids import Generation, LogIndex, NodeId, TimestampMs
-from svc_cluster.catalog.commands import (
+from svc_cluster.catalog.catalog_commands import (
     CatalogCommand,
     CatalogWrite,
     CreateBasin,
     DeleteBasin,
-    ExpireOutcomes,
+    ExpireCatalogIdempotencyKeys,
     RegisterNode,
     RemoveBasin,
 )
+from svc_cluster.catalog.catalog_state import (
+    BasinRecord,
+    CatalogApplied,
+    CatalogPlan,
+    CatalogRejected,
+    CatalogState,
+)
+from svc_cluster.catalog.idempotency import IdempotentCatalogAnswer, decide_idempotent
 from svc_cluster.catalog.leases import LeaseTable
-from svc_cluster.catalog.locations import SetDefaultLocation
-from svc_cluster.catalog.once import Answered, once
+from svc_cluster.catalog.location_table import SetDefaultLocation
 from svc_cluster.catalog.placement import place_basin
-from svc_cluster.catalog.state import Applied, BasinRecord, CatalogState, Rejected
-from svc_cluster.codec.catalog_entry import encode_catalog_command, join_catalog_commands
+from svc_cluster.codec.catalog_entry import (
+    encode_catalog_command,
+    encode_catalog_entry,
+    join_catalog_commands,
+)
 from svc_cluster.codec.entry_version import Known
+from svc_cluster.model.idempotency_table import (
+    EXPIRED_AT_ONCE_MAX,
+    IDEMPOTENCY_KEYS_MAX,
+    IdempotencyTable,
+)
 from svc_cluster.model.location import LOCATIONS_DEFAULT, Location
-from svc_cluster.model.outcome_table import EXPIRED_AT_ONCE_MAX, OUTCOMES_MAX, OutcomeTable
 from svc_cluster.model.quotas import UNBOUNDED, Quotas
 from svc_cluster.model.stream_config import BasinConfig
-from svc_cluster.raft.engine import EngineGroup
-from svc_cluster.replica.group import GroupReplica, Services
-from svc_cluster.replica.machine import CatalogMachine
-from svc_cluster.replica.outcome_keeper import OutcomeKeeper
+from svc_cluster.raft.group import RaftGroup
+from svc_cluster.replica.callbacks import Told, result_of
+from svc_cluster.replica.group_replica import GroupReplica
+from svc_cluster.replica.group_services import GroupServices
+from svc_cluster.replica.idempotency_keeper import IdempotencyKeeper
+from svc_cluster.replica.machine import catalog_machine
 from svc_cluster.replica.prefixed import PrefixedReader
 from svc_cluster.replica.proposer import Proposal, Proposer, ResultCallback
 from svc_cluster.replica.repeatable import Fill, answer_bytes, filler, refusal_bytes
@@ -55,7 +70,7 @@ _INTERNAL_DEADLINE_SECONDS = 4.0
 
 
 def _anybody(now_ms: TimestampMs) -> None:
-    """Whoever asks may ask."""
+    """Anybody who asks may ask."""
 
 
 class _AppliedStateOnly:
@@ -83,23 +98,28 @@ class News:
         self.event = asyncio.Event()
 
 
+Outcome = CatalogApplied | CatalogRejected
+"""The outcome of a command."""
+
+
 class CatalogReplica:
     """The catalog group on this node."""
 
     def __init__(
         self,
         *,
-        make_engine: Callable[[LogIndex], EngineGroup],
+        make_engine: Callable[[LogIndex], RaftGroup],
         generation: Generation,
-        services: Services,
+        services: GroupServices,
         nodes: Sequence[NodeId],
         replication_factor: int,
         on_changed: Callable[[], None],
+        on_leads: Callable[[], None],
         on_snapshot_wanted: Callable[[NodeId], None],
         on_fault: Callable[[BaseException], None],
         known: Known = Known(),
         locations: Sequence[Location] = LOCATIONS_DEFAULT,
-        outcomes_max: int = OUTCOMES_MAX,
+        idempotency_keys_max: int = IDEMPOTENCY_KEYS_MAX,
         quotas: Quotas = UNBOUNDED,
     ) -> None:
         self._services = services
@@ -108,17 +128,21 @@ class CatalogReplica:
         self._nodes = tuple(nodes)
         self._replication_factor = replication_factor
         self._on_changed = on_changed
-        self._outcomes_max = outcomes_max
+        self._on_leads = on_leads
+        self._idempotency_keys_max = idempotency_keys_max
         self.repeats = 0
         """Requests that were found to be repetitions, and answered."""
         self.quotas = quotas
         self.leases = LeaseTable()
-        """Of the gateways, for access tokens; in use while this node leads."""
+        """The leases of the gateways, for access tokens; in use while this node leads."""
         self.lease_news = News()
+        """A gateway has confirmed something, or leases were handed on or taken over."""
+        self.revocations = 0
+        """Under way: not applied yet, or waiting until no gateway accepts the token any more."""
         self.state = CatalogState(PrefixedReader(services.store, generation))
         self.group = GroupReplica(
             engine=make_engine(self.state.applied_index),
-            machine=CatalogMachine(self.state, known),
+            machine=catalog_machine(self.state, known),
             generation=generation,
             services=services,
             on_applied=self._applied,
@@ -139,16 +163,18 @@ class CatalogReplica:
         self.retention_clock = RetentionClock(
             self.group.engine, services.clock, services.peer_clocks
         )
-        self.outcome_keeper = OutcomeKeeper(
-            self.state.outcomes, self.retention_clock, self._expire_outcomes
+        self.idempotency_keeper = IdempotencyKeeper(
+            self.state.idempotency, self.retention_clock, self._expire_idempotency_keys
         )
 
-    def _expire_outcomes(self, before_ms: TimestampMs, done: ResultCallback) -> None:
-        command = ExpireOutcomes(before_ms, EXPIRED_AT_ONCE_MAX)
+    def _expire_idempotency_keys(
+        self, before_ms: TimestampMs, done: ResultCallback[Outcome]
+    ) -> None:
+        command = ExpireCatalogIdempotencyKeys(before_ms, EXPIRED_AT_ONCE_MAX)
         deadline = self._services.clock.monotonic() + _INTERNAL_DEADLINE_SECONDS
         self.proposer.submit(Proposal(lambda _: command, _COMMAND_BYTES, deadline, done))
 
-    def _applied(self, plan: Any) -> None:
+    def _applied(self, plan: CatalogPlan) -> None:
         self.proposer.applied(self.state.applied_index)
         self._on_changed()
 
@@ -156,26 +182,17 @@ class CatalogReplica:
         if self.group.is_serving:
             # not before: until the election is won, another leader may still give leases
             self.leases.in_term(self.group.engine.term, self._services.clock.monotonic())
+            self._on_leads()
         self.proposer.leadership_changed()
         self._on_changed()
 
     @property
-    def outcomes(self) -> OutcomeTable:
-        return self.state.outcomes
+    def idempotency(self) -> IdempotencyTable:
+        return self.state.idempotency
 
     async def linearize(self) -> None:
-        """As `Reader.linearize`, for the catalog."""
-        future: asyncio.Future[None] = self._services.loop.create_future()
-
-        def settle(error: ServiceError | None) -> None:
-            if not future.done():
-                if error is None:
-                    future.set_result(None)
-                else:
-                    future.set_exception(error)
-
-        self.group.linearize(settle)
-        await future
+        """Does what `Reader.linearize` does, for the catalog."""
+        await result_of(self._services.loop, lambda told: self.group.linearize(partial(told, None)))
 
     async def resolve(self, name: str) -> BasinRecord:
         """The basin's record as of a quorum-confirmed moment. Raises BasinNotFoundError."""
@@ -189,24 +206,25 @@ class CatalogReplica:
         self, sequence: Callable[[TimestampMs], CatalogCommand | None], deadline: float
     ) -> BasinRecord | None:
         """Propose what `sequence` returns and wait until it is applied."""
-        future: asyncio.Future[BasinRecord | None] = self._services.loop.create_future()
+        outcome: Outcome | None = await result_of(
+            self._services.loop,
+            lambda told: self.proposer.submit(Proposal(sequence, _COMMAND_BYTES, deadline, told)),
+        )
+        if isinstance(outcome, CatalogRejected):
+            # decided on state that another leader has changed meanwhile
+            raise TransactionConflictError(outcome.reason)
+        return None if outcome is None else outcome.record
 
-        def done(outcome: Any, error: ServiceError | None) -> None:
-            if future.done():
-                return
-            match outcome:
-                case _ if error is not None:
-                    future.set_exception(error)
-                case Rejected(reason):
-                    # decided on state that another leader has changed meanwhile
-                    future.set_exception(TransactionConflictError(reason))
-                case Applied(record):
-                    future.set_result(record)
-                case _:
-                    future.set_result(None)
+    async def change_together(self, commands: Sequence[CatalogCommand], deadline: float) -> None:
+        """Put these into the log as one entry and wait until it is applied. They must be such that
+        each of them is right, or has no effect, whatever others change meanwhile."""
+        if not self.group.is_serving:
+            raise self.group.not_leader()
 
-        self.proposer.submit(Proposal(sequence, _COMMAND_BYTES, deadline, done))
-        return await future
+        def propose(told: Told[CatalogPlan]) -> None:
+            self.group.propose(encode_catalog_entry(commands), deadline, told)
+
+        await result_of(self._services.loop, propose)
 
     async def write(
         self,
@@ -217,11 +235,11 @@ class CatalogReplica:
         *,
         check: Callable[[TimestampMs], None] = _anybody,
     ) -> Fill:
-        """As `change`, with what `tell` makes of the command; or, with a request key, the answer to
-        the first request that had it, as `Sequencer.once` has it. `check` is asked first, whether
-        the request is repeated or not."""
+        """Does what `change` does, with what `tell` makes of the command. With a request key it
+        gives the answer to the first request that had it, as `Sequencer.sequence_idempotent` does.
+        `check` is asked first, whether the request is repeated or not."""
         made: CatalogWrite | None = None
-        answered: Answered | None = None
+        answered: IdempotentCatalogAnswer | None = None
 
         def sequence_it(now_ms: TimestampMs) -> CatalogCommand | None:
             nonlocal made, answered
@@ -229,9 +247,9 @@ class CatalogReplica:
             if not key:
                 made = sequence(now_ms)
                 return made
-            answered = once(
-                self.state.outcomes,
-                self._outcomes_max,
+            answered = decide_idempotent(
+                self.state.idempotency,
+                self._idempotency_keys_max,
                 key,
                 sequence,
                 lambda command: answer_bytes(tell(command)),

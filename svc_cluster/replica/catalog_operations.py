@@ -3,30 +3,28 @@ decide, encode."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import ServiceError
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
-from svc_cluster.catalog.commands import (
+from svc_cluster.catalog.catalog_commands import (
     CatalogCommand,
     CatalogWrite,
     CreateBasin,
     RegisterNode,
     RemoveBasin,
 )
-from svc_cluster.catalog.state import BasinRecord, made_by
+from svc_cluster.catalog.catalog_state import BasinRecord, made_by
 from svc_cluster.codec import config_pb
 from svc_cluster.model.access_token import NO_PARENT
 from svc_cluster.model.location import Location
 from svc_cluster.model.provision import Provision
 from svc_cluster.replica.catalog import CatalogReplica
-from svc_cluster.replica.repeatable import Fill
-from svc_cluster.replica.tokens import asked_by_of, caller_of
-
-Operation = Callable[[pb.Request], Coroutine[Any, Any, Fill]]
+from svc_cluster.replica.page_limit import check_page
+from svc_cluster.replica.repeatable import Fill, Operation
+from svc_cluster.replica.token_operations import asked_by_of, caller_of
 
 
 class _ElsewhereError(ServiceError):
@@ -104,11 +102,10 @@ class CatalogOperations:
 
     async def _list_basins(self, request: pb.Request) -> Fill:
         message = request.list_basins
+        limit = check_page(message.limit)
         catalog = self._catalog(request)
         await catalog.linearize()
-        basins, has_more = catalog.state.list_basins(
-            message.prefix, message.start_after, message.limit
-        )
+        basins, has_more = catalog.state.list_basins(message.prefix, message.start_after, limit)
 
         def fill(response: pb.Response) -> None:
             response.basins.has_more = has_more
@@ -193,7 +190,7 @@ def _fill_basin(record: BasinRecord, response: pb.Response) -> None:
     _basin_to_pb(response.basin, record)
 
 
-def _basin_to_pb(out: pb.BasinInfo, record: Any, location: str = "") -> None:
+def _basin_to_pb(out: pb.BasinInfo, record: BasinRecord, location: str = "") -> None:
     out.name = record.name
     out.created_at_ms = record.created_at_ms
     if record.deleted_at_ms is not None:

@@ -12,6 +12,7 @@ import msgspec
 from svc_cluster.base.checksum import crc32c
 from svc_cluster.base.ids import NodeId
 from svc_cluster.model.formation import ROUND_MAX, FormationRecord, Stage, are_members
+from svc_cluster.replica.callbacks import settle
 from svc_cluster.replica.identity import IdentityError
 from svc_cluster.storage.disk import Disk, DiskFile
 
@@ -29,14 +30,14 @@ class _Stored(msgspec.Struct):
     format: int
     generation: int
     incarnation: str
-    """Of the data directory: a file that came from another one is not taken."""
+    """The incarnation of the data directory: a file that came from another one is not taken."""
     round: int
     stage: int
     members: list[tuple[int, str]]
 
 
 class _Version(msgspec.Struct):
-    """As much as every format begins with."""
+    """This has as much as every format begins with."""
 
     format: int
 
@@ -53,6 +54,8 @@ class FormationFile:
         self.record = FormationRecord()
         """What the disk held."""
         self._file: DiskFile | None = None
+        self._under_way: asyncio.Future[None] | None = None
+        """Done once the disk has nothing more to do with the file."""
         if FILE_NAME in disk.list_names():
             self._read(disk.open(FILE_NAME))
 
@@ -87,7 +90,8 @@ class FormationFile:
         )
 
     async def write(self, record: FormationRecord) -> None:
-        """Return once it is durable. Never two at a time."""
+        """Return once it is durable. Never two at a time. Whoever is cancelled meanwhile leaves the
+        disk at its work: `close` waits for it."""
         generation = self._generation + 1
         body = msgspec.json.encode(
             _Stored(
@@ -104,23 +108,32 @@ class FormationFile:
         assert len(slot) == SLOT_BYTES, "there is room for as many nodes as a report may name"
         loop = asyncio.get_running_loop()
         if self._file is None:
-            made: asyncio.Future[DiskFile] = loop.create_future()
-            self._disk.submit_create(FILE_NAME, 2 * SLOT_BYTES, partial(_settle, made))
-            self._file = await made
+            made: asyncio.Future[None] = loop.create_future()
+            self._disk.submit_create(FILE_NAME, 2 * SLOT_BYTES, partial(self._made, made))
+            await self._done(made)
+        assert self._file is not None, "it was made"
         durable: asyncio.Future[None] = loop.create_future()
         place = generation % 2 * SLOT_BYTES
-        self._disk.submit([(self._file, place, slot)], partial(_settle, durable, None))
-        await durable
+        self._disk.submit([(self._file, place, slot)], partial(settle, durable, None))
+        await self._done(durable)
         self._generation = generation
 
-    def close(self) -> None:
+    def _made(self, made: asyncio.Future[None], file: DiskFile) -> None:
+        self._file = file
+        settle(made, None)
+
+    async def _done(self, under_way: asyncio.Future[None]) -> None:
+        self._under_way = under_way
+        await asyncio.shield(under_way)
+
+    async def close(self) -> None:
+        """Close the file once nothing is being written to it. A descriptor that is closed under a
+        write may be another file's by then; the best that comes of it is a process that ends
+        because of its disk, with nothing wrong with the disk."""
+        if self._under_way is not None:
+            await self._under_way
         if self._file is not None:
             self._file.close()
-
-
-def _settle(future: asyncio.Future[_T], value: _T) -> None:
-    if not future.done():
-        future.set_result(value)
 
 
 def _decoded(raw: bytes) -> _Stored | None:

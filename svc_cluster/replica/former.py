@@ -1,5 +1,5 @@
-"""Carries out the formation of the cluster on one node: asks the other nodes, writes down what
-`formation` decides, and opens the node once it may vote."""
+"""This carries out the formation of the cluster on one node. It asks the other nodes, writes down
+what `formation` decides, and opens the node once it may vote."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from svc_cluster.base.clock import Clock
 from svc_cluster.base.ids import NodeId
 from svc_cluster.base.log import Logger
 from svc_cluster.base.tasks import Tasks
-from svc_cluster.codec.formation import FormationFormatError, decode_report, encode_report
+from svc_cluster.codec.formation_report import FormationFormatError, decode_report, encode_report
 from svc_cluster.model.formation import FormationReport
-from svc_cluster.replica.formation import Formation
 from svc_cluster.replica.formation_file import FormationFile
+from svc_cluster.replica.formation_rounds import Formation
 
 ASK_SECONDS: Final = 0.1
 """Pause between two questions to one node while the cluster is being formed, at `NODES_EACH`
@@ -89,7 +89,7 @@ class Former:
 
     async def stop(self) -> None:
         await self._tasks.cancel_all()
-        self._file.close()
+        await self._file.close()
 
     def answer(self, report: FormationReport) -> bytes:
         """Take the report of a node whose identity is proven, and tell it ours."""

@@ -1,10 +1,11 @@
-"""Groups that do not serve on this node until its process is started again: stopped by a fault of
-theirs, or parked before what only a newer release can apply. All other groups go on beside them.
+"""This keeps groups that do not serve on this node until its process is started again. They are
+stopped by a fault of theirs, or parked before what only a newer release can apply. All other groups
+go on beside them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,7 +14,8 @@ from svc_cluster.base.log_ops import RecoveredLog
 from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.faults import ends_the_process
-from svc_cluster.replica.group import Services
+from svc_cluster.replica.group_replica import AnyGroup
+from svc_cluster.replica.group_services import GroupServices
 
 PARKED_BYTES_MAX: Final = 256 * 1024 * 1024
 """Payload that all parked basins of a node may hold in memory; beyond it the one that holds most
@@ -42,7 +44,7 @@ class HeldGroups:
 
     def __init__(
         self,
-        services: Services,
+        services: GroupServices,
         basins: Mapping[GroupId, BasinReplica],
         name_of: Callable[[GroupId], str],
         on_fatal: Callable[[BaseException], None],
@@ -86,8 +88,9 @@ class HeldGroups:
             Held(group_id, self._name_of(group_id), "stopped", self._why_unopened[group_id])
             for group_id in self.unopened
         ]
-        groups = [] if catalog is None else [catalog.group]
-        for group in (*groups, *(basin.group for basin in self._basins.values())):
+        groups: list[AnyGroup] = [] if catalog is None else [catalog.group]
+        groups += [basin.group for basin in self._basins.values()]
+        for group in groups:
             if group.fault or group.parked:
                 state, reason = "parked", group.parked
                 if group.fault:
@@ -95,10 +98,10 @@ class HeldGroups:
                 out.append(Held(group.group_id, self._name_of(group.group_id), state, reason))
         return out
 
-    def hold_log(self, rows: Sequence[Held]) -> bool:
-        """Whether the oldest segment of the log is kept for one of them, which needs it to go on:
-        then no segment is freed, whoever wrote it."""
-        held = {one.group_id for one in rows}
+    def is_log_held(self, catalog: CatalogReplica | None) -> bool:
+        """Tells whether the oldest segment of the log is kept for one of them, which needs it to go
+        on. Then no segment is freed, whoever wrote it."""
+        held = {one.group_id for one in self.rows(catalog)}
         return bool(held) and not held.isdisjoint(self._services.wal.pinned_by())
 
     def bound_parked(self) -> None:

@@ -30,32 +30,33 @@ from svc_cluster.base.log_ops import (
     RecoveredLog,
     SetHardState,
 )
-from svc_cluster.base.seldom import Seldom
 from svc_cluster.base.tasks import Tasks
-from svc_cluster.base.write_set import WriteSet
-from svc_cluster.catalog.state import BasinRecord
+from svc_cluster.catalog.catalog_state import BasinRecord
 from svc_cluster.raft.engine import EngineGroup
-from svc_cluster.raft.group import Message, PeerDown, PeerRoom, PeerUp, Tick
+from svc_cluster.raft.group import Message, PeerUp, Tick
 from svc_cluster.raft.messages import PeerMessage, ScrubMessage, StateMark
-from svc_cluster.raft.settings import RaftSettings
+from svc_cluster.raft.raft_settings import RaftSettings
 from svc_cluster.replica.basin import BasinReplica
+from svc_cluster.replica.callbacks import settle
 from svc_cluster.replica.catalog import CatalogReplica
-from svc_cluster.replica.group import STALL_RETRY_SECONDS, GroupReplica, Services
+from svc_cluster.replica.generations import Generations
+from svc_cluster.replica.group_replica import AnyGroup
+from svc_cluster.replica.group_services import GroupServices
+from svc_cluster.replica.group_walks import GroupWalks
 from svc_cluster.replica.held import Held, HeldGroups
 from svc_cluster.replica.host_settings import HostSettings
-from svc_cluster.replica.memory import MemoryBudget
-from svc_cluster.replica.prefixed import PREFIX_BYTES, generation_end, generation_prefix
+from svc_cluster.replica.memory_budget import MemoryBudget
+from svc_cluster.replica.peer_news import PeerNews
 from svc_cluster.replica.probe import probe_row
-from svc_cluster.replica.snapshot import (
-    SnapshotReceiver,
-    SnapshotSender,
-    SnapshotTransport,
-    settle,
-)
-from svc_cluster.storage.state_store import StoreStalledError
+from svc_cluster.replica.reconciler import Reconciler
+from svc_cluster.replica.snapshot import SnapshotReceiver, SnapshotSender, SnapshotTransport
+from svc_cluster.replica.snapshot_admission import SnapshotAdmission
 
 CAMPAIGN_RETRY_SECONDS: Final = 0.06
 CAMPAIGN_TRIES: Final = 6
+
+OPENING_VISITS: Final = 8
+"""To open a replica is as dear as so many visits of one that is open, and more."""
 
 Replica = CatalogReplica | BasinReplica
 
@@ -66,7 +67,7 @@ class Host:
     def __init__(
         self,
         *,
-        services: Services,
+        services: GroupServices,
         settings: HostSettings,
         raft_settings: RaftSettings,
         recovered: Mapping[GroupId, RecoveredLog],
@@ -88,38 +89,50 @@ class Host:
         self._log = services.log
         self.memory = MemoryBudget(settings.memory_bytes_max, services.clock)
         self.memory.add("log", self._log_bytes)
+        self.memory.add("wal", lambda: services.wal.unsynced_bytes)
         self._tasks = Tasks(on_failure=on_fatal)
-        self._peers_up: set[NodeId] = set()
-        self._garbage: list[Generation] = []
+        self.walks = GroupWalks(services.loop, on_fatal)
+        self.news = PeerNews(self.walks, self.replicas)
+        self.reconciler = Reconciler(
+            services,
+            self.walks,
+            catalog=lambda: self.catalog,
+            here=self._here,
+            visit=self._reconcile_group,
+            on_whole=self._is_whole,
+            on_fatal=on_fatal,
+        )
         self._tick_handle: asyncio.TimerHandle | None = None
-        self._reconcile_scheduled = False
         self.snapshots_installed = 0
         self.repaired = 0
         """Recovering replicas that were made whole in this process."""
         self.divergences = 0
-        self.on_scrub: Callable[[GroupReplica, NodeId, ScrubMessage], None] = lambda *_: None
+        self.on_scrub: Callable[[AnyGroup, NodeId, ScrubMessage], None] = lambda *_: None
         self.on_copied: Callable[[GroupId, NodeId], None] = lambda *_: None
         """Told of each group whose state is now another node's, by its snapshot."""
+        self.on_catalog_leads: Callable[[], None] = lambda: None
+        """Told when the catalog is led by this node from now on."""
         self._beyond_repair: set[GroupId] = set()
         """Only replicas of their groups that were found to be damaged."""
-        self._held = HeldGroups(services, self.basins, self._name_of, on_fatal)
+        self.held_groups = HeldGroups(services, self.basins, self._name_of, on_fatal)
         self._stopped = False
-        self._unknown_states = Seldom()
         self._forgetful = False
         """Part of the log is gone: a replica that it does not name cannot know what it promised."""
-        self._catalog_known = LogIndex(0)
-        """What the catalog's log reached to at the start."""
         self._has_space = True
-        self._generation = max((log.generation for log in recovered.values()), default=0)
-        self.sender = SnapshotSender(services, snapshots, self._group, rng, self._tasks)
+        newest = max((log.generation for log in recovered.values()), default=Generation(0))
+        self.generations = Generations(services, newest, on_fatal)
+        pieces = self.memory.pieces
+        self.sender = SnapshotSender(services, snapshots, self._group, rng, self._tasks, pieces)
+        admission = SnapshotAdmission(services, self._group)
         self.receiver = SnapshotReceiver(
             services=services,
-            leads=self._sender_refusal,
-            wants=self._snapshot_refusal,
-            cannot_read=self._unknown_state,
-            new_generation=self._new_generation,
-            discard=self._discard,
+            leads=admission.sender_refusal,
+            wants=admission.state_refusal,
+            cannot_read=admission.unknown_state,
+            new_generation=self.generations.new,
+            discard=self.generations.discard,
             install=self._install_snapshot,
+            pieces=pieces,
         )
 
     # -- life
@@ -127,7 +140,11 @@ class Host:
     def start(self, *, log_is_lost: bool = False) -> None:
         """Open what the disk holds and begin to tick. `log_is_lost`: there must have been more."""
         self.look_at_space()
-        has_state = self._clear_strays()
+        keep_all = CATALOG_GROUP not in self._recovered or any(
+            log.damaged for log in self._recovered.values()
+        )
+        live = (log.generation for log in self._recovered.values())
+        has_state = self.generations.clear_strays(live, keep_all=keep_all)
         log = self._recovered.pop(CATALOG_GROUP, None)
         # the catalog is there from the first start on: who has more than that has lost its log
         gone = log is None and (log_is_lost or has_state or bool(self._recovered))
@@ -136,9 +153,9 @@ class Host:
             self._log.warning(
                 "log_lost_frames", reason="replicas that it does not name are repaired first"
             )
-        self._catalog_known = LogIndex(0) if log is None else log.last_index
+        self.reconciler.known = LogIndex(0) if log is None else log.last_index
         self._open_catalog(log if log is not None else self._new_log(CATALOG_GROUP))
-        self._reconcile()
+        self.reconciler.run()
         self._tick()
 
     async def stop(self) -> None:
@@ -146,6 +163,9 @@ class Host:
         self._stopped = True
         if self._tick_handle is not None:
             self._tick_handle.cancel()
+        self.walks.stop()
+        self.reconciler.stop()
+        self.generations.stop()
         for replica in self.replicas():
             replica.stop()
         await self._tasks.cancel_all()
@@ -158,7 +178,7 @@ class Host:
     def replica(self, group_id: GroupId) -> Replica | None:
         return self.catalog if group_id == CATALOG_GROUP else self.basins.get(group_id)
 
-    def _group(self, group_id: GroupId) -> GroupReplica | None:
+    def _group(self, group_id: GroupId) -> AnyGroup | None:
         replica = self.replica(group_id)
         return None if replica is None else replica.group
 
@@ -176,17 +196,20 @@ class Host:
             raise UnavailableError("the node's disk is full: reads only")
 
     def _tick(self) -> None:
-        now = self.services.clock.monotonic()
-        event = Tick(now)
         if self._forgetful:
-            self.schedule_reconcile()  # the catalog may have reached what it knew
-        for replica in self.replicas():
-            replica.group.step(event)
-            try:
-                replica.group.sweep(now)
-                replica.proposer.sweep(now)
-            except Exception as fault:
-                replica.group.fail(fault)
+            self.reconciler.schedule()  # the catalog may have reached what it knew
+        self.walks.start(self.replicas(), self._tick_group, self._ticked, is_tick=True)
+
+    def _tick_group(self, replica: Replica) -> None:
+        now = self.services.clock.monotonic()
+        replica.group.step(Tick(now))
+        try:
+            replica.group.sweep(now)
+            replica.proposer.sweep(now)
+        except Exception as fault:
+            replica.group.fail(fault)
+
+    def _ticked(self) -> None:
         self._tick_handle = self.services.loop.call_later(
             self.settings.tick_seconds, self.guarded(self._tick)
         )
@@ -199,15 +222,7 @@ class Host:
 
     def held(self) -> list[Held]:
         """What does not serve here until the process is started again, and why."""
-        return self._held.rows(self.catalog)
-
-    def is_log_held(self) -> bool:
-        """See `HeldGroups.hold_log`."""
-        return self._held.hold_log(self.held())
-
-    def bound_parked(self) -> None:
-        """See `HeldGroups.bound_parked`."""
-        self._held.bound_parked()
+        return self.held_groups.rows(self.catalog)
 
     def _name_of(self, group_id: GroupId) -> str:
         record = self._record(group_id)
@@ -215,31 +230,8 @@ class Host:
 
     # -- opening
 
-    def _clear_strays(self) -> bool:
-        """Delete what an install or a destruction that a crash interrupted has left behind; nothing
-        while the log is damaged or gone, which may have named it. Returns whether the store holds
-        anything."""
-        live = {log.generation for log in self._recovered.values()}
-        keep_all = CATALOG_GROUP not in self._recovered or any(
-            log.damaged for log in self._recovered.values()
-        )
-        start = b""
-        while True:
-            pair = next(self.services.store.scan(start, b"\xff" * PREFIX_BYTES), None)
-            if pair is None:
-                return start != b""
-            generation = Generation(int.from_bytes(pair[0][:PREFIX_BYTES], "big"))
-            self._generation = max(self._generation, generation)
-            if generation not in live and not keep_all:
-                self._discard(generation)
-            start = generation_end(generation)
-
-    def _new_generation(self) -> Generation:
-        self._generation += 1
-        return Generation(self._generation)
-
     def _new_log(self, group_id: GroupId) -> RecoveredLog:
-        generation = self._new_generation()
+        generation = self.generations.new()
         # a vote needs a later frame of this group, so nothing has to wait for this one
         self.services.wal.append(group_id, [CreateReplica(generation)], None)
         if self._forgetful:
@@ -272,9 +264,10 @@ class Host:
             replication_factor=self.settings.replication_factor,
             locations=self.settings.locations,
             known=self.settings.known,
-            outcomes_max=self.settings.request_outcomes_max,
+            idempotency_keys_max=self.settings.request_outcomes_max,
             quotas=self.settings.quotas,
-            on_changed=self.schedule_reconcile,
+            on_changed=self.reconciler.schedule,
+            on_leads=lambda: self.on_catalog_leads(),
             on_snapshot_wanted=partial(self.sender.wanted, CATALOG_GROUP),
             on_fault=self._on_fatal,
         )
@@ -286,7 +279,7 @@ class Host:
             return self._open_basin(members, log)
         except Exception as fault:
             self.basins.pop(log.group_id, None)
-            self._held.cannot_open(log, fault)
+            self.held_groups.cannot_open(log, fault)
             return None
 
     def _open_basin(self, members: Sequence[NodeId], log: RecoveredLog) -> BasinReplica:
@@ -298,9 +291,9 @@ class Host:
             record=lambda: self._trusted_record(group_id),
             on_sealed=self._remove_basin,
             on_snapshot_wanted=partial(self.sender.wanted, group_id),
-            on_fault=partial(self._held.failed, group_id),
+            on_fault=partial(self.held_groups.failed, group_id),
             known=self.settings.known,
-            outcomes_max=self.settings.request_outcomes_max,
+            idempotency_keys_max=self.settings.request_outcomes_max,
             streams_max=self.settings.quotas.streams,
             stored_bytes_max=self.settings.quotas.stored_bytes,
         )
@@ -322,7 +315,7 @@ class Host:
             )
         # what the store was opened with came from its last flush
         self.services.wal.set_flushed(log.group_id, replica.group.applied_index)
-        for peer in sorted(self._peers_up):
+        for peer in self.news.peers_up:
             replica.group.step(PeerUp(peer))
         replica.group.step(Tick(self.services.clock.monotonic()))
 
@@ -357,45 +350,42 @@ class Host:
 
     # -- reconciliation with the catalog
 
-    def schedule_reconcile(self) -> None:
-        if not self._reconcile_scheduled and not self._stopped:
-            self._reconcile_scheduled = True
-            self.services.loop.call_soon(self.guarded(self._reconcile))
+    def _here(self) -> list[GroupId]:
+        return [*self.basins, *self._recovered, *self.held_groups.unopened]
 
-    def _reconcile(self) -> None:
-        """Make what the catalog wants here, destroy what it has dropped. Repeatable."""
-        self._reconcile_scheduled = False
-        if self._stopped or self.catalog is None or self.catalog.group.engine.recovery:
-            return  # nothing is made or destroyed by the word of a damaged catalog
-        state = self.catalog.state
-        # the store may have forgotten a removal that the log has not
-        destroyed = self.services.wal.destroyed()
-        for record in list(state.basins.values()):
-            if self.services.node_id not in record.replicas or record.group_id in destroyed:
-                continue
-            if record.group_id in self._held.unopened:
-                continue
-            if record.group_id not in self.basins:
-                log = self._recovered.pop(record.group_id, None)
-                fresh = log is None
-                replica = self._try_open_basin(
-                    record.replicas, log if log is not None else self._new_log(record.group_id)
-                )
-                if fresh and replica is not None and record.replicas[0] == self.services.node_id:
-                    self._campaign(replica, CAMPAIGN_TRIES)
-            else:
-                replica = self.basins[record.group_id]
-                replica.group.attempt(replica.reconcile)
-        for group_id in [*self.basins, *self._recovered, *self._held.unopened]:
-            if group_id not in state.basins_by_group and group_id < state.next_group_id:
+    def _reconcile_group(self, group_id: GroupId) -> None:
+        catalog = self.catalog
+        if catalog is None or catalog.group.engine.recovery:
+            return
+        record = self._record(group_id)
+        replica = self.basins.get(group_id)
+        is_known = group_id in self._recovered or group_id in self.held_groups.unopened
+        if record is None:
+            if (replica is not None or is_known) and group_id < catalog.state.next_group_id:
                 self._destroy(group_id)
-        if self._forgetful and self.catalog.group.applied_index >= self._catalog_known:
-            # every replica that may have been lost is here again, distrusted: others are new
+        elif replica is not None:
+            replica.group.attempt(replica.reconcile)
+        elif group_id not in self.held_groups.unopened and self.services.node_id in record.replicas:
+            self._make_basin(record)
+
+    def _make_basin(self, record: BasinRecord) -> None:
+        self.walks.spend(OPENING_VISITS)
+        log = self._recovered.pop(record.group_id, None)
+        fresh = log is None
+        replica = self._try_open_basin(
+            record.replicas, log if log is not None else self._new_log(record.group_id)
+        )
+        if fresh and replica is not None and record.replicas[0] == self.services.node_id:
+            self._campaign(replica, CAMPAIGN_TRIES)
+
+    def _is_whole(self) -> None:
+        """Every replica that may have been lost is here again, distrusted: others are new."""
+        if self._forgetful:
             self._forgetful = False
             self.services.wal.settle_losses()
 
     def _campaign(self, replica: BasinReplica, tries: int) -> None:
-        """The preferred leader of a new group does not wait for a time-out; the other replicas may
+        """The preferred leader of a new group does not wait for a time-out. The other replicas may
         not exist yet, so it asks a few times."""
         group = replica.group
         if group.stopped or group.engine.leader is not None:
@@ -407,10 +397,11 @@ class Host:
             )
 
     def _destroy(self, group_id: GroupId) -> None:
+        self.walks.spend(OPENING_VISITS)
         replica = self.basins.pop(group_id, None)
         self.receiver.drop(group_id)
         self._beyond_repair.discard(group_id)
-        log = self._recovered.pop(group_id, None) or self._held.unopened.pop(group_id, None)
+        log = self._recovered.pop(group_id, None) or self.held_groups.unopened.pop(group_id, None)
         if replica is not None:
             replica.stop()
             generation = replica.group.generation
@@ -418,47 +409,15 @@ class Host:
             assert log is not None, "the group was listed"
             generation = log.generation
         # the frame first: without it a restart would look for a state that is gone
-        self.services.wal.append(group_id, [DestroyReplica()], partial(self._discard, generation))
+        self.services.wal.append(
+            group_id, [DestroyReplica()], partial(self.generations.discard, generation)
+        )
         self._log.info("replica_destroyed", group=group_id)
-
-    def _discard(self, generation: Generation) -> None:
-        self._garbage.append(generation)
-        self._sweep_garbage()
-
-    def _sweep_garbage(self) -> None:
-        while self._garbage and not self._stopped:
-            generation = self._garbage[0]
-            write_set = WriteSet()
-            write_set.delete_range(generation_prefix(generation), generation_end(generation))
-            try:
-                self.services.store.write(write_set)
-            except StoreStalledError:
-                again = self.guarded(self._sweep_garbage)
-                self.services.loop.call_later(STALL_RETRY_SECONDS, again)
-                return
-            self._garbage.pop(0)
 
     # -- peers
 
     def is_peer_up(self, peer: NodeId) -> bool:
-        return peer in self._peers_up
-
-    def peer_up(self, peer: NodeId) -> None:
-        self._peers_up.add(peer)
-        for replica in self.replicas():
-            replica.group.step(PeerUp(peer))
-
-    def peer_down(self, peer: NodeId) -> None:
-        self._peers_up.discard(peer)
-        for replica in self.replicas():
-            replica.group.step(PeerDown(peer))
-
-    def peer_room(self, peer: NodeId) -> None:
-        """The way to a peer takes entries again: what was held back for it goes on, group by
-        group."""
-        for replica in self.replicas():
-            if replica.group.engine.can_propose:
-                replica.group.step(PeerRoom(peer))
+        return self.news.is_up(peer)
 
     def peer_messages(
         self, sender: NodeId, messages: Iterable[tuple[GroupId, PeerMessage]]
@@ -478,60 +437,6 @@ class Host:
 
     # -- snapshots
 
-    def _sender_refusal(self, group_id: GroupId, sender: NodeId, sender_term: Term) -> str | None:
-        """Only the leader's snapshots count. A term has one leader: who leads the term of this
-        replica is it, also while no heartbeat comes through."""
-        replica = self.replica(group_id)
-        if replica is None:
-            return "no such group here"
-        engine = replica.group.engine
-        if sender_term and sender_term != engine.term:
-            return "this is another term's snapshot"
-        if engine.leader != sender and (engine.leader is not None or not sender_term):
-            return "another node leads the group"
-        return None
-
-    def _snapshot_refusal(
-        self, group_id: GroupId, log_index: LogIndex, term: Term, recovery: int
-    ) -> str | None:
-        replica = self.replica(group_id)
-        if replica is None:
-            return "no such group here"
-        if replica.group.fault:
-            return "the replica has stopped after a fault"
-        if replica.group.stopped:
-            return "another install is under way"
-        engine = replica.group.engine
-        if recovery != engine.recovery:
-            return "this was asked for by another life of the replica"
-        if recovery:
-            return None  # the leader has made sure that it lacks nothing that was promised here
-        # installing would throw away entries that this replica has acknowledged
-        if engine.commit_index >= log_index or engine.term_at(log_index) == term:
-            return "the log holds this already"
-        return None
-
-    def _unknown_state(self, group_id: GroupId, encoding: int, kinds: Iterable[str]) -> str | None:
-        """A state that a newer release may have made is not taken: behind it lies what this one
-        would have stopped before. 0 and no kinds are of versions that do not tell."""
-        replica = self.replica(group_id)
-        assert replica is not None, "checked by the receiver in this turn of the loop"
-        machine = replica.group.machine
-        unknown = sorted(set(kinds) - machine.kinds)
-        if encoding <= machine.known.encoding and not unknown:
-            return None
-        count = self._unknown_states.note(self.services.clock.monotonic())
-        if count is not None:
-            self._log.warning(
-                "snapshot_of_newer_release",
-                group=group_id,
-                count=count,
-                encoding=encoding,
-                unknown_kinds=unknown[:10],
-                remedy="run a newer release on this node: the replica waits for it",
-            )
-        return "the state is a newer release's"
-
     async def _install_snapshot(
         self,
         group_id: GroupId,
@@ -542,7 +447,7 @@ class Host:
     ) -> None:
         replica = self.replica(group_id)
         assert replica is not None, "checked by the receiver in this turn of the loop"
-        group: GroupReplica = replica.group
+        group: AnyGroup = replica.group
         group.drain_now()
         members = group.engine.members
         recovery = group.engine.recovery
@@ -556,13 +461,15 @@ class Host:
         self.services.wal.append(
             group_id,
             [hard_state, InstallSnapshot(log_index, term, generation)],
-            partial(settle, durable),
+            partial(settle, durable, None),
         )
         await durable
         if self._stopped:
             return  # the next start finds the frame
         if self.replica(group_id) is not replica:
-            self._discard(generation)  # destroyed meanwhile, and with it what it had before
+            self.generations.discard(
+                generation
+            )  # destroyed meanwhile, and with it what it had before
             return
         log = RecoveredLog(
             group_id,
@@ -575,10 +482,10 @@ class Host:
         )
         if group_id == CATALOG_GROUP:
             self._open_catalog(log)
-            self.schedule_reconcile()
+            self.reconciler.schedule()
         else:
             self._try_open_basin(members, log)
-        self._discard(old_generation)
+        self.generations.discard(old_generation)
         self.on_copied(group_id, sender)
         self.snapshots_installed += 1
         self._log.info("snapshot_installed", group=group_id, log_index=log_index)
@@ -586,11 +493,7 @@ class Host:
             self.repaired += 1
             self._log.info("replica_repaired", group=group_id, log_index=log_index)
 
-    # -- for observers
-
     def probe(self) -> list[dict[str, Any]]:
         """One row a group, for the debug page and for checkers."""
-        return [
-            probe_row(replica.group, self._name_of(replica.group.group_id) or None)
-            for replica in self.replicas()
-        ]
+        groups = (replica.group for replica in self.replicas())
+        return [probe_row(group, self._name_of(group.group_id) or None) for group in groups]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from svc_cluster.base.ids import NodeId
 from svc_cluster.codec.entry_version import Known
+from svc_cluster.model.idempotency_table import IDEMPOTENCY_KEYS_MAX
 from svc_cluster.model.location import LOCATIONS_DEFAULT, Location
-from svc_cluster.model.outcome_table import OUTCOMES_MAX
 from svc_cluster.model.quotas import UNBOUNDED, Quotas
-from svc_cluster.replica.memory import NODE_BYTES_MAX
+from svc_cluster.replica.memory_budget import NODE_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,8 @@ class HostSettings:
     replication_factor: int
     tick_seconds: float = 0.02
     locations: tuple[Location, ...] = LOCATIONS_DEFAULT
-    request_outcomes_max: int = OUTCOMES_MAX
-    """Of one basin, and of the catalog."""
+    request_outcomes_max: int = IDEMPOTENCY_KEYS_MAX
+    """The bound for one basin, and for the catalog."""
     quotas: Quotas = UNBOUNDED
     memory_bytes_max: int = NODE_BYTES_MAX
     """What the node keeps in memory on behalf of others."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from svc_cluster.base.ids import GroupId, LogIndex, Term
+from svc_cluster.base.ids import Generation, GroupId, LogIndex, Term
 from svc_cluster.raft.group import Role, Trim
+from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.host import Host, Replica
-from svc_cluster.replica.memory import log_allowance
+from svc_cluster.replica.memory_budget import log_allowance
 from svc_cluster.replica.retention_clock import ClockWatch
 
 INTERVAL_SECONDS: Final = 0.5
@@ -45,6 +46,20 @@ FLUSH_SLACK_BYTES: Final = 8 * 1024 * 1024
 """Room that a flush takes at most beside what it writes: the store's manifest and its own logs."""
 
 
+@dataclass(slots=True, eq=False)
+class _Look:
+    """One look at all groups, and what it has found so far."""
+
+    now: float
+    is_full: bool
+    """The disk has no room for appends."""
+    compares: bool = False
+    """Leaders compare their state with that of the others."""
+    alone: dict[GroupId, float] = field(default_factory=dict)
+    distances: list[int | None] = field(default_factory=list)
+    """How far the own clock is from those of each group that is led here."""
+
+
 class Housekeeper:
     """One for each node; everything it does may be interrupted and done again."""
 
@@ -55,13 +70,16 @@ class Housekeeper:
         self._handle: asyncio.TimerHandle | None = None
         self._look = host.guarded(self._run)
         self._flushing = False
+        self._stopped = False
         self._last_flush = self._services.clock.monotonic() - self._flush_offset()
         self._last_reclaim = self._last_flush
         self._last_comparison = self._last_flush
         self._alone_since: dict[GroupId, float] = {}
         """Recovering replicas without a leader; infinite once that was said."""
-        self._flushed: dict[GroupId, LogIndex] = {}
-        self._marks: dict[GroupId, deque[tuple[float, LogIndex]]] = {}
+        self._flushed: dict[Generation, LogIndex] = {}
+        """What of each replica is in the flushed state. An installed snapshot may be behind what
+        was flushed before it: what is known of one generation says nothing of the next."""
+        self._marks: dict[Generation, deque[tuple[float, LogIndex]]] = {}
         self._leaving: dict[GroupId, Term] = {}
         """Groups whose lead was offered to others, with the term of the offer."""
         self._stood_aside: dict[GroupId, float] = {}
@@ -72,9 +90,9 @@ class Housekeeper:
         self.clock_watch = ClockWatch(self._services.clock, self._services.log)
 
     def _flush_offset(self) -> float:
-        """Seconds by which the first flush comes earlier, another share of the interval on each
-        node: nodes that start together then flush at different moments, and the disks under the
-        replicas of a group are not busy at the same time."""
+        """Return the seconds by which the first flush comes earlier, another share of the interval
+        on each node. Nodes that start together then flush at different moments, and the disks under
+        the replicas of a group are not busy at the same time."""
         nodes = self._host.settings.nodes
         return self._settings.flush_seconds * nodes.index(self._services.node_id) / len(nodes)
 
@@ -82,6 +100,7 @@ class Housekeeper:
         self._handle = self._services.loop.call_later(INTERVAL_SECONDS, self._look)
 
     def stop(self) -> None:
+        self._stopped = True
         if self._handle is not None:
             self._handle.cancel()
 
@@ -94,84 +113,90 @@ class Housekeeper:
         self._log_bytes_max = self._allowance()
         self._services.wal.release()
         self._services.wal.mark_idle()
-        if not self._host.look_at_space():
-            self._stand_aside(now)
-        for replica in self._host.replicas():
-            replica.group.attempt(partial(self._trim_log, replica, now))
         if now - self._last_reclaim >= RECLAIM_FLUSHES * self._settings.flush_seconds:
             self._last_reclaim = now
             if not self._postponed:
                 self._services.store.reclaim()
             self._services.wal.shrink()
             self._forget_destroyed()
-        for basin in list(self._host.basins.values()):
-            basin.group.attempt(basin.reconcile)
-            basin.group.attempt(basin.keeper.work)
-        for replica in self._host.replicas():
-            if replica.group.is_serving:
-                replica.group.attempt(replica.outcome_keeper.work)
+        look = _Look(now, is_full=not self._host.look_at_space())
         if now - self._last_comparison >= COMPARE_SECONDS:
             self._last_comparison = now
-            self._compare_states()
-        self._look_for_stuck(now)
-        self._host.receiver.sweep(now)
-        self.clock_watch.look(
-            replica.retention_clock for replica in self._host.replicas() if replica.group.is_serving
+            look.compares = True
+        self._host.walks.start(
+            self._host.replicas(), partial(self._look_at, look), partial(self._looked, look)
         )
-        self._host.bound_parked()
+
+    def _look_at(self, look: _Look, replica: Replica) -> None:
+        """Everything that is due for one group."""
+        if self._stopped:
+            return  # a walk of many turns goes on until the host stops
+        group = replica.group
+        if look.is_full:
+            self._stand_aside(replica, look.now)
+        group.attempt(partial(self._trim_log, replica, look.now))
+        if isinstance(replica, BasinReplica):
+            group.attempt(replica.reconcile)
+            group.attempt(replica.keeper.work)
+        if group.is_serving:
+            group.attempt(replica.idempotency_keeper.work)
+        if look.compares and group.compare_states():
+            self._services.log.error("state_in_doubt", group=group.group_id)
+        self._look_for_stuck(replica, look)
+        if group.is_serving:
+            look.distances.append(replica.retention_clock.away_ms())
+
+    def _looked(self, look: _Look) -> None:
+        if self._stopped:
+            return
+        self._alone_since = look.alone
+        self._host.receiver.sweep(look.now)
+        self.clock_watch.look(look.distances)
+        self._host.held_groups.bound_parked()
         self._handle = self._services.loop.call_later(INTERVAL_SECONDS, self._look)
 
     # -- damage
 
-    def _compare_states(self) -> None:
-        for replica in self._host.replicas():
-            if replica.group.compare_states():
-                self._services.log.error("state_in_doubt", group=replica.group.group_id)
-
-    def _look_for_stuck(self, now: float) -> None:
+    def _look_for_stuck(self, replica: Replica, look: _Look) -> None:
         """Say once, in a line for a person, that a damaged replica finds nobody to repair it."""
-        alone = {}
-        for replica in self._host.replicas():
-            engine = replica.group.engine
-            if not engine.recovery or engine.leader is not None:
-                continue
-            since = self._alone_since.get(engine.group_id, now)
-            if now - since >= STUCK_SECONDS:
-                since = float("inf")
-                self._services.log.error(
-                    "replica_cannot_recover",
-                    group=engine.group_id,
-                    reason="no majority of undamaged replicas: bring the other nodes back, or "
-                    "restore one of them from a copy of its data directory",
-                )
-            alone[engine.group_id] = since
-        self._alone_since = alone
+        engine = replica.group.engine
+        if not engine.recovery or engine.leader is not None:
+            return
+        since = self._alone_since.get(engine.group_id, look.now)
+        if look.now - since >= STUCK_SECONDS:
+            since = float("inf")
+            self._services.log.error(
+                "replica_cannot_recover",
+                group=engine.group_id,
+                reason="no majority of undamaged replicas: bring the other nodes back, or "
+                "restore one of them from a copy of its data directory",
+            )
+        look.alone[engine.group_id] = since
 
-    def _stand_aside(self, now: float) -> None:
+    def _stand_aside(self, replica: Replica, now: float) -> None:
         """No room here: another node may have some, so it is to lead. Asked until it does, but not
         soon again, because the others may be as full."""
-        for replica in self._host.replicas():
-            engine = replica.group.engine
-            group_id = engine.group_id
-            asked_in = self._leaving.get(group_id)
-            if asked_in is not None and (not replica.group.is_serving or engine.term > asked_in):
-                # also where the other was as full and has given the lead back meanwhile
-                del self._leaving[group_id]
-                self._stood_aside[group_id] = now
-            if not replica.group.is_serving:
-                continue
-            if now - self._stood_aside.get(group_id, float("-inf")) < STAND_ASIDE_SECONDS:
-                continue
-            others = [peer for peer in engine.members if peer != engine.node_id]
-            if others:
-                self._leaving[group_id] = engine.term
-                best = max(others, key=lambda peer: (engine.match_index(peer), -peer))
-                replica.group.transfer_leadership(best)
+        engine = replica.group.engine
+        group_id = engine.group_id
+        asked_in = self._leaving.get(group_id)
+        if asked_in is not None and (not replica.group.is_serving or engine.term > asked_in):
+            # also where the other was as full and has given the lead back meanwhile
+            del self._leaving[group_id]
+            self._stood_aside[group_id] = now
+        if not replica.group.is_serving:
+            return
+        if now - self._stood_aside.get(group_id, float("-inf")) < STAND_ASIDE_SECONDS:
+            return
+        others = [peer for peer in engine.members if peer != engine.node_id]
+        if others:
+            self._leaving[group_id] = engine.term
+            best = max(others, key=lambda peer: (engine.match_index(peer), -peer))
+            replica.group.transfer_leadership(best)
 
     # -- store and log
 
     def _has_room_to_flush(self) -> bool:
-        """A flush that finds the disk full ends the process, which then cannot start: while there
+        """A flush that finds the disk full ends the process, which then cannot start. While there
         is no room, reads go on from memory and the log keeps what was acknowledged."""
         wal = self._services.wal
         needed = self._services.store.unflushed_bytes + min(FLUSH_SLACK_BYTES, wal.reserve_bytes)
@@ -185,8 +210,8 @@ class Housekeeper:
         return not self._postponed
 
     def _allowance(self) -> int:
-        """How much each group may keep of its log in memory: less than the settings say where all
-        of them together would keep more than their share of the node's memory."""
+        """Return how much each group may keep of its log in memory. It is less than the settings
+        say where all of them together would keep more than their share of the node's memory."""
         budget = self._host.memory
         budget.look()
         sizes = [replica.group.engine.log_bytes for replica in self._host.replicas()]
@@ -198,10 +223,11 @@ class Housekeeper:
         return min(allowance, self._settings.log_retention_bytes)
 
     def _log_can_shrink(self) -> bool:
-        """Whether a flush would let the log, which is too long, forget something: what a group that
-        applies no further has in it stays until the process is started again."""
+        """Tells whether a flush would let the log, which is too long, forget something. What a
+        group that applies no further has in it stays until the process is started again."""
         wal = self._services.wal
-        return wal.needs_release() and not self._host.is_log_held()
+        host = self._host
+        return wal.needs_release() and not host.held_groups.is_log_held(host.catalog)
 
     def flush(self) -> None:
         """Make the applied state durable, then let the WAL forget what led to it."""
@@ -222,24 +248,29 @@ class Housekeeper:
                 replica = self._host.replica(group_id)
                 if replica is None or replica.group.generation != generation:
                     continue
-                self._flushed[group_id] = applied_index
+                self._flushed[generation] = applied_index
                 self._services.wal.set_flushed(group_id, applied_index)
             self._services.wal.release()
 
         self._services.store.flush(self._host.guarded(done))
 
     def _forget_destroyed(self) -> None:
-        for known in (self._flushed, self._marks, self._stood_aside, self._leaving):
-            for group_id in [one for one in known if self._host.replica(one) is None]:
-                del known[group_id]
+        for of_groups in (self._stood_aside, self._leaving):
+            for group_id in [one for one in of_groups if self._host.replica(one) is None]:
+                del of_groups[group_id]
+        here = {replica.group.generation for replica in self._host.replicas()}
+        for of_generations in (self._flushed, self._marks):
+            for generation in [one for one in of_generations if one not in here]:
+                del of_generations[generation]
 
     def _trim_log(self, replica: Replica, now: float) -> None:
-        """Shorten the in-memory log: never beyond the flushed state, and not while a replica still
-        needs it or is being sent a snapshot, unless that costs more than the bounds."""
+        """Shorten the in-memory log, but never beyond the flushed state. It is not shortened while
+        a replica still needs it or is being sent a snapshot, unless that costs more than the
+        bounds."""
         group = replica.group
         if group.engine.recovery:
             return  # its log may not even reach what is applied
-        marks = self._marks.setdefault(group.group_id, deque())
+        marks = self._marks.setdefault(group.generation, deque())
         if not marks or marks[-1][1] < group.applied_index:
             marks.append((now, group.applied_index))
         by_age = LogIndex(0)
@@ -254,6 +285,6 @@ class Housekeeper:
             wanted = self._host.sender.holds.limit(group.group_id, engine, LogIndex(wanted), now)
         else:
             self._host.sender.holds.release_all(group.group_id)
-        trim = min(LogIndex(wanted), self._flushed.get(group.group_id, LogIndex(0)))
+        trim = min(LogIndex(wanted), self._flushed.get(group.generation, LogIndex(0)))
         if trim > engine.base_index:
             group.step(Trim(trim))

@@ -1,5 +1,5 @@
-"""The leader's care for the streams of one basin: records expire, deleted streams are purged,
-streams that have been empty for long enough are deleted.
+"""This is the leader's care for the streams of one basin. Records expire, deleted streams are
+purged, streams that have been empty for long enough are deleted.
 
 Each stream is looked at when something of it is due, not in turn with all the others. The times
 are in memory only: a new leader works them out from its state, a bounded number of streams at a
@@ -9,27 +9,28 @@ time. Whatever is proposed may be lost: the stream is then looked at again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from svc_cluster.base.errors import ServiceError, UnavailableError
 from svc_cluster.base.ids import StreamId, TimestampMs
 from svc_cluster.base.tasks import start_task
-from svc_cluster.replica.append import Appender
-from svc_cluster.replica.group import GroupReplica, Services
+from svc_cluster.replica.append import Appender, Decision
+from svc_cluster.replica.group_replica import AnyGroup
+from svc_cluster.replica.group_services import GroupServices
 from svc_cluster.replica.retention_clock import RetentionClock
 from svc_cluster.replica.store_reads import StoreReads
 from svc_cluster.storage.state_store import ON_DISK
 from svc_cluster.stream import retention
 from svc_cluster.stream.apply import StreamEvent
+from svc_cluster.stream.basin_state import BasinState
 from svc_cluster.stream.batch_finder import HoleError
 from svc_cluster.stream.emptiness import empty_since_due
-from svc_cluster.stream.retention import Expiry
+from svc_cluster.stream.retention import ExpiryStep
 from svc_cluster.stream.rows import StreamState
 from svc_cluster.stream.sequencer import Sequencer
-from svc_cluster.stream.state import BasinState
 from svc_cluster.stream.timetable import Timetable
 
 PURGE_SECONDS: Final = 5.0
@@ -55,11 +56,11 @@ class StreamKeeper:
 
     def __init__(
         self,
-        group: GroupReplica,
+        group: AnyGroup,
         state: BasinState,
         sequencer: Sequencer,
         appender: Appender,
-        services: Services,
+        services: GroupServices,
         clock: RetentionClock,
     ) -> None:
         self._group = group
@@ -73,7 +74,7 @@ class StreamKeeper:
         self._soon = Timetable()
         """By the monotonic clock: news, what is tried again, and the wait before a purge."""
         self._reads = StoreReads(services.store, group.generation)
-        self._looking: dict[StreamId, asyncio.Task[Expiry | None]] = {}
+        self._looking: dict[StreamId, asyncio.Task[ExpiryStep | None]] = {}
         """Streams whose batches the disk is asked about."""
         self._asked: set[StreamId] = set()
         """Streams with a change of ours on its way."""
@@ -181,7 +182,7 @@ class StreamKeeper:
             return
         self._heed(stream, expiry, now_ms)
 
-    async def _look_on_disk(self, stream: StreamState, now_ms: TimestampMs) -> Expiry | None:
+    async def _look_on_disk(self, stream: StreamState, now_ms: TimestampMs) -> ExpiryStep | None:
         """None when the disk is too busy. Raises HoleError when something is missing, or was
         removed meanwhile."""
         with suppress(UnavailableError):
@@ -189,7 +190,7 @@ class StreamKeeper:
         return None
 
     def _looked(
-        self, stream: StreamState, now_ms: TimestampMs, task: asyncio.Task[Expiry | None]
+        self, stream: StreamState, now_ms: TimestampMs, task: asyncio.Task[ExpiryStep | None]
     ) -> None:
         if task.cancelled() or self._looking.get(stream.stream_id) is not task:
             return  # of an earlier leadership
@@ -197,7 +198,7 @@ class StreamKeeper:
         self._group.attempt(lambda: self._heed_disk(stream, now_ms, task))
 
     def _heed_disk(
-        self, before: StreamState, now_ms: TimestampMs, task: asyncio.Task[Expiry | None]
+        self, before: StreamState, now_ms: TimestampMs, task: asyncio.Task[ExpiryStep | None]
     ) -> None:
         expiry, is_missed = None, False
         try:
@@ -225,7 +226,7 @@ class StreamKeeper:
         except HoleError as hole:
             self._group.on_diverged(str(hole))
 
-    def _heed(self, stream: StreamState, expiry: Expiry, now_ms: TimestampMs) -> None:
+    def _heed(self, stream: StreamState, expiry: ExpiryStep, now_ms: TimestampMs) -> None:
         """Ask for what is due, or note when something will be."""
         stream_id = stream.stream_id
         if expiry.command is not None:
@@ -254,17 +255,18 @@ class StreamKeeper:
         else:
             self._soon.put(stream.stream_id, TimestampMs(self._monotonic_ms() + wait_ms))
 
-    def _ask_to_expire(self, stream_id: StreamId, sequence: Callable[[TimestampMs], Any]) -> None:
-        """As `_ask`; it comes to nothing if the clock is not trusted any more by then."""
+    def _ask_to_expire(self, stream_id: StreamId, sequence: Decision) -> None:
+        """Does what `_ask` does; it comes to nothing if the clock is not trusted any more by
+        then."""
         self._ask(
             stream_id, lambda at_ms: None if self._clock.wall_ms() is None else sequence(at_ms)
         )
 
-    def _ask(self, stream_id: StreamId, sequence: Callable[[TimestampMs], Any]) -> None:
+    def _ask(self, stream_id: StreamId, sequence: Decision) -> None:
         life = self._life
         self._asked.add(stream_id)
 
-        def done(outcome: Any, error: ServiceError | None) -> None:
+        def done(outcome: object, error: ServiceError | None) -> None:
             if life != self._life:
                 return
             self._asked.discard(stream_id)

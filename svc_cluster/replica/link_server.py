@@ -1,30 +1,33 @@
-"""The node's port for its peers and for gateways: what a proven caller says goes to whoever deals
-with it, and answers go back. Thin: who may ask what stands in `roles`, the rest is decided behind.
+"""This is the node's port for its peers and for gateways. What a proven caller says goes to whoever
+deals with it, and answers go back. Thin: who may ask what stands in `roles`, the rest is decided
+behind.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks
-from svc_cluster.codec.formation import FormationFormatError
-from svc_cluster.codec.peer_message import PeerMessageError, decode_envelope
+from svc_cluster.codec.formation_report import FormationFormatError
+from svc_cluster.codec.peer_message import PeerMessageError, decode_members, open_envelope
 from svc_cluster.link.acceptor import Acceptor
 from svc_cluster.link.calls import CallError, Verb, decode, encode
 from svc_cluster.link.conversation import Terms
-from svc_cluster.link.errors import LinkLostError
-from svc_cluster.link.frame import Kind
+from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import HandshakeError, Identity
+from svc_cluster.link.link_errors import LinkLostError
 from svc_cluster.link.outbox import NoCreditError
 from svc_cluster.link.tls import PeerTls
 from svc_cluster.link.tls_context import Renewal, acceptor_context
 from svc_cluster.replica.node import ReplicaNode
 from svc_cluster.replica.peers import RAFT
-from svc_cluster.replica.roles import Admission
+from svc_cluster.replica.roles import CallerRights
 
 log = get_logger("rpc")
 
@@ -38,11 +41,11 @@ RENEWAL_SECONDS: Final = 1.0
 class Outgoing(Protocol):
     """The way back to the caller."""
 
-    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         """Raises NoCreditError, without effect."""
         ...
 
-    def dealt_with(self, kind: Kind, size: int) -> None: ...
+    def dealt_with(self, kind: FrameKind, size: int) -> None: ...
 
 
 def terms_of(node: ReplicaNode, secret: bytes) -> Terms:
@@ -68,6 +71,17 @@ def caller_of(
     return ServiceCaller(node, speaker.identity, wire)
 
 
+@dataclass(slots=True)
+class _Arrived:
+    """An envelope of which some messages wait: it is held on the sender's credit."""
+
+    kind: FrameKind
+    size: int
+    members: list[bytes]
+    wall_ms: int | None
+    next: int = 0
+
+
 class PeerCaller:
     """A node that sends Raft's messages, and snapshots of them."""
 
@@ -77,16 +91,20 @@ class PeerCaller:
         self._wire = wire
         self._tasks = tasks
         self._chunks = 0
+        self._arrived: deque[_Arrived] = deque()
+        self._turns = node.peer_turns
+        self._is_waiting = False
 
-    def message(self, kind: Kind, payload: bytes) -> None:
+    def message(self, kind: FrameKind, payload: bytes) -> None:
         """Raises FrameError."""
         verb, number, body = decode(payload)
         try:
             # an incarnation may have been registered since the conversation began
             self._node.check_peer(self._identity)
             if verb is Verb.PEER:
-                self._node.peer_envelope(self._identity.node_id, decode_envelope(body))
-                self._wire.dealt_with(kind, len(payload))
+                opened = open_envelope(body)
+                self._arrived.append(_Arrived(kind, len(payload), *opened))
+                self._hear()
                 return
         except (PeerMessageError, HandshakeError) as fault:
             peer = self._identity.node_id
@@ -103,22 +121,46 @@ class PeerCaller:
         self._chunks += 1
         self._tasks.spawn(self._take_chunk(kind, number, body, len(payload)), "snapshot chunk")
 
-    async def _take_chunk(self, kind: Kind, number: int, chunk: bytes, size: int) -> None:
+    def _hear(self) -> None:
+        """Deal with what has arrived, in order, as far as this turn goes."""
+        turns = self._turns
+        while self._arrived and turns.has_room and not self._is_waiting:
+            envelope = self._arrived[0]
+            members, first = envelope.members, envelope.next
+            while envelope.next < len(members) and turns.has_room:
+                turns.take(len(members[envelope.next]))
+                envelope.next += 1
+            some = decode_members(members[first : envelope.next], envelope.wall_ms)
+            envelope.wall_ms = None
+            self._node.peer_envelope(self._identity.node_id, some)
+            if envelope.next == len(members) and self._arrived:
+                self._arrived.popleft()
+                self._wire.dealt_with(envelope.kind, envelope.size)
+        if self._arrived and not self._is_waiting:
+            self._is_waiting = True
+            turns.wait(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_waiting = False
+        self._hear()
+
+    async def _take_chunk(self, kind: FrameKind, number: int, chunk: bytes, size: int) -> None:
         try:
             answer = await self._node.host.receiver.chunk(self._identity.node_id, chunk)
         finally:
             self._chunks -= 1
             self._wire.dealt_with(kind, size)
         try:
-            self._wire.send(Kind.CALL, 0, encode(Verb.ANSWER, number, answer))
+            self._wire.send(FrameKind.CALL, 0, encode(Verb.ANSWER, number, answer))
         except (NoCreditError, LinkLostError):
             return  # the sender begins again
 
-    def room(self, kind: Kind, size: int) -> None:
+    def room(self, kind: FrameKind, size: int) -> None:
         """Answers here are few and small: nothing waits for room."""
 
     def link_down(self) -> None:
-        """A chunk that is being taken is taken."""
+        """A chunk that is being taken is taken; messages that wait are lost, as others may be."""
+        self._arrived.clear()
 
 
 class ServiceCaller:
@@ -130,7 +172,7 @@ class ServiceCaller:
         self._wire = wire
         self.session = node.service.session(self)
 
-    def message(self, kind: Kind, payload: bytes) -> None:
+    def message(self, kind: FrameKind, payload: bytes) -> None:
         """Raises FrameError."""
         verb, number, body = decode(payload)
         match verb:
@@ -144,17 +186,17 @@ class ServiceCaller:
                 self._wire.dealt_with(kind, len(payload))
                 # without credit for the answer whoever asked goes by its own deadline
                 with contextlib.suppress(NoCreditError):
-                    self.send(Kind.CALL, 0, encode(Verb.ANSWER, number, answer))
+                    self.send(FrameKind.CALL, 0, encode(Verb.ANSWER, number, answer))
             case _:
                 raise CallError(f"{verb.name} in a conversation with a service")
 
-    def _admission(self) -> Admission:
+    def _admission(self) -> CallerRights:
         """What this caller may ask now."""
         try:
             self._node.check_peer(self._identity)
         except HandshakeError as refusal:
-            return Admission(self._identity.role, str(refusal))
-        return Admission(self._identity.role)
+            return CallerRights(self._identity.role, str(refusal))
+        return CallerRights(self._identity.role)
 
     def _form(self, report: bytes) -> bytes:
         """Open to every node of the cluster, whatever became of its data directory: it learns here
@@ -182,15 +224,15 @@ class ServiceCaller:
 
     # -- the session's way back
 
-    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         """Raises NoCreditError, without effect; behind the end it does nothing."""
         with contextlib.suppress(LinkLostError):
             self._wire.send(kind, flow, payload)
 
-    def dealt_with(self, kind: Kind, size: int) -> None:
+    def dealt_with(self, kind: FrameKind, size: int) -> None:
         self._wire.dealt_with(kind, size)
 
-    def room(self, kind: Kind, size: int) -> None:
+    def room(self, kind: FrameKind, size: int) -> None:
         self.session.left(kind, size)
 
     def link_down(self) -> None:
@@ -209,6 +251,7 @@ class LinkServer:
             lambda: terms_of(node, secret),
             lambda speaker, wire: caller_of(node, speaker, wire, self._tasks),
         )
+        node.host.memory.add("arriving", lambda: self.acceptor.arriving_bytes)
 
     async def start(self, address: str) -> int:
         """Listen on HOST:PORT; returns the port. Raises OSError for an address that cannot be
@@ -228,7 +271,7 @@ class LinkServer:
             await asyncio.sleep(RENEWAL_SECONDS)
             context = renewal.changed()
             if context is not None:
-                await self.acceptor.renew(context)
+                self.acceptor.renew(context)
 
     async def stop(self) -> None:
         """End every conversation."""

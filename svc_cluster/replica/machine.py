@@ -1,4 +1,4 @@
-"""The state machines of the two kinds of groups, behind one small port.
+"""The state machine of a group, made of the applied state of either kind.
 
 `plan` works out what an entry does without doing it; `commit` takes it over once the write set is
 in the store. Between the two lies the store's own atomic write, which may have to be repeated.
@@ -6,36 +6,48 @@ in the store. Between the two lies the store's own atomic write, which may have 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Generic, Protocol, TypeVar
 
 from svc_cluster.base.ids import LogIndex, Term
 from svc_cluster.base.log_ops import LogEntry
 from svc_cluster.base.write_set import WriteSet
-from svc_cluster.catalog.state import CatalogState
+from svc_cluster.catalog.catalog_commands import CatalogCommand
+from svc_cluster.catalog.catalog_state import CatalogPlan as CatalogPlan
+from svc_cluster.catalog.catalog_state import CatalogState
 from svc_cluster.codec.catalog_entry import CatalogEntryFormatError, decode_catalog_entry
 from svc_cluster.codec.entry_version import Known
-from svc_cluster.codec.log_entry import EntryFormatError, decode_entry
+from svc_cluster.codec.log_entry import EntryFormatError, decode_steps
 from svc_cluster.raft.engine import is_noop
+from svc_cluster.replica.kept_entries import KeptEntries
 from svc_cluster.stream import apply as stream_apply
-from svc_cluster.stream.state import BasinState
+from svc_cluster.stream.basin_state import BasinState
+from svc_cluster.stream.commands import BasinCommand
+
+Outcome_co = TypeVar("Outcome_co", covariant=True)
+P = TypeVar("P")
 
 
-class EntryPlan(Protocol):
-    """Both kinds of plans: the changes, and one outcome a command in the entry's order."""
-
-    write_set: WriteSet
-
-    @property
-    def outcomes(self) -> list[Any]: ...
-
-
-class StateMachine(Protocol):
-    known: Known
+class EntryPlan(Protocol[Outcome_co]):
+    """What is the same of both kinds of plans: the changes, and the outcomes."""
 
     @property
-    def kinds(self) -> frozenset[str]:
-        """Of `known`, the commands of this kind of group."""
+    def write_set(self) -> WriteSet: ...
+
+    @property
+    def outcomes(self) -> Sequence[Outcome_co]:
+        """One for each command, in the entry's order; a single one for an entry that no replica
+        could read."""
         ...
+
+
+Planning = Generator[int, None, P]
+"""Comes to a plan; yields how much was done since the pause before, in commands."""
+
+
+class AppliedState(Protocol):
+    """What is the same of both kinds of states: how far it is, and its digest."""
 
     @property
     def applied_index(self) -> LogIndex: ...
@@ -46,81 +58,88 @@ class StateMachine(Protocol):
     @property
     def digest(self) -> int: ...
 
-    def plan(self, entry: LogEntry) -> Any:
-        """Raises UnknownEntryError for what only a newer release can apply."""
-        ...
 
-    def commit(self, plan: Any) -> None: ...
+class StateMachine(Generic[P]):
+    """What a group agrees on commands for; `P` is its kind of plan."""
 
-
-class BasinMachine:
-    """A basin: streams, records, configuration."""
-
-    def __init__(self, state: BasinState, known: Known = Known()) -> None:
-        self.state = state
+    def __init__(
+        self,
+        state: AppliedState,
+        known: Known,
+        kinds: frozenset[str],
+        plan: Callable[[LogEntry], Planning[P]],
+        commit: Callable[[P], None],
+    ) -> None:
+        """`kinds` are the commands of this kind of group among `known`."""
+        self._state = state
         self.known = known
-
-    @property
-    def kinds(self) -> frozenset[str]:
-        return self.known.basin
+        self.kinds = kinds
+        self._plan = plan
+        self._commit = commit
 
     @property
     def applied_index(self) -> LogIndex:
-        return self.state.applied_index
+        return self._state.applied_index
 
     @property
     def applied_term(self) -> Term:
-        return self.state.applied_term
+        return self._state.applied_term
 
     @property
     def digest(self) -> int:
-        return self.state.digest
+        return self._state.digest
 
-    def plan(self, entry: LogEntry) -> stream_apply.Plan:
-        if is_noop(entry.payload):
-            return stream_apply.plan(self.state, entry.log_index, entry.term, [])
-        try:
-            commands = decode_entry(entry.payload, self.known.basin)
-        except EntryFormatError:
-            # the same bytes are refused by every replica: rejected, and the log goes on
-            return stream_apply.plan(self.state, entry.log_index, entry.term, None)
-        return stream_apply.plan(self.state, entry.log_index, entry.term, commands)
+    def plan(self, entry: LogEntry) -> Planning[P]:
+        """Work out what the entry does, with a pause behind each of its commands. The steps raise
+        UnknownEntryError, before any of its effects, for what only a newer release can apply."""
+        return self._plan(entry)
 
-    def commit(self, plan: stream_apply.Plan) -> None:
-        stream_apply.commit(self.state, plan)
+    def commit(self, plan: P) -> None:
+        """Take over a plan whose write set is in the store."""
+        self._commit(plan)
 
 
-class CatalogMachine:
-    """The catalog: nodes and basins."""
+def basin_machine(
+    state: BasinState, known: Known = Known(), kept: KeptEntries[BasinCommand] | None = None
+) -> StateMachine[stream_apply.Plan]:
+    """Make the machine of a basin: streams, records, configuration. What is in `kept` it does not
+    decode."""
 
-    def __init__(self, state: CatalogState, known: Known = Known()) -> None:
-        self.state = state
-        self.known = known
+    def plan(entry: LogEntry) -> Planning[stream_apply.Plan]:
+        commands = None if kept is None else kept.take(entry.log_index, entry.term)
+        if commands is None:
+            commands = yield from _basin_commands(entry.payload, known.basin)
+        return (yield from stream_apply.plan_steps(state, entry.log_index, entry.term, commands))
 
-    @property
-    def kinds(self) -> frozenset[str]:
-        return self.known.catalog
+    return StateMachine(state, known, known.basin, plan, partial(stream_apply.commit, state))
 
-    @property
-    def applied_index(self) -> LogIndex:
-        return self.state.applied_index
 
-    @property
-    def applied_term(self) -> Term:
-        return self.state.applied_term
+def _basin_commands(
+    payload: bytes, kinds: frozenset[str]
+) -> Generator[int, None, list[BasinCommand] | None]:
+    if is_noop(payload):
+        return []
+    try:
+        return (yield from decode_steps(payload, kinds))
+    except EntryFormatError:
+        # the same bytes are refused by every replica: rejected, and the log goes on
+        return None
 
-    @property
-    def digest(self) -> int:
-        return self.state.digest
 
-    def plan(self, entry: LogEntry) -> Any:
-        if is_noop(entry.payload):
-            return self.state.plan(entry.log_index, entry.term, [])
-        try:
-            commands = decode_catalog_entry(entry.payload, self.known.catalog)
-        except CatalogEntryFormatError:
-            return self.state.plan(entry.log_index, entry.term, [])
-        return self.state.plan(entry.log_index, entry.term, commands)
+def catalog_machine(state: CatalogState, known: Known = Known()) -> StateMachine[CatalogPlan]:
+    """Make the machine of the catalog: nodes and basins."""
 
-    def commit(self, plan: Any) -> None:
-        self.state.commit(plan)
+    def plan(entry: LogEntry) -> Planning[CatalogPlan]:
+        commands = _catalog_commands(entry.payload, known.catalog)
+        return state.plan_steps(entry.log_index, entry.term, commands)
+
+    return StateMachine(state, known, known.catalog, plan, state.commit)
+
+
+def _catalog_commands(payload: bytes, kinds: frozenset[str]) -> list[CatalogCommand]:
+    if is_noop(payload):
+        return []
+    try:
+        return decode_catalog_entry(payload, kinds)
+    except CatalogEntryFormatError:
+        return []

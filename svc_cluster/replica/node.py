@@ -17,26 +17,28 @@ from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.seldom import Seldom
 from svc_cluster.base.tasks import Tasks
-from svc_cluster.catalog.state import BasinRecord
-from svc_cluster.codec.formation import decode_report
+from svc_cluster.catalog.catalog_state import BasinRecord
+from svc_cluster.codec.formation_report import decode_report
 from svc_cluster.codec.peer_message import Envelope
 from svc_cluster.link.calls import decode
-from svc_cluster.link.frame import Kind
+from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import NOT_A_MEMBER, HandshakeError, Identity, NotYetError
 from svc_cluster.link.refused_callers import RefusedCallers
 from svc_cluster.link.session import NodeSession
 from svc_cluster.model.formation import Members, Stage
-from svc_cluster.raft.settings import RaftSettings
-from svc_cluster.replica.formation import Formation, registered_otherwise
+from svc_cluster.raft.raft_settings import RaftSettings
 from svc_cluster.replica.formation_file import FormationFile
+from svc_cluster.replica.formation_rounds import Formation, registered_otherwise
 from svc_cluster.replica.former import FormationTransport, Former
-from svc_cluster.replica.group import PeerSender, Services
-from svc_cluster.replica.handover import Retirement, SlowDiskWatch
+from svc_cluster.replica.group_services import GroupServices, PeerSender
 from svc_cluster.replica.host import Host
 from svc_cluster.replica.host_settings import HostSettings
 from svc_cluster.replica.housekeeping import Housekeeper, HousekeepingSettings
 from svc_cluster.replica.identity import NodeIdentity, open_identity
+from svc_cluster.replica.leader_handover import Retirement, SlowDiskWatch
+from svc_cluster.replica.lease_succession import LeaseSuccession
+from svc_cluster.replica.peer_turns import PeerTurns
 from svc_cluster.replica.prefixed import PREFIX_BYTES
 from svc_cluster.replica.roles import OWN
 from svc_cluster.replica.scrub import Scrubber, ScrubSettings
@@ -44,7 +46,7 @@ from svc_cluster.replica.service import Service
 from svc_cluster.replica.snapshot import SnapshotTransport
 from svc_cluster.storage.disk import Disk
 from svc_cluster.storage.state_store import StateStore
-from svc_cluster.storage.wal.settings import WalSettings
+from svc_cluster.storage.wal.wal_settings import WalSettings
 from svc_cluster.storage.wal.writer import Wal
 
 REGISTER_RETRY_SECONDS: Final = 0.3
@@ -97,7 +99,7 @@ class ReplicaNode:
             seams.disk, config.cluster_id, config.node_id, seams.rng
         )
         self.wal = Wal.open(seams.disk, self.identity.tag, config.wal)
-        self.services = Services(
+        self.services = GroupServices(
             node_id=config.node_id,
             loop=seams.loop,
             clock=seams.clock,
@@ -125,11 +127,16 @@ class ReplicaNode:
         self.scrubber = Scrubber(self.host, config.scrub)
         self.slow_disk = SlowDiskWatch(self.host)
         self._retirement = Retirement(self.host)
+        self._succession = LeaseSuccession(
+            lambda: self.host.catalog, self.ask_node, seams.clock, self.log, self._tasks
+        )
+        self.host.on_catalog_leads = self._succession.leads
         self.sessions: dict[NodeId, NodeSession] = {}
         """Conversations with the other nodes, for what only the catalog's leader may do."""
         self.unread: dict[NodeId, Seldom] = {}
         """Messages that could not be read, by the peer that sent them."""
-        self.refused_callers = RefusedCallers(self.services.clock)
+        self.peer_turns = PeerTurns(seams.loop)
+        self.refused_callers = RefusedCallers(self.services.clock.monotonic)
         self.registered = False
         self._removing: set[GroupId] = set()
         self._on_open: Callable[[], None] = lambda: None
@@ -163,7 +170,7 @@ class ReplicaNode:
         )
 
     def _registrations(self) -> Members:
-        """Of the applied catalog, while that is whole."""
+        """Return the registrations of the applied catalog, while that is whole."""
         catalog = self.host.catalog
         if catalog is None or catalog.group.engine.recovery:
             return ()
@@ -172,8 +179,8 @@ class ReplicaNode:
         )
 
     def start(self, on_open: Callable[[], None] = lambda: None) -> None:
-        """`on_open` runs when the node may talk to its peers: at once, or, the first time, when all
-        nodes have agreed on what the cluster begins with."""
+        """The callback `on_open` runs when the node may talk to its peers. That is at once, or, the
+        first time, when all nodes have agreed on what the cluster begins with."""
         self._on_open = on_open
         self.former.start(self._open)
 
@@ -200,8 +207,8 @@ class ReplicaNode:
             await session.close()
 
     async def retire(self) -> None:
-        """Hand every leadership over, for a planned end, as far as that is possible in the time
-        that there is (`handover.Patience`). What is still led here goes on being served."""
+        """Hand every leadership over, for a planned end, as far as that is possible in a bounded
+        time. That time is `handover.Patience`. What is still led here goes on being served."""
         self.host.draining = True
         await self._retirement.run()
 
@@ -218,12 +225,18 @@ class ReplicaNode:
         fill(request)
         if leader == self.config.node_id:
             return await self._ask_self(request)
-        session = self.sessions.get(leader)
+        return await self.ask_node(leader, fill)
+
+    async def ask_node(
+        self, node: NodeId, fill: Callable[[pb.Request], None], deadline_ms: int = ASK_DEADLINE_MS
+    ) -> pb.Response | None:
+        """One request about the catalog to another node; None when no answer came."""
+        session = self.sessions.get(node)
         if session is None:
             return None
         try:
-            async with asyncio.timeout(ASK_DEADLINE_MS / 1000):
-                return await session.call(CATALOG_GROUP, ASK_DEADLINE_MS, fill)
+            async with asyncio.timeout(deadline_ms / 1000):
+                return await session.call(CATALOG_GROUP, deadline_ms, fill)
         except (ConnectionError, TimeoutError):
             return None
 
@@ -231,7 +244,7 @@ class ReplicaNode:
         caller = _Self(self._seams.loop.create_future())
         session = self.service.session(caller)
         data = request.SerializeToString()
-        session.request(Kind.CALL, request.id, data, len(data), OWN)
+        session.request(FrameKind.CALL, request.id, data, len(data), OWN)
         try:
             async with asyncio.timeout(ASK_DEADLINE_MS / 1000):
                 return pb.Response.FromString(await caller.answer)
@@ -278,8 +291,8 @@ class ReplicaNode:
     # -- peers
 
     def check_peer(self, identity: Identity) -> None:
-        """Raises HandshakeError for a node that the cluster was not formed with: its id, or the
-        data directory under it; NotYetError while this node does not know that itself."""
+        """Raises HandshakeError for a node that the cluster was not formed with. That is by its id,
+        or by the data directory under it; NotYetError while this node does not know that itself."""
         if identity.role != "node":
             return
         self.check_member(identity)
@@ -341,9 +354,8 @@ class ReplicaNode:
             "formed": self.former.formation.is_open and self.refusal() is None,
             "registered": self.registered,
             "catalog_leader_known": catalog is not None and catalog.group.engine.leader is not None,
-            "groups_caught_up": all(
-                replica.group.backlog_entries < 1000 for replica in self.host.replicas()
-            ),
+            "groups_caught_up": self.host.reconciler.is_open
+            and all(replica.group.backlog_entries < 1000 for replica in self.host.replicas()),
             "groups_whole": not any(
                 replica.group.engine.recovery for replica in self.host.replicas()
             ),
@@ -351,8 +363,8 @@ class ReplicaNode:
         }
 
     def peers(self) -> dict[NodeId, str]:
-        """Each other node: `up`, `absent`, or `refused` where a node asks to take part under its
-        id and may not."""
+        """Return for each other node `up`, `absent`, or `refused` where a node asks to take part
+        under its id and may not."""
         others = (node for node in self.config.addresses if node != self.config.node_id)
         return {node: self._standing(node) for node in others}
 
@@ -377,9 +389,9 @@ class _Self:
     def __init__(self, answer: asyncio.Future[bytes]) -> None:
         self.answer = answer
 
-    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         if not self.answer.done():
             self.answer.set_result(decode(payload).body)
 
-    def dealt_with(self, kind: Kind, size: int) -> None:
+    def dealt_with(self, kind: FrameKind, size: int) -> None:
         """The request is not held on behalf of anybody else."""

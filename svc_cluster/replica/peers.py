@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId
@@ -26,29 +26,30 @@ from svc_cluster.link.calls import Verb, encode
 from svc_cluster.link.connector import Connector
 from svc_cluster.link.conversation import Terms
 from svc_cluster.link.credit import CREDIT_BYTES, MESSAGE_BYTES_MAX
-from svc_cluster.link.errors import LinkLostError
-from svc_cluster.link.frame import Kind
+from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.greeting import Speaker
+from svc_cluster.link.link_errors import LinkLostError
 from svc_cluster.link.outbox import NoCreditError
 from svc_cluster.link.session import NodeSession
 from svc_cluster.link.tls import PeerTls, node_name
 from svc_cluster.link.tls_context import caller_context
 from svc_cluster.raft.messages import AppendRequest, PeerMessage
+from svc_cluster.replica.portions import portions
 
 RAFT: Final = "raft"
 """The feature that a caller names in its greeting when the conversation is for Raft's messages and
 snapshots: the acceptor then admits only a node that the cluster was formed with."""
 
-PORTION_BYTES: Final = 1024 * 1024
-"""Entries of one message to a peer have at most so many bytes, or it has one; groups take turns."""
-
-ROOM_BYTES: Final = CREDIT_BYTES[Kind.BULK] // 2
+ROOM_BYTES: Final = CREDIT_BYTES[FrameKind.BULK] // 2
 """Entries under way to one peer, of all groups together, behind which no group sends more."""
 
-ENVELOPE_BYTES_MAX: Final = MESSAGE_BYTES_MAX[Kind.URGENT] - 64
-"""Of the small messages of one turn that leave as one, without head and clock."""
+ENVELOPE_BYTES_MAX: Final = MESSAGE_BYTES_MAX[FrameKind.URGENT] - 64
+"""The largest size of the small messages of one turn that leave as one, without head and clock."""
 
 _PEER_HEAD: Final = encode(Verb.PEER, 0)
+
+_ENVELOPE_BYTES: Final = 64
+"""What an envelope has beside its messages, at most: its head, and the clock."""
 
 SNAPSHOT_CALL_SECONDS: Final = 30.0
 FORM_CALL_SECONDS: Final = 3.0
@@ -58,39 +59,30 @@ class PeerLink(Protocol):
     """The part of a connector that is needed here."""
 
     @property
+    def held_bytes(self) -> int: ...
+
+    @property
     def is_up(self) -> bool: ...
 
-    def send(self, kind: Kind, flow: int, payload: bytes) -> None: ...
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None: ...
 
-    def under_way(self, kind: Kind) -> int: ...
+    def has_credit(self, kind: FrameKind, size: int) -> bool: ...
 
-    def is_waiting(self, kind: Kind, flow: int) -> bool: ...
+    def under_way(self, kind: FrameKind) -> int: ...
 
-    def dealt_with(self, kind: Kind, size: int) -> None: ...
+    def is_waiting(self, kind: FrameKind, flow: int) -> bool: ...
+
+    def dealt_with(self, kind: FrameKind, size: int) -> None: ...
 
     async def close(self) -> None: ...
 
 
-def portions(message: AppendRequest) -> Iterator[AppendRequest]:
-    """The same entries in messages of at most PORTION_BYTES or a single entry, each behind the one
-    before it."""
-    entries, first = message.entries, 0
-    previous_index, previous_term = message.previous_index, message.previous_term
-    while True:
-        end, size = first, 0
-        while end < len(entries):
-            size += len(entries[end].payload)
-            if size > PORTION_BYTES and end > first:
-                break
-            end += 1
-        part = entries[first:end]
-        yield replace(
-            message, previous_index=previous_index, previous_term=previous_term, entries=part
-        )
-        if end == len(entries):
-            return
-        previous_index, previous_term = part[-1].log_index, part[-1].term
-        first = end
+@dataclass(slots=True, eq=False)
+class _WaitingMessage:
+    """One message that waits for credit."""
+
+    group_id: GroupId
+    message: AppendRequest
 
 
 class PeerConversation:
@@ -104,8 +96,10 @@ class PeerConversation:
         self._link: PeerLink | None = None
         self._urgent: list[bytes] = []
         self._urgent_bytes = 0
-        self._bulk: deque[tuple[GroupId, AppendRequest]] = deque()
+        self._bulk: deque[_WaitingMessage] = deque()
         """What follows upon entries of its group, in order, until the peer has credit for it."""
+        self._last: dict[GroupId, _WaitingMessage] = {}
+        """The last message there of each group that has one."""
         self._bulk_bytes = 0
         self._behind: dict[GroupId, LogIndex] = {}
         """For each group that had entries under way: the place that the latest of them follow."""
@@ -128,20 +122,19 @@ class PeerConversation:
     def held_bytes(self) -> int:
         """About how much waits here for credit, or has left and is not dealt with."""
         link = self._link
-        return self._bulk_bytes + (0 if link is None else link.under_way(Kind.BULK))
+        return self._bulk_bytes + (0 if link is None else link.under_way(FrameKind.BULK))
 
     @property
     def has_room(self) -> bool:
         """Whether a group may hand over more entries."""
         link = self._link
-        return link is None or link.under_way(Kind.BULK) + self._bulk_bytes < ROOM_BYTES
+        return link is None or link.under_way(FrameKind.BULK) + self._bulk_bytes < ROOM_BYTES
 
     def send(self, group_id: GroupId, message: PeerMessage) -> None:
         """Queue a message of this turn of the event loop."""
         if isinstance(message, AppendRequest) and self._is_bulk(group_id, message):
             for part in portions(message):
-                self._bulk.append((group_id, part))
-                self._bulk_bytes += payload_bytes(part)
+                self._wait(group_id, part)
             if message.entries:
                 self._behind[group_id] = message.previous_index
             self._was_full |= not self.has_room
@@ -164,12 +157,24 @@ class PeerConversation:
         behind = self._behind.get(group_id)
         if behind is None or message.previous_index <= behind:
             return False
-        if any(waiting == group_id for waiting, _ in self._bulk):
+        if group_id in self._last:
             return True
-        if self._link is not None and self._link.is_waiting(Kind.BULK, group_id):
+        if self._link is not None and self._link.is_waiting(FrameKind.BULK, group_id):
             return True
         del self._behind[group_id]
         return False
+
+    def _wait(self, group_id: GroupId, part: AppendRequest) -> None:
+        """A heartbeat behind a heartbeat of its group takes that one's place: it says all that the
+        other said. So a peer that stands still has one of each group waiting for it, not one of
+        each tick and of each read."""
+        last = self._last.get(group_id)
+        if last is not None and not last.message.entries and not part.entries:
+            last.message = part
+            return
+        self._last[group_id] = waiting = _WaitingMessage(group_id, part)
+        self._bulk.append(waiting)
+        self._bulk_bytes += payload_bytes(part)
 
     def _flush(self) -> None:
         self._flush_scheduled = False
@@ -180,19 +185,25 @@ class PeerConversation:
         members, self._urgent = self._urgent, []
         self._urgent_bytes = 0
         if members:
-            self._hand_over(Kind.URGENT, 0, members)
+            self._hand_over(FrameKind.URGENT, 0, members)
 
     def _send_bulk(self) -> None:
         while self._bulk:
-            group_id, message = self._bulk[0]
+            first = self._bulk[0]
+            group_id, message = first.group_id, first.message
+            size = payload_bytes(message) + _ENVELOPE_BYTES
+            if self._link is not None and not self._link.has_credit(FrameKind.BULK, size):
+                return  # not encoded until it may leave: it may wait long
             try:
-                self._hand_over(Kind.BULK, group_id, [encode_message(group_id, message)])
+                self._hand_over(FrameKind.BULK, group_id, [encode_message(group_id, message)])
             except NoCreditError:
                 return
             self._bulk.popleft()
+            if self._last[group_id] is first:
+                del self._last[group_id]
             self._bulk_bytes -= payload_bytes(message)
 
-    def _hand_over(self, kind: Kind, flow: int, members: list[bytes]) -> None:
+    def _hand_over(self, kind: FrameKind, flow: int, members: list[bytes]) -> None:
         """Raises NoCreditError for bulk; anything else that cannot leave is dropped, because the
         group repeats what matters."""
         data = encode_envelope(_PEER_HEAD, members, self._clock())
@@ -203,7 +214,7 @@ class PeerConversation:
         except LinkLostError:
             self.send_failures += 1
         except NoCreditError:
-            if kind is Kind.BULK:
+            if kind is FrameKind.BULK:
                 raise
             self.send_failures += 1
         else:
@@ -211,9 +222,9 @@ class PeerConversation:
 
     # -- what the link tells
 
-    def room(self, kind: Kind, size: int) -> None:
+    def room(self, kind: FrameKind, size: int) -> None:
         """The peer is done with more of what it was sent."""
-        if kind is not Kind.BULK:
+        if kind is not FrameKind.BULK:
             return
         self._send_bulk()
         if self._was_full and self.has_room:
@@ -224,6 +235,7 @@ class PeerConversation:
         """Nothing of what waits means anything to the next conversation."""
         self._urgent, self._urgent_bytes = [], 0
         self._bulk.clear()
+        self._last.clear()
         self._bulk_bytes = 0
         self._behind.clear()
         self._was_full = False
@@ -253,11 +265,11 @@ class _PeerEvents:
         self._talk.link_down()
         self._down(self._peer)
 
-    def message(self, kind: Kind, payload: bytes) -> None:
+    def message(self, kind: FrameKind, payload: bytes) -> None:
         """The other side only answers here: its own messages come on its own conversation."""
         self._talk.calls.message(kind, payload)
 
-    def room(self, kind: Kind, size: int) -> None:
+    def room(self, kind: FrameKind, size: int) -> None:
         self._talk.room(kind, size)
 
 
@@ -291,7 +303,7 @@ class LinkPeers:
 
     @property
     def sent_bytes(self) -> dict[NodeId, int]:
-        """Of Raft's messages, by peer; snapshots are not counted."""
+        """Return the bytes of Raft's messages, by peer; snapshots are not counted."""
         return {peer: talk.sent_bytes for peer, talk in self._talks.items()}
 
     @property

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from svc_cluster.replica.group import GroupReplica
+from svc_cluster.replica.group_replica import AnyGroup
 
 
-def probe_row(group: GroupReplica, basin: str | None) -> dict[str, Any]:
+def probe_row(group: AnyGroup, basin: str | None) -> dict[str, Any]:
     """`basin` is None for the catalog, and where the name is not known."""
     engine = group.engine
     return {

@@ -10,18 +10,30 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from itertools import islice
+from typing import Final, Generic, Protocol, TypeVar
 
-from svc_cluster.base.errors import HotServerError, InternalError, ServiceError, UnavailableError
+from svc_cluster.base.errors import (
+    HotServerError,
+    InternalError,
+    InvalidError,
+    ServiceError,
+    UnavailableError,
+)
 from svc_cluster.base.ids import LogIndex, TimestampMs
 from svc_cluster.base.log import get_logger
-from svc_cluster.replica.group import GroupReplica, Services
+from svc_cluster.raft.group import ENTRY_BYTES_MAX
+from svc_cluster.replica.group_replica import GroupReplica
+from svc_cluster.replica.group_services import GroupServices
+from svc_cluster.replica.kept_entries import KeptEntries
+from svc_cluster.replica.machine import EntryPlan
 
 log = get_logger("proposer")
 
 ENTRY_BYTES_TARGET: Final = 1_500_000
-"""An entry is closed once it has this many record bytes; with one more legal batch (1 MiB metered,
-little more encoded) it stays below the engine's bound unless it holds a single batch."""
+"""An entry is closed once it has this many bytes, encoded. The bound that nothing goes over is
+the engine's (ENTRY_BYTES_MAX): a command that would is the first of the next entry, and one that
+does by itself is refused."""
 
 ENTRY_COMMANDS_MAX: Final = 512
 
@@ -32,7 +44,13 @@ an entry holds): each entry costs every replica about the same, however little i
 QUEUE_BYTES_MAX: Final = 64 * 1024 * 1024
 QUEUE_REQUESTS_MAX: Final = 20_000
 
-ResultCallback = Callable[[Any, ServiceError | None], None]
+REFUSED_PER_SWEEP: Final = 512
+"""Requests whose deadline is over that are told so in one turn of the event loop."""
+
+Command = TypeVar("Command")
+Outcome = TypeVar("Outcome")
+
+ResultCallback = Callable[[Outcome | None, ServiceError | None], None]
 """Called once with the command's outcome (None: nothing had to change), or with a refusal."""
 
 
@@ -51,38 +69,44 @@ class CommandSequencer(Protocol):
 
 
 @dataclass(slots=True)
-class Proposal:
+class Proposal(Generic[Command, Outcome]):
     """One request in the queue. `sequence(now_ms)` returns a command, or None when nothing has to
     change, or raises a ServiceError."""
 
-    sequence: Callable[[TimestampMs], Any]
+    sequence: Callable[[TimestampMs], Command | None]
     size: int
     deadline: float
-    done: ResultCallback
+    done: ResultCallback[Outcome]
+    queued_at: float = 0.0
+    """Monotonic seconds, set by the proposer."""
 
 
-class Proposer:
+class Proposer(Generic[Command, Outcome]):
     """One for each group on each node; it does something only while the group leads."""
 
     def __init__(
         self,
         *,
-        group: GroupReplica,
-        services: Services,
+        group: GroupReplica[EntryPlan[Outcome]],
+        services: GroupServices,
         sequencer: CommandSequencer,
-        encode: Callable[[Any], bytes],
+        encode: Callable[[Command], bytes],
         join: Callable[[Sequence[bytes]], bytes],
         entries_in_flight_max: int,
         commands_per_entry_max: int = ENTRY_COMMANDS_MAX,
+        kept: KeptEntries[Command] | None = None,
     ) -> None:
+        """What it proposes it puts into `kept`, from where whoever applies it takes it."""
         self._group = group
         self._services = services
         self._sequencer = sequencer
         self._encode = encode
         self._join = join
+        self._header_bytes = len(join(()))
         self._entries_max = entries_in_flight_max
         self._commands_max = commands_per_entry_max
-        self._queue: deque[Proposal] = deque()
+        self._kept = kept
+        self._queue: deque[Proposal[Command, Outcome]] = deque()
         self._queued_bytes = 0
         self._in_flight = 0
         self._last_proposed = LogIndex(0)
@@ -91,7 +115,7 @@ class Proposer:
         self.paused = False
         """Set while leadership is being handed over: requests wait, nothing is proposed."""
 
-    def submit(self, proposal: Proposal) -> None:
+    def submit(self, proposal: Proposal[Command, Outcome]) -> None:
         """Queue a request; its `done` is always called, later or at once."""
         if not self._queue and not self._group.is_serving and not self._will_serve():
             proposal.done(None, self._group.not_leader())
@@ -102,11 +126,10 @@ class Proposer:
         ):
             proposal.done(None, HotServerError("too many writes are waiting for this basin"))
             return
+        proposal.queued_at = self._services.clock.monotonic()
         self._queue.append(proposal)
         self._queued_bytes += proposal.size
-        if not self._pump_scheduled:
-            self._pump_scheduled = True
-            self._services.loop.call_soon(self._pump_once)
+        self._pump_soon()
 
     def _will_serve(self) -> bool:
         """Leads, but is still applying what earlier leaders left."""
@@ -124,6 +147,8 @@ class Proposer:
 
     def leadership_changed(self) -> None:
         """Drop what was assumed; answer what was never proposed."""
+        if self._kept is not None:
+            self._kept.clear()
         self._sequencer.reset()
         self._in_flight = 0
         self._last_proposed = LogIndex(0)
@@ -141,15 +166,26 @@ class Proposer:
             _tell(proposal, None, self._group.not_leader())
 
     def pump(self) -> None:
-        """Make entries of what waits, as far as the entries in flight allow."""
-        while (
-            self._queue
+        """Make an entry of what waits, if the entries in flight allow it; the next one in a turn of
+        its own."""
+        if self._can_propose():
+            self._propose_next()
+            if self._can_propose():
+                self._pump_soon()
+
+    def _pump_soon(self) -> None:
+        if not self._pump_scheduled:
+            self._pump_scheduled = True
+            self._services.loop.call_soon(self._pump_once)
+
+    def _can_propose(self) -> bool:
+        return (
+            bool(self._queue)
             and not self.paused
             and self._may_propose()
             and self._serving
             and self._group.is_serving
-        ):
-            self._propose_next()
+        )
 
     def _may_propose(self) -> bool:
         if self._in_flight == 0:
@@ -158,14 +194,15 @@ class Proposer:
         return full and self._in_flight < self._entries_max
 
     def _propose_next(self) -> None:
-        commands: list[bytes] = []
-        taken: list[Proposal] = []
-        refused: list[tuple[Proposal, ServiceError | None]] = []
-        size = 0
+        commands: list[Command] = []
+        encoded: list[bytes] = []
+        taken: list[Proposal[Command, Outcome]] = []
+        refused: list[tuple[Proposal[Command, Outcome], ServiceError | None]] = []
+        size = self._header_bytes
         now_ms = self._services.clock.wall_ms()
         now = self._services.clock.monotonic()
         queue = self._queue
-        while queue and size < ENTRY_BYTES_TARGET and len(commands) < self._commands_max:
+        while queue and len(commands) < self._commands_max:
             proposal = queue[0]
             if commands and size + proposal.size > ENTRY_BYTES_TARGET:
                 break
@@ -175,28 +212,38 @@ class Proposer:
                 _tell(proposal, None, UnavailableError("the write waited too long to be proposed"))
                 continue
             try:
-                command = self._sequence(proposal, now_ms)
+                decided = self._sequence(proposal, now_ms)
             except ServiceError as refusal:
                 refused.append((proposal, refusal))
                 continue
-            if command is None:
+            if decided is None:
                 refused.append((proposal, None))
                 continue
-            commands.append(command)
+            if size + len(decided[1]) > ENTRY_BYTES_MAX:
+                # more than its request promised: it is decided again, as the first of the next
+                self._sequencer.undo()
+                queue.appendleft(proposal)
+                self._queued_bytes += proposal.size
+                break
+            self._services.figures.on_queued(now - proposal.queued_at)
+            commands.append(decided[0])
+            encoded.append(decided[1])
             taken.append(proposal)
-            size += proposal.size
+            size += len(decided[1])
         if commands:
-            self._propose(commands, taken)
+            self._propose(commands, encoded, taken)
         for proposal, refusal_or_none in refused:
             self._answer_unproposed(proposal, refusal_or_none)
 
-    def _sequence(self, proposal: Proposal, now_ms: TimestampMs) -> bytes | None:
-        """The proposal's command, encoded; None when nothing has to change. Whatever it raises
+    def _sequence(
+        self, proposal: Proposal[Command, Outcome], now_ms: TimestampMs
+    ) -> tuple[Command, bytes] | None:
+        """The proposal's command, and encoded; None when nothing has to change. Whatever it raises
         instead, nothing of it is left in what the proposals behind it are judged by."""
         self._sequencer.begin()
         try:
             command = proposal.sequence(now_ms)
-            return None if command is None else self._encode(command)
+            return None if command is None else (command, self._encoded(command))
         except ServiceError:
             self._sequencer.undo()
             raise
@@ -207,26 +254,38 @@ class Proposer:
             failed.may_have_taken_effect = False
             raise failed from fault
 
-    def _propose(self, commands: list[bytes], taken: list[Proposal]) -> None:
+    def _encoded(self, command: Command) -> bytes:
+        """Raises InvalidError for a command that no entry holds."""
+        encoded = self._encode(command)
+        if self._header_bytes + len(encoded) > ENTRY_BYTES_MAX:
+            raise InvalidError(f"a write of {len(encoded)} bytes does not fit into an entry")
+        return encoded
+
+    def _propose(
+        self,
+        commands: list[Command],
+        encoded: list[bytes],
+        taken: list[Proposal[Command, Outcome]],
+    ) -> None:
         term = self._group.engine.term
 
-        def done(outcomes: list[Any] | None, error: ServiceError | None) -> None:
+        def done(plan: EntryPlan[Outcome] | None, error: ServiceError | None) -> None:
             if self._group.engine.term == term and self._in_flight > 0:
                 self._in_flight -= 1
-            if outcomes is None:
+            if plan is None:
                 for proposal in taken:
                     _tell(proposal, None, error)
-            elif len(outcomes) != len(taken):
+            elif len(plan.outcomes) != len(taken):
                 # an entry of ours that apply could not read: rejected as a whole
                 for proposal in taken:
                     _tell(proposal, None, UnavailableError("the entry was rejected"))
             else:
-                for proposal, outcome in zip(taken, outcomes, strict=True):
+                for proposal, outcome in zip(taken, plan.outcomes, strict=True):
                     _tell(proposal, outcome, None)
 
         deadline = max(proposal.deadline for proposal in taken)
         try:
-            log_index = self._group.propose(self._join(commands), deadline, done)
+            log_index = self._group.propose(self._join(encoded), deadline, done)
         except ServiceError as error:
             self._sequencer.reset()
             for proposal in taken:
@@ -235,9 +294,13 @@ class Proposer:
         self._in_flight += 1
         self._last_proposed = log_index
         self._sequencer.proposed(log_index)
+        if self._kept is not None:
+            self._kept.keep(log_index, term, commands)
 
-    def _answer_unproposed(self, proposal: Proposal, refusal: ServiceError | None) -> None:
-        """The verdict came from speculative state: it may be told only once that state is known to
+    def _answer_unproposed(
+        self, proposal: Proposal[Command, Outcome], refusal: ServiceError | None
+    ) -> None:
+        """The verdict came from speculative state. It may be told only once that state is known to
         be committed, by a leader that a quorum still confirms."""
 
         def confirmed(lost: ServiceError | None) -> None:
@@ -246,10 +309,17 @@ class Proposer:
         self._group.linearize(confirmed, at_least=self._last_proposed)
 
     def sweep(self, now: float) -> None:
-        """Refuse what waited in the queue beyond its deadline. `now` is monotonic seconds."""
-        while self._queue and self._queue[0].deadline < now:
-            proposal = self._queue.popleft()
+        """Refuse what waited in the queue beyond its deadline. `now` is monotonic seconds. At most
+        REFUSED_PER_SWEEP are told at once, the others at the next sweeps."""
+        are_late = (proposal for proposal in self._queue if proposal.deadline < now)
+        late = list(islice(are_late, REFUSED_PER_SWEEP))
+        if not late:
+            return
+        gone = {id(one) for one in late}
+        self._queue = deque(one for one in self._queue if id(one) not in gone)
+        for proposal in late:
             self._queued_bytes -= proposal.size
+        for proposal in late:
             _tell(proposal, None, UnavailableError("the write waited too long to be proposed"))
 
     def applied(self, log_index: LogIndex) -> None:
@@ -258,8 +328,10 @@ class Proposer:
         self.pump()
 
 
-def _tell(proposal: Proposal, outcome: Any, error: ServiceError | None) -> None:
-    """Whoever asked hears of it; a fault in hearing is theirs alone."""
+def _tell(
+    proposal: Proposal[Command, Outcome], outcome: Outcome | None, error: ServiceError | None
+) -> None:
+    """Let whoever asked hear of it; a fault in hearing is theirs alone."""
     try:
         proposal.done(outcome, error)
     except Exception as fault:

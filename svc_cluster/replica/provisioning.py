@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import TimestampMs
@@ -12,15 +11,15 @@ from svc_cluster.codec import config_pb
 from svc_cluster.model.provision import Provision
 from svc_cluster.model.stream_config import STORAGE_CLASS_DEFAULT, NewStream
 from svc_cluster.replica.basin import BasinReplica
-from svc_cluster.replica.repeatable import Fill
-from svc_cluster.stream import provision
-from svc_cluster.stream.commands import BasinCommand, CreateStream
+from svc_cluster.replica.repeatable import Fill, Operation
+from svc_cluster.stream import provision_rules
+from svc_cluster.stream.commands import CreateStream
+from svc_cluster.stream.commands import Write as WriteCommand
 from svc_cluster.stream.effects import View
-from svc_cluster.stream.rows import BasinRecord, StreamState
+from svc_cluster.stream.rows import BasinHead, StreamEntry, StreamState
 
-Write = Callable[
-    [pb.Request, BasinReplica, Callable[[TimestampMs], Any], Callable[[], Fill]], Awaitable[Fill]
-]
+Sequencing = Callable[[TimestampMs], WriteCommand | None]
+Write = Callable[[pb.Request, BasinReplica, Sequencing, Callable[[], Fill]], Awaitable[Fill]]
 
 
 class Provisioning:
@@ -34,7 +33,7 @@ class Provisioning:
     def __init__(self, find: Callable[[pb.Request], BasinReplica], write: Write) -> None:
         self._find = find
         self._write = write
-        self.operations: dict[str, Callable[[pb.Request], Coroutine[Any, Any, Fill]]] = {
+        self.operations: dict[str, Operation] = {
             "create_stream": self._create_stream,
             "ensure_stream": self._ensure_stream,
             "reconfigure_stream": self._reconfigure_stream,
@@ -46,7 +45,7 @@ class Provisioning:
     async def _decide(
         self,
         request: pb.Request,
-        decision: Callable[[View, TimestampMs], BasinCommand | None],
+        decision: Callable[[View, TimestampMs], WriteCommand | None],
         tell: Callable[[_Decided], Fill],
         stream: str | None = None,
     ) -> Fill:
@@ -56,9 +55,10 @@ class Provisioning:
         sequencer = basin.sequencer
         decided: _Decided | None = None
 
-        def sequence(now_ms: TimestampMs) -> BasinCommand | None:
+        def sequence(now_ms: TimestampMs) -> WriteCommand | None:
             nonlocal decided
             command = sequencer.decide(lambda view: decision(view, now_ms))
+            assert command is None or isinstance(command, WriteCommand), "as was decided"
             view = sequencer.view
             found = None if stream is None else view.stream_by_name(stream)
             decided = _Decided(command, found, view.basin)
@@ -74,8 +74,10 @@ class Provisioning:
         message = request.create_stream
         new = _new_stream(message)
 
-        def decision(view: View, now_ms: TimestampMs) -> BasinCommand | None:
-            return provision.create_stream(view, message.stream, new, message.creation_hash, now_ms)
+        def decision(view: View, now_ms: TimestampMs) -> WriteCommand | None:
+            return provision_rules.create_stream(
+                view, message.stream, new, message.creation_hash, now_ms
+            )
 
         return await self._decide(request, decision, _provisioned, message.stream)
 
@@ -83,8 +85,8 @@ class Provisioning:
         message = request.ensure_stream
         new = _new_stream(message)
 
-        def decision(view: View, now_ms: TimestampMs) -> BasinCommand | None:
-            return provision.ensure_stream(view, message.stream, new, now_ms)
+        def decision(view: View, now_ms: TimestampMs) -> WriteCommand | None:
+            return provision_rules.ensure_stream(view, message.stream, new, now_ms)
 
         return await self._decide(request, decision, _provisioned, message.stream)
 
@@ -92,8 +94,8 @@ class Provisioning:
         message = request.auto_create_stream
         new = _new_stream(message)
 
-        def decision(view: View, now_ms: TimestampMs) -> BasinCommand | None:
-            return provision.auto_create_stream(
+        def decision(view: View, now_ms: TimestampMs) -> WriteCommand | None:
+            return provision_rules.auto_create_stream(
                 view, message.stream, new, now_ms, on_read=message.on_read
             )
 
@@ -104,8 +106,8 @@ class Provisioning:
         patch = config_pb.get_stream_patch(message.patch)
         storage_class = message.storage_class_default or STORAGE_CLASS_DEFAULT
 
-        def decision(view: View, now_ms: TimestampMs) -> BasinCommand | None:
-            return provision.reconfigure_stream(view, message.stream, patch, storage_class)
+        def decision(view: View, now_ms: TimestampMs) -> WriteCommand | None:
+            return provision_rules.reconfigure_stream(view, message.stream, patch, storage_class)
 
         return await self._decide(request, decision, _stream_config, message.stream)
 
@@ -114,16 +116,16 @@ class Provisioning:
         wanted = config_pb.get_basin(message.config)
         storage_class = message.storage_class if message.HasField("storage_class") else None
 
-        def decision(view: View, now_ms: TimestampMs) -> BasinCommand | None:
-            return provision.ensure_basin(view, wanted, storage_class)
+        def decision(view: View, now_ms: TimestampMs) -> WriteCommand | None:
+            return provision_rules.ensure_basin(view, wanted, storage_class)
 
         return await self._decide(request, decision, _ensured)
 
     async def _reconfigure_basin(self, request: pb.Request) -> Fill:
         patch = config_pb.get_basin_patch(request.reconfigure_basin.patch)
 
-        def decision(view: View, now_ms: TimestampMs) -> BasinCommand | None:
-            return provision.reconfigure_basin(view, patch)
+        def decision(view: View, now_ms: TimestampMs) -> WriteCommand | None:
+            return provision_rules.reconfigure_basin(view, patch)
 
         return await self._decide(request, decision, _basin_config)
 
@@ -132,9 +134,9 @@ class Provisioning:
 class _Decided:
     """The command that a decision came to, and how stream and basin are behind it."""
 
-    command: BasinCommand | None
+    command: WriteCommand | None
     stream: StreamState | None
-    basin: BasinRecord | None
+    basin: BasinHead | None
 
     @property
     def provision(self) -> Provision:
@@ -185,7 +187,7 @@ def _basin_config(decided: _Decided) -> Fill:
     return lambda response: config_pb.put_basin(response.basin_config, basin.config)
 
 
-def stream_to_pb(out: pb.StreamInfo, entry: Any) -> None:
+def stream_to_pb(out: pb.StreamInfo, entry: StreamEntry) -> None:
     out.name = entry.name
     out.created_at_ms = entry.created_at_ms
     if entry.deleted_at_ms is not None:

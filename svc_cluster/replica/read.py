@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypedDict, TypeVar
 
 from svc_cluster.base.errors import (
@@ -18,23 +19,26 @@ from svc_cluster.base.errors import (
     StreamNotFoundError,
     UnavailableError,
 )
-from svc_cluster.base.ids import LogIndex, StreamId, TimestampMs
+from svc_cluster.base.ids import StreamId, TimestampMs
 from svc_cluster.base.limits import READ_BYTES_MAX, STREAM_STATES_CACHED_MAX
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import Position, SequencedBatch
-from svc_cluster.replica.answer_room import Place
-from svc_cluster.replica.group import GroupReplica, Services
+from svc_cluster.replica.answer_room import RoomReservation
+from svc_cluster.replica.callbacks import result_of
+from svc_cluster.replica.group_replica import AnyGroup
+from svc_cluster.replica.group_services import GroupServices
 from svc_cluster.replica.retention_clock import RetentionClock
 from svc_cluster.replica.store_reads import StoreReads
 from svc_cluster.stream import scan
+from svc_cluster.stream.basin_state import BasinState
 from svc_cluster.stream.batch_finder import HoleError, Lookups
 from svc_cluster.stream.rows import StreamState
-from svc_cluster.stream.state import BasinState
 
 _T = TypeVar("_T")
 
 ATTEMPTS_MAX: Final = 8
-"""Of a read that records are trimmed under, before it is made in one turn of the event loop."""
+"""The attempts at a read that records are trimmed under, before it is made in one turn of the event
+loop."""
 
 WAIT_SECONDS_MAX: Final = 5.0
 """A follower's call is answered after this long even if nothing came; the gateway calls again."""
@@ -48,7 +52,7 @@ class ReadRequest:
     refuse_at_tail: bool
     wait_ms: int
     has_key: bool = False
-    """Whoever asks can open the records of an encrypted stream."""
+    """Tells that whoever asks can open the records of an encrypted stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ class ReadAnswer:
     cipher: str | None = None
 
 
-class _Asked(TypedDict):
+class _ReadLimits(TypedDict):
     now_ms: TimestampMs
     from_ms: int
     max_bytes: int
@@ -73,9 +77,9 @@ class Reader:
 
     def __init__(
         self,
-        group: GroupReplica,
+        group: AnyGroup,
         state: BasinState,
-        services: Services,
+        services: GroupServices,
         clock: RetentionClock,
     ) -> None:
         self._group = group
@@ -84,33 +88,37 @@ class Reader:
         self._clock = clock
         self._reads = StoreReads(services.store, group.generation)
         self._batch_records: dict[StreamId, int] = {}
-        """Of the batch read last, by stream; least recently read first."""
+        """The records of the batch read last, by stream; least recently read first."""
         self._followers: dict[StreamId, list[asyncio.Future[None]]] = {}
+        self.reads = 0
+        """Answers since this was opened."""
+        self.read_records = 0
+        self.read_bytes = 0
+        """What there was in them, in metered bytes."""
 
     async def linearize(self) -> None:
         """Return once everything committed before this call is in the state store. Raises
         NotLeaderHereError or UnavailableError."""
-        future: asyncio.Future[None] = self._services.loop.create_future()
-
-        def settle(error: ServiceError | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-        self._group.linearize(settle, at_least=LogIndex(0))
-        await future
+        await result_of(
+            self._services.loop, lambda told: self._group.linearize(partial(told, None))
+        )
 
     async def check_tail(self, stream: str) -> Position:
         await self.linearize()
         found = self.stream(stream)
         return found.tail
 
-    async def read(self, request: ReadRequest, place: Place | None = None) -> ReadAnswer:
+    async def read(self, request: ReadRequest, place: RoomReservation | None = None) -> ReadAnswer:
         """Read once; with `wait_ms`, wait at the tail for the first records. Records are taken from
         the store only in `place`, which may have to be waited for; its owner gives it back."""
+        answer = await self._read(request, place)
+        self.reads += 1
+        for batch in answer.batches:
+            self.read_records += batch.placement.record_count
+            self.read_bytes += batch.placement.metered_bytes
+        return answer
+
+    async def _read(self, request: ReadRequest, place: RoomReservation | None) -> ReadAnswer:
         await self.linearize()
         if place is not None:
             await place.take()
@@ -171,7 +179,7 @@ class Reader:
     async def _step(
         self, request: ReadRequest, stream_id: StreamId, start: int, from_ms: int, max_bytes: int
     ) -> tuple[StreamState, scan.ReadStep]:
-        asked: _Asked = {
+        asked: _ReadLimits = {
             # what nothing may expire by hides nothing either
             "now_ms": self._clock.wall_ms() or TimestampMs(0),
             "from_ms": from_ms,
@@ -255,7 +263,7 @@ class Reader:
         return stream
 
     def _same_stream(self, name: str, stream_id: StreamId) -> StreamState:
-        """As `stream`, of the one that had the name before."""
+        """Does what `stream` does, for the one that had the name before."""
         stream = self.stream(name)
         if stream.stream_id != stream_id:
             raise StreamNotFoundError("the stream was deleted while it was read")

@@ -5,7 +5,7 @@ The first answer is made of the same bytes as every later one, so that they cann
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
@@ -13,9 +13,13 @@ from svc_cluster.base.errors import ServiceError
 from svc_cluster.codec import rpc
 
 Fill = Callable[[pb.Response], None]
+"""Puts an answer into the response of whoever asks."""
+
+Operation = Callable[[pb.Request], Awaitable[Fill]]
+"""What a node does for a request."""
 
 ANSWER_BYTES: Final = 192
-"""About what an outcome adds to an entry: its key, its time and a small answer."""
+"""About what an idempotency key adds to an entry: its key, its time and a small answer."""
 
 
 def answer_bytes(fill: Fill) -> bytes:

@@ -52,8 +52,8 @@ class PeerClocks:
 
 
 def away_ms(own_ms: int, others_ms: Sequence[int], members: int) -> int | None:
-    """How far the own clock is ahead of (below 0: behind) the median of a group's clocks; None when
-    fewer of them than a quorum of `members` are known, the own one among them.
+    """Return how far the own clock is ahead of (below 0: behind) the median of a group's clocks. It
+    is None when fewer of them than a quorum of `members` are known, the own one among them.
 
     Of an even number, that of the two in the middle counts that is further away: where two clocks
     contradict each other, nobody can tell which one is wrong.
@@ -112,9 +112,8 @@ class ClockWatch:
         self.away_ms = 0
         """The own clock from the median of a group's, where it is furthest; below 0: behind."""
 
-    def look(self, groups: Iterable[RetentionClock]) -> None:
-        """To be called now and then, with the groups that are led here."""
-        distances = [group.away_ms() for group in groups]
+    def look(self, distances: Sequence[int | None]) -> None:
+        """To be called now and then, with the `away_ms` of the groups that are led here."""
         known = [away for away in distances if away is not None]
         unknown = len(distances) - len(known)
         away = sum(abs(distance) > CLOCK_AWAY_MS_MAX for distance in known)

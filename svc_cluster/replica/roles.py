@@ -15,9 +15,10 @@ ROLES: Final[dict[str, frozenset[str]]] = {
     "register_node": frozenset({NODE}),
     "remove_basin": frozenset({NODE}),
     "set_root_token": frozenset({NODE}),
+    "hand_on_leases": frozenset({NODE}),
 }
-"""Operations that change who belongs to the cluster and who may do everything, by the role that the
-caller has proved."""
+"""Operations that change who belongs to the cluster and who may do everything, and that are of one
+leader with the next, by the role that the caller has proved."""
 
 EVERYDAY: Final = frozenset({NODE, GATEWAY})
 """Who may ask for the operations that are not in the table. An administrator has a service of its
@@ -25,7 +26,7 @@ own, on another port."""
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class CallerRights:
     """What a caller may ask at the moment."""
 
     role: str
@@ -40,8 +41,8 @@ class Admission:
             raise NotForThisRoleError(f"a {self.role} may not ask for {operation}")
 
 
-OWN: Final = Admission(NODE)
-"""Of the node itself."""
+OWN: Final = CallerRights(NODE)
+"""The admission of the node itself."""
 
 
 class NotForThisRoleError(ServiceError):

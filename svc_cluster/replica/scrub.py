@@ -1,5 +1,6 @@
-"""Do the replicas of a group hold the same? In the background each leader has all of them read what
-they have stored, chunk by chunk, as of one applied index, and compares the digests.
+"""This finds out whether the replicas of a group hold the same. In the background each leader has
+all of them read what they have stored, chunk by chunk, as of one applied index, and compares the
+digests.
 
 What a quorum holds is right; whoever holds something else is damaged, the leader included, and is
 repaired as any damaged replica is. Design: docs/adr/0031. Deciding parts: scrub_round.py,
@@ -14,21 +15,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
-from svc_cluster.catalog.content import CatalogContent
-from svc_cluster.model.content import CONTENT_VERSION, Chunk, Content
+from svc_cluster.base.ids import GroupId, NodeId
+from svc_cluster.model.content import CONTENT_VERSION, Chunk
 from svc_cluster.raft.messages import (
     ScrubAnswer,
     ScrubMessage,
     ScrubOutcome,
     ScrubQuestion,
 )
-from svc_cluster.replica.group import GroupReplica
+from svc_cluster.replica.group_replica import AnyGroup
 from svc_cluster.replica.host import Host
 from svc_cluster.replica.prefixed import PrefixedReader
-from svc_cluster.replica.scrub_reader import ScrubReader
+from svc_cluster.replica.scrub_reader import ScrubReader, content_of
 from svc_cluster.replica.scrub_round import GroupScrub, Settled, comparable_peers
-from svc_cluster.stream.content import BasinContent
 
 MIB: Final = 1024 * 1024
 
@@ -71,10 +70,10 @@ class ScrubSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
+class _AwaitedChunk:
     """The chunk that this node, as leader of `group`, waits for."""
 
-    group: GroupReplica
+    group: AnyGroup
     waited_for: frozenset[NodeId]
     deadline: float
 
@@ -88,7 +87,7 @@ class Scrubber:
         self._settings = settings
         self._begun_at = self._services.clock.monotonic()
         self._scrubs: dict[GroupId, GroupScrub] = {}
-        self._asking: _Asking | None = None
+        self._asking: _AwaitedChunk | None = None
         self._served: dict[GroupId, int] = {}
         """When each group had its last turn, counted in turns."""
         self._turns = 0
@@ -126,18 +125,18 @@ class Scrubber:
 
     @property
     def age_seconds(self) -> float:
-        """How long ago the last complete round of a group led here was over, where that is longest;
-        0: nothing is led here, or no part is taken."""
+        """Return how long ago the last complete round of a group led here was over, where that is
+        longest. It is 0 where nothing is led here, or no part is taken."""
         if self._reader is None:
             return 0.0
         now = self._services.clock.monotonic()
         ended = (self._scrub(group).completed_at for group in self._led())
         return max((now - (self._begun_at if at is None else at) for at in ended), default=0.0)
 
-    def _led(self) -> list[GroupReplica]:
+    def _led(self) -> list[AnyGroup]:
         return [one.group for one in self._host.replicas() if one.group.is_serving]
 
-    def _scrub(self, group: GroupReplica) -> GroupScrub:
+    def _scrub(self, group: AnyGroup) -> GroupScrub:
         known = self._scrubs.get(group.group_id)
         if known is None:
             known = GroupScrub(self._services.node_id, group.machine.known.encoding)
@@ -174,7 +173,7 @@ class Scrubber:
             for known in (self._served, self._not_before, self._silent):
                 known.pop(group_id, None)
 
-    def _look_after(self, asking: _Asking, now: float) -> None:
+    def _look_after(self, asking: _AwaitedChunk, now: float) -> None:
         group = asking.group
         scrub = self._scrub(group)
         asked = scrub.asked
@@ -189,11 +188,11 @@ class Scrubber:
             else:
                 self._drop(asking, now)
 
-    def _group(self, group_id: GroupId) -> GroupReplica | None:
+    def _group(self, group_id: GroupId) -> AnyGroup | None:
         replica = self._host.replica(group_id)
         return None if replica is None else replica.group
 
-    def _drop(self, asking: _Asking, now: float) -> None:
+    def _drop(self, asking: _AwaitedChunk, now: float) -> None:
         self._scrub(asking.group).drop()
         self._not_before[asking.group.group_id] = now + RETRY_SECONDS
         self._asking = None
@@ -209,7 +208,7 @@ class Scrubber:
             group = min(due, key=lambda one: self._served.get(one.group_id, 0))
             group.attempt(partial(self._ask, group, now))
 
-    def _ask(self, group: GroupReplica, now: float) -> None:
+    def _ask(self, group: AnyGroup, now: float) -> None:
         group_id, engine = group.group_id, group.engine
         self._turns += 1
         self._served[group_id] = self._turns
@@ -234,13 +233,13 @@ class Scrubber:
             settings.interval_seconds,
         )
         waited_for = frozenset(peers - self._silent.get(group_id, set()))
-        asking = self._asking = _Asking(group, waited_for, now + ANSWER_SECONDS)
+        asking = self._asking = _AwaitedChunk(group, waited_for, now + ANSWER_SECONDS)
         for peer in sorted(peers):
             self._services.peers.send(peer, group_id, question)
         own = partial(self._read, group, question, partial(self._own, asking))
         group.when_at(question.log_index, own)
 
-    def _own(self, asking: _Asking, chunk: Chunk | None) -> None:
+    def _own(self, asking: _AwaitedChunk, chunk: Chunk | None) -> None:
         if self._asking is not asking:
             return
         if chunk is None:
@@ -249,12 +248,12 @@ class Scrubber:
             self._scrub(asking.group).own(chunk)
             self._settle_if_heard(asking)
 
-    def _settle_if_heard(self, asking: _Asking) -> None:
+    def _settle_if_heard(self, asking: _AwaitedChunk) -> None:
         scrub = self._scrub(asking.group)
         if scrub.has_own and not scrub.silent(asking.waited_for):
             self._settle(asking, self._services.clock.monotonic())
 
-    def _settle(self, asking: _Asking, now: float) -> None:
+    def _settle(self, asking: _AwaitedChunk, now: float) -> None:
         group = asking.group
         scrub = self._scrub(group)
         if scrub.wants_again:
@@ -270,7 +269,7 @@ class Scrubber:
         group.attempt(partial(self._carry_out, group, settled))
         self._services.loop.call_soon(self._host.guarded(self._work))
 
-    def _say_ended(self, group: GroupReplica, settled: Settled) -> None:
+    def _say_ended(self, group: AnyGroup, settled: Settled) -> None:
         tell = self._services.log.debug if settled.was_complete else self._services.log.info
         encoding = group.machine.known.encoding
         tell(
@@ -284,7 +283,7 @@ class Scrubber:
             silent=sorted(self._silent.get(group.group_id, ())),
         )
 
-    def _carry_out(self, group: GroupReplica, settled: Settled) -> None:
+    def _carry_out(self, group: AnyGroup, settled: Settled) -> None:
         """Do to those who are damaged what has to be done."""
         judgement, own = settled.judgement, self._services.node_id
         self.differences += len(judgement.damaged)
@@ -308,8 +307,8 @@ class Scrubber:
 
     # -- as follower, and what others say
 
-    def received(self, group: GroupReplica, sender: NodeId, message: ScrubMessage) -> None:
-        """Of a peer whose identity is already proven."""
+    def received(self, group: AnyGroup, sender: NodeId, message: ScrubMessage) -> None:
+        """Take a message of a peer whose identity is already proven."""
         engine = group.engine
         if group.stopped or message.sender_term != engine.term:
             return
@@ -329,7 +328,7 @@ class Scrubber:
         elif not group.is_given_up and self._scrub(group).convicts(message):
             group.on_diverged(self._reason(group, "the scrub: a quorum holds other content"))
 
-    def _question(self, group: GroupReplica, sender: NodeId, question: ScrubQuestion) -> None:
+    def _question(self, group: AnyGroup, sender: NodeId, question: ScrubQuestion) -> None:
         scrub = self._scrub(group)
         now = self._services.clock.monotonic()
 
@@ -361,7 +360,7 @@ class Scrubber:
         if not group.when_at(question.log_index, look):
             refuse(ScrubOutcome.MISSED)
 
-    def _reason(self, group: GroupReplica, what: str) -> str:
+    def _reason(self, group: AnyGroup, what: str) -> str:
         flaw = self._scrub(group).flaw
         return f"{what}; {flaw}" if flaw else what
 
@@ -373,7 +372,7 @@ class Scrubber:
     # -- reading
 
     def _read(
-        self, group: GroupReplica, question: ScrubQuestion, done: Callable[[Chunk | None], None]
+        self, group: AnyGroup, question: ScrubQuestion, done: Callable[[Chunk | None], None]
     ) -> None:
         """Read the chunk as the store is now; `done(None)` when that cannot be."""
         assert self._reader is not None, "who does not read is not asked"
@@ -381,6 +380,6 @@ class Scrubber:
             done(None)
             return
         view = self._services.store.snapshot(fills_cache=False)
-        content: Content = CatalogContent() if group.group_id == CATALOG_GROUP else BasinContent()
-        visits = content.visits(PrefixedReader(view, group.generation), question.after)
+        reader = PrefixedReader(view, group.generation)
+        visits = content_of(group.group_id).visits(reader, question.after)
         self._reader.read(view, visits, question.cost_max, done)

@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from svc_cluster.base.clock import Clock
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId
 from svc_cluster.base.log import Logger
-from svc_cluster.model.content import Chunk, ChunkBuilder, Visit
+from svc_cluster.catalog.catalog_content import CatalogContent
+from svc_cluster.model.content import Chunk, ChunkBuilder, Content, Visit
 from svc_cluster.storage.state_store import StoreSnapshot
+from svc_cluster.stream.basin_content import BasinContent
 
 JOBS_MAX: Final = 8
 """Chunks that wait or are read at one time; each holds a view of the store."""
@@ -37,6 +40,11 @@ class _Job:
     visits: Iterator[Visit]
     builder: ChunkBuilder
     done: Done
+
+
+def content_of(group_id: GroupId) -> Content:
+    """How what a group holds is looked at."""
+    return CatalogContent() if group_id == CATALOG_GROUP else BasinContent()
 
 
 class ScrubReader:
@@ -62,7 +70,7 @@ class ScrubReader:
         self._free_at = float("-inf")
         self._is_stopped = False
         self.read_bytes = 0
-        """Of rows as they are stored, those that are no content among them."""
+        """The bytes of rows as they are stored, those that are no content among them."""
 
     @property
     def is_full(self) -> bool:

@@ -66,7 +66,7 @@ class GroupScrub:
         self._votes: dict[NodeId, Vote] = {}
         self._refused: set[NodeId] = set()
         self._again: set[NodeId] = set()
-        """Of those, the ones that may answer soon."""
+        """Those of the refused that may answer soon."""
         self._tries = 0
         self._heard_at: float | None = None
         """When the leader asked last; None: this replica has asked since."""
@@ -259,7 +259,7 @@ class GroupScrub:
 
 
 def comparable_peers(said: Mapping[NodeId, tuple[int, int]], encoding: int) -> frozenset[NodeId]:
-    """Of those that have said the version of their scrub and their encoding, the ones that can be
-    compared with a replica of `encoding` here."""
+    """Return the peers that can be compared with a replica of `encoding` here. They are of those
+    that have said the version of their scrub and their encoding."""
     wanted = (CONTENT_VERSION, encoding)
     return frozenset(node for node, version in said.items() if version == wanted)

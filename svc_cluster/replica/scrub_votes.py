@@ -1,4 +1,4 @@
-"""Which replica is wrong where what they hold differs? Pure.
+"""This judges which replica is wrong where what they hold differs. Pure.
 
 A majority of all members says what is right. Copies do not add to it: a replica whose state came
 from another one's snapshot holds what that one held, damage included, until a whole round has found
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from svc_cluster.base.ids import NodeId
 
 Identity = tuple[bytes, int, int]
-"""Of a chunk: its end, digest and rows."""
+"""A chunk's end, digest and rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Judgement:
 
 
 def judge(votes: Mapping[NodeId, Vote], member_count: int) -> Judgement:
-    """Of at least one vote; `member_count` counts the silent ones too.
+    """Judge at least one vote; `member_count` counts the silent ones too.
 
     Votes that all agree and show no flaw are right, however few they are: nothing speaks against
     them. Otherwise there must be a majority of origins; or one of replicas, where all others see

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import (
     DeadlineError,
     ErrorCode,
+    HotServerError,
     InternalError,
     MalformedError,
     ReadDeadlineError,
@@ -21,66 +22,43 @@ from svc_cluster.base.errors import (
     UnavailableError,
 )
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, TimestampMs
-from svc_cluster.base.limits import READ_BYTES_MAX
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.codec import config_pb, rpc
 from svc_cluster.codec.access_pb import AccessFormatError
-from svc_cluster.link.frame import Kind
+from svc_cluster.link.frame import FrameKind
 from svc_cluster.model.cipher import StreamIdentity
-from svc_cluster.model.outcome_table import REQUEST_KEY_BYTES
+from svc_cluster.model.idempotency_table import REQUEST_KEY_BYTES
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import AppendAck
-from svc_cluster.replica.answer_room import Place
-from svc_cluster.replica.append import COMMAND_BYTES
+from svc_cluster.replica.answer_room import RoomReservation
+from svc_cluster.replica.append import COMMAND_BYTES, Decision
 from svc_cluster.replica.basin import BasinReplica
+from svc_cluster.replica.callbacks import result_of
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.catalog_operations import CatalogOperations
 from svc_cluster.replica.host import Host
+from svc_cluster.replica.operation_rules import (
+    NEVER_REFUSED,
+    ROOM_BYTES,
+    WORKING_MAX,
+    WRITES,
+)
+from svc_cluster.replica.page_limit import check_page
 from svc_cluster.replica.provisioning import Provisioning, stream_to_pb
 from svc_cluster.replica.read import ReadRequest
-from svc_cluster.replica.service_session import Caller, Fill, ServiceSession
-from svc_cluster.replica.tokens import TokenOperations
-from svc_cluster.replica.usage import UsageOperations
+from svc_cluster.replica.repeatable import Fill, Operation
+from svc_cluster.replica.service_session import AnswerChannel, ServiceSession
+from svc_cluster.replica.token_operations import TokenOperations
+from svc_cluster.replica.usage_operations import UsageOperations
+from svc_cluster.stream.apply import Outcome
+from svc_cluster.stream.commands import Write
 
 log = get_logger("service")
 
-WRITES: Final = frozenset(
-    {
-        "create_stream",
-        "ensure_stream",
-        "reconfigure_stream",
-        "auto_create_stream",
-        "delete_stream",
-        "ensure_basin_config",
-        "reconfigure_basin",
-        "seal_basin",
-        "create_basin",
-        "delete_basin",
-        "register_node",
-        "remove_basin",
-        "issue_token",
-        "revoke_token",
-        "set_root_token",
-        "set_default_location",
-    }
-)
-"""Operations whose answer after the deadline is "unknown", not "not done"."""
-
-
-LIST_BYTES: Final = 512 * 1024
-"""About what a long page of a list, or of usage, takes."""
-
-ROOM_BYTES: Final = {
-    "read": READ_BYTES_MAX,
-    "list_streams": LIST_BYTES,
-    "list_basins": LIST_BYTES,
-    "list_tokens": LIST_BYTES,
-    "get_usage": LIST_BYTES,
-    "get_storage": LIST_BYTES,
-}
-"""Operations with long answers, and about how long. A read of less says so (`portion_bytes`), and
-has no room while it waits at the tail."""
+DEADLINE_MS_MAX: Final = 60_000
+"""Nobody waits for an answer longer than this, whatever is asked: gateways ask for 4 s, and reads
+wait some seconds more. A caller that asks for days would keep its place for days."""
 
 
 class Service:
@@ -93,7 +71,7 @@ class Service:
         self._sessions: set[ServiceSession] = set()
         host.memory.add("requests", lambda: sum(one.asked_bytes for one in self._sessions))
         host.memory.add("answers", lambda: sum(one.answer_bytes for one in self._sessions))
-        self._operations: dict[str, Callable[[pb.Request], Coroutine[Any, Any, Fill]]] = {
+        self._operations: dict[str, Operation] = {
             "check_tail": self._check_tail,
             "list_streams": self._list_streams,
             "get_stream_config": self._get_stream_config,
@@ -114,7 +92,7 @@ class Service:
             ).operations,
         }
 
-    def session(self, caller: Caller) -> ServiceSession:
+    def session(self, caller: AnswerChannel) -> ServiceSession:
         session = ServiceSession(self, caller, self._sessions.discard)
         self._sessions.add(session)
         return session
@@ -126,6 +104,7 @@ class Service:
         if request.HasField("ping"):
             session.respond(request.id, _done)
             return
+        request.deadline_ms = min(request.deadline_ms, DEADLINE_MS_MAX)
         operation = request.WhichOneof("operation")
         if len(request.request_key) not in (0, REQUEST_KEY_BYTES):
             fault = "a request key has another length"
@@ -133,14 +112,16 @@ class Service:
         elif operation == "append":
             # the hot path: no task, no future, one callback
             self._append(session, request)
+        elif len(self._tasks) >= WORKING_MAX and operation not in NEVER_REFUSED:
+            session.refuse(request.id, HotServerError("the node has too many requests to answer"))
         elif operation in ROOM_BYTES:
             task = self._tasks.spawn_one(self._answer_long(session, request, operation), "request")
-            session.works(request.id, task, Kind.BULK)
+            session.works(request.id, task, FrameKind.BULK)
         elif operation in self._operations:
             task = self._tasks.spawn_one(
                 self._answer(session, request, self._operations[operation]), "request"
             )
-            session.works(request.id, task, Kind.CALL)
+            session.works(request.id, task, FrameKind.CALL)
         else:
             session.refuse(
                 request.id, MalformedError(ErrorCode.NOT_IMPLEMENTED, "unknown operation")
@@ -149,11 +130,11 @@ class Service:
     async def _answer_long(
         self, session: ServiceSession, request: pb.Request, operation: str
     ) -> None:
-        """As `_answer`, with room for the answer until it has joined those that are to leave."""
+        """Does what `_answer` does, with room for the answer until it is one that is to leave."""
         byte_count = ROOM_BYTES[operation]
         if request.read.HasField("portion_bytes"):
             byte_count = min(request.read.portion_bytes, byte_count)
-        with Place(session.room, GroupId(request.group_id), byte_count) as place:
+        with RoomReservation(session.room, GroupId(request.group_id), byte_count) as place:
 
             async def in_its_place(request: pb.Request) -> Fill:
                 if operation == "read":
@@ -167,7 +148,7 @@ class Service:
         self,
         session: ServiceSession,
         request: pb.Request,
-        operation: Callable[[pb.Request], Coroutine[Any, Any, Fill]],
+        operation: Operation,
     ) -> None:
         try:
             async with asyncio.timeout(max(request.deadline_ms, 1) / 1000):
@@ -227,7 +208,7 @@ class Service:
             self._host.check_space()
             self._host.memory.admit(len(message.records))
             batch = rpc.batch_from_pb(message)
-            place = rpc.session_place_from_pb(message)
+            session_sequence = rpc.session_sequence_from_pb(message)
             if batch.sealed_for is not None and batch.sealed_for.group_id != request.group_id:
                 raise SealMismatchError("another basin has taken the name")
         except ServiceError as error:
@@ -237,13 +218,15 @@ class Service:
         fencing = message.fencing_token if message.HasField("fencing_token") else None
         deadline = self._deadline(request)
         if request.request_key:
-            basin.appender.append_once(
+            basin.appender.append_idempotent(
                 request.request_key, message.stream, batch, match, fencing, deadline, told
             )
             return
-        basin.appender.append(message.stream, batch, match, fencing, deadline, done, place)
+        basin.appender.append(
+            message.stream, batch, match, fencing, deadline, done, session_sequence
+        )
 
-    async def _read(self, request: pb.Request, place: Place) -> Fill:
+    async def _read(self, request: pb.Request, place: RoomReservation) -> Fill:
         message = request.read
         try:
             start = StartKind(message.start_kind)
@@ -288,60 +271,42 @@ class Service:
     # -- streams
 
     async def _change(
-        self, request: pb.Request, basin: BasinReplica, sequence: Callable[[Any], Any]
-    ) -> Any:
-        future: asyncio.Future[Any] = self.loop.create_future()
-
-        def done(outcome: Any, error: ServiceError | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(outcome)
-            else:
-                future.set_exception(error)
-
-        basin.appender.change(sequence, self._deadline(request), done)
-        return await future
+        self, request: pb.Request, basin: BasinReplica, sequence: Decision, size: int
+    ) -> Outcome | None:
+        deadline = self._deadline(request)
+        return await result_of(
+            self.loop, lambda told: basin.appender.change(sequence, deadline, told, size)
+        )
 
     async def _write(
         self,
         request: pb.Request,
         basin: BasinReplica,
-        sequence: Callable[[TimestampMs], Any],
+        sequence: Callable[[TimestampMs], Write | None],
         tell: Callable[[], Fill],
     ) -> Fill:
-        """As `_change`, with what `tell` makes of it; or, for a request that is repeated, the
-        answer to the first."""
+        """Does what `_change` does, with what `tell` makes of it. For a request that is repeated it
+        gives the answer to the first."""
         if not request.request_key:
-            await self._change(request, basin, sequence)
+            await self._change(request, basin, sequence, COMMAND_BYTES)
             return tell()
-        future: asyncio.Future[Fill] = self.loop.create_future()
-
-        def done(fill: Fill | None, error: ServiceError | None) -> None:
-            if future.done():
-                return
-            if fill is not None:
-                future.set_result(fill)
-            else:
-                future.set_exception(error or InternalError("no outcome"))
-
-        basin.appender.once(
-            request.request_key,
-            sequence,
-            lambda _: tell(),
-            COMMAND_BYTES,
-            self._deadline(request),
-            done,
+        key, deadline = request.request_key, self._deadline(request)
+        fill: Fill | None = await result_of(
+            self.loop,
+            lambda told: basin.appender.change_idempotent(
+                key, sequence, lambda _: tell(), COMMAND_BYTES, deadline, told
+            ),
         )
-        return await future
+        if fill is None:
+            raise InternalError("no outcome")
+        return fill
 
     async def _list_streams(self, request: pb.Request) -> Fill:
         message = request.list_streams
+        limit = check_page(message.limit)
         basin = self._basin(request)
         await basin.reader.linearize()
-        streams, has_more = basin.state.list_streams(
-            message.prefix, message.start_after, message.limit
-        )
+        streams, has_more = basin.state.list_streams(message.prefix, message.start_after, limit)
 
         def fill(response: pb.Response) -> None:
             response.streams.has_more = has_more
@@ -390,7 +355,7 @@ class Service:
 
     async def _seal_basin(self, request: pb.Request) -> Fill:
         basin = self._basin(request)
-        await self._change(request, basin, basin.sequencer.seal)
+        await self._change(request, basin, basin.sequencer.seal, COMMAND_BYTES)
         return _done
 
 

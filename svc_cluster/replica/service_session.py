@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from google.protobuf.message import DecodeError
 
@@ -27,34 +27,47 @@ from svc_cluster.base.seldom import Seldom
 from svc_cluster.codec import rpc
 from svc_cluster.link.calls import HEAD, CallError, Verb, encode
 from svc_cluster.link.credit import MESSAGE_BYTES_MAX
-from svc_cluster.link.frame import Kind
+from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.outbox import NoCreditError
 from svc_cluster.replica.answer_room import AnswerRoom
-from svc_cluster.replica.roles import Admission
+from svc_cluster.replica.repeatable import Fill
+from svc_cluster.replica.roles import CallerRights
 
 log = get_logger("service")
 
-Fill = Callable[[pb.Response], None]
 
-REQUESTS_MAX: Final = 65_536
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """It acts as a function that fills an answer, for one that was encoded in steps, without its
+    number."""
+
+    answer: bytes
+
+    def __call__(self, response: pb.Response) -> None:
+        response.MergeFromString(self.answer)
+
+
+REQUESTS_MAX: Final = 32_768
 """Requests of one caller that are not answered, or whose answers it does not take; one more is
-refused. So many answers that it does not take end the conversation."""
+refused. So many answers that it does not take end the conversation. It is more than a gateway has
+in progress and open together, unless its settings allow more."""
 
 ANSWER_BYTES_MAX: Final = {
-    kind: MESSAGE_BYTES_MAX[kind] - HEAD.size for kind in (Kind.URGENT, Kind.CALL, Kind.BULK)
+    kind: MESSAGE_BYTES_MAX[kind] - HEAD.size
+    for kind in (FrameKind.URGENT, FrameKind.CALL, FrameKind.BULK)
 }
-"""Of one answer, encoded, by its class."""
+"""The largest size of one answer, encoded, by its class."""
 
 
-class Caller(Protocol):
+class AnswerChannel(Protocol):
     """The way back to whoever asks."""
 
-    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         """Raises NoCreditError, without effect; behind the end of the conversation it does
         nothing."""
         ...
 
-    def dealt_with(self, kind: Kind, size: int) -> None:
+    def dealt_with(self, kind: FrameKind, size: int) -> None:
         """A request of `size` bytes costs no memory here any more."""
         ...
 
@@ -63,11 +76,14 @@ class Caller(Protocol):
 class _Asked:
     """A request that is not answered yet."""
 
-    kind: Kind
+    kind: FrameKind
     byte_count: int
     group_id: GroupId = CATALOG_GROUP
-    answer_kind: Kind = Kind.CALL
-    task: asyncio.Task[Any] | None = None
+    answer_kind: FrameKind = FrameKind.CALL
+    task: asyncio.Task[None] | None = None
+    """None: it ends by itself, as an append does, and nobody can end it before."""
+    is_given_up: bool = False
+    """Nobody waits for its answer any more."""
 
 
 class _Unsent(NamedTuple):
@@ -75,12 +91,12 @@ class _Unsent(NamedTuple):
 
     group_id: GroupId
     message: bytes
-    kind: Kind
+    kind: FrameKind
     byte_count: int
 
 
 class Dispatcher(Protocol):
-    """Whoever does what is asked."""
+    """A Dispatcher does what is asked."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
@@ -93,25 +109,26 @@ class ServiceSession:
 
     An answer is encoded by itself, so that a fault in one harms no other. What a request costs
     here counts against its caller's credit until its answer is on the way: a caller that does not
-    read answers cannot ask for ever."""
+    read answers cannot ask for ever. Nor can one that gives up what it asked: an append that is
+    queued or in the log costs as much as before, until its outcome is known."""
 
     def __init__(
         self,
         service: Dispatcher,
-        caller: Caller,
+        caller: AnswerChannel,
         on_closed: Callable[[ServiceSession], None] = lambda _: None,
     ) -> None:
         self._service = service
         self._on_closed = on_closed
         self.asked_bytes = 0
-        """Of the messages that are not answered."""
+        """The bytes of the messages that are not answered."""
 
         self._caller = caller
         self._asked: dict[int, _Asked] = {}
-        self._unsent: dict[Kind, deque[_Unsent]] = {
-            Kind.URGENT: deque(),
-            Kind.CALL: deque(),
-            Kind.BULK: deque(),
+        self._unsent: dict[FrameKind, deque[_Unsent]] = {
+            FrameKind.URGENT: deque(),
+            FrameKind.CALL: deque(),
+            FrameKind.BULK: deque(),
         }
         self.unsent = 0
         """Answers that wait until the caller has dealt with earlier ones."""
@@ -132,7 +149,7 @@ class ServiceSession:
         return max(self.room.taken_bytes, self._unsent_bytes)
 
     def request(
-        self, kind: Kind, number: int, data: bytes, byte_count: int, admission: Admission
+        self, kind: FrameKind, number: int, data: bytes, byte_count: int, admission: CallerRights
     ) -> None:
         """A request arrived, in a message of `byte_count` bytes of this class. One that cannot be
         read, that its caller may not ask for, or one more than REQUESTS_MAX, is refused without
@@ -144,7 +161,7 @@ class ServiceSession:
             raise CallError(f"{REQUESTS_MAX} answers are not read")
         self._asked[number] = asked = _Asked(kind, byte_count)
         self.asked_bytes += byte_count
-        if kind is Kind.URGENT:
+        if kind is FrameKind.URGENT:
             asked.answer_kind = kind
         try:
             request = pb.Request.FromString(data)
@@ -169,7 +186,7 @@ class ServiceSession:
             log.error("request_failed", exc_info=fault)
             self.refuse(number, InternalError("internal error"))
 
-    def works(self, number: int, task: asyncio.Task[Any], answer_kind: Kind) -> None:
+    def works(self, number: int, task: asyncio.Task[None], answer_kind: FrameKind) -> None:
         """`task` makes the answer of this request, and ends when nobody waits for it any more."""
         asked = self._asked.get(number)
         if asked is not None:
@@ -177,25 +194,35 @@ class ServiceSession:
             asked.answer_kind = answer_kind
 
     def cancel(self, number: int) -> None:
-        """The caller waits for this answer no more: work on it ends. What was proposed goes on."""
-        asked = self._asked.pop(number, None)
+        """The caller waits for this answer no more: work on it ends. An append goes on, and counts
+        until it has ended."""
+        asked = self._asked.get(number)
         if asked is None:
             return
-        if asked.task is not None:
-            asked.task.cancel()
+        if asked.task is None:
+            asked.is_given_up = True
+            return
+        del self._asked[number]
+        asked.task.cancel()
         self._let_go(asked.kind, asked.byte_count)
 
     def respond(self, number: int, fill: Fill) -> None:
         """Answer with what `fill` writes; where it cannot, nothing is known about effects. An
         answer that nobody waits for is dropped."""
         asked = self._asked.pop(number, None)
-        if self.closed or asked is None:
+        if asked is None:
             return
-        response = pb.Response()
+        if asked.is_given_up:
+            self._let_go(asked.kind, asked.byte_count)
+            return
+        response = pb.Response(id=number)
         try:
-            fill(response)
-            response.id = number
-            member = response.SerializeToString()
+            if isinstance(fill, Encoded):
+                member = response.SerializeToString() + fill.answer
+            else:
+                fill(response)
+                response.id = number
+                member = response.SerializeToString()
             if len(member) > ANSWER_BYTES_MAX[asked.answer_kind]:
                 raise ValueError(f"an answer of {len(member)} bytes")
         except Exception as fault:
@@ -204,7 +231,7 @@ class ServiceSession:
             rpc.refusal_to_pb(response.refusal, InternalError("internal error"))
             member = response.SerializeToString()
         kind = asked.answer_kind
-        if kind is Kind.BULK:
+        if kind is FrameKind.BULK:
             self.room.put(len(member) + HEAD.size)
         message = encode(Verb.ANSWER, number, member)
         self._send(kind, _Unsent(asked.group_id, message, asked.kind, asked.byte_count))
@@ -212,9 +239,9 @@ class ServiceSession:
     def refuse(self, number: int, error: ServiceError) -> None:
         self.respond(number, lambda response: rpc.refusal_to_pb(response.refusal, error))
 
-    def left(self, kind: Kind, byte_count: int) -> None:
+    def left(self, kind: FrameKind, byte_count: int) -> None:
         """The caller is done with so much of what it was sent of this class."""
-        if kind is Kind.BULK:
+        if kind is FrameKind.BULK:
             self.room.give_back(byte_count)
         waiting = self._unsent.get(kind)
         while waiting and self._try_send(kind, waiting[0]):
@@ -227,22 +254,25 @@ class ServiceSession:
         for waiting in self._unsent.values():
             waiting.clear()
         self.unsent = self._unsent_bytes = 0
-        asked, self._asked = self._asked, {}
-        self.asked_bytes = 0
-        for one in asked.values():
+        for number, one in list(self._asked.items()):
             if one.task is not None:
                 one.task.cancel()
+                del self._asked[number]
+            else:
+                one.is_given_up = True
+        self.asked_bytes = sum(one.byte_count for one in self._asked.values())
         self.room.close()
-        self._on_closed(self)
+        if not self._asked:
+            self._on_closed(self)
 
-    def _send(self, kind: Kind, answer: _Unsent) -> None:
+    def _send(self, kind: FrameKind, answer: _Unsent) -> None:
         waiting = self._unsent[kind]
         if waiting or not self._try_send(kind, answer):
             waiting.append(answer)
             self.unsent += 1
             self._unsent_bytes += len(answer.message)
 
-    def _try_send(self, kind: Kind, answer: _Unsent) -> bool:
+    def _try_send(self, kind: FrameKind, answer: _Unsent) -> bool:
         try:
             self._caller.send(kind, answer.group_id, answer.message)
         except NoCreditError:
@@ -250,10 +280,13 @@ class ServiceSession:
         self._let_go(answer.kind, answer.byte_count)
         return True
 
-    def _let_go(self, kind: Kind, byte_count: int) -> None:
+    def _let_go(self, kind: FrameKind, byte_count: int) -> None:
         """A request costs nothing here any more."""
         self.asked_bytes -= byte_count
-        self._caller.dealt_with(kind, byte_count)
+        if not self.closed:
+            self._caller.dealt_with(kind, byte_count)
+        elif not self._asked:
+            self._on_closed(self)
 
     def _note_unread(self) -> None:
         count = self._unread.note(self._service.loop.time())

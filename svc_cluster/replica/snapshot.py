@@ -12,22 +12,38 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import xxhash
 from google.protobuf.message import DecodeError
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.errors import UnavailableError
 from svc_cluster.base.ids import Generation, GroupId, LogIndex, NodeId, Term
+from svc_cluster.base.memory import MemoryPart
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.base.write_set import WriteSet
-from svc_cluster.replica.group import STALL_RETRY_SECONDS, GroupReplica, Services
-from svc_cluster.replica.prefixed import PREFIX_BYTES, generation_end, generation_prefix
+from svc_cluster.raft.group import PeerInstalled
+from svc_cluster.replica.callbacks import settle
+from svc_cluster.replica.group_replica import STALL_RETRY_SECONDS, AnyGroup
+from svc_cluster.replica.group_services import GroupServices
+from svc_cluster.replica.prefixed import PREFIX_BYTES, PrefixedReader, generation_prefix
+from svc_cluster.replica.snapshot_chunk import address, hash_pair
+from svc_cluster.replica.snapshot_reader import SnapshotDamagedError, looked_at
 from svc_cluster.replica.transfers import LogHolds, TransferQueue
 from svc_cluster.storage.state_store import StoreStalledError
 
 CHUNK_BYTES: Final = 1024 * 1024
-CHUNK_PAIRS_MAX: Final = 4096
+CHUNK_PAIRS_MAX: Final = 1024
+
+TURN_PAIRS_MAX: Final = 256
+"""Pairs that are looked at, or written, in one turn of the event loop: a small one costs its sender
+about 16 us. What a chunk holds bounds their bytes."""
+
+PIECE_BYTES: Final = 2 * CHUNK_BYTES
+"""What a chunk takes at its sender, with its encoding; what exceeds CHUNK_BYTES in its last value
+is little beside that."""
+
 SNAPSHOT_RETRY_SECONDS: Final = 1.0
 
 INCOMING_MAX: Final = 4
@@ -54,12 +70,15 @@ class SnapshotSender:
 
     def __init__(
         self,
-        services: Services,
+        services: GroupServices,
         transport: SnapshotTransport,
-        group: Callable[[GroupId], GroupReplica | None],
+        group: Callable[[GroupId], AnyGroup | None],
         rng: random.Random,
         tasks: Tasks,
+        pieces: MemoryPart,
     ) -> None:
+        """`pieces`: room for what is on its way."""
+        self._pieces = pieces
         self._services = services
         self._transport = transport
         self._group = group
@@ -67,6 +86,9 @@ class SnapshotSender:
         self._tasks = tasks
         self._queue = TransferQueue()
         self.holds = LogHolds()
+        self.sent = 0
+        self.not_sent = 0
+        """Transfers that came to nothing."""
 
     @property
     def running(self) -> int:
@@ -96,8 +118,8 @@ class SnapshotSender:
         """Whether the transfer was broken off: the next attempt is then not made at once."""
         log = self._services.log
         is_sent = False
+        group = self._group(group_id)
         try:
-            group = self._group(group_id)
             # a leader that serves nothing yet may need this very peer for its quorum; what it has
             # applied is committed all the same
             if group is None or group.stopped or not group.engine.can_propose:
@@ -114,11 +136,22 @@ class SnapshotSender:
                 self._services,
                 self._rng.getrandbits(63),
                 partial(self._transport.call, peer),
+                self._pieces,
                 recovery=0 if repair is None else repair.recovery,
             )
             log.info("snapshot_sent", group=group_id, peer=peer, log_index=log_index, pairs=pairs)
             is_sent = True
+            self.sent += 1
+            self._services.figures.on_snapshot_sent(self._services.clock.monotonic() - now)
+            group.step(PeerInstalled(peer, log_index))
+        except SnapshotDamagedError as damage:
+            self.not_sent += 1
+            log.info("snapshot_not_sent", group=group_id, peer=peer, cause=str(damage))
+            assert group is not None, "its state was looked at"
+            group.on_diverged(str(damage))
+            return True
         except (SnapshotRefusedError, ConnectionError) as cause:
+            self.not_sent += 1
             log.info("snapshot_not_sent", group=group_id, peer=peer, cause=str(cause))
             return True
         finally:
@@ -130,18 +163,23 @@ class SnapshotSender:
 
 
 async def send_snapshot(
-    group: GroupReplica,
-    services: Services,
+    group: AnyGroup,
+    services: GroupServices,
     transfer_id: int,
     call: Callable[[bytes], Awaitable[bytes]],
+    pieces: MemoryPart,
     *,
     recovery: int = 0,
 ) -> tuple[LogIndex, int]:
-    """Send the group's applied state; returns its log index and the number of pairs. `recovery`
-    is the number under which a recovering replica asked. Raises SnapshotRefusedError, or what
-    `call` raises when the connection is lost."""
+    """Send the group's applied state; returns its log index and the number of pairs. It waits for
+    room among the `pieces` of snapshots before it reads the next one. `recovery` is the number
+    under which a recovering replica asked. Every row is looked at before it leaves, as the scrub
+    does, and the receiver has no complete snapshot before the last one was: raises
+    SnapshotDamagedError for a gap or a row that is not what belongs there, SnapshotRefusedError, or
+    what `call` raises when the connection is lost."""
     view = services.store.snapshot()
     log_index, term = group.machine.applied_index, group.machine.applied_term
+    encoding, kinds = group.machine.known.encoding, sorted(group.machine.kinds)
     sender_term = group.engine.term
 
     async def deliver(chunk: pb.SnapshotChunk) -> None:
@@ -149,21 +187,27 @@ async def send_snapshot(
             raise SnapshotRefusedError("this node leads the group no more")
         chunk.recovery, chunk.sender_term = recovery, sender_term
         if not sequence:
-            chunk.encoding = group.machine.known.encoding
-            chunk.kinds.extend(sorted(group.machine.kinds))
-        _address(chunk, group.group_id, transfer_id, sequence, log_index, term)
+            chunk.encoding = encoding
+            chunk.kinds.extend(kinds)
+        address(chunk, group.group_id, transfer_id, sequence, log_index, term)
         _check(await call(chunk.SerializeToString()))
 
     hasher = xxhash.xxh3_64()
     total = 0
     sequence = 0
     try:
-        pairs = view.scan(generation_prefix(group.generation), generation_end(group.generation))
-        for chunk in _chunks(pairs):
-            for key, value in zip(chunk.keys, chunk.values, strict=True):
-                _hash_pair(hasher, key, value)
-            total += len(chunk.keys)
-            await deliver(chunk)
+        pairs = looked_at(group.group_id, PrefixedReader(view, group.generation))
+        while True:
+            await pieces.wait(PIECE_BYTES)
+            try:
+                chunk = await _read_chunk(pairs, hasher)
+                if not chunk.keys:
+                    break
+                total += len(chunk.keys)
+                await deliver(chunk)
+                del chunk
+            finally:
+                pieces.give_back(PIECE_BYTES)
             sequence += 1
     finally:
         view.close()
@@ -171,41 +215,23 @@ async def send_snapshot(
     return log_index, total
 
 
-def _address(
-    chunk: pb.SnapshotChunk,
-    group_id: GroupId,
-    transfer_id: int,
-    sequence: int,
-    log_index: LogIndex,
-    term: Term,
-) -> None:
-    chunk.group_id = group_id
-    chunk.transfer_id = transfer_id
-    chunk.sequence = sequence
-    chunk.log_index = log_index
-    chunk.term = term
-
-
-def _chunks(pairs: Iterator[tuple[bytes, bytes]]) -> Iterator[pb.SnapshotChunk]:
+async def _read_chunk(
+    pairs: Iterator[tuple[bytes, bytes]], hasher: xxhash.xxh3_64
+) -> pb.SnapshotChunk:
+    """The next pairs, digested; none at the end. Others have a turn of the event loop behind
+    TURN_PAIRS_MAX of them: what is read from is frozen."""
     chunk = pb.SnapshotChunk()
     size = 0
     for key, value in pairs:
-        chunk.keys.append(key[PREFIX_BYTES:])
+        hash_pair(hasher, key, value)
+        chunk.keys.append(key)
         chunk.values.append(value)
-        size += len(key) + len(value)
+        size += PREFIX_BYTES + len(key) + len(value)
         if size >= CHUNK_BYTES or len(chunk.keys) >= CHUNK_PAIRS_MAX:
-            yield chunk
-            chunk = pb.SnapshotChunk()
-            size = 0
-    if chunk.keys:
-        yield chunk
-
-
-def _hash_pair(hasher: Any, key: bytes, value: bytes) -> None:
-    hasher.update(len(key).to_bytes(4, "little"))
-    hasher.update(key)
-    hasher.update(len(value).to_bytes(4, "little"))
-    hasher.update(value)
+            break
+        if len(chunk.keys) % TURN_PAIRS_MAX == 0:
+            await asyncio.sleep(0)
+    return chunk
 
 
 def _check(reply: bytes) -> None:
@@ -226,7 +252,7 @@ class _Incoming:
     heard_at: float
     next_sequence: int = 0
     pairs: int = 0
-    hasher: Any = field(default_factory=xxhash.xxh3_64)
+    hasher: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
 
 
 class SnapshotReceiver:
@@ -235,20 +261,20 @@ class SnapshotReceiver:
     def __init__(
         self,
         *,
-        services: Services,
+        services: GroupServices,
         leads: Callable[[GroupId, NodeId, Term], str | None],
         wants: Callable[[GroupId, LogIndex, Term, int], str | None],
         cannot_read: Callable[[GroupId, int, Iterable[str]], str | None],
         new_generation: Callable[[], Generation],
         discard: Callable[[Generation], None],
         install: Callable[[GroupId, LogIndex, Term, Generation, NodeId], Awaitable[None]],
+        pieces: MemoryPart,
     ) -> None:
-        """`leads` is told the sender and the term that it leads, `wants` log index, term and
-        recovery, `cannot_read` by what the state was made: its encoding and the kinds of commands;
-        each gives a reason for a refusal, or None.
-        `install` makes a flushed generation the group's state, told whose it was, and returns when
-        that is durable;
-        `discard` deletes a generation."""
+        """`pieces`: room for what is being taken. `leads` is told the sender and the term that it
+        leads, `wants` log index, term and recovery, `cannot_read` by what the state was made: its
+        encoding and the kinds of commands; each gives a reason for a refusal, or None. `install`
+        makes a flushed generation the group's state, told whose it was, and returns when that is
+        durable; `discard` deletes a generation."""
         self._services = services
         self._leads = leads
         self._wants = wants
@@ -256,6 +282,7 @@ class SnapshotReceiver:
         self._new_generation = new_generation
         self._discard = discard
         self._install = install
+        self._pieces = pieces
         self._incoming: dict[GroupId, _Incoming] = {}
 
     @property
@@ -269,6 +296,17 @@ class SnapshotReceiver:
 
     async def chunk(self, sender: NodeId, data: bytes) -> bytes:
         """Take one chunk; the reply says whether it was accepted."""
+        size = 2 * len(data)  # and what it is decoded to
+        try:
+            self._pieces.take(size)
+        except UnavailableError:
+            return _reply("the node holds as many pieces of snapshots as it may")
+        try:
+            return await self._take(sender, data)
+        finally:
+            self._pieces.give_back(size)
+
+    async def _take(self, sender: NodeId, data: bytes) -> bytes:
         try:
             chunk = pb.SnapshotChunk.FromString(data)
         except DecodeError:
@@ -340,12 +378,26 @@ class SnapshotReceiver:
             self._discard(old.generation)
 
     async def _write(self, group_id: GroupId, incoming: _Incoming, chunk: pb.SnapshotChunk) -> None:
+        """Others have a turn of the event loop behind TURN_PAIRS_MAX pairs. A pair counts once it
+        was written, so that no digest is complete before the state is."""
         prefix = generation_prefix(incoming.generation)
-        write_set = WriteSet()
-        for key, value in zip(chunk.keys, chunk.values, strict=True):
-            _hash_pair(incoming.hasher, key, value)
-            write_set.put(prefix + key, value)
-        incoming.pairs += len(chunk.keys)
+        for first in range(0, len(chunk.keys), TURN_PAIRS_MAX):
+            if first:
+                await asyncio.sleep(0)
+                if self._incoming.get(group_id) is not incoming:
+                    return  # its generation may be deleted already
+            keys = chunk.keys[first : first + TURN_PAIRS_MAX]
+            values = chunk.values[first : first + TURN_PAIRS_MAX]
+            write_set = WriteSet()
+            for key, value in zip(keys, values, strict=True):
+                hash_pair(incoming.hasher, key, value)
+                write_set.put(prefix + key, value)
+            await self._write_portion(group_id, incoming, write_set)
+            incoming.pairs += len(keys)
+
+    async def _write_portion(
+        self, group_id: GroupId, incoming: _Incoming, write_set: WriteSet
+    ) -> None:
         while True:
             try:
                 self._services.store.write(write_set)
@@ -363,7 +415,7 @@ class SnapshotReceiver:
             self.drop(group_id)
             return _reply("the snapshot is damaged")
         flushed: asyncio.Future[None] = self._services.loop.create_future()
-        self._services.store.flush(partial(settle, flushed))
+        self._services.store.flush(partial(settle, flushed, None))
         await flushed
         reason = self._leads(group_id, incoming.sender, incoming.sender_term) or self._wants(
             group_id, incoming.log_index, incoming.term, incoming.recovery
@@ -378,12 +430,6 @@ class SnapshotReceiver:
             group_id, incoming.log_index, incoming.term, incoming.generation, incoming.sender
         )
         return _reply(None)
-
-
-def settle(future: asyncio.Future[None]) -> None:
-    """Resolve a future that its waiter may have left already."""
-    if not future.done():
-        future.set_result(None)
 
 
 def _reply(reason: str | None) -> bytes:

@@ -1,4 +1,5 @@
-"""Do the replicas of a group hold the same state? They compare digests at one index now and then.
+"""This finds out whether the replicas of a group hold the same state. They compare digests at one
+index now and then.
 
 The leader asks with an index that it has applied; each replica answers with its own digest at
 exactly that index. What a quorum says is right; whoever says otherwise, the leader included, has

@@ -1,5 +1,5 @@
-"""Carries out lookups in the state store on behalf of a client: from memory at once, and what the
-disk must tell while the event loop goes on."""
+"""This carries out lookups in the state store on behalf of a client. It looks up from memory at
+once, and what the disk must tell while the event loop goes on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TURN_KEYS_MAX: Final = 1024
 
 
 class StoreReads:
-    """Of one replica: keys are relative to its generation."""
+    """These are the reads of one replica: keys are relative to its generation."""
 
     def __init__(self, store: StateStore, generation: Generation) -> None:
         self._store = store

@@ -72,8 +72,8 @@ class _Hold:
 
 
 class LogHolds:
-    """Keeps logs for peers that are being sent a snapshot, and until these have caught up: what was
-    trimmed behind a snapshot's place would make it worthless on arrival."""
+    """This keeps logs for peers that are being sent a snapshot, and until these have caught up.
+    What was trimmed behind a snapshot's place would make it worthless on arrival."""
 
     def __init__(self) -> None:
         self._holds: dict[GroupId, dict[NodeId, _Hold]] = {}

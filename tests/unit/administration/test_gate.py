@@ -14,15 +14,22 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from svc_cluster.administration import gate as module
+from svc_cluster.administration import call_gate as module
+from svc_cluster.administration.call_gate import CallGate
 from svc_cluster.administration.credentials import open_channel
-from svc_cluster.administration.gate import Gate
-from svc_cluster.administration.health import LIVENESS, NodeHealth
-from svc_cluster.administration.operations import EVERYBODY, HEALTH, Operation, Role
-from svc_cluster.administration.server import HEADER_BYTES_MAX, REQUEST_BYTES_MAX, Listener
+from svc_cluster.administration.listener import HEADER_BYTES_MAX, REQUEST_BYTES_MAX, Listener
+from svc_cluster.administration.node_health import LIVENESS, NodeHealth
+from svc_cluster.administration.operations import (
+    EVERYBODY,
+    HEALTH,
+    OPERATIONS,
+    AdminOperation,
+    CallerRole,
+)
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.ids import NodeId
-from svc_cluster.cli.authority import Authority, issue, utc_now
+from svc_cluster.cli.admin.authority import Authority, issue
+from svc_cluster.cli.processes.own_certificate import utc_now
 from svc_cluster.link.tls import ADMINISTRATOR_NAME, GATEWAY_NAME, PeerTls, node_name
 
 Request = health_pb2.HealthCheckRequest
@@ -37,7 +44,7 @@ class Scene:
         self.counted: Counter[tuple[str, str]] = Counter()
         self.ready = True
         self.health = NodeHealth(lambda: self.ready)
-        gate = Gate(NodeId(1), SystemClock(), self._count, secured=secured)
+        gate = CallGate(NodeId(1), SystemClock(), self._count, secured=secured)
         self.listener = Listener(gate, self.health)
         self.stub: Any = None
 
@@ -51,7 +58,7 @@ async def scene() -> AsyncIterator[Scene]:
     port = made.listener.bind("127.0.0.1:0", None)
     await made.listener.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        made.stub = health_pb2_grpc.HealthStub(channel)  # type: ignore[no-untyped-call]
+        made.stub = health_pb2_grpc.HealthStub(channel)
         yield made
     await made.listener.stop(0)
 
@@ -63,8 +70,8 @@ async def code_of(call: Any) -> grpc.StatusCode:
     return code
 
 
-def rows(monkeypatch: pytest.MonkeyPatch, **changed: Operation) -> None:
-    table = {**module.OPERATIONS, **{f"/{HEALTH}/{name}": row for name, row in changed.items()}}
+def rows(monkeypatch: pytest.MonkeyPatch, **changed: AdminOperation) -> None:
+    table = {**OPERATIONS, **{f"/{HEALTH}/{name}": row for name, row in changed.items()}}
     monkeypatch.setattr(module, "OPERATIONS", table)
 
 
@@ -93,7 +100,7 @@ def test_more_calls_than_there_is_room_for_are_refused_and_others_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The room is an operation's own, and is given back when a call ends."""
-    rows(monkeypatch, Watch=Operation(EVERYBODY, 60.0, 2))
+    rows(monkeypatch, Watch=AdminOperation(EVERYBODY, 60.0, 2))
 
     async def play() -> None:
         async with scene() as it:
@@ -116,7 +123,7 @@ def test_more_calls_than_there_is_room_for_are_refused_and_others_go_on(
 
 def test_a_call_without_a_deadline_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table's own, for a caller that watches for ever, with the room given back."""
-    rows(monkeypatch, Watch=Operation(EVERYBODY, 0.05, 1))
+    rows(monkeypatch, Watch=AdminOperation(EVERYBODY, 0.05, 1))
 
     async def play() -> None:
         async with scene() as it:
@@ -131,7 +138,7 @@ def test_a_call_without_a_deadline_is_ended_all_the_same(monkeypatch: pytest.Mon
 
 def test_a_method_without_a_row_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forgetting a row closes a method; it does not open it."""
-    table = {path: row for path, row in module.OPERATIONS.items() if not path.endswith("Check")}
+    table = {path: row for path, row in OPERATIONS.items() if not path.endswith("Check")}
     monkeypatch.setattr(module, "OPERATIONS", table)
 
     async def play() -> None:
@@ -152,8 +159,8 @@ def test_a_wrong_role_is_refused_before_its_request_is_looked_at(
 ) -> None:
     """By the names in the certificate that the caller shows; a renewed certificate of the listener
     is taken over."""
-    only = frozenset({Role.ADMINISTRATOR})
-    rows(monkeypatch, Check=Operation(only, 5.0, 1))
+    only = frozenset({CallerRole.ADMINISTRATOR})
+    rows(monkeypatch, Check=AdminOperation(only, 5.0, 1))
     ca = Authority.create(tmp_path / "ca", utc_now)
     own = certificate(ca, tmp_path / "node-1", node_name(NodeId(1)))
     wanted = {
@@ -172,7 +179,7 @@ def test_a_wrong_role_is_refused_before_its_request_is_looked_at(
             certificate(ca, tmp_path / "node-1", node_name(NodeId(1)))
             channel = open_channel(f"127.0.0.1:{port}", (), tls, node_name(NodeId(1)))
             async with channel:
-                stub: Any = health_pb2_grpc.HealthStub(channel)  # type: ignore[no-untyped-call]
+                stub: Any = health_pb2_grpc.HealthStub(channel)
                 if refusal is None:
                     assert (await stub.Check(Request())).status == SERVING
                 else:

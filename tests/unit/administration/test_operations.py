@@ -7,9 +7,9 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from svc_cluster._pb.cluster.v1 import admin_pb2
-from svc_cluster.administration.operations import CALLS_MAX, OPERATIONS, Role, role_of
+from svc_cluster.administration.operations import CALLS_MAX, OPERATIONS, CallerRole, role_of
 from svc_cluster.base.ids import NodeId
-from svc_cluster.replica.handover import LIMIT_SECONDS
+from svc_cluster.replica.leader_handover import LIMIT_SECONDS
 
 OWN = NodeId(2)
 SELF, OTHER = b"node-2.svc-cluster.internal", b"node-1.svc-cluster.internal"
@@ -17,15 +17,20 @@ GATEWAY = b"gateway.svc-cluster.internal"
 ADMINISTRATOR = b"administrator.svc-cluster.internal"
 
 MAY = {
-    "Status": {Role.GATEWAY, Role.NODE, Role.SELF, Role.ADMINISTRATOR},
-    "Members": {Role.GATEWAY, Role.NODE, Role.SELF, Role.ADMINISTRATOR},
-    "Leaders": {Role.GATEWAY, Role.NODE, Role.SELF, Role.ADMINISTRATOR},
-    "Drain": {Role.SELF, Role.ADMINISTRATOR},
-    "Configuration": {Role.SELF, Role.ADMINISTRATOR},
-    "Check": set(Role),
-    "List": set(Role),
-    "Watch": set(Role),
-    "ServerReflectionInfo": {Role.GATEWAY, Role.NODE, Role.SELF, Role.ADMINISTRATOR},
+    "Status": {CallerRole.GATEWAY, CallerRole.NODE, CallerRole.SELF, CallerRole.ADMINISTRATOR},
+    "Members": {CallerRole.GATEWAY, CallerRole.NODE, CallerRole.SELF, CallerRole.ADMINISTRATOR},
+    "Leaders": {CallerRole.GATEWAY, CallerRole.NODE, CallerRole.SELF, CallerRole.ADMINISTRATOR},
+    "Drain": {CallerRole.SELF, CallerRole.ADMINISTRATOR},
+    "Configuration": {CallerRole.SELF, CallerRole.ADMINISTRATOR},
+    "Check": set(CallerRole),
+    "List": set(CallerRole),
+    "Watch": set(CallerRole),
+    "ServerReflectionInfo": {
+        CallerRole.GATEWAY,
+        CallerRole.NODE,
+        CallerRole.SELF,
+        CallerRole.ADMINISTRATOR,
+    },
 }
 
 
@@ -60,33 +65,35 @@ def test_every_operation_ends_and_is_bounded() -> None:
 @pytest.mark.parametrize(
     ("names", "role"),
     [
-        ([ADMINISTRATOR], Role.ADMINISTRATOR),
-        ([SELF], Role.SELF),
-        ([OTHER], Role.NODE),
-        ([b"node-22.svc-cluster.internal"], Role.NODE),
-        ([GATEWAY], Role.GATEWAY),
-        ([], Role.NOBODY),
-        ([b"localhost", b"svc.example.com"], Role.NOBODY),
+        ([ADMINISTRATOR], CallerRole.ADMINISTRATOR),
+        ([SELF], CallerRole.SELF),
+        ([OTHER], CallerRole.NODE),
+        ([b"node-22.svc-cluster.internal"], CallerRole.NODE),
+        ([GATEWAY], CallerRole.GATEWAY),
+        ([], CallerRole.NOBODY),
+        ([b"localhost", b"svc.example.com"], CallerRole.NOBODY),
         # a certificate that all pods share is a gateway's
-        ([SELF, OTHER, GATEWAY], Role.GATEWAY),
-        ([ADMINISTRATOR, GATEWAY], Role.GATEWAY),
-        ([GATEWAY, ADMINISTRATOR], Role.GATEWAY),
-        ([SELF, OTHER], Role.NODE),
-        ([ADMINISTRATOR, OTHER], Role.NODE),
-        ([ADMINISTRATOR, SELF], Role.SELF),
+        ([SELF, OTHER, GATEWAY], CallerRole.GATEWAY),
+        ([ADMINISTRATOR, GATEWAY], CallerRole.GATEWAY),
+        ([GATEWAY, ADMINISTRATOR], CallerRole.GATEWAY),
+        ([SELF, OTHER], CallerRole.NODE),
+        ([ADMINISTRATOR, OTHER], CallerRole.NODE),
+        ([ADMINISTRATOR, SELF], CallerRole.SELF),
         # other names beside a role's change nothing
-        ([b"svc.example.com", ADMINISTRATOR], Role.ADMINISTRATOR),
-        ([b"localhost", GATEWAY], Role.GATEWAY),
+        ([b"svc.example.com", ADMINISTRATOR], CallerRole.ADMINISTRATOR),
+        ([b"localhost", GATEWAY], CallerRole.GATEWAY),
         # what only looks like a name of ours is none
-        ([b"administrator.svc-cluster.internal.example.com"], Role.NOBODY),
-        ([b"x.administrator.svc-cluster.internal"], Role.NOBODY),
-        ([b"*.svc-cluster.internal"], Role.NOBODY),
-        ([b"node-0.svc-cluster.internal", b"node-02.svc-cluster.internal"], Role.NOBODY),
-        ([b"node-1.svc-cluster.internal\n", b"node-.svc-cluster.internal"], Role.NOBODY),
-        ([b"\xffadministrator.svc-cluster.internal", b""], Role.NOBODY),
+        ([b"administrator.svc-cluster.internal.example.com"], CallerRole.NOBODY),
+        ([b"x.administrator.svc-cluster.internal"], CallerRole.NOBODY),
+        ([b"*.svc-cluster.internal"], CallerRole.NOBODY),
+        ([b"node-0.svc-cluster.internal", b"node-02.svc-cluster.internal"], CallerRole.NOBODY),
+        ([b"node-1.svc-cluster.internal\n", b"node-.svc-cluster.internal"], CallerRole.NOBODY),
+        ([b"\xffadministrator.svc-cluster.internal", b""], CallerRole.NOBODY),
     ],
 )
-def test_a_certificate_has_the_least_of_the_roles_it_names(names: list[bytes], role: Role) -> None:
+def test_a_certificate_has_the_least_of_the_roles_it_names(
+    names: list[bytes], role: CallerRole
+) -> None:
     """Whoever has a certificate of several parts may be any of them."""
     assert role_of(names, OWN) is role
     assert role_of(reversed(names), OWN) is role

@@ -23,11 +23,11 @@ from svc_cluster.raft.messages import (
     PreVoteResponse,
     VoteGranted,
 )
-from svc_cluster.raft.settings import RaftSettings
+from svc_cluster.raft.raft_settings import RaftSettings
 from svc_cluster.replica.basin import BasinReplica
-from svc_cluster.replica.group import Services
+from svc_cluster.replica.group_services import GroupServices
 from svc_cluster.storage.memory_store import MemoryStore
-from svc_cluster.storage.wal.settings import WalSettings
+from svc_cluster.storage.wal.wal_settings import WalSettings
 from svc_cluster.storage.wal.writer import Wal
 from tests.unit.storage.fakes import FakeDisk
 from tests.unit.stream.support import BASIN, NOW, batch
@@ -69,7 +69,7 @@ class Rig:
         self.replica = BasinReplica(
             make_engine=self._engine,
             generation=GENERATION,
-            services=Services(
+            services=GroupServices(
                 node_id=ME,
                 loop=loop,
                 clock=SystemClock(),

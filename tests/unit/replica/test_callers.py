@@ -13,10 +13,10 @@ from svc_cluster.base.ids import GroupId, NodeId, Term
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.codec.peer_message import encode_envelope, encode_message
 from svc_cluster.link.calls import CallError, Verb, decode, encode
-from svc_cluster.link.errors import LinkLostError
-from svc_cluster.link.frame import Kind
+from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import HandshakeError, Identity
+from svc_cluster.link.link_errors import LinkLostError
 from svc_cluster.link.outbox import NoCreditError
 from svc_cluster.raft.messages import PeerMessage, StaleTerm
 from svc_cluster.replica.link_server import (
@@ -26,8 +26,9 @@ from svc_cluster.replica.link_server import (
     caller_of,
     terms_of,
 )
+from svc_cluster.replica.peer_turns import TURN_MESSAGES_MAX, PeerTurns
 from svc_cluster.replica.peers import RAFT
-from svc_cluster.replica.roles import Admission
+from svc_cluster.replica.roles import CallerRights
 
 PEER = Identity("c1", "node", NodeId(2), "i1")
 ENVELOPE = encode_envelope(b"", [encode_message(GroupId(7), StaleTerm(Term(3)))], 17)
@@ -38,15 +39,15 @@ class Wire:
 
     def __init__(self) -> None:
         self.fault: Exception | None = None
-        self.sent: list[tuple[Kind, int, Verb, int, bytes]] = []
-        self.dealt: list[tuple[Kind, int]] = []
+        self.sent: list[tuple[FrameKind, int, Verb, int, bytes]] = []
+        self.dealt: list[tuple[FrameKind, int]] = []
 
-    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         if self.fault is not None:
             raise self.fault
         self.sent.append((kind, flow, *decode(payload)))
 
-    def dealt_with(self, kind: Kind, size: int) -> None:
+    def dealt_with(self, kind: FrameKind, size: int) -> None:
         self.dealt.append((kind, size))
 
 
@@ -57,14 +58,14 @@ class Session:
         self.told: list[tuple[Any, ...]] = []
 
     def request(
-        self, kind: Kind, number: int, data: bytes, byte_count: int, admission: Admission
+        self, kind: FrameKind, number: int, data: bytes, byte_count: int, admission: CallerRights
     ) -> None:
         self.told.append(("request", kind, number, data, byte_count, admission))
 
     def cancel(self, number: int) -> None:
         self.told.append(("cancel", number))
 
-    def left(self, kind: Kind, byte_count: int) -> None:
+    def left(self, kind: FrameKind, byte_count: int) -> None:
         self.told.append(("left", kind, byte_count))
 
     def close(self) -> None:
@@ -84,6 +85,7 @@ class Node:
         self.chunks: list[tuple[NodeId, bytes]] = []
         self.gate = asyncio.Event()
         self.opened = Session()
+        self.peer_turns = PeerTurns(asyncio.get_running_loop())
 
     def speaker(self) -> Speaker:
         return Speaker(Identity("c1", "node", NodeId(1), "i1"))
@@ -141,11 +143,39 @@ async def settle() -> None:
 def test_envelopes_of_a_peer_are_taken_and_cost_nothing_afterwards() -> None:
     async def body(node: Node, caller: PeerCaller, wire: Wire) -> None:
         payload = encode(Verb.PEER, 0, ENVELOPE)
-        for kind in (Kind.URGENT, Kind.BULK):
+        for kind in (FrameKind.URGENT, FrameKind.BULK):
             caller.message(kind, payload)
         assert node.heard == [(NodeId(2), [(GroupId(7), StaleTerm(Term(3)))], 17)] * 2
-        assert wire.dealt == [(Kind.URGENT, len(payload)), (Kind.BULK, len(payload))]
+        assert wire.dealt == [(FrameKind.URGENT, len(payload)), (FrameKind.BULK, len(payload))]
         assert wire.sent == []
+
+    with_caller(body)
+
+
+def test_all_peers_together_have_one_bound_of_messages_a_turn() -> None:
+    """Each says more than a turn takes: all of it is heard, in order, one peer after the other; an
+    envelope is held on its sender's credit until its last message is dealt with."""
+
+    async def body(node: Node, caller: PeerCaller, wire: Wire) -> None:
+        third = replace(PEER, node_id=NodeId(3))
+        wires = {NodeId(2): wire, NodeId(3): Wire()}
+        other = PeerCaller(cast(Any, node), third, wires[NodeId(3)], Tasks())
+        count = 2 * TURN_MESSAGES_MAX + 3
+        said = [(GroupId(n + 1), StaleTerm(Term(3))) for n in range(count)]
+        envelope = encode_envelope(b"", [encode_message(*each) for each in said], 17)
+        for each in (caller, other):
+            each.message(FrameKind.URGENT, encode(Verb.PEER, 0, envelope))
+        turns = [sum(len(heard[1]) for heard in node.heard)]
+        assert not any(each.dealt for each in wires.values())
+        while not all(each.dealt for each in wires.values()):
+            before = sum(len(heard[1]) for heard in node.heard)
+            await asyncio.sleep(0)
+            turns.append(sum(len(heard[1]) for heard in node.heard) - before)
+        assert max(turns) == TURN_MESSAGES_MAX, "two peers do not make a turn twice as long"
+        for sender in wires:
+            heard = [one for who, some, _ in node.heard if who == sender for one in some]
+            assert heard == said
+        assert all(len(each.dealt) == 1 for each in wires.values())
 
     with_caller(body)
 
@@ -166,7 +196,7 @@ def test_what_is_none_of_rafts_ends_the_conversation(payload: bytes) -> None:
 
     async def body(node: Node, caller: PeerCaller, wire: Wire) -> None:
         with pytest.raises(CallError):
-            caller.message(Kind.CALL, payload)
+            caller.message(FrameKind.CALL, payload)
         await settle()
         assert (node.heard, node.chunks, wire.sent, wire.dealt) == ([], [], [], [])
 
@@ -178,11 +208,11 @@ def test_a_peer_whose_place_was_taken_is_heard_no_more() -> None:
     sort ends it."""
 
     async def body(node: Node, caller: PeerCaller, wire: Wire) -> None:
-        caller.message(Kind.URGENT, encode(Verb.PEER, 0, ENVELOPE))
+        caller.message(FrameKind.URGENT, encode(Verb.PEER, 0, ENVELOPE))
         node.refusal = "another data directory has taken its place"
         for verb in (Verb.PEER, Verb.SNAPSHOT, Verb.CANCEL):
             with pytest.raises(CallError, match="another data directory"):
-                caller.message(Kind.URGENT, encode(verb, 1, ENVELOPE))
+                caller.message(FrameKind.URGENT, encode(verb, 1, ENVELOPE))
         await settle()
         assert len(node.heard) == 1 and node.chunks == []
 
@@ -195,19 +225,19 @@ def test_chunks_are_taken_beside_each_other_and_cost_until_then() -> None:
 
     async def body(node: Node, caller: PeerCaller, wire: Wire) -> None:
         for number in range(1, CHUNKS_MAX + 1):
-            caller.message(Kind.TRANSFER, encode(Verb.SNAPSHOT, number, b"%d" % number))
+            caller.message(FrameKind.TRANSFER, encode(Verb.SNAPSHOT, number, b"%d" % number))
         await settle()
         assert node.chunks == [(NodeId(2), b"%d" % n) for n in range(1, CHUNKS_MAX + 1)]
         assert wire.dealt == []
         with pytest.raises(CallError):
-            caller.message(Kind.TRANSFER, encode(Verb.SNAPSHOT, 99, b"x"))
+            caller.message(FrameKind.TRANSFER, encode(Verb.SNAPSHOT, 99, b"x"))
         node.gate.set()
         await settle()
         assert wire.sent == [
-            (Kind.CALL, 0, Verb.ANSWER, n, b"taken %d" % n) for n in range(1, CHUNKS_MAX + 1)
+            (FrameKind.CALL, 0, Verb.ANSWER, n, b"taken %d" % n) for n in range(1, CHUNKS_MAX + 1)
         ]
-        assert wire.dealt == [(Kind.TRANSFER, 10)] * CHUNKS_MAX
-        caller.message(Kind.TRANSFER, encode(Verb.SNAPSHOT, 100, b"x"))
+        assert wire.dealt == [(FrameKind.TRANSFER, 10)] * CHUNKS_MAX
+        caller.message(FrameKind.TRANSFER, encode(Verb.SNAPSHOT, 100, b"x"))
         await settle()
         assert wire.sent[-1][3:] == (100, b"taken x"), "what is taken leaves its place"
         assert len(node.chunks) == CHUNKS_MAX + 1
@@ -219,15 +249,15 @@ def test_a_sender_that_gives_a_chunk_up_keeps_its_conversation() -> None:
     """It says that it no longer waits: Raft's messages go on arriving, the chunk is taken."""
 
     async def body(node: Node, caller: PeerCaller, wire: Wire) -> None:
-        caller.message(Kind.TRANSFER, encode(Verb.SNAPSHOT, 1, b"x"))
+        caller.message(FrameKind.TRANSFER, encode(Verb.SNAPSHOT, 1, b"x"))
         await settle()
-        caller.message(Kind.URGENT, encode(Verb.CANCEL, 1))
-        caller.message(Kind.URGENT, encode(Verb.PEER, 0, ENVELOPE))
+        caller.message(FrameKind.URGENT, encode(Verb.CANCEL, 1))
+        caller.message(FrameKind.URGENT, encode(Verb.PEER, 0, ENVELOPE))
         assert len(node.heard) == 1
-        assert wire.dealt[0] == (Kind.URGENT, 9), "its bytes are given back"
+        assert wire.dealt[0] == (FrameKind.URGENT, 9), "its bytes are given back"
         node.gate.set()
         await settle()
-        assert wire.sent == [(Kind.CALL, 0, Verb.ANSWER, 1, b"taken x")]
+        assert wire.sent == [(FrameKind.CALL, 0, Verb.ANSWER, 1, b"taken x")]
 
     with_caller(body)
 
@@ -240,7 +270,7 @@ def test_an_answer_to_a_chunk_that_cannot_leave_is_dropped(fault: Exception) -> 
         node.gate.set()
         wire.fault = fault
         for number in range(2 * CHUNKS_MAX):
-            caller.message(Kind.TRANSFER, encode(Verb.SNAPSHOT, number, b"x"))
+            caller.message(FrameKind.TRANSFER, encode(Verb.SNAPSHOT, number, b"x"))
             await settle()
         assert wire.sent == [] and len(wire.dealt) == 2 * CHUNKS_MAX
 
@@ -254,20 +284,20 @@ def test_requests_and_cancellations_reach_the_service() -> None:
     """With the class, the bytes of the whole message and what the caller may ask now."""
 
     async def body(node: Node, caller: ServiceCaller, wire: Wire) -> None:
-        caller.message(Kind.CALL, encode(Verb.REQUEST, 5, b"abc"))
-        caller.message(Kind.URGENT, encode(Verb.CANCEL, 5))
-        caller.room(Kind.BULK, 77)
+        caller.message(FrameKind.CALL, encode(Verb.REQUEST, 5, b"abc"))
+        caller.message(FrameKind.URGENT, encode(Verb.CANCEL, 5))
+        caller.room(FrameKind.BULK, 77)
         caller.link_down()
         assert node.opened.told == [
-            ("request", Kind.CALL, 5, b"abc", 12, Admission("gateway")),
+            ("request", FrameKind.CALL, 5, b"abc", 12, CallerRights("gateway")),
             ("cancel", 5),
-            ("left", Kind.BULK, 77),
+            ("left", FrameKind.BULK, 77),
             ("close",),
         ]
-        assert wire.dealt == [(Kind.URGENT, 9)], "the service gives back what requests cost"
+        assert wire.dealt == [(FrameKind.URGENT, 9)], "the service gives back what requests cost"
         for verb in (Verb.ANSWER, Verb.PEER, Verb.SNAPSHOT, Verb.FORM):
             with pytest.raises(CallError):
-                caller.message(Kind.CALL, encode(verb, 6, b"x"))
+                caller.message(FrameKind.CALL, encode(verb, 6, b"x"))
 
     with_caller(body, features=(), identity=GATEWAY)
 
@@ -277,11 +307,11 @@ def test_a_node_that_was_replaced_is_admitted_to_its_refusals_only() -> None:
 
     async def body(node: Node, caller: ServiceCaller, wire: Wire) -> None:
         node.refusal = "another data directory has taken its place"
-        caller.message(Kind.CALL, encode(Verb.REQUEST, 5, b"abc"))
-        assert node.opened.told[0][5] == Admission("node", node.refusal)
-        caller.message(Kind.CALL, encode(Verb.FORM, 6, b"report"))
-        assert wire.sent == [(Kind.CALL, 0, Verb.ANSWER, 6, b"own")]
-        assert wire.dealt == [(Kind.CALL, 15)]
+        caller.message(FrameKind.CALL, encode(Verb.REQUEST, 5, b"abc"))
+        assert node.opened.told[0][5] == CallerRights("node", node.refusal)
+        caller.message(FrameKind.CALL, encode(Verb.FORM, 6, b"report"))
+        assert wire.sent == [(FrameKind.CALL, 0, Verb.ANSWER, 6, b"own")]
+        assert wire.dealt == [(FrameKind.CALL, 15)]
 
     with_caller(body, features=())
 
@@ -292,12 +322,12 @@ def test_an_answer_about_the_formation_that_cannot_leave_is_dropped(fault: Excep
 
     async def body(node: Node, caller: ServiceCaller, wire: Wire) -> None:
         wire.fault = fault
-        caller.message(Kind.CALL, encode(Verb.FORM, 6, b"report"))
+        caller.message(FrameKind.CALL, encode(Verb.FORM, 6, b"report"))
         wire.fault = None
-        caller.message(Kind.CALL, encode(Verb.FORM, 7, b"report"))
+        caller.message(FrameKind.CALL, encode(Verb.FORM, 7, b"report"))
         assert [row[3] for row in wire.sent] == [7]
         with pytest.raises(CallError, match="another node's"):
-            caller.message(Kind.CALL, encode(Verb.FORM, 8, b"bad"))
+            caller.message(FrameKind.CALL, encode(Verb.FORM, 8, b"bad"))
 
     with_caller(body, features=())
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from svc_cluster.base.ids import NodeId
-from svc_cluster.codec.formation import FormationFormatError, decode_report, encode_report
+from svc_cluster.codec.formation_report import FormationFormatError, decode_report, encode_report
 from svc_cluster.model.formation import (
     MEMBERS_MAX,
     FormationRecord,
@@ -15,7 +15,7 @@ from svc_cluster.model.formation import (
     Members,
     Stage,
 )
-from svc_cluster.replica.formation import Formation
+from svc_cluster.replica.formation_rounds import Formation
 
 NODES = tuple(NodeId(n) for n in (1, 2, 3))
 

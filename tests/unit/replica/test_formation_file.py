@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from svc_cluster.base.ids import NodeId
 from svc_cluster.model.formation import MEMBERS_MAX, FormationRecord, Stage
 from svc_cluster.replica.formation_file import FILE_NAME, SLOT_BYTES, FormationFile
 from svc_cluster.replica.identity import IdentityError
-from svc_cluster.storage.disk import RealDisk
+from svc_cluster.storage.disk import DiskFile, RealDisk
 
 OWN = "a" * 32
 LIST = ((NodeId(1), OWN), (NodeId(2), "b" * 32))
@@ -36,7 +37,7 @@ def opened(
         try:
             file = FormationFile(disk, incarnation)
             await then(file)
-            file.close()
+            await file.close()
             return file.record
         finally:
             disk.close()
@@ -53,6 +54,45 @@ def test_records_are_found_again(tmp_path: Path) -> None:
     """The newest, and nothing where there was none."""
     assert opened(tmp_path, both) == FormationRecord()
     assert opened(tmp_path) == FORMED
+
+
+class SlowDisk(RealDisk):
+    """Writes once it may, on its own thread."""
+
+    def __init__(self, directory: Path, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(directory, loop)
+        self.begun = threading.Event()
+        self.may_write = threading.Event()
+
+    def _write(
+        self, writes: Sequence[tuple[DiskFile, int, bytes]], *, is_aside: bool = False
+    ) -> None:
+        self.begun.set()
+        self.may_write.wait()
+        super()._write(writes, is_aside=is_aside)
+
+
+def test_a_node_that_stops_amid_a_write_closes_the_file_behind_it(tmp_path: Path) -> None:
+    """Who writes is cancelled while the disk is at it: the file is closed only once that is done,
+    the record is there, and the process goes on. A descriptor closed before ends the process."""
+
+    async def body() -> None:
+        disk = SlowDisk(tmp_path, asyncio.get_running_loop())
+        file = FormationFile(disk, OWN)
+        writing = asyncio.ensure_future(file.write(DRAFT))
+        await asyncio.to_thread(disk.begun.wait)
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        closing = asyncio.ensure_future(file.close())
+        await asyncio.sleep(0)
+        assert not closing.done()
+        disk.may_write.set()
+        await closing
+        disk.close()
+
+    asyncio.run(body())
+    assert opened(tmp_path) == DRAFT
 
 
 def test_the_longest_list_fits(tmp_path: Path) -> None:

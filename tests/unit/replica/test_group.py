@@ -5,27 +5,33 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
+from itertools import pairwise
 
 import pytest
 
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.errors import ServiceError, UnavailableError
-from svc_cluster.base.ids import Generation, GroupId, LogIndex, NodeId
+from svc_cluster.base.ids import Generation, GroupId, LogIndex, NodeId, StreamId, TimestampMs
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.log_ops import CreateReplica, LogEntry
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.codec.log_entry import encode_entry
+from svc_cluster.model.stream_config import BasinConfig, StreamConfig
 from svc_cluster.raft.group import Tick
 from svc_cluster.raft.messages import PeerMessage
+from svc_cluster.replica import group_replica
 from svc_cluster.replica.faults import NodeFaultError, ends_the_process
-from svc_cluster.replica.group import GroupReplica, Services
-from svc_cluster.replica.machine import BasinMachine
+from svc_cluster.replica.group_replica import GroupReplica
+from svc_cluster.replica.group_services import GroupServices
+from svc_cluster.replica.machine import Planning, basin_machine
 from svc_cluster.replica.prefixed import PrefixedReader
 from svc_cluster.storage.memory_store import MemoryStore
 from svc_cluster.storage.state_store import StoreStalledError
-from svc_cluster.storage.wal.settings import WalSettings
+from svc_cluster.storage.wal.wal_settings import WalSettings
 from svc_cluster.storage.wal.writer import Wal
-from svc_cluster.stream.state import BasinState
+from svc_cluster.stream.apply import Plan
+from svc_cluster.stream.basin_state import BasinState
+from svc_cluster.stream.commands import BasinCommand, Bootstrap, CreateStream
 from tests.unit.raft.harness import GROUP, Node
 from tests.unit.storage.fakes import FakeDisk
 
@@ -72,7 +78,7 @@ class Rig:
         self.store = FaultyStore(loop, random.Random(1))
         wal = Wal.open(self.disk, 1, WalSettings(segment_bytes=1 << 22))
         wal.append(GROUP, [CreateReplica(GENERATION)], None)
-        services = Services(
+        services = GroupServices(
             node_id=ONE,
             loop=loop,
             clock=SystemClock(),
@@ -81,9 +87,10 @@ class Rig:
             peers=NoPeers(),
             log=get_logger("test"),
         )
+        self.state = BasinState(PrefixedReader(self.store, GENERATION))
         self.group = GroupReplica(
             engine=Node(1, [1]).group,
-            machine=BasinMachine(BasinState(PrefixedReader(self.store, GENERATION))),
+            machine=basin_machine(self.state),
             generation=GENERATION,
             services=services,
             on_applied=lambda plan: None,
@@ -158,6 +165,57 @@ def test_a_failed_apply_ends_the_replica_instead_of_leaving_it_behind() -> None:
     played(body)
 
 
+def test_a_long_entry_is_worked_out_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between them the state is the one before, whole; then it is the one behind, whole, and
+    whoever proposed it is told once."""
+    monkeypatch.setattr(group_replica, "APPLY_COMMANDS_PER_TURN", 4)
+
+    async def body() -> None:
+        rig = await Rig().serving()
+        worked_out: list[int] = []
+        counted = _counted(rig.group.machine.plan, worked_out)
+        rig.group.machine.plan = counted  # type: ignore[method-assign, assignment]
+        commands: list[BasinCommand] = [Bootstrap("basin-of-many", BasinConfig(), TimestampMs(1))]
+        commands += [
+            CreateStream(StreamId(n), f"s{n}", StreamConfig(), TimestampMs(1)) for n in range(1, 20)
+        ]
+        outcomes: list[Plan | None] = []
+        before = rig.group.applied_index
+        rig.group.propose(encode_entry(commands), 1e9, lambda told, error: outcomes.append(told))
+        seen = set()
+        for _ in range(200):
+            await asyncio.sleep(0)
+            rig.disk.run()
+            seen.add(len(worked_out))
+            if rig.group.applied_index == before:
+                assert rig.state.basin is None
+                assert outcomes == []
+        assert rig.group.applied_index == before + 1
+        assert [told and len(told.outcomes) for told in outcomes] == [20]
+        steps = sorted(seen)
+        assert steps[-1] >= 20
+        assert max(b - a for a, b in pairwise(steps)) <= 4, steps
+
+    played(body)
+
+
+def _counted(
+    plan: Callable[[LogEntry], Planning[Plan]], counted: list[int]
+) -> Callable[[LogEntry], Planning[Plan]]:
+    def counting(entry: LogEntry) -> Planning[Plan]:
+        steps = plan(entry)
+        while True:
+            try:
+                done = next(steps)
+            except StopIteration as end:
+                worked: Plan = end.value
+                return worked
+            counted.append(done)
+            yield done
+
+    return counting
+
+
 class _Answers:
     """What callers were told."""
 
@@ -182,10 +240,10 @@ def test_a_fault_in_apply_stops_the_group_and_says_so_truthfully() -> None:
         rig = await Rig().serving()
         applied = rig.group.applied_index
 
-        def broken(entry: LogEntry) -> None:
+        def broken(entry: LogEntry) -> Planning[Plan]:
             raise ZeroDivisionError("planted")
 
-        rig.group.machine.plan = broken  # type: ignore[method-assign, assignment]
+        rig.group.machine.plan = broken  # type: ignore[method-assign]
         proposed, later, reads = _Answers(), _Answers(), _Answers()
         rig.group.propose(NOTHING, 1e9, proposed.take)
         await rig.settle()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from svc_cluster.replica.handover import LIMIT_SECONDS, STALL_SECONDS, Patience
+from svc_cluster.replica.leader_handover import LIMIT_SECONDS, STALL_SECONDS, Patience
 
 START = 1000.0
 

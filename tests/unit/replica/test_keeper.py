@@ -12,17 +12,18 @@ from svc_cluster.base.ids import Generation, NodeId, TimestampMs
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.log_ops import CreateReplica
 from svc_cluster.base.write_set import WriteSet
-from svc_cluster.catalog.state import BasinRecord
+from svc_cluster.catalog.catalog_state import BasinRecord
 from svc_cluster.model.record import StoredBatch
 from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig, Retention
 from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.raft.group import Tick
 from svc_cluster.replica import keeper
+from svc_cluster.replica.append import Decision
 from svc_cluster.replica.basin import BasinReplica
-from svc_cluster.replica.group import Services
+from svc_cluster.replica.group_services import GroupServices
 from svc_cluster.replica.prefixed import generation_prefix
 from svc_cluster.storage.memory_store import MemoryStore
-from svc_cluster.storage.wal.settings import WalSettings
+from svc_cluster.storage.wal.wal_settings import WalSettings
 from svc_cluster.storage.wal.writer import Wal
 from svc_cluster.stream import keys, retention
 from svc_cluster.stream.rows import StreamState
@@ -59,7 +60,7 @@ class Rig:
         self.store = MemoryStore(loop, random.Random(1))
         wal = Wal.open(self.disk, 1, WalSettings(segment_bytes=1 << 22))
         wal.append(GROUP, [CreateReplica(Generation(1))], None)
-        services = Services(
+        services = GroupServices(
             node_id=ONE,
             loop=loop,
             clock=self.clock,
@@ -112,7 +113,7 @@ class Rig:
         assert self.basin.state.basin is not None
         return self
 
-    async def change(self, sequence: Callable[[TimestampMs], object]) -> None:
+    async def change(self, sequence: Decision) -> None:
         failures: list[object] = []
         self.basin.appender.change(sequence, 1e9, lambda outcome, error: failures.append(error))
         await self.settle()

@@ -8,6 +8,7 @@ from svc_cluster.base.errors import (
     ServiceError,
     UnavailableError,
 )
+from svc_cluster.base.ids import Term
 from svc_cluster.codec.log_entry import encode_entry
 from svc_cluster.codec.rpc import NotLeaderHereError
 from svc_cluster.raft.group import Message, Role
@@ -150,7 +151,7 @@ def test_reads_that_wait_for_an_entry_end_with_the_leadership() -> None:
         await rig.settle()
         await rig.answer(up_to=before)
         assert answers == [], "confirmed, and not applied that far"
-        rig.group.step(Message(rig.group.engine.members[1], StaleTerm(rig.term + 1)))
+        rig.group.step(Message(rig.group.engine.members[1], StaleTerm(Term(rig.term + 1))))
         await rig.settle()
         assert rig.group.engine.role is Role.FOLLOWER
         [error] = answers

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_cluster.base.errors import UnavailableError
-from svc_cluster.replica.memory import LOOK_SECONDS, MemoryBudget, log_allowance
+from svc_cluster.base.ids import TimestampMs
+from svc_cluster.replica.memory_budget import LOOK_SECONDS, MemoryBudget, log_allowance
 
 
 class Clock:
@@ -16,8 +17,8 @@ class Clock:
     def monotonic(self) -> float:
         return self.now
 
-    def wall_ms(self) -> int:
-        return 0
+    def wall_ms(self) -> TimestampMs:
+        return TimestampMs(0)
 
 
 @given(st.lists(st.integers(0, 1000), max_size=30), st.integers(0, 5000))
@@ -52,16 +53,18 @@ def test_what_is_admitted_counts_until_the_parts_are_asked_again() -> None:
     held["log"] = 60
     with pytest.raises(UnavailableError):
         budget.admit(41)
-    assert (budget.refused, looks) == (1, 1)
+    assert (budget.refused(), looks) == ({"requests": 1, "transfers": 0}, 1)
     budget.admit(40)
     held["log"] = 100
     for _ in range(1000):
         with pytest.raises(UnavailableError):
             budget.admit(1)
-    assert (budget.refused, looks) == (1001, 1), "a full node does not ask its parts each time"
+    assert (budget.refused(), looks) == ({"requests": 1001, "transfers": 0}, 1), (
+        "a full node does not ask its parts each time"
+    )
     held["log"], held["answers"] = 50, 45
     clock.now += LOOK_SECONDS
     budget.admit(5)
-    assert budget.held() == {"log": 50, "answers": 45}
+    assert budget.held() == {"transfers": 0, "log": 50, "answers": 45}
     with pytest.raises(UnavailableError):
         budget.admit(1)

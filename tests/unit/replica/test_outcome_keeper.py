@@ -6,9 +6,9 @@ from typing import Any
 
 from svc_cluster.base.errors import ServiceError, UnavailableError
 from svc_cluster.base.ids import TimestampMs
-from svc_cluster.model.outcome_table import EXPIRED_AT_ONCE_MAX, OUTCOMES_KEPT_MS
-from svc_cluster.replica.outcome_keeper import OutcomeKeeper
-from svc_cluster.stream.commands import KeyedWrite
+from svc_cluster.model.idempotency_table import EXPIRED_AT_ONCE_MAX, IDEMPOTENCY_KEYS_KEPT_MS
+from svc_cluster.replica.idempotency_keeper import IdempotencyKeeper
+from svc_cluster.stream.commands import IdempotentWrite
 from tests.unit.stream.support import NOW, Leader
 
 
@@ -20,7 +20,7 @@ class Rig:
         self.now_ms = int(NOW)
         self.asked: list[int] = []
         self.failure: ServiceError | None = None
-        self.keeper = OutcomeKeeper(self.leader.state.outcomes, self, self._ask)
+        self.keeper = IdempotencyKeeper(self.leader.state.idempotency, self, self._ask)
 
     def monotonic(self) -> float:
         return 0.0
@@ -30,7 +30,7 @@ class Rig:
 
     def _ask(self, before_ms: TimestampMs, done: Any) -> None:
         self.asked.append(before_ms)
-        command = self.leader.sequencer.expire_outcomes(before_ms)
+        command = self.leader.sequencer.expire_idempotency_keys(before_ms)
         if self.failure is not None or command is None:
             done(None, self.failure)
             return
@@ -38,13 +38,13 @@ class Rig:
         done(planned.outcomes[0], None)
 
     def decide(self, count: int, at_ms: int) -> None:
-        first = self.leader.state.outcomes.count
+        first = self.leader.state.idempotency.count
         keys = [(first + n).to_bytes(32, "big") for n in range(count)]
-        self.leader.apply([KeyedWrite(key, TimestampMs(at_ms), b"a") for key in keys])
+        self.leader.apply([IdempotentWrite(key, TimestampMs(at_ms), b"a") for key in keys])
 
     @property
     def kept(self) -> int:
-        return self.leader.state.outcomes.count
+        return self.leader.state.idempotency.count
 
 
 def test_nothing_is_asked_before_it_is_due() -> None:
@@ -53,7 +53,7 @@ def test_nothing_is_asked_before_it_is_due() -> None:
     rig.keeper.work()
     rig.decide(2, rig.now_ms)
     rig.decide(1, rig.now_ms + 5)
-    rig.now_ms += OUTCOMES_KEPT_MS
+    rig.now_ms += IDEMPOTENCY_KEYS_KEPT_MS
     rig.keeper.work()
     assert (rig.asked, rig.kept) == ([], 3)
     rig.now_ms += 1
@@ -68,7 +68,7 @@ def test_more_than_one_entry_holds_is_asked_for_at_once() -> None:
     """One ask behind the other until nothing is due."""
     rig = Rig()
     rig.decide(EXPIRED_AT_ONCE_MAX + 1, rig.now_ms)
-    rig.now_ms += OUTCOMES_KEPT_MS + 1
+    rig.now_ms += IDEMPOTENCY_KEYS_KEPT_MS + 1
     rig.keeper.work()
     assert (len(rig.asked), rig.kept) == (2, 0)
 
@@ -77,7 +77,7 @@ def test_what_was_lost_is_asked_for_again_later() -> None:
     """And not in a circle."""
     rig = Rig()
     rig.decide(1, rig.now_ms)
-    rig.now_ms += OUTCOMES_KEPT_MS + 1
+    rig.now_ms += IDEMPOTENCY_KEYS_KEPT_MS + 1
     rig.failure = UnavailableError()
     rig.keeper.work()
     assert (len(rig.asked), rig.kept) == (1, 1)
@@ -91,6 +91,6 @@ def test_a_sealed_basin_is_left_alone() -> None:
     rig = Rig()
     rig.decide(1, rig.now_ms)
     rig.leader.run(rig.leader.sequencer.seal(NOW))
-    rig.now_ms += OUTCOMES_KEPT_MS + 1
+    rig.now_ms += IDEMPOTENCY_KEYS_KEPT_MS + 1
     rig.keeper.work()
     assert (len(rig.asked), rig.kept) == (1, 1)

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId, Term
 from svc_cluster.base.log_ops import LogEntry
-from svc_cluster.codec.peer_message import decode_envelope
+from svc_cluster.codec.peer_message import decode_envelope, encode_message
 from svc_cluster.link.calls import Verb, decode, encode
 from svc_cluster.link.conversation import Conversation
 from svc_cluster.link.credit import CREDIT_BYTES, MESSAGE_BYTES_MAX
-from svc_cluster.link.errors import LinkLostError
-from svc_cluster.link.frame import Kind
+from svc_cluster.link.frame import FrameKind
+from svc_cluster.link.link_errors import LinkLostError
 from svc_cluster.raft.messages import AppendRequest, PeerMessage, StaleTerm, VoteGranted
-from svc_cluster.replica.peers import (
-    PORTION_BYTES,
-    ROOM_BYTES,
-    LinkPeers,
-    PeerConversation,
-    portions,
-)
+from svc_cluster.replica import peers as peers_module
+from svc_cluster.replica.peers import ROOM_BYTES, LinkPeers, PeerConversation
+from svc_cluster.replica.portions import PORTION_BYTES, portions
 from tests.unit.link.test_conversation import SECRET, Side, exchange
 
 ENTRY_BYTES = 300_000
@@ -64,18 +61,25 @@ class Rig:
 
     # -- the part of a connector
 
-    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         if not self.is_up:
             raise LinkLostError(sent=False)
         self.near.talk.send(kind, flow, payload)
 
-    def under_way(self, kind: Kind) -> int:
+    @property
+    def held_bytes(self) -> int:
+        return self.near.talk.held_bytes
+
+    def has_credit(self, kind: FrameKind, size: int) -> bool:
+        return not self.is_up or self.near.talk.outbox.credits[kind].allows(size)
+
+    def under_way(self, kind: FrameKind) -> int:
         return self.near.talk.outbox.credits[kind].under_way if self.is_up else 0
 
-    def is_waiting(self, kind: Kind, flow: int) -> bool:
+    def is_waiting(self, kind: FrameKind, flow: int) -> bool:
         return self.near.talk.is_waiting(kind, flow)
 
-    def dealt_with(self, kind: Kind, size: int) -> None:
+    def dealt_with(self, kind: FrameKind, size: int) -> None:
         self.near.talk.dealt_with(kind, size)
 
     async def close(self) -> None:
@@ -97,7 +101,7 @@ class Rig:
             exchange(self.near, self.far)
             await self.turn()
 
-    def arrived(self) -> list[tuple[Kind, list[tuple[GroupId, PeerMessage]]]]:
+    def arrived(self) -> list[tuple[FrameKind, list[tuple[GroupId, PeerMessage]]]]:
         """What the peer got since the last look, in its order."""
         got, self.far.got = self.far.got, []
         found = []
@@ -146,15 +150,15 @@ def test_the_small_messages_of_a_turn_share_an_envelope_ahead_of_all_entries() -
         await rig.thaw()
         assert rig.arrived() == [
             (
-                Kind.URGENT,
+                FrameKind.URGENT,
                 [
                     (GroupId(2), StaleTerm(Term(3))),
                     (GroupId(3), heartbeat(9)),
                     (GroupId(5), VoteGranted(Term(4))),
                 ],
             ),
-            (Kind.BULK, [(GroupId(4), entries(4, 0, 1))]),
-            (Kind.BULK, [(GroupId(1), entries(1, 0, 2))]),
+            (FrameKind.BULK, [(GroupId(4), entries(4, 0, 1))]),
+            (FrameKind.BULK, [(GroupId(1), entries(1, 0, 2))]),
         ]
 
     with_rig(body)
@@ -168,7 +172,9 @@ def test_heartbeats_of_ten_thousand_groups_leave_in_messages_within_the_bound() 
             rig.queue(group, heartbeat(group))
         await rig.turn()
         exchange(rig.near, rig.far)
-        assert all(len(payload) <= MESSAGE_BYTES_MAX[Kind.URGENT] for _, payload in rig.far.got)
+        assert all(
+            len(payload) <= MESSAGE_BYTES_MAX[FrameKind.URGENT] for _, payload in rig.far.got
+        )
         messages = [each for _, some in rig.arrived() for each in some]
         assert messages == [(GroupId(group), heartbeat(group)) for group in range(10_000)]
         assert rig.talk.send_failures == 0
@@ -191,15 +197,15 @@ def test_a_heartbeat_overtakes_bulk_but_for_entries_that_it_refers_to() -> None:
         await rig.thaw()
         arrived = [(kind, each) for kind, some in rig.arrived() for each in some]
         assert arrived[:2] == [
-            (Kind.URGENT, (GroupId(1), heartbeat(10))),
-            (Kind.URGENT, (GroupId(2), heartbeat(500))),
+            (FrameKind.URGENT, (GroupId(1), heartbeat(10))),
+            (FrameKind.URGENT, (GroupId(2), heartbeat(500))),
         ]
-        parts = [(Kind.BULK, (GroupId(1), part)) for part in portions(entries(1, 10, 6))]
-        assert arrived[2:] == [*parts, (Kind.BULK, (GroupId(1), heartbeat(16)))]
+        parts = [(FrameKind.BULK, (GroupId(1), part)) for part in portions(entries(1, 10, 6))]
+        assert arrived[2:] == [*parts, (FrameKind.BULK, (GroupId(1), heartbeat(16)))]
         rig.queue(1, heartbeat(16))
         await rig.turn()
         await rig.thaw()
-        assert rig.arrived() == [(Kind.URGENT, [(GroupId(1), heartbeat(16))])], "no more bulk"
+        assert rig.arrived() == [(FrameKind.URGENT, [(GroupId(1), heartbeat(16))])], "no more bulk"
 
     with_rig(body)
 
@@ -246,24 +252,56 @@ def test_a_frozen_peer_costs_its_credit_and_one_batch_of_a_turn() -> None:
         batch_bytes = 3 * (ENTRY_BYTES + 32) + 96
         taken = 0
         for number in range(200):
-            if rig.talk.has_room:
+            had_room = rig.talk.has_room
+            if had_room:
                 rig.queue(number, batch)
                 taken += 1
             rig.queue(number, heartbeat(0))
             await rig.turn()
             assert rig.talk.waiting_bytes == 0, "it fits the credit, and waits nowhere else"
-            assert rig.under_way(Kind.BULK) <= ROOM_BYTES + batch_bytes
+            assert rig.under_way(FrameKind.BULK) <= ROOM_BYTES + batch_bytes
         assert taken == ROOM_BYTES // (3 * ENTRY_BYTES) + 1
-        assert not rig.talk.has_room and rig.rooms == 0
+        assert (rig.talk.has_room, rig.rooms) == (False, 0)
         assert rig.talk.send_failures == 0
         await rig.thaw()
-        assert rig.talk.has_room and rig.rooms == 1
-        bulk = [group for kind, some in rig.arrived() for group, _ in some if kind is Kind.BULK]
+        assert (rig.talk.has_room, rig.rooms) == (True, 1)
+        bulk = [
+            group for kind, some in rig.arrived() for group, _ in some if kind is FrameKind.BULK
+        ]
         assert sorted(bulk) == list(range(taken))
         rig.queue(1, entries(1, 3, 1))
         await rig.turn()
         await rig.thaw()
         assert rig.rooms == 1, "there was room all the time"
+
+    with_rig(body)
+
+
+def test_a_frozen_peer_has_one_heartbeat_of_each_group_waiting_for_it() -> None:
+    """Ticks and reads go on while the peer stands still: what waits for credit does not grow, and
+    what arrives in the end is each group's entries and behind them the newest heartbeat."""
+
+    async def body(rig: Rig) -> None:
+        for group in range(12):
+            rig.queue(group, entries(group, 0, 3))
+        rounds: list[int] = []
+        for sequence in range(2, 162):
+            for group in range(12):
+                rig.queue(group, replace(heartbeat(3), read_sequence=sequence))
+            await rig.turn()
+            rounds.append(rig.talk.waiting_bytes)
+        assert rounds[-1] == rounds[0] > 0
+        await rig.thaw()
+        arrived = [each for _, some in rig.arrived() for each in some]
+        waited = 0
+        for group in range(12):
+            first, *beats = [message for sender, message in arrived if sender == group]
+            assert first == entries(group, 0, 3)
+            sequences = [beat.read_sequence for beat in beats if isinstance(beat, AppendRequest)]
+            assert sequences == sorted(sequences) and sequences[-1] == 161
+            waited += len(sequences) == 1
+        assert waited >= 5, "those whose entries had no credit"
+        assert (rig.talk.waiting_bytes, rig.held) == (0, 0)
 
     with_rig(body)
 
@@ -278,16 +316,47 @@ def test_what_has_no_credit_waits_and_leaves_in_order_group_by_group() -> None:
             rig.queue(group, heartbeat(3))
         most = 12 * (3 * (ENTRY_BYTES + 32) + 2 * 96)
         await rig.turn()
-        assert 0 < rig.talk.waiting_bytes <= most - CREDIT_BYTES[Kind.BULK] + 1_000_000
+        assert 0 < rig.talk.waiting_bytes <= most - CREDIT_BYTES[FrameKind.BULK] + 1_000_000
         assert rig.held <= most
         assert not rig.talk.has_room
         await rig.thaw()
         arrived = [(kind, each) for kind, some in rig.arrived() for each in some]
-        assert {kind for kind, _ in arrived} == {Kind.BULK}
+        assert {kind for kind, _ in arrived} == {FrameKind.BULK}
         for group in range(12):
             of_group = [message for _, (sender, message) in arrived if sender == group]
             assert of_group == [entries(group, 0, 3), heartbeat(3)]
         assert (rig.talk.waiting_bytes, rig.held, rig.rooms) == (0, 0, 1)
+
+    with_rig(body)
+
+
+def test_what_waits_for_credit_is_encoded_when_it_may_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However often heartbeats of other groups, and the peer's reports, are a reason to try again:
+    each message of entries is encoded once."""
+    encoded: list[int] = []
+
+    def counting(group_id: GroupId, message: PeerMessage) -> bytes:
+        if isinstance(message, AppendRequest) and message.entries:
+            encoded.append(group_id)
+        return encode_message(group_id, message)
+
+    monkeypatch.setattr(peers_module, "encode_message", counting)
+
+    async def body(rig: Rig) -> None:
+        for group in range(12):
+            rig.queue(group, entries(group, 0, 3))
+        for _ in range(50):
+            rig.queue(99, heartbeat(1))
+            await rig.turn()
+        assert 0 < len(encoded) < 12
+        assert rig.talk.waiting_bytes > 0
+        for _ in range(10):
+            await rig.thaw()
+        assert encoded == list(range(12))
+        assert rig.talk.waiting_bytes == 0
+        assert rig.talk.send_failures == 0
 
     with_rig(body)
 
@@ -302,12 +371,12 @@ def test_heartbeats_to_a_frozen_peer_are_dropped_at_its_credit() -> None:
                 rig.queue(group, heartbeat(0))
             await rig.turn()
             sent += 1
-            assert rig.held <= CREDIT_BYTES[Kind.URGENT]
+            assert rig.held <= CREDIT_BYTES[FrameKind.URGENT]
         assert sent > 10
         rig.queue(1, entries(1, 0, 1))
         await rig.turn()
         await rig.thaw()
-        assert any(kind is Kind.BULK for kind, _ in rig.arrived())
+        assert any(kind is FrameKind.BULK for kind, _ in rig.arrived())
 
     with_rig(body)
 
@@ -330,7 +399,7 @@ def test_the_end_of_a_link_lets_everything_go() -> None:
         with pytest.raises(LinkLostError) as lost:
             await call
         assert lost.value.sent
-        rig.talk.room(Kind.BULK, 1)
+        rig.talk.room(FrameKind.BULK, 1)
         await rig.turn()
         assert rig.rooms == 0
         assert rig.talk.send_failures == 0
@@ -347,7 +416,7 @@ def test_the_end_of_a_link_lets_everything_go() -> None:
         rig.queue(1, heartbeat(3))
         await rig.turn()
         await rig.thaw()
-        assert rig.arrived() == [(Kind.URGENT, [(GroupId(1), heartbeat(3))])]
+        assert rig.arrived() == [(FrameKind.URGENT, [(GroupId(1), heartbeat(3))])]
 
     with_rig(body)
 
@@ -395,8 +464,8 @@ def test_each_peer_has_a_conversation_of_its_own() -> None:
         chunk = asyncio.ensure_future(peers.call(NodeId(3), b"chunk"))
         await asyncio.sleep(0)
         exchange(rigs[3].near, rigs[3].far)
-        assert rigs[3].far.got[-1] == (Kind.TRANSFER, encode(Verb.SNAPSHOT, 1, b"chunk"))
-        events[NodeId(3), True].message(Kind.CALL, encode(Verb.ANSWER, 1, b"taken"))
+        assert rigs[3].far.got[-1] == (FrameKind.TRANSFER, encode(Verb.SNAPSHOT, 1, b"chunk"))
+        events[NodeId(3), True].message(FrameKind.CALL, encode(Verb.ANSWER, 1, b"taken"))
         assert await chunk == b"taken"
         report = asyncio.ensure_future(peers.form(NodeId(2), b"report"))
         with pytest.raises(ConnectionError):

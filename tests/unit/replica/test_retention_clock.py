@@ -93,7 +93,7 @@ class Rig:
             self.peers.heard(NodeId(node), wall_ms, self.clock.monotonic())
 
     def look(self) -> tuple[int, int]:
-        self.watch.look([self.retention])
+        self.watch.look([self.retention.away_ms()])
         return self.watch.stopped, self.watch.away_ms
 
 

@@ -14,16 +14,18 @@ from svc_cluster.base.errors import HotServerError, InternalError, ServiceError
 from svc_cluster.base.ids import GroupId
 from svc_cluster.codec import rpc
 from svc_cluster.link.calls import HEAD, CallError, Verb, decode
-from svc_cluster.link.frame import Kind
+from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.outbox import NoCreditError
+from svc_cluster.replica import service
 from svc_cluster.replica import service_session as service_module
-from svc_cluster.replica.memory import MemoryBudget
-from svc_cluster.replica.roles import ADMINISTRATOR, EVERYDAY, GATEWAY, NODE, ROLES, Admission
+from svc_cluster.replica.memory_budget import MemoryBudget
+from svc_cluster.replica.repeatable import Fill
+from svc_cluster.replica.roles import ADMINISTRATOR, EVERYDAY, GATEWAY, NODE, ROLES, CallerRights
 from svc_cluster.replica.service import Service
-from svc_cluster.replica.service_session import ANSWER_BYTES_MAX, Fill, ServiceSession
+from svc_cluster.replica.service_session import ANSWER_BYTES_MAX, ServiceSession
 
 GROUP = GroupId(7)
-ADMITTED = Admission(GATEWAY)
+ADMITTED = CallerRights(GATEWAY)
 
 
 class Host:
@@ -42,13 +44,13 @@ class Caller:
     """Takes as many bytes of answers as the test gives it credit for, by class."""
 
     def __init__(self) -> None:
-        self.credit: dict[Kind, int] = {}
+        self.credit: dict[FrameKind, int] = {}
         """Bytes that still fit; a class that is not named takes everything."""
-        self.answers: list[tuple[Kind, int, int, pb.Response]] = []
+        self.answers: list[tuple[FrameKind, int, int, pb.Response]] = []
         """Class, flow, number and answer."""
-        self.freed: list[tuple[Kind, int]] = []
+        self.freed: list[tuple[FrameKind, int]] = []
 
-    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         if kind in self.credit:
             if self.credit[kind] < len(payload):
                 raise NoCreditError
@@ -57,7 +59,7 @@ class Caller:
         assert verb is Verb.ANSWER
         self.answers.append((kind, flow, number, pb.Response.FromString(body)))
 
-    def dealt_with(self, kind: Kind, size: int) -> None:
+    def dealt_with(self, kind: FrameKind, size: int) -> None:
         self.freed.append((kind, size))
 
     @property
@@ -100,11 +102,11 @@ class Rig:
         self,
         number: int,
         *,
-        kind: Kind = Kind.CALL,
+        kind: FrameKind = FrameKind.CALL,
         operation: str = "check_tail",
         stream: str = "s",
         size: int = 100,
-        admission: Admission = ADMITTED,
+        admission: CallerRights = ADMITTED,
     ) -> None:
         request = pb.Request(group_id=GROUP, deadline_ms=60_000)
         getattr(request, operation).SetInParent()
@@ -132,18 +134,18 @@ def test_each_request_is_answered_by_itself_and_costs_until_then() -> None:
     async def body(rig: Rig) -> None:
         for number in (3, 1, 2):
             rig.ask(number, size=100 + number)
-        rig.ask(9, kind=Kind.URGENT, operation="ping", size=20)
+        rig.ask(9, kind=FrameKind.URGENT, operation="ping", size=20)
         await rig.settle()
         assert rig.caller.numbers == [9], "a ping waits for nothing"
-        assert rig.caller.answers[0][:2] == (Kind.URGENT, GROUP)
-        assert rig.caller.freed == [(Kind.URGENT, 20)]
+        assert rig.caller.answers[0][:2] == (FrameKind.URGENT, GROUP)
+        assert rig.caller.freed == [(FrameKind.URGENT, 20)]
         assert rig.session.pending == 3
         rig.gate.set()
         await rig.settle()
         assert [row[:3] for row in rig.caller.answers[1:]] == [
-            (Kind.CALL, GROUP, number) for number in (3, 1, 2)
+            (FrameKind.CALL, GROUP, number) for number in (3, 1, 2)
         ]
-        assert rig.caller.freed[1:] == [(Kind.CALL, 100 + number) for number in (3, 1, 2)]
+        assert rig.caller.freed[1:] == [(FrameKind.CALL, 100 + number) for number in (3, 1, 2)]
         assert (rig.session.pending, rig.session.unsent) == (0, 0)
 
     with_rig(body)
@@ -158,12 +160,12 @@ def test_long_answers_are_bulk_and_take_room_until_the_caller_is_done_with_them(
         rig.ask(1, operation="list_streams")
         await rig.settle()
         ((kind, _, number, response),) = rig.caller.answers
-        assert (kind, number) == (Kind.BULK, 1)
+        assert (kind, number) == (FrameKind.BULK, 1)
         size = HEAD.size + response.ByteSize()
         assert rig.session.room.taken_bytes == size
-        rig.session.left(Kind.CALL, size)
+        rig.session.left(FrameKind.CALL, size)
         assert rig.session.room.taken_bytes == size, "another class is no business of the room"
-        rig.session.left(Kind.BULK, size)
+        rig.session.left(FrameKind.BULK, size)
         assert rig.session.room.taken_bytes == 0
 
     with_rig(body)
@@ -175,26 +177,30 @@ def test_answers_without_credit_are_held_back_and_leave_in_order_when_there_is_r
 
     async def body(rig: Rig) -> None:
         rig.gate.set()
-        rig.caller.credit[Kind.CALL] = 150
+        rig.caller.credit[FrameKind.CALL] = 150
         for number, length in enumerate((60, 500, 1, 1), start=1):
             rig.ask(number, stream="x" * length, size=1000 + number)
-        rig.ask(5, kind=Kind.URGENT, operation="ping")
+        rig.ask(5, kind=FrameKind.URGENT, operation="ping")
         await rig.settle()
         assert sorted(rig.caller.numbers) == [1, 5]
         assert (rig.session.pending, rig.session.unsent) == (0, 3)
-        assert (Kind.CALL, 1001) in rig.caller.freed and len(rig.caller.freed) == 2
-        rig.session.left(Kind.BULK, 10_000)
-        rig.caller.credit[Kind.CALL] = 499
-        rig.session.left(Kind.CALL, 100)
+        assert (FrameKind.CALL, 1001) in rig.caller.freed and len(rig.caller.freed) == 2
+        rig.session.left(FrameKind.BULK, 10_000)
+        rig.caller.credit[FrameKind.CALL] = 499
+        rig.session.left(FrameKind.CALL, 100)
         assert rig.session.unsent == 3, "not the short ones behind it"
-        rig.caller.credit[Kind.CALL] = 525
-        rig.session.left(Kind.CALL, 100)
+        rig.caller.credit[FrameKind.CALL] = 525
+        rig.session.left(FrameKind.CALL, 100)
         assert rig.caller.numbers[2:] == [2]
         assert rig.session.unsent == 2
-        rig.caller.credit[Kind.CALL] = 1000
-        rig.session.left(Kind.CALL, 100)
+        rig.caller.credit[FrameKind.CALL] = 1000
+        rig.session.left(FrameKind.CALL, 100)
         assert rig.caller.numbers[3:] == [3, 4]
-        assert rig.caller.freed[2:] == [(Kind.CALL, 1002), (Kind.CALL, 1003), (Kind.CALL, 1004)]
+        assert rig.caller.freed[2:] == [
+            (FrameKind.CALL, 1002),
+            (FrameKind.CALL, 1003),
+            (FrameKind.CALL, 1004),
+        ]
         assert rig.session.unsent == 0
 
     with_rig(body)
@@ -208,7 +214,7 @@ def test_a_caller_that_takes_no_answers_cannot_go_on_asking(
     monkeypatch.setattr(service_module, "REQUESTS_MAX", 8)
 
     async def body(rig: Rig) -> None:
-        rig.caller.credit[Kind.CALL] = 0
+        rig.caller.credit[FrameKind.CALL] = 0
         rig.gate.set()
         for number in range(1, 9):
             rig.ask(number)
@@ -236,12 +242,46 @@ def test_one_request_too_many_is_refused_without_effect(monkeypatch: pytest.Monk
         for number in (4, 5):
             refusal = rig.caller.refusal(number)
             assert isinstance(refusal, HotServerError) and not refusal.may_have_taken_effect
-        assert rig.caller.freed == [(Kind.CALL, 100)] * 2
+        assert rig.caller.freed == [(FrameKind.CALL, 100)] * 2
         rig.session.cancel(1)
         rig.ask(6)
         rig.gate.set()
         await rig.settle()
         assert rig.caller.numbers[:2] == [4, 5] and sorted(rig.caller.numbers[2:]) == [2, 3, 6]
+
+    with_rig(body)
+
+
+def test_all_callers_together_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request more than the node works on is refused, whoever asks, and not begun; the renewal
+    of a lease is not. What was answered, or is cancelled, makes room."""
+    monkeypatch.setattr(service, "WORKING_MAX", 3)
+
+    async def body(rig: Rig) -> None:
+        rig.service._operations["renew_lease"] = rig._operation
+        other = Caller()
+        session = rig.service.session(other)
+        for number in (1, 2, 3):
+            rig.ask(number)
+        await rig.settle()
+        for operation in ("check_tail", "list_streams", "renew_lease"):
+            request = pb.Request(group_id=GROUP, deadline_ms=60_000)
+            getattr(request, operation).SetInParent()
+            number = 7 + len(other.numbers)
+            session.request(FrameKind.CALL, number, request.SerializeToString(), 100, ADMITTED)
+            await rig.settle()
+        assert other.numbers == [7, 8] and rig.begun == [1, 2, 3, 9]
+        for number in (7, 8):
+            refusal = other.refusal(number)
+            assert isinstance(refusal, HotServerError) and not refusal.may_have_taken_effect
+        assert other.freed == [(FrameKind.CALL, 100)] * 2
+        for number in (1, 2):
+            rig.session.cancel(number)
+        await rig.settle()
+        rig.ask(4)
+        rig.gate.set()
+        await rig.settle()
+        assert sorted(rig.caller.numbers) == [3, 4] and other.numbers == [7, 8, 9]
 
     with_rig(body)
 
@@ -262,14 +302,14 @@ def test_a_cancelled_request_ends_its_work_and_is_not_answered() -> None:
         await rig.settle()
         assert rig.ended == [1, 3]
         assert rig.session.room.taken_bytes == 0
-        assert rig.caller.freed == [(Kind.CALL, 10), (Kind.CALL, 30)]
+        assert rig.caller.freed == [(FrameKind.CALL, 10), (FrameKind.CALL, 30)]
         for number in (1, 3, 77):
             rig.session.cancel(number)
         rig.session.respond(1, lambda response: response.done.SetInParent())
         rig.gate.set()
         await rig.settle()
         assert rig.caller.numbers == [2]
-        assert rig.caller.freed[2:] == [(Kind.CALL, 20)]
+        assert rig.caller.freed[2:] == [(FrameKind.CALL, 20)]
         assert rig.session.pending == 0
 
     with_rig(body)
@@ -286,7 +326,7 @@ def test_a_number_that_is_in_use_ends_the_conversation() -> None:
             rig.ask(1, size=20)
         rig.gate.set()
         await rig.settle()
-        assert rig.caller.numbers == [1] and rig.caller.freed == [(Kind.CALL, 10)]
+        assert rig.caller.numbers == [1] and rig.caller.freed == [(FrameKind.CALL, 10)]
         rig.ask(1, size=30)
         await rig.settle()
         assert rig.caller.numbers == [1, 1], "one that is answered is free again"
@@ -298,8 +338,8 @@ def test_a_caller_that_is_gone_leaves_nothing_behind() -> None:
     """Its work ends, and what was held back for it is let go."""
 
     async def body(rig: Rig) -> None:
-        rig.caller.credit[Kind.CALL] = 0
-        rig.ask(1, kind=Kind.CALL, operation="ping")
+        rig.caller.credit[FrameKind.CALL] = 0
+        rig.ask(1, kind=FrameKind.CALL, operation="ping")
         rig.ask(2)
         rig.ask(3, operation="list_streams")
         await rig.settle()
@@ -325,18 +365,18 @@ def test_an_answer_that_fits_no_message_becomes_an_internal_error() -> None:
             def fill(response: pb.Response) -> None:
                 response.stream.name = "x" * size
 
-            rig.session._asked[number] = service_module._Asked(Kind.CALL, 1)
+            rig.session._asked[number] = service_module._Asked(FrameKind.CALL, 1)
             rig.session.respond(number, fill)
 
         probe = pb.Response(id=2)
         probe.stream.name = "x" * 2_900_000
-        most = 2_900_000 + ANSWER_BYTES_MAX[Kind.CALL] - probe.ByteSize()
+        most = 2_900_000 + ANSWER_BYTES_MAX[FrameKind.CALL] - probe.ByteSize()
         answered_with(1, most + 1)
         answered_with(2, most)
         refusal = rig.caller.refusal(1)
         assert isinstance(refusal, InternalError) and refusal.may_have_taken_effect
         assert len(rig.caller.answers[1][3].stream.name) == most
-        assert rig.caller.freed == [(Kind.CALL, 1)] * 2
+        assert rig.caller.freed == [(FrameKind.CALL, 1)] * 2
 
     with_rig(body)
 
@@ -345,13 +385,13 @@ def test_an_answer_that_fits_no_message_becomes_an_internal_error() -> None:
 def test_a_request_that_cannot_be_read_is_refused_and_the_next_is_taken(data: bytes) -> None:
     async def body(rig: Rig) -> None:
         rig.gate.set()
-        rig.session.request(Kind.CALL, 1, data, 50, ADMITTED)
+        rig.session.request(FrameKind.CALL, 1, data, 50, ADMITTED)
         rig.ask(2)
         await rig.settle()
         assert rig.caller.numbers == [1, 2]
         refusal = rig.caller.answers[0][3].refusal
         assert (refusal.code, refusal.may_have_taken_effect) == ("bad_proto", False)
-        assert rig.caller.freed == [(Kind.CALL, 50), (Kind.CALL, 100)]
+        assert rig.caller.freed == [(FrameKind.CALL, 50), (FrameKind.CALL, 100)]
 
     with_rig(body)
 
@@ -392,7 +432,7 @@ def test_each_operation_is_for_its_roles_alone(role: str) -> None:
         rig.service.dispatch = dispatch  # type: ignore[method-assign]
         allowed = []
         for number, operation in enumerate(OPERATIONS, start=1):
-            rig.ask(number, operation=operation, admission=Admission(role))
+            rig.ask(number, operation=operation, admission=CallerRights(role))
             if role in ROLES.get(operation, EVERYDAY):
                 allowed.append(number)
                 continue
@@ -403,7 +443,7 @@ def test_each_operation_is_for_its_roles_alone(role: str) -> None:
         assert served == allowed
         assert bool(allowed) == (role in (NODE, GATEWAY))
         assert rig.caller.numbers == list(range(1, len(OPERATIONS) + 1))
-        assert rig.caller.freed == [(Kind.CALL, 100)] * len(OPERATIONS)
+        assert rig.caller.freed == [(FrameKind.CALL, 100)] * len(OPERATIONS)
 
     with_rig(body)
 
@@ -416,6 +456,7 @@ def test_what_changes_the_cluster_is_for_nodes_alone() -> None:
         "register_node",
         "remove_basin",
         "set_root_token",
+        "hand_on_leases",
     }
 
 
@@ -424,7 +465,7 @@ def test_a_node_that_was_replaced_may_ask_for_nothing() -> None:
 
     async def body(rig: Rig) -> None:
         rig.gate.set()
-        replaced = Admission(NODE, "another data directory has taken its place")
+        replaced = CallerRights(NODE, "another data directory has taken its place")
         for number, operation in enumerate(OPERATIONS, start=1):
             rig.ask(number, operation=operation, admission=replaced)
         assert rig.begun == []
@@ -434,3 +475,77 @@ def test_a_node_that_was_replaced_may_ask_for_nothing() -> None:
             assert "another data directory" in str(refusal)
 
     with_rig(body)
+
+
+class Queued:
+    """A dispatcher whose appends are in the queue until the test says what came of them."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.waiting: list[tuple[ServiceSession, int]] = []
+        self.closed: list[ServiceSession] = []
+
+    def dispatch(self, session: ServiceSession, request: pb.Request) -> None:
+        self.waiting.append((session, request.id))
+
+    def session(self, caller: Caller) -> ServiceSession:
+        return ServiceSession(self, caller, self.closed.append)
+
+    def ask(self, session: ServiceSession, number: int) -> None:
+        request = pb.Request(group_id=GROUP)
+        request.append.stream = "s"
+        session.request(FrameKind.CALL, number, request.SerializeToString(), 100, ADMITTED)
+
+    def end(self) -> None:
+        session, number = self.waiting.pop(0)
+        session.respond(number, lambda response: response.append.SetInParent())
+
+
+def test_an_append_that_is_given_up_costs_until_it_has_ended() -> None:
+    """Its batch is still in the queue: credit and budget come back with its outcome, once, and
+    that outcome is nobody's answer, also not that of another request under its number."""
+
+    async def main() -> None:
+        queued, caller = Queued(), Caller()
+        session = queued.session(caller)
+        for number in range(3):
+            queued.ask(session, number)
+            session.cancel(number)
+            session.cancel(number)
+        assert (session.asked_bytes, session.pending, caller.freed) == (300, 3, [])
+        with pytest.raises(CallError):
+            queued.ask(session, 0)
+        queued.end()
+        assert (session.asked_bytes, session.pending) == (200, 2)
+        assert caller.freed == [(FrameKind.CALL, 100)]
+        queued.ask(session, 0)
+        while queued.waiting:
+            queued.end()
+        assert caller.numbers == [0], "that of the second request, which nobody gave up"
+        assert (session.asked_bytes, session.pending) == (0, 0)
+        assert caller.freed == [(FrameKind.CALL, 100)] * 4
+        assert queued.closed == []
+
+    asyncio.run(main())
+
+
+def test_appends_of_a_caller_that_is_gone_count_until_they_have_ended() -> None:
+    """Whoever comes again has new credit, and what it left behind is still in the budget."""
+
+    async def main() -> None:
+        queued, caller = Queued(), Caller()
+        session, idle = queued.session(caller), queued.session(Caller())
+        queued.ask(session, 1)
+        queued.ask(session, 2)
+        session.close()
+        idle.close()
+        assert queued.closed == [idle]
+        assert session.asked_bytes == 200
+        queued.end()
+        assert (session.asked_bytes, queued.closed) == (100, [idle])
+        queued.end()
+        assert (session.asked_bytes, session.pending) == (0, 0)
+        assert queued.closed == [idle, session]
+        assert (caller.answers, caller.freed) == ([], [])
+
+    asyncio.run(main())

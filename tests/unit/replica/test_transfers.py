@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,7 +89,11 @@ def test_the_log_behind_a_snapshot_is_kept_until_its_receiver_has_it() -> None:
 def test_a_transfer_that_came_to_nothing_keeps_nothing() -> None:
     """Nor does one of a leadership that is over."""
     holds, log = LogHolds(), Log()
-    for end in (lambda: holds.release(GROUP, PEER), lambda: holds.release_all(GROUP)):
+    ends: list[Callable[[], None]] = [
+        lambda: holds.release(GROUP, PEER),
+        lambda: holds.release_all(GROUP),
+    ]
+    for end in ends:
         holds.begin(GROUP, PEER, LogIndex(100), 0.0)
         end()
         assert limit(holds, log, 900) == 900

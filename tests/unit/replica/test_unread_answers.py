@@ -10,14 +10,14 @@ import pytest
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.link.calls import CallError
 from svc_cluster.link.credit import SendCredit
-from svc_cluster.link.frame import FrameError, Kind
+from svc_cluster.link.frame import FrameError, FrameKind
 from svc_cluster.link.outbox import NoCreditError
 from svc_cluster.replica import service_session as service_module
-from svc_cluster.replica.roles import GATEWAY, Admission
+from svc_cluster.replica.roles import GATEWAY, CallerRights
 from svc_cluster.replica.service import Service
 from svc_cluster.replica.service_session import ServiceSession
 
-GATEWAYS = Admission(GATEWAY)
+GATEWAYS = CallerRights(GATEWAY)
 
 
 class Ponged:
@@ -40,13 +40,13 @@ class Deaf:
         self.sent: list[bytes] = []
         self.dealt_bytes = 0
 
-    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         if not self.credit:
             raise NoCreditError
         self.credit -= 1
         self.sent.append(payload)
 
-    def dealt_with(self, kind: Kind, size: int) -> None:
+    def dealt_with(self, kind: FrameKind, size: int) -> None:
         self.dealt_bytes += size
 
 
@@ -59,7 +59,7 @@ def session_of(caller: Deaf) -> tuple[Ponged, ServiceSession]:
 def ask(session: ServiceSession, number: int) -> None:
     request = pb.Request(group_id=1)
     request.ping.SetInParent()
-    session.request(Kind.CALL, number, request.SerializeToString(), 10, GATEWAYS)
+    session.request(FrameKind.CALL, number, request.SerializeToString(), 10, GATEWAYS)
 
 
 def test_a_request_counts_until_its_answer_is_on_the_way() -> None:
@@ -70,7 +70,7 @@ def test_a_request_counts_until_its_answer_is_on_the_way() -> None:
         ask(session, number)
     assert (len(caller.sent), session.unsent, caller.dealt_bytes) == (2, 3, 20)
     caller.credit = 2
-    session.left(Kind.CALL, 100)
+    session.left(FrameKind.CALL, 100)
     assert (len(caller.sent), session.unsent, caller.dealt_bytes) == (4, 1, 40)
     session.close()
     assert session.unsent == 0
@@ -100,6 +100,10 @@ def test_a_number_that_is_not_answered_is_not_asked_for_again() -> None:
         ask(session, 7)
     assert session.pending == 1
     session.cancel(7)
+    with pytest.raises(CallError, match="number 7"):
+        ask(session, 7)
+    assert caller.dealt_bytes == 0, "nobody can end it, and it goes on"
+    session.respond(7, lambda _: None)
     assert caller.dealt_bytes == 10
     ask(session, 7)
     assert session.pending == 1

@@ -8,14 +8,14 @@ import pytest
 
 from svc_cluster.base.errors import MalformedError
 from svc_cluster.base.ids import StreamId, TimestampMs
-from svc_cluster.model.usage import KEPT_MINUTES, MINUTE_MS, Counts
-from svc_cluster.replica import usage
+from svc_cluster.model.usage import KEPT_MINUTES, MINUTE_MS, Counts, Readings
+from svc_cluster.replica import usage_operations
 from svc_cluster.stream import keys
 from tests.simulation.loop import run
 from tests.unit.stream.support import Leader
 
 FIRST = 2 * KEPT_MINUTES
-MINUTES = 2 * usage.ROWS_PER_STEP + 10
+MINUTES = 2 * usage_operations.ROWS_PER_STEP + 10
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_counts_of_a_long_time_leave_room_for_others(leader: Leader, step_second
 
         task = asyncio.get_running_loop().create_task(others())
         table = leader.state.usage.table
-        found = await usage._sums(table, FIRST, FIRST + MINUTES, step_seconds)
+        found = await usage_operations._sums(table, FIRST, FIRST + MINUTES, step_seconds)
         task.cancel()
         return found, turns
 
@@ -57,10 +57,10 @@ def test_readings_of_a_long_time(leader: Leader) -> None:
     """The one before, the last of each step, and the present one; of the stream and the basin."""
     for stream_id in (StreamId(1), keys.WHOLE_BASIN):
 
-        async def main(stream_id: StreamId = stream_id) -> usage.Readings:
+        async def main(stream_id: StreamId = stream_id) -> Readings:
             state = leader.state.usage
             end = FIRST + MINUTES
-            return await usage._readings(state, stream_id, FIRST + 5, end, 60, 77)
+            return await usage_operations._readings(state, stream_id, FIRST + 5, end, 60, 77)
 
         found = run(lambda _: main())
         assert (found.before, found.now) == (9 * 5, 77)
@@ -73,7 +73,7 @@ def test_readings_of_a_long_time(leader: Leader) -> None:
 )
 def test_what_no_gateway_asks_is_refused(start: int, end: int, step_seconds: int) -> None:
     with pytest.raises(MalformedError):
-        usage._minutes(start, end, step_seconds)
+        usage_operations._minutes(start, end, step_seconds)
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_what_no_gateway_asks_is_refused(start: int, end: int, step_seconds: int
 def test_buckets_are_looked_at_as_a_whole(
     start: int, end: int, step_seconds: int, minutes: tuple[int, int]
 ) -> None:
-    assert usage._minutes(start, end, step_seconds) == minutes
+    assert usage_operations._minutes(start, end, step_seconds) == minutes

@@ -10,88 +10,59 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final, Generic, TypeVar
 
-from svc_cluster.base.clock import Clock
-from svc_cluster.base.errors import DeadlineError, ServiceError, UnavailableError
-from svc_cluster.base.ids import Generation, GroupId, LogIndex, NodeId, Term
-from svc_cluster.base.log import Logger
+from svc_cluster.base.errors import DeadlineError, InvalidError, ServiceError, UnavailableError
+from svc_cluster.base.ids import Generation, LogIndex, NodeId
 from svc_cluster.base.log_ops import LogEntry, SetCommit, SetHardState, TrimPrefix
 from svc_cluster.codec.entry_version import UnknownEntryError
 from svc_cluster.codec.rpc import NotLeaderHereError
-from svc_cluster.raft.engine import EngineGroup
-from svc_cluster.raft.group import Durable, Event, NotLeaderError, PeerLieError, ReadTicket, Role
-from svc_cluster.raft.messages import MarkKind, PeerMessage, StateMark
+from svc_cluster.raft.group import (
+    ENTRY_BYTES_MAX,
+    Durable,
+    Event,
+    NotLeaderError,
+    PeerLieError,
+    RaftGroup,
+    Role,
+)
+from svc_cluster.raft.messages import MarkKind, StateMark
 from svc_cluster.replica.faults import of_the_node
-from svc_cluster.replica.machine import StateMachine
-from svc_cluster.replica.retention_clock import PeerClocks
+from svc_cluster.replica.group_services import GroupServices
+from svc_cluster.replica.group_watch import GroupWatch
+from svc_cluster.replica.machine import EntryPlan, Planning, StateMachine
 from svc_cluster.replica.state_marks import Outgoing, StateMarks
-from svc_cluster.storage.state_store import StateStore, StoreStalledError
-from svc_cluster.storage.wal.writer import Wal
+from svc_cluster.replica.waiting_proposals import PlanCallback, WaitingProposals
+from svc_cluster.replica.waiting_reads import ReadCallback, WaitingReads
+from svc_cluster.storage.state_store import StoreStalledError
 
 STALL_RETRY_SECONDS: Final = 0.01
 """How long apply backs off when the store cannot take a write."""
 
-APPLY_ENTRIES_PER_TURN: Final = 64
-"""Entries applied before the event loop gets a turn: a long backlog must not silence heartbeats."""
+APPLY_COMMANDS_PER_TURN: Final = 64
+"""Commands worked out before the event loop gets a turn, in the middle of an entry too: neither a
+long backlog nor a long entry may silence heartbeats. An entry counts for one of its own, and one
+for each COMMAND_BYTES of it."""
 
-OutcomeCallback = Callable[[list[Any] | None, ServiceError | None], None]
-"""Called once: with the outcomes of the entry's commands, or with what is known of its loss."""
+COMMAND_BYTES: Final = 1024
+"""So many bytes to be written cost about as much as a command."""
 
-ReadCallback = Callable[[ServiceError | None], None]
-
-
-class PeerSender(Protocol):
-    """The way to the other nodes."""
-
-    def send(self, peer: NodeId, group_id: GroupId, message: PeerMessage) -> None: ...
-
-    def has_room(self, peer: NodeId) -> bool:
-        """Whether entries of any group may be handed over for this peer at present."""
-        ...
-
-    @property
-    def held_bytes(self) -> int:
-        """About how much of all groups is on its way to peers that have not dealt with it."""
-        ...
+Plan_co = TypeVar("Plan_co", bound=EntryPlan[object], covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What every group of a node shares."""
-
-    node_id: NodeId
-    loop: asyncio.AbstractEventLoop
-    clock: Clock
-    wal: Wal
-    store: StateStore
-    peers: PeerSender
-    log: Logger
-    peer_clocks: PeerClocks = field(default_factory=PeerClocks)
-    scrub_version: int = 0
-    """Of the scrub that this node takes part in; 0: in none."""
-
-
-@dataclass(slots=True)
-class _Waiter:
-    term: Term
-    deadline: float
-    done: OutcomeCallback
-
-
-class GroupReplica:
+class GroupReplica(Generic[Plan_co]):
     """Owner of one engine and one state machine. Every method runs on the event loop."""
 
     def __init__(
         self,
         *,
-        engine: EngineGroup,
-        machine: StateMachine,
+        engine: RaftGroup,
+        machine: StateMachine[Plan_co],
         generation: Generation,
-        services: Services,
-        on_applied: Callable[[Any], None],
+        services: GroupServices,
+        on_applied: Callable[[Plan_co], None],
         on_leadership: Callable[[], None],
         on_snapshot_wanted: Callable[[NodeId], None],
         on_fault: Callable[[BaseException], None],
@@ -109,10 +80,13 @@ class GroupReplica:
         self._on_snapshot_wanted = on_snapshot_wanted
         self._on_fault = on_fault
         self._to_apply: deque[LogEntry] = deque()
-        self._plan: Any = None
-        self._waiters: dict[LogIndex, list[_Waiter]] = {}
-        self._reads: dict[ReadTicket, list[ReadCallback]] = {}
-        self._applied_reads: list[tuple[LogIndex, ReadCallback]] = []
+        self._planning: Planning[Plan_co] | None = None
+        """The planning of the first entry that is to be applied, as far as that has come."""
+        self._plan: Plan_co | None = None
+        """The plan of the same entry, once it is worked out."""
+        self._waiting: WaitingProposals[Plan_co] = WaitingProposals()
+        self._reads = WaitingReads(self, services.waking)
+        self.times = GroupWatch(services.clock.monotonic, services.figures)
         self._drain_scheduled = False
         self._apply_timer: asyncio.Handle | None = None
         self._seen = (engine.role, engine.term)
@@ -160,7 +134,7 @@ class GroupReplica:
     @property
     def pending_proposals(self) -> int:
         """Entries proposed here whose outcome is not known yet."""
-        return len(self._waiters)
+        return len(self._waiting)
 
     @property
     def is_held(self) -> bool:
@@ -169,7 +143,7 @@ class GroupReplica:
 
     @property
     def is_given_up(self) -> bool:
-        """The state here is not to be told any more: it is to be repaired, or another replica of
+        """The state here is not to be told any more. It is to be repaired, or another replica of
         this node is in its place, or none."""
         return self.stopped or bool(self.engine.recovery)
 
@@ -189,6 +163,7 @@ class GroupReplica:
     def step(self, event: Event) -> None:
         if self.stopped:
             return
+        self.times.heard(event)
         try:
             self.engine.step(event)
         except PeerLieError as lie:
@@ -199,11 +174,14 @@ class GroupReplica:
             return
         self._schedule_drain()
 
-    def propose(self, payload: bytes, deadline: float, done: OutcomeCallback) -> LogIndex:
+    def propose(self, payload: bytes, deadline: float, done: PlanCallback[Plan_co]) -> LogIndex:
         """Put an entry into the leader's log. `deadline` is monotonic seconds; behind it the
-        outcome is unknown. Raises NotLeaderHereError or UnavailableError, without effect."""
+        outcome is unknown. Raises NotLeaderHereError, UnavailableError, or InvalidError for more
+        than ENTRY_BYTES_MAX, without effect."""
         if self.is_held:
             raise self.not_leader()
+        if len(payload) > ENTRY_BYTES_MAX:
+            raise InvalidError("an entry does not hold so much")
         try:
             position = self.engine.propose(payload)
         except NotLeaderError:
@@ -211,14 +189,15 @@ class GroupReplica:
         except Exception as fault:
             self.fail(fault)
             raise DeadlineError("the outcome of the write is not known") from fault
-        waiter = _Waiter(position.term, deadline, done)
-        self._waiters.setdefault(position.log_index, []).append(waiter)
+        self._waiting.add(position, deadline, done)
+        self.times.proposed(position.log_index)
         self._schedule_drain()
         return position.log_index
 
     def linearize(self, done: ReadCallback, *, at_least: LogIndex = LogIndex(0)) -> None:
         """Call `done(None)` once the state store holds everything that was committed before this
-        call (and the entry `at_least`), confirmed by a quorum; or `done(error)`, without effect."""
+        call. It then holds the entry `at_least` too, and a quorum has confirmed that this is all.
+        Otherwise `done(error)` is called, without effect."""
         if not self.is_serving:
             done(self.not_leader())
             return
@@ -231,17 +210,7 @@ class GroupReplica:
             self.fail(fault)
             done(self.not_leader())
             return
-        if at_least > self.applied_index:
-            inner = done
-
-            def wait_for_entry(error: ServiceError | None) -> None:
-                if error is not None:
-                    inner(error)
-                else:
-                    self._when_applied(at_least, inner)
-
-            done = wait_for_entry
-        self._reads.setdefault(ticket, []).append(done)
+        self._reads.add(ticket, done, at_least)
         self._schedule_drain()
 
     def campaign(self) -> None:
@@ -265,8 +234,9 @@ class GroupReplica:
     # -- is the state right?
 
     def compare_states(self) -> bool:
-        """As leader, ask the others for their state's digest at the index applied here; called now
-        and then. Returns whether the last round ended in doubt: no quorum has one state."""
+        """Ask the others, with this replica as leader, for their state's digest at the index
+        applied here. To be called now and then. Returns whether the last round ended in doubt: no
+        quorum has one state."""
         if not self.is_serving or len(self.engine.members) == 1:
             return False
         in_doubt = self._marks.undecided
@@ -294,7 +264,8 @@ class GroupReplica:
 
     def when_at(self, log_index: LogIndex, look: Callable[[], None]) -> bool:
         """Run `look` when the state store holds exactly what is applied with `log_index`, at once
-        if that is now; instead of what was to be run earlier. False: it holds more already."""
+        if that is now. It is run instead of what was to be run earlier. False: it holds more
+        already."""
         self._watched = None
         if self.applied_index > log_index:
             return False
@@ -305,7 +276,7 @@ class GroupReplica:
         return True
 
     def distrust(self) -> None:
-        """Take no further part until a snapshot has replaced the state; see EngineGroup."""
+        """Take no further part until a snapshot has replaced the state; see RaftGroup."""
         try:
             self.engine.distrust()
         except Exception as fault:
@@ -345,11 +316,15 @@ class GroupReplica:
                         services.wal.append(group_id, ready.log_ops, durable)
                 for peer, message in ready.messages:
                     services.peers.send(peer, group_id, message)
+                    self.times.sent(peer, message)
+                self.times.committed(ready.committed, self.engine.role)
                 self._to_apply.extend(ready.committed)
                 if self.parked:
                     self.parked_bytes += _payload_bytes(ready.committed)
                 for state in ready.read_states:
-                    self._read_state(state.ticket, state.read_index)
+                    found = self._reads.confirmed(state.ticket, state.read_index)
+                    if state.read_index is None:
+                        self.times.read_unconfirmed(found)
                 for peer in ready.snapshot_wanted:
                     self._on_snapshot_wanted(peer)
             self._note_leadership()
@@ -386,7 +361,7 @@ class GroupReplica:
         )
         try:
             self.engine.abstain()
-            self._refuse_applied_reads()
+            self._reads.refuse_confirmed()
             self._on_leadership()
         except Exception as fault:
             self.fail(fault)
@@ -403,12 +378,14 @@ class GroupReplica:
             self.fail(fault)
 
     def _apply_some(self) -> None:
-        for _ in range(APPLY_ENTRIES_PER_TURN):
-            if not self._to_apply:
-                break
+        left = APPLY_COMMANDS_PER_TURN
+        while self._to_apply:
             entry = self._to_apply[0]
-            plan = self._plan if self._plan is not None else self.machine.plan(entry)
-            self._plan = plan
+            left = self._plan_some(entry, left)
+            plan = self._plan
+            if plan is None:
+                self._apply_timer = self._services.loop.call_soon(self._apply_again)
+                break
             try:
                 with of_the_node("the state store"):
                     self._services.store.write(plan.write_set.prefixed(self._prefix))
@@ -418,6 +395,7 @@ class GroupReplica:
                 )
                 break
             self.machine.commit(plan)
+            self.times.applied()
             self._send_marks(self._marks.applied(self.applied_index, self.machine.digest))
             self._plan = None
             self._to_apply.popleft()
@@ -428,54 +406,40 @@ class GroupReplica:
                 # before anybody may propose: what was assumed so far is dropped now
                 self._seen_serving = True
                 self._on_leadership()
-            self._settle(entry, plan)
+            for done in self._waiting.applied(entry, self.times.lost):
+                self.commands_applied_as_leader += len(plan.outcomes)
+                done(plan, None)
             self._on_applied(plan)
-        else:
-            if self._to_apply:
-                self._apply_timer = self._services.loop.call_soon(self._apply_again)
-        self._settle_reads()
+        self._reads.applied()
+
+    def _plan_some(self, entry: LogEntry, left: int) -> int:
+        """Work out what the entry does, as far as `left` commands reach; returns what is left of
+        them. The state is what it was meanwhile: only what is applied here changes it."""
+        if self._plan is not None or left <= 0:
+            return left
+        if self._planning is None:
+            self.times.apply_begins()
+            self._planning = self.machine.plan(entry)
+            left -= 1 + len(entry.payload) // COMMAND_BYTES
+        try:
+            while True:
+                left -= next(self._planning)
+                if left <= 0:
+                    return left
+        except StopIteration as done:
+            self._planning, self._plan = None, done.value
+        return left
 
     def _apply_again(self) -> None:
         self._apply_timer = None
         self._apply()
-
-    def _settle(self, entry: LogEntry, plan: Any) -> None:
-        for waiter in self._waiters.pop(entry.log_index, ()):
-            if waiter.term == entry.term:
-                self.commands_applied_as_leader += len(plan.outcomes)
-                waiter.done(plan.outcomes, None)
-            else:
-                waiter.done(None, UnavailableError("another leader's entry took the place"))
-
-    def _read_state(self, ticket: ReadTicket, read_index: LogIndex | None) -> None:
-        for done in self._reads.pop(ticket, ()):
-            if read_index is None:
-                done(self.not_leader())
-            else:
-                self._when_applied(read_index, done)
-
-    def _when_applied(self, log_index: LogIndex, done: ReadCallback) -> None:
-        if self.applied_index >= log_index:
-            done(None)
-        else:
-            self._applied_reads.append((log_index, done))
-
-    def _settle_reads(self) -> None:
-        if not self._applied_reads:
-            return
-        applied = self.applied_index
-        waiting, self._applied_reads = self._applied_reads, []
-        for log_index, done in waiting:
-            if log_index <= applied:
-                done(None)
-            else:
-                self._applied_reads.append((log_index, done))
 
     def _note_leadership(self) -> None:
         now = (self.engine.role, self.engine.term)
         if now == self._seen:
             return
         was_leader = self._seen[0] is Role.LEADER
+        self.times.role_changed(self._seen[0], now[0])
         self._seen = now
         self._seen_serving = False
         if was_leader or now[0] is Role.LEADER:
@@ -489,24 +453,12 @@ class GroupReplica:
             )
             if was_leader:
                 # reads that wait for an entry of the lost term may wait for ever
-                self._refuse_applied_reads()
+                self._reads.refuse_confirmed()
             self._on_leadership()
-
-    def _refuse_applied_reads(self) -> None:
-        waiting, self._applied_reads = self._applied_reads, []
-        for _, done in waiting:
-            done(self.not_leader())
 
     def sweep(self, now: float) -> None:
         """End the waiters whose deadline is over; called with every tick. `now` is monotonic."""
-        expired: list[LogIndex] = []
-        for log_index, waiters in self._waiters.items():
-            if waiters[-1].deadline > now:
-                break
-            expired.append(log_index)
-        for log_index in expired:
-            for waiter in self._waiters.pop(log_index):
-                waiter.done(None, DeadlineError("not known to be committed by the deadline"))
+        self._waiting.sweep(now)
 
     def fail(self, fault: BaseException) -> None:
         """Stop, for good as far as this process goes: what is half done can only be built again
@@ -516,7 +468,7 @@ class GroupReplica:
             self.stop()
             # nothing is applied any more: the log on the disk has it all for the next start
             self._to_apply.clear()
-            self._plan = None
+            self._planning = self._plan = None
             self.parked_bytes = 0
             self.engine.release()
             self._on_fault(fault)
@@ -528,18 +480,8 @@ class GroupReplica:
         if self._apply_timer is not None:
             self._apply_timer.cancel()
             self._apply_timer = None
-        waiters, self._waiters = self._waiters, {}
-        for group in waiters.values():
-            for waiter in group:
-                waiter.done(None, DeadlineError("the replica stopped before the outcome"))
-        gone = self.not_leader()
-        reads, self._reads = self._reads, {}
-        for callbacks in reads.values():
-            for done in callbacks:
-                done(gone)
-        applied_reads, self._applied_reads = self._applied_reads, []
-        for _, done in applied_reads:
-            done(gone)
+        self._waiting.stop()
+        self._reads.stop()
 
 
 def _payload_bytes(entries: Iterable[LogEntry]) -> int:
@@ -548,3 +490,7 @@ def _payload_bytes(entries: Iterable[LogEntry]) -> int:
 
 def _nobody(reason: str) -> None:
     """Nobody is told."""
+
+
+AnyGroup = GroupReplica[EntryPlan[object]]
+"""A group of whichever kind."""

@@ -103,8 +103,8 @@ class Formation:
         return [node for node in self.nodes if node != self.node_id and node not in self.heard]
 
     def refusal(self) -> str | None:
-        """Why this node has no part in the cluster and will not get one by waiting, as one
-        sentence for an operator; None while that is not known."""
+        """Return why this node has no part in the cluster and will not get one by waiting. It is
+        one sentence for an operator; None while that is not known."""
         for report in self.heard.values():
             if report.stage is not Stage.FORMED:
                 continue
@@ -176,8 +176,8 @@ class Formation:
         self.record = record
 
     def _formed_elsewhere(self) -> FormationRecord | None:
-        """A list that another node has formed and that this node has on its disk as a draft; or
-        that names a directory of a version that had no formation."""
+        """Return a list that another node has formed and that this node has on its disk as a draft.
+        It may also be one that names a directory of a version that had no formation."""
         for report in self.heard.values():
             if (
                 report.stage is Stage.FORMED

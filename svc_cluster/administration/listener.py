@@ -1,5 +1,5 @@
-"""The listeners: administration with everything, and health alone, in clear, for probes that know
-neither certificates nor secrets."""
+"""This has two listeners. One serves administration with everything; the other health alone, in
+clear, for probes that know neither certificates nor secrets."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from svc_cluster._pb.cluster.v1 import admin_pb2_grpc
+from svc_cluster.administration.admin_service import Administration
+from svc_cluster.administration.call_gate import CallGate
 from svc_cluster.administration.credentials import listener_credentials
-from svc_cluster.administration.gate import Gate
-from svc_cluster.administration.health import NodeHealth
+from svc_cluster.administration.node_health import NodeHealth
 from svc_cluster.administration.operations import CALLS_MAX, HEALTH, REFLECTION, SERVICE
-from svc_cluster.administration.service import Administration
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.link.tls import PeerTls
 
@@ -43,7 +43,7 @@ OPTIONS: Final[tuple[tuple[str, int], ...]] = (
 class Listener:
     """One port. `bind`, then `start`, then `stop`; nothing is answered before `start`."""
 
-    def __init__(self, gate: Gate, health: NodeHealth) -> None:
+    def __init__(self, gate: CallGate, health: NodeHealth) -> None:
         self._health = health
         self._tasks = Tasks()
         self._server = grpc.aio.server(

@@ -7,13 +7,14 @@ others have the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import ErrorCode, MalformedError
 from svc_cluster.base.ids import CATALOG_GROUP, StreamId, TimestampMs
-from svc_cluster.catalog.usage import sequence_report
+from svc_cluster.base.key_reader import KeyReader
+from svc_cluster.catalog.account_usage import sequence_report
 from svc_cluster.codec import usage_pb
 from svc_cluster.model.usage import (
     DAY_MINUTES,
@@ -24,11 +25,15 @@ from svc_cluster.model.usage import (
     bucket_range,
     sum_by_step,
 )
-from svc_cluster.model.usage_table import Reader, UsageTable
+from svc_cluster.model.usage_table import UsageTable
+from svc_cluster.replica.append import Decision
 from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.catalog import CatalogReplica
+from svc_cluster.replica.repeatable import Fill, Operation
+from svc_cluster.replica.service_session import Encoded
 from svc_cluster.stream import keys, usage_requests
-from svc_cluster.stream.usage import BasinUsage
+from svc_cluster.stream.basin_usage import BasinUsage
+from svc_cluster.stream.commands import BasinCommand
 from svc_cluster.stream.usage_rows import decode_basin_reading, decode_reading
 
 ROWS_PER_STEP: Final = 256
@@ -37,9 +42,7 @@ ROWS_PER_STEP: Final = 256
 _STEP_SECONDS_MAX: Final = DAY_MINUTES * MINUTE_SECONDS
 _MINUTES_MAX: Final = KEPT_MINUTES + 2 * DAY_MINUTES
 
-Fill = Callable[[pb.Response], None]
-Operation = Callable[[pb.Request], Coroutine[Any, Any, Fill]]
-Change = Callable[[pb.Request, BasinReplica, Callable[[Any], Any]], Awaitable[Any]]
+Change = Callable[[pb.Request, BasinReplica, Decision, int], Awaitable[object]]
 
 
 class UsageOperations:
@@ -53,8 +56,8 @@ class UsageOperations:
         deadline: Callable[[pb.Request], float],
         basins: Callable[[], Iterable[BasinReplica]],
     ) -> None:
-        """`basin`, `catalog`: find what a request asks, or raise; `change`: as in Provisioning;
-        `basins`: all that have a replica here."""
+        """The calls `basin` and `catalog` find what a request asks, or raise. The call `change` is
+        as in Provisioning; `basins` gives all that have a replica here."""
         self._basin = basin
         self._catalog = catalog
         self._change = change
@@ -69,6 +72,7 @@ class UsageOperations:
 
     async def _report_usage(self, request: pb.Request) -> Fill:
         """Answered when the report is counted, now or before."""
+        usage_pb.check_lengths(request.report_usage)
         report = usage_pb.get_report(request.report_usage)
         if request.group_id == CATALOG_GROUP:
             catalog = self._catalog(request)
@@ -79,13 +83,14 @@ class UsageOperations:
             return _done
         basin = self._basin(request)
 
-        def sequence(now_ms: TimestampMs) -> Any:
+        def sequence(now_ms: TimestampMs) -> BasinCommand | None:
             usage = basin.state.usage
             return basin.sequencer.decide(
                 lambda view: usage_requests.report(view, usage, report, now_ms)
             )
 
-        await self._change(request, basin, sequence)
+        # what a report takes in an entry, and in the turn that applies it, goes by its length
+        await self._change(request, basin, sequence, request.report_usage.ByteSize())
         return _done
 
     async def _get_usage(self, request: pb.Request) -> Fill:
@@ -99,17 +104,10 @@ class UsageOperations:
             basin = self._basin(request)
             await basin.reader.linearize()
             table = basin.state.usage.table
-        buckets = await _sums(table, first, end, wanted.step_seconds)
-
-        def fill(response: pb.Response) -> None:
-            response.usage.SetInParent()
-            for at, counts in sorted(buckets.items()):
-                usage_pb.put_counts(response.usage.buckets.add(), at, counts)
-
-        return fill
+        return await _encoded(await _sums(table, first, end, wanted.step_seconds))
 
     async def _get_storage(self, request: pb.Request) -> Fill:
-        """Of a stream that is not there, nothing."""
+        """Return nothing of a stream that is not there."""
         wanted = request.get_storage
         first, end = _minutes(wanted.start, wanted.end, wanted.step_seconds)
         basin = self._basin(request)
@@ -143,7 +141,8 @@ class UsageOperations:
         return fill
 
     async def _active_basins(self, request: pb.Request) -> Fill:
-        """As applied here: whoever wants all of them asks every node."""
+        """Return the basins that were active, as applied here: whoever wants all of them asks every
+        node."""
         wanted = request.active_basins
         # the second that the time ends with counts: whoever asks knows no fractions
         start_ms, end_ms = wanted.start * 1000, wanted.end * 1000 + 1000
@@ -184,6 +183,26 @@ async def _sums(table: UsageTable, first: int, end: int, step_seconds: int) -> d
         await asyncio.sleep(0)
 
 
+async def _encoded(buckets: dict[int, Counts]) -> Encoded:
+    """An answer of any number of buckets, made in steps. What protobuf writes one after the other
+    it reads as one message, with all of the buckets."""
+    parts = [_with_buckets([])]
+    ordered = sorted(buckets.items())
+    for first in range(0, len(ordered), ROWS_PER_STEP):
+        parts.append(_with_buckets(ordered[first : first + ROWS_PER_STEP]))
+        await asyncio.sleep(0)
+    return Encoded(b"".join(parts))
+
+
+def _with_buckets(buckets: list[tuple[int, Counts]]) -> bytes:
+    response = pb.Response()
+    response.usage.SetInParent()
+    for at, counts in buckets:
+        usage_pb.put_counts(response.usage.buckets.add(), at, counts)
+    encoded: bytes = response.SerializeToString()
+    return encoded
+
+
 async def _readings(
     usage: BasinUsage, stream_id: StreamId, first: int, end: int, step_seconds: int, now: int
 ) -> Readings:
@@ -205,7 +224,7 @@ async def _readings(
 
 
 def _reading_rows(
-    reader: Reader, stream_id: StreamId, first: int, end: int
+    reader: KeyReader, stream_id: StreamId, first: int, end: int
 ) -> list[tuple[int, int]]:
     rows: list[tuple[int, int]] = []
     pairs = reader.scan(keys.reading_key(stream_id, first), keys.reading_key(stream_id, end))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
+from svc_cluster._pb.cluster.v1 import access_pb2
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import (
@@ -20,10 +21,12 @@ from svc_cluster.base.errors import (
     UnauthenticatedError,
 )
 from svc_cluster.base.ids import TimestampMs
-from svc_cluster.catalog.commands import CatalogCommand
+from svc_cluster.base.telling import quoted
+from svc_cluster.catalog.catalog_commands import CatalogCommand
+from svc_cluster.catalog.leases import GATEWAY_ID_CHARACTERS_MAX, HandedLeases
 from svc_cluster.catalog.token_commands import IssueToken, RevokeToken, SetRootToken
-from svc_cluster.catalog.tokens import TOKENS_MAX, Change, TokenTable
-from svc_cluster.codec import access_pb
+from svc_cluster.catalog.token_table import TOKENS_MAX, TokenChange, TokenTable
+from svc_cluster.codec import access_pb, lease_hand_over
 from svc_cluster.model.access import Op
 from svc_cluster.model.access_token import (
     NO_PARENT,
@@ -36,12 +39,15 @@ from svc_cluster.model.access_token import (
 )
 from svc_cluster.model.provision import Provision
 from svc_cluster.replica.catalog import CatalogReplica
+from svc_cluster.replica.page_limit import check_page
+from svc_cluster.replica.repeatable import Fill, Operation
+from svc_cluster.replica.service_session import Encoded
 
 PAGE_TOKENS: Final = 500
 """Tokens in one answer to a gateway; one has at most about 1 KiB."""
 
-Fill = Callable[[pb.Response], None]
-Operation = Callable[[pb.Request], Coroutine[Any, Any, Fill]]
+LEASES_PER_TURN: Final = 1000
+"""Leases written before others have the event loop."""
 
 
 class TokenOperations:
@@ -57,6 +63,7 @@ class TokenOperations:
             "revoke_token": self._revoke_token,
             "list_tokens": self._list_tokens,
             "set_root_token": self._set_root_token,
+            "hand_on_leases": self._hand_on_leases,
         }
 
     # -- leases
@@ -65,6 +72,8 @@ class TokenOperations:
         """What the gateway lacks; a lease too, once it lacks nothing. Only after a quorum has
         confirmed that no other leader can have revoked anything since the gateway asked."""
         wanted = request.renew_lease
+        if len(wanted.gateway_id) > GATEWAY_ID_CHARACTERS_MAX:
+            raise MalformedError(ErrorCode.BAD_PROTO, "a gateway's id is shorter")
         catalog = self._catalog(request)
         await catalog.linearize()
         if not catalog.group.is_serving:
@@ -84,6 +93,21 @@ class TokenOperations:
         changes, version = _cut(found, table.version)
         granted = version == table.version and leases.grant(wanted.gateway_id, wanted.version, now)
         return _changes_filler(version, changes, granted=granted, gateways=leases.count(now))
+
+    async def _hand_on_leases(self, request: pb.Request) -> Fill:
+        """The successor asks what leases there are. Whoever does not know says so."""
+        catalog = self._catalog(request)
+        term = request.hand_on_leases.term
+        own_term = catalog.group.engine.term
+        handed = None
+        if not request.hand_on_leases.taken:
+            handed = catalog.leases.hand_on(term, own_term, self._clock.monotonic())
+        elif catalog.leases.handed_on(term):
+            catalog.lease_news.notify()
+
+        if handed is not None:
+            return await _encoded(handed)
+        return lambda response: response.handed_leases.SetInParent()
 
     async def _settle(self, catalog: CatalogReplica, version: int, deadline: float) -> None:
         """Wait until no gateway goes by tokens from before `version`. Raises DeadlineError."""
@@ -126,6 +150,8 @@ class TokenOperations:
             known = table.by_id(token.token_id)
             if known is not None and not known.is_expired(trusted_ms):
                 raise AlreadyExistsError("an access token of this id exists")
+            if table.has_secret(wanted.secret_hash, trusted_ms):
+                raise AlreadyExistsError("another access token has this secret")
             most = min(TOKENS_MAX, catalog.quotas.tokens or TOKENS_MAX)
             if len(table) - len(table.expired(trusted_ms)) >= most:
                 raise QuotaError(f"there are {most} access tokens already")
@@ -152,13 +178,19 @@ class TokenOperations:
         catalog = self._catalog(request)
         asked_by = asked_by_of(message)
         deadline = self._deadline(request)
+        gone: set[int] = set()
 
         def check(now_ms: TimestampMs) -> None:
+            if asked_by in gone:
+                return  # whoever asks came from that token, and may have asked before it went
             caller = caller_of(catalog.state.tokens, asked_by, now_ms)
             if caller is not None and not caller.grant.allows(
                 (Op.REVOKE_ACCESS_TOKEN,), token_id=message.token_id
             ):
-                raise PermissionDeniedError("the token may not revoke a token of this id")
+                raise PermissionDeniedError(
+                    "the access token does not allow `revoke-access-token` on the access token "
+                    + quoted(message.token_id)
+                )
 
         def sequence(now_ms: TimestampMs) -> RevokeToken:
             token = catalog.state.tokens.by_id(message.token_id)
@@ -168,12 +200,27 @@ class TokenOperations:
                 raise PermissionDeniedError("the root token is replaced, not revoked")
             return RevokeToken(token.serial)
 
+        catalog.revocations += 1
+        try:
+            await self._revoke_last(catalog, message.token_id, check, gone, deadline)
+            return await self._revoke(catalog, request.request_key, sequence, check, deadline)
+        finally:
+            catalog.revocations -= 1
+            catalog.lease_news.notify()
+
+    async def _revoke(
+        self,
+        catalog: CatalogReplica,
+        key: bytes,
+        sequence: Callable[[TimestampMs], RevokeToken],
+        check: Callable[[TimestampMs], None],
+        deadline: float,
+    ) -> Fill:
+        """Returns once no gateway accepts the token any more."""
         unknown: TokenNotFoundError | None = None
         fill: Fill = _done
         try:
-            fill = await catalog.write(
-                request.request_key, sequence, lambda _: _done, deadline, check=check
-            )
+            fill = await catalog.write(key, sequence, lambda _: _done, deadline, check=check)
         except TokenNotFoundError as refusal:
             # perhaps revoked by an attempt whose answer was lost: what that one waited for holds
             # for this answer too
@@ -182,6 +229,30 @@ class TokenOperations:
         if unknown is not None:
             raise unknown
         return fill
+
+    async def _revoke_last(
+        self,
+        catalog: CatalogReplica,
+        token_id: str,
+        check: Callable[[TimestampMs], None],
+        gone: set[int],
+        deadline: float,
+    ) -> None:
+        """Revoke those that came last of the very many tokens that came from this one. That goes on
+        until what is left can go with it; `gone` gets their serials. Raises what `check`
+        raises."""
+        table = catalog.state.tokens
+        while True:
+            token = table.by_id(token_id)
+            if token is None or (token.token_id == ROOT_TOKEN_ID and token.parent == NO_PARENT):
+                return
+            serials = table.to_revoke_before(token.serial)
+            if not serials:
+                return
+            await catalog.linearize()
+            check(self._clock.wall_ms())
+            gone.update(serials)
+            await catalog.change_together([RevokeToken(each) for each in serials], deadline)
 
     async def _set_root_token(self, request: pb.Request) -> Fill:
         message = request.set_root_token
@@ -212,10 +283,11 @@ class TokenOperations:
 
     async def _list_tokens(self, request: pb.Request) -> Fill:
         wanted = request.list_tokens
+        limit = check_page(wanted.limit)
         catalog = self._catalog(request)
         await catalog.linearize()
         tokens, has_more = catalog.state.tokens.page(
-            wanted.prefix, wanted.start_after, wanted.limit, self._clock.wall_ms()
+            wanted.prefix, wanted.start_after, limit, self._clock.wall_ms()
         )
 
         def fill(response: pb.Response) -> None:
@@ -229,6 +301,18 @@ class TokenOperations:
 
     def _deadline(self, request: pb.Request) -> float:
         return self._clock.monotonic() + request.deadline_ms / 1000
+
+
+async def _encoded(handed: HandedLeases) -> Encoded:
+    """Encode any number of leases, in steps; that it is told later makes no lease end too early."""
+    parts: list[bytes] = []
+    for first in range(0, max(len(handed.leases), 1), LEASES_PER_TURN):
+        response = pb.Response()
+        some = replace(handed, leases=handed.leases[first : first + LEASES_PER_TURN])
+        lease_hand_over.put(response.handed_leases, some)
+        parts.append(response.SerializeToString())
+        await asyncio.sleep(0)
+    return Encoded(b"".join(parts))
 
 
 def asked_by_of(
@@ -254,16 +338,17 @@ def caller_of(table: TokenTable, asked_by: AskedBy, now_ms: TimestampMs) -> Acce
     return caller
 
 
-def _token(message: Any) -> AccessToken:
+def _token(message: access_pb2.AccessToken) -> AccessToken:
     try:
         return access_pb.get_token(message)
     except access_pb.AccessFormatError as cause:
         raise MalformedError(ErrorCode.BAD_PROTO, str(cause)) from cause
 
 
-def _cut(found: Iterable[Change], newest: int) -> tuple[list[Change], int]:
-    """As many changes as one answer holds, never half of a version; and how far they reach."""
-    changes: list[Change] = []
+def _cut(found: Iterable[TokenChange], newest: int) -> tuple[list[TokenChange], int]:
+    """Return as many changes as one answer holds, never half of a version, and how far they
+    reach."""
+    changes: list[TokenChange] = []
     for change in found:
         if len(changes) >= PAGE_TOKENS and change.version != changes[-1].version:
             return changes, changes[-1].version
@@ -289,7 +374,9 @@ def _behind_filler(version: int) -> Fill:
     return fill
 
 
-def _changes_filler(version: int, changes: list[Change], *, granted: bool, gateways: int) -> Fill:
+def _changes_filler(
+    version: int, changes: list[TokenChange], *, granted: bool, gateways: int
+) -> Fill:
     def fill(response: pb.Response) -> None:
         response.lease.version = version
         response.lease.gateways = gateways

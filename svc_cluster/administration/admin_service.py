@@ -22,7 +22,7 @@ log = get_logger("administration")
 
 
 class Administration(admin_pb2_grpc.AdministrationServicer):
-    """Of one node. `settings`: as they are in effect."""
+    """This is the administration of one node. `settings`: as they are in effect."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from svc_cluster.administration.operations import OPERATIONS, Operation, role_of
+from svc_cluster.administration.operations import OPERATIONS, AdminOperation, role_of
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.ids import NodeId
 from svc_cluster.base.log import get_logger
@@ -25,7 +25,7 @@ Count = Callable[[str, str], None]
 `failed`."""
 
 
-class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+class CallGate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     """Stands before every handler of one listener. `secured`: callers show certificates; without
     them everybody who gets here may do everything, which is for loopback."""
 
@@ -34,7 +34,7 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         self._clock = clock
         self._count = count
         self._secured = secured
-        self._refused = RefusedCallers(clock)
+        self._refused = RefusedCallers(clock.monotonic)
         self._under_way: Counter[str] = Counter()
 
     async def intercept_service(self, continuation: Any, details: Any) -> Any:
@@ -98,7 +98,7 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
                 f"{name} is ended after {operation.seconds_max:g} s",
             )
 
-    def _may(self, operation: Operation, context: Any) -> bool:
+    def _may(self, operation: AdminOperation, context: Any) -> bool:
         if not self._secured:
             return True
         names = context.auth_context().get("peer_dns", ())

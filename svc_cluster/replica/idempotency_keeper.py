@@ -1,15 +1,14 @@
-"""The leader's care for the outcomes of repeatable requests: those that are old enough are
-forgotten, by entries of the log. When that is due is in memory only; a new leader reads it from
-the store."""
+"""This is the leader's care for the idempotency keys. Those that are old enough are forgotten,
+by entries of the log. When that is due is in memory only; a new leader reads it from the store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from svc_cluster.base.errors import ServiceError
 from svc_cluster.base.ids import TimestampMs
-from svc_cluster.model.outcome_table import OUTCOMES_KEPT_MS, OutcomeTable
+from svc_cluster.model.idempotency_table import IDEMPOTENCY_KEYS_KEPT_MS, IdempotencyTable
 
 
 class ExpiryClock(Protocol):
@@ -18,14 +17,14 @@ class ExpiryClock(Protocol):
         ...
 
 
-Ask = Callable[[TimestampMs, Callable[[Any, ServiceError | None], None]], None]
-"""Propose to forget the outcomes decided before then; tell the callback when that is decided."""
+Ask = Callable[[TimestampMs, Callable[[object, ServiceError | None], None]], None]
+"""Propose to forget the keys decided before then; tell the callback when that is decided."""
 
 
-class OutcomeKeeper:
+class IdempotencyKeeper:
     """One for each basin, and one for the catalog. For the leader only."""
 
-    def __init__(self, table: OutcomeTable, clock: ExpiryClock, ask: Ask) -> None:
+    def __init__(self, table: IdempotencyTable, clock: ExpiryClock, ask: Ask) -> None:
         self._table = table
         self._clock = clock
         self._ask = ask
@@ -41,12 +40,12 @@ class OutcomeKeeper:
             return
         oldest_ms = self._table.oldest_ms()
         assert oldest_ms is not None, "what is counted is there"
-        self._due_ms = TimestampMs(oldest_ms + OUTCOMES_KEPT_MS)
+        self._due_ms = TimestampMs(oldest_ms + IDEMPOTENCY_KEYS_KEPT_MS)
         if self._due_ms < now_ms:
             self._is_asked = True
-            self._ask(TimestampMs(now_ms - OUTCOMES_KEPT_MS), self._done)
+            self._ask(TimestampMs(now_ms - IDEMPOTENCY_KEYS_KEPT_MS), self._done)
 
-    def _done(self, outcome: Any, error: ServiceError | None) -> None:
+    def _done(self, decided: object, error: ServiceError | None) -> None:
         self._is_asked = False
-        if error is None and outcome is not None:
+        if error is None and decided is not None:
             self.work()

@@ -10,8 +10,8 @@ from typing import Final
 
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.base.tasks import Tasks
-from svc_cluster.raft.engine import EngineGroup
-from svc_cluster.raft.group import Role
+from svc_cluster.raft.group import RaftGroup, Role
+from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.host import Host, Replica
 
 ASK_SECONDS: Final = 0.02
@@ -29,6 +29,13 @@ TRY_SECONDS: Final = 1.0
 
 AGAIN_SECONDS: Final = 30.0
 
+
+TOLD_SECONDS: Final = 0.3
+"""How long who gave the catalog's lead away waits until the successor has the gateways' leases."""
+
+SETTLE_SECONDS: Final = 0.25
+"""How long a leader of the catalog goes on for revocations that wait for gateways, which renew
+their leases each 0.2 s. One that waits for a gateway that is gone is broken off."""
 
 HANDOVERS_MAX: Final = 64
 """Groups whose lead is being given away at one time by a node that stops."""
@@ -79,7 +86,7 @@ def leads(replica: Replica) -> bool:
 
 
 async def hand_over(replica: Replica, to: NodeId | None = None) -> None:
-    """Stop proposing and ask `to`, or the best follower, to lead, until somebody else does; the
+    """Stop proposing and ask `to`, or the best follower, to lead, until somebody else does. The
     caller sets a limit, and resumes.
 
     Writes wait meanwhile. The follower is asked only when it has the whole log: the library
@@ -90,16 +97,33 @@ async def hand_over(replica: Replica, to: NodeId | None = None) -> None:
     if not others:
         return
     replica.proposer.paused = True
+    if isinstance(replica, CatalogReplica):
+        await _wait_for(replica, lambda: replica.revocations == 0, SETTLE_SECONDS)
     while leads(replica):
         best = to if to is not None else max(others, key=lambda p: (engine.match_index(p), -p))
         if engine.match_index(best) == engine.last_index:
             replica.group.transfer_leadership(best)
         await asyncio.sleep(ASK_SECONDS)
+    if isinstance(replica, CatalogReplica):
+        # this process may be about to end; a successor of a release that does not ask for the
+        # leases waits until they are over
+        await _wait_for(replica, lambda: replica.leases.is_handed_on, TOLD_SECONDS)
+
+
+async def _wait_for(catalog: CatalogReplica, is_so: Callable[[], bool], seconds: float) -> None:
+    """Until the catalog's leases are so, or time is over."""
+    try:
+        async with asyncio.timeout(seconds):
+            while not is_so():
+                await catalog.lease_news.event.wait()
+    except TimeoutError:
+        pass
 
 
 class Retirement:
-    """Gives every leadership of a node away, for a planned end: many at a time, each to the member
-    that leads least of those that have answered. What cannot be given away is led on."""
+    """A Retirement gives every leadership of a node away, for a planned end. It gives many at a
+    time, each to the member that leads least of those that have answered. What cannot be given away
+    is led on."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -193,7 +217,7 @@ class Retirement:
         return best
 
 
-def is_behind(engine: EngineGroup) -> bool:
+def is_behind(engine: RaftGroup) -> bool:
     """Whether a quorum of the other replicas has on disk what this one has not yet."""
     quorum = len(engine.members) // 2 + 1
     durable_index = engine.durable_index
@@ -225,23 +249,34 @@ class SlowDiskWatch:
         self._scores: dict[GroupId, _Score] = {}
         self._tasks = Tasks()
         self._handle: asyncio.TimerHandle | None = None
+        self._stopped = False
         self.handed_over = 0
 
     def start(self) -> None:
         self._handle = self._services.loop.call_later(LOOK_SECONDS, self._host.guarded(self._look))
 
     async def stop(self) -> None:
+        self._stopped = True
         if self._handle is not None:
             self._handle.cancel()
         await self._tasks.cancel_all()
 
     def _look(self) -> None:
-        now = self._services.clock.monotonic()
-        leading = [replica for replica in self._host.replicas() if replica.group.is_serving]
-        groups = {replica.group.group_id for replica in leading}
-        self._scores = {group: score for group, score in self._scores.items() if group in groups}
-        for replica in leading:
-            self._judge(replica, now)
+        self._host.walks.start(self._host.replicas(), self._look_at, self._looked)
+
+    def _look_at(self, replica: Replica) -> None:
+        if self._stopped:
+            return  # a walk of many turns goes on until the host stops
+        if replica.group.is_serving:
+            self._judge(replica, self._services.clock.monotonic())
+        else:
+            self._scores.pop(replica.group.group_id, None)
+
+    def _looked(self) -> None:
+        for group_id in [one for one in self._scores if self._host.replica(one) is None]:
+            del self._scores[group_id]
+        if self._stopped:
+            return
         self._handle = self._services.loop.call_later(LOOK_SECONDS, self._host.guarded(self._look))
 
     def _judge(self, replica: Replica, now: float) -> None:

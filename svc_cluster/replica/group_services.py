@@ -1,0 +1,54 @@
+"""What every group of a node shares."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from svc_cluster.base.clock import Clock
+from svc_cluster.base.errors import ServiceError
+from svc_cluster.base.ids import GroupId, NodeId
+from svc_cluster.base.log import Logger
+from svc_cluster.raft.messages import PeerMessage
+from svc_cluster.replica.group_watch import NodeFigures
+from svc_cluster.replica.retention_clock import PeerClocks
+from svc_cluster.replica.waking import Waking
+from svc_cluster.storage.state_store import StateStore
+from svc_cluster.storage.wal.writer import Wal
+
+
+class PeerSender(Protocol):
+    """The way to the other nodes."""
+
+    def send(self, peer: NodeId, group_id: GroupId, message: PeerMessage) -> None: ...
+
+    def has_room(self, peer: NodeId) -> bool:
+        """Whether entries of any group may be handed over for this peer at present."""
+        ...
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much of all groups is on its way to peers that have not dealt with it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GroupServices:
+    """What every group of a node shares."""
+
+    node_id: NodeId
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    wal: Wal
+    store: StateStore
+    peers: PeerSender
+    log: Logger
+    peer_clocks: PeerClocks = field(default_factory=PeerClocks)
+    figures: NodeFigures = field(default_factory=NodeFigures)
+    scrub_version: int = 0
+    """The version of the scrub that this node takes part in; 0: in none."""
+    waking: Waking[ServiceError | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "waking", Waking(self.loop))

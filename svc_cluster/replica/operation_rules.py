@@ -1,0 +1,54 @@
+"""These are the rules of each operation of a node, by the name of its request's field.
+
+They say whether it writes, whether a node that is busy refuses it, and how much room its answer
+needs.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from svc_cluster.base.limits import READ_BYTES_MAX
+
+WRITES: Final = frozenset(
+    {
+        "create_stream",
+        "ensure_stream",
+        "reconfigure_stream",
+        "auto_create_stream",
+        "delete_stream",
+        "ensure_basin_config",
+        "reconfigure_basin",
+        "seal_basin",
+        "create_basin",
+        "delete_basin",
+        "register_node",
+        "remove_basin",
+        "issue_token",
+        "revoke_token",
+        "set_root_token",
+        "set_default_location",
+    }
+)
+"""Operations whose answer after the deadline is "unknown", not "not done"."""
+
+WORKING_MAX: Final = 49_152
+"""Requests of all callers together that are worked on; one more is refused. Each costs some 2 KiB
+beside what it reads, so that they take 96 MiB at most."""
+
+NEVER_REFUSED: Final = frozenset({"renew_lease", "hand_on_leases"})
+"""Operations without which no request of anybody would be answered before long."""
+
+LIST_BYTES: Final = 512 * 1024
+"""About what a long page of a list, or of usage, takes."""
+
+ROOM_BYTES: Final = {
+    "read": READ_BYTES_MAX,
+    "list_streams": LIST_BYTES,
+    "list_basins": LIST_BYTES,
+    "list_tokens": LIST_BYTES,
+    "get_usage": LIST_BYTES,
+    "get_storage": LIST_BYTES,
+}
+"""Operations with long answers, and about how long. A read of less says so (`portion_bytes`), and
+has no room while it waits at the tail."""

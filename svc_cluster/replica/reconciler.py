@@ -1,0 +1,83 @@
+"""When a node looks at what the catalog wants of it: behind each change of that, in a walk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from svc_cluster.base.guarded import guarded
+from svc_cluster.base.ids import GroupId, LogIndex
+from svc_cluster.replica.catalog import CatalogReplica
+from svc_cluster.replica.group_services import GroupServices
+from svc_cluster.replica.group_walks import GroupWalks
+
+
+class Reconciler:
+    """The one of a node. What changes while a walk is under way is looked at in another one."""
+
+    def __init__(
+        self,
+        services: GroupServices,
+        walks: GroupWalks,
+        *,
+        catalog: Callable[[], CatalogReplica | None],
+        here: Callable[[], Iterable[GroupId]],
+        visit: Callable[[GroupId], None],
+        on_whole: Callable[[], None],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        """`here`: the groups of which something is on this node, in no order that matters. `visit`
+        brings one to where the catalog wants it. `on_whole` is called behind each walk over all
+        that the catalog of the start had."""
+        self._services = services
+        self._walks = walks
+        self._catalog = catalog
+        self._here = here
+        self._visit = visit
+        self._on_whole = on_whole
+        self._guarded = guarded(self.run, on_fatal)
+        self._is_scheduled = False
+        self._is_walking = False
+        self._stopped = False
+        self.known = LogIndex(0)
+        """What the catalog's log reached to at the start."""
+        self.is_open = False
+        """Every replica that the catalog wanted here at first was opened, or cannot be."""
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def schedule(self) -> None:
+        if not self._is_scheduled and not self._stopped:
+            self._is_scheduled = True
+            self._services.loop.call_soon(self._guarded)
+
+    def run(self) -> None:
+        """Make what the catalog wants here, destroy what it has dropped. Repeatable."""
+        if self._is_walking:
+            return  # done again behind the walk that is under way
+        self._is_scheduled = False
+        catalog = self._catalog()
+        if self._stopped or catalog is None or catalog.group.engine.recovery:
+            return  # nothing is made or destroyed by the word of a damaged catalog
+        records = catalog.state.basins.values()
+        wanted = [one.group_id for one in records if self._services.node_id in one.replicas]
+        # the store may have forgotten a removal that the log has not
+        destroyed = self._services.wal.destroyed()
+        is_whole = catalog.group.applied_index >= self.known
+        self._is_walking = True
+        self._walks.start(
+            list(dict.fromkeys(one for one in [*wanted, *self._here()] if one not in destroyed)),
+            self._visit,
+            partial(self._done, catalog, is_whole=is_whole),
+        )
+
+    def _done(self, catalog: CatalogReplica, *, is_whole: bool) -> None:
+        self._is_walking = False
+        if self._is_scheduled:
+            self._services.loop.call_soon(self._guarded)
+        if catalog is not self._catalog() or catalog.group.engine.recovery:
+            return
+        self.is_open = True
+        if is_whole:
+            self._on_whole()

@@ -1,0 +1,92 @@
+"""Whoever walks over all groups and is stopped meanwhile does nothing to those that are left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from svc_cluster.base.ids import GroupId, NodeId
+from svc_cluster.replica.group_walks import GROUPS_PER_TURN, GroupWalks
+from svc_cluster.replica.housekeeping import Housekeeper, HousekeepingSettings, _Look
+from svc_cluster.replica.leader_handover import SlowDiskWatch
+
+GROUPS = 3 * GROUPS_PER_TURN
+
+
+class Idle:
+    """A replica to which nothing is due, and how often it was looked at."""
+
+    def __init__(self, group_id: int) -> None:
+        self.looks = 0
+        self._group = SimpleNamespace(
+            group_id=GroupId(group_id),
+            is_serving=False,
+            attempt=lambda _: None,
+            engine=SimpleNamespace(recovery=False),
+        )
+
+    @property
+    def group(self) -> Any:
+        self.looks += 1
+        return self._group
+
+
+def _host(replicas: list[Idle]) -> Any:
+    loop = asyncio.get_running_loop()
+    faults: list[BaseException] = []
+    return SimpleNamespace(
+        walks=GroupWalks(loop, faults.append),
+        faults=faults,
+        replicas=lambda: replicas,
+        guarded=lambda callback: callback,
+        settings=SimpleNamespace(nodes=[NodeId(1)]),
+        services=SimpleNamespace(
+            loop=loop,
+            node_id=NodeId(1),
+            log=None,
+            clock=SimpleNamespace(monotonic=lambda: 0.0),
+        ),
+    )
+
+
+def _slow_disk(host: Any) -> Callable[[], Any]:
+    watch = SlowDiskWatch(host)
+    watch._look()
+    return watch.stop
+
+
+def _housekeeping(host: Any) -> Callable[[], Any]:
+    keeper = Housekeeper(host, HousekeepingSettings())
+    look = _Look(0.0, is_full=False)
+    host.walks.start(host.replicas(), partial(keeper._look_at, look), partial(keeper._looked, look))
+    return keeper.stop
+
+
+@pytest.mark.parametrize("begin", [_slow_disk, _housekeeping])
+def test_a_walk_does_nothing_behind_the_stop_of_its_owner(
+    begin: Callable[[Any], Callable[[], Any]],
+) -> None:
+    """The host stops a while later: what is started in between would be waited for by nobody."""
+
+    async def main() -> None:
+        replicas = [Idle(number) for number in range(GROUPS)]
+        host = _host(replicas)
+        stop = begin(host)
+        await asyncio.sleep(0)
+        seen = [replica.looks for replica in replicas]
+        assert all(seen[:GROUPS_PER_TURN])
+        assert not any(seen[GROUPS_PER_TURN:]), "one turn has passed"
+        stopping = stop()
+        if stopping is not None:
+            await stopping
+        for _ in range(GROUPS):
+            await asyncio.sleep(0)
+        assert [replica.looks for replica in replicas] == seen
+        assert not host.faults
+
+    asyncio.run(main())
