@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
-from svc_cluster.codec.session_frame import Compression, Frame, FrameDecoder, encode_frame
-from svc_cluster.gateway.http.message import Request, Response
+from svc_cluster.codec.session_frame import Compression, FrameDecoder, SessionFrame, encode_frame
+from svc_cluster.http.message import Request, Response
 from tests.unit.gateway.scripted import BASIN
 
 RECORDS = "/v1/streams/s/records"
@@ -66,7 +66,7 @@ class Frames:
         assert not isinstance(self.response.body, bytes)
         self.pieces = self.response.body
 
-    async def next(self) -> Frame | None:
+    async def next(self) -> SessionFrame | None:
         """None at the end of the answer."""
         while (frame := self.decoder.next_frame()) is None:
             piece = await anext(self.pieces, None)
@@ -76,7 +76,7 @@ class Frames:
             self.decoder.feed(piece)
         return frame
 
-    async def rest(self) -> list[Frame]:
+    async def rest(self) -> list[SessionFrame]:
         found = []
         while (frame := await self.next()) is not None:
             found.append(frame)
@@ -86,7 +86,7 @@ class Frames:
         await self.pieces.aclose()  # type: ignore[attr-defined]
 
 
-def ack_of(frame: Frame | None) -> tuple[int, int]:
+def ack_of(frame: SessionFrame | None) -> tuple[int, int]:
     """First sequence number and the one behind the last."""
     assert frame is not None, "the session ended"
     assert not frame.is_terminal, frame
@@ -95,7 +95,7 @@ def ack_of(frame: Frame | None) -> tuple[int, int]:
     return ack.start.seq_num, ack.end.seq_num
 
 
-def batch_of(frame: Frame | None) -> tuple[list[int], int | None]:
+def batch_of(frame: SessionFrame | None) -> tuple[list[int], int | None]:
     """Sequence numbers of a ReadBatch, and its tail's where it has one."""
     assert frame is not None, "the session ended"
     assert not frame.is_terminal, frame

@@ -10,10 +10,10 @@ from typing import Any
 
 from svc_cluster.base.ids import SeqNum, TimestampMs
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.codec.records import build_batch
+from svc_cluster.codec.batch_codec import build_batch
 from svc_cluster.gateway.app import GatewayApp
-from svc_cluster.gateway.backend import ReadResult
-from svc_cluster.gateway.http.message import BytesBody, Request, Response
+from svc_cluster.gateway.cluster.backend import ReadResult
+from svc_cluster.http.message import BytesBody, Request, Response
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart
 from svc_cluster.model.record import (
     BatchPlacement,

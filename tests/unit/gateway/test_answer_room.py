@@ -10,14 +10,14 @@ from collections.abc import Hashable
 import pytest
 
 from svc_cluster.base.errors import HotServerError
-from svc_cluster.gateway import answer_room
-from svc_cluster.gateway.answer_room import (
+from svc_cluster.gateway.limits import answer_budget
+from svc_cluster.gateway.limits.answer_budget import (
     IN_WORK_MAX,
     UNSENT_BYTES_MAX,
     UNSENT_BYTES_OF_ONE_MAX,
     WAITING_MAX,
-    AnswerRoom,
-    Place,
+    AnswerBudget,
+    AnswerReservation,
 )
 
 MIB = 1024 * 1024
@@ -32,9 +32,9 @@ def test_so_many_reads_work_at_a_time_and_connections_take_turns() -> None:
     """A hundred reads of one connection do not stand before the first one of another."""
 
     async def body() -> None:
-        room = AnswerRoom()
+        room = AnswerBudget()
         order: list[str] = []
-        places: list[Place] = []
+        places: list[AnswerReservation] = []
 
         async def read(connection: str) -> None:
             places.append(await room.enter(connection))
@@ -66,7 +66,7 @@ def test_a_client_that_does_not_read_waits_for_itself_and_for_nobody_else() -> N
     """Beyond UNSENT_BYTES_OF_ONE_MAX its next read does not begin; another connection's does."""
 
     async def body() -> None:
-        room = AnswerRoom()
+        room = AnswerBudget()
         held = []
         for _ in range(UNSENT_BYTES_OF_ONE_MAX // MIB):
             place = await room.enter("slow")
@@ -88,7 +88,7 @@ def test_a_client_that_does_not_read_waits_for_itself_and_for_nobody_else() -> N
 
 def test_all_together_leave_only_so_much_unread() -> None:
     async def body() -> None:
-        room = AnswerRoom()
+        room = AnswerBudget()
         held = []
         for number in range(UNSENT_BYTES_MAX // MIB):
             place = await room.enter(number)
@@ -112,7 +112,7 @@ def test_whatever_becomes_of_an_answer_its_room_comes_back() -> None:
     """Letting go of the answer is enough; telling so twice changes nothing."""
 
     async def body() -> None:
-        room = AnswerRoom()
+        room = AnswerBudget()
         place = await room.enter("a")
         place.made(5)
         assert (room.in_work, room.unsent_bytes) == (0, 5)
@@ -133,7 +133,7 @@ def test_an_answer_that_another_thread_lets_go_of_is_given_back_on_the_loop() ->
     of the loop's is touched from outside it."""
 
     async def body() -> None:
-        room = AnswerRoom()
+        room = AnswerBudget()
         held = [await room.enter("a") for _ in range(IN_WORK_MAX)]
         later = asyncio.ensure_future(room.enter("b"))
         await settle()
@@ -164,7 +164,7 @@ def test_a_read_that_waits_for_records_takes_nobodys_place() -> None:
     """A long poll steps aside; what comes of it in the end is counted all the same."""
 
     async def body() -> None:
-        room = AnswerRoom()
+        room = AnswerBudget()
         place = await room.enter("poll")
         place.step_aside()
         place.step_aside()
@@ -181,7 +181,7 @@ def test_too_many_and_too_long_are_definite_refusals(monkeypatch: pytest.MonkeyP
     """The line is bounded in number and in time, and who is refused leaves no trace in it."""
 
     async def body() -> None:
-        room = AnswerRoom()
+        room = AnswerBudget()
         held = [await room.enter("a") for _ in range(IN_WORK_MAX)]
         waiting = [asyncio.ensure_future(room.enter(number % 7)) for number in range(WAITING_MAX)]
         await settle()
@@ -193,7 +193,7 @@ def test_too_many_and_too_long_are_definite_refusals(monkeypatch: pytest.MonkeyP
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
         assert room.waiting == 0 and not room._lines and room.in_work == IN_WORK_MAX
-        monkeypatch.setattr(answer_room, "WAIT_SECONDS_MAX", 0.01)
+        monkeypatch.setattr(answer_budget, "WAIT_SECONDS_MAX", 0.01)
         with pytest.raises(HotServerError, match="are not read") as refusal:
             await room.enter("b")
         assert not refusal.value.may_have_taken_effect
@@ -209,7 +209,7 @@ def test_a_place_that_is_given_to_somebody_who_has_left_is_given_on() -> None:
     """Cancelled in the very turn in which its place was given: the next one gets it."""
 
     async def body() -> None:
-        room = AnswerRoom()
+        room = AnswerBudget()
         held = [await room.enter("a") for _ in range(IN_WORK_MAX)]
         first = asyncio.ensure_future(room.enter("b"))
         second = asyncio.ensure_future(room.enter("c"))

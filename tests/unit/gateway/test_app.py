@@ -19,9 +19,9 @@ from svc_cluster.base.errors import (
     ServiceError,
     UnavailableError,
 )
-from svc_cluster.gateway.http.dialect import Dialect
-from svc_cluster.gateway.http.errors import error_response
-from svc_cluster.gateway.http.message import Request, Response
+from svc_cluster.gateway.request.dialect import Dialect
+from svc_cluster.gateway.request.error_answers import error_response
+from svc_cluster.http.message import Request, Response
 from tests.simulation.loop import run
 from tests.unit.gateway.scripted import ScriptedBackend, body_of, get, make_app, nothing, post
 
@@ -192,7 +192,7 @@ def test_bodies_in_flight_are_bounded_together() -> None:
         go_on = asyncio.Event()
 
         class Slow(ScriptedBackend):
-            async def append(self, *_: Any) -> Any:
+            async def append(self, *_: Any, **named: Any) -> Any:
                 await go_on.wait()
                 raise UnavailableError
 

@@ -22,13 +22,13 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.codec.session_frame import Compression, encode_frame, encode_terminal
+from svc_cluster.gateway.api.append_session import UNDER_WAY_BATCHES_MAX, UNDER_WAY_BYTES_MAX
 from svc_cluster.gateway.app import GatewayApp
-from svc_cluster.gateway.http.message import (
+from svc_cluster.http.message import (
     BodyBrokenError,
     ClientGoneError,
     Response,
 )
-from svc_cluster.gateway.sessions.appending import UNDER_WAY_BATCHES_MAX, UNDER_WAY_BYTES_MAX
 from svc_cluster.model.record import AppendAck, StoredBatch
 from svc_cluster.model.stream_config import BasinConfig, NewStream
 from tests.contract.memory_backend import MemoryBackend
@@ -65,6 +65,8 @@ class SlowBackend(MemoryBackend):
         batch: StoredBatch,
         match_seq_num: int | None,
         fencing_token: str | None,
+        *,
+        request_key: bytes = b"",
     ) -> AppendAck:
         number = len(self.begun)
         self.begun.append(asyncio.get_running_loop().time())

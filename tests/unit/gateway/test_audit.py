@@ -5,25 +5,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from svc_cluster.base.audit import REFUSALS_WAITING_MAX, AuditTrail, Event
+from svc_cluster.base.audit_trail import REFUSALS_WAITING_MAX, AuditTrail, Event
 from svc_cluster.base.errors import DeadlineError
 from svc_cluster.base.metrics import Metrics
+from svc_cluster.gateway.access.audit import REFUSALS_BURST
+from svc_cluster.gateway.access.authentication import AccessControl
+from svc_cluster.gateway.access.lease import LeaseKeeper
+from svc_cluster.gateway.access.token_directory import TokenDirectory
 from svc_cluster.gateway.app import GatewayApp
-from svc_cluster.gateway.audit import AUDITED, REFUSALS_BURST
-from svc_cluster.gateway.authentication import AccessControl
-from svc_cluster.gateway.http.message import BytesBody, ClientGoneError, Request, Response
-from svc_cluster.gateway.http.router import Operation
-from svc_cluster.gateway.lease import LeaseKeeper
-from svc_cluster.gateway.token_directory import TokenDirectory
+from svc_cluster.gateway.endpoints.table import ENDPOINTS
+from svc_cluster.http.message import BytesBody, ClientGoneError, Request, Response
 from tests.contract.memory_backend import MemoryBackend
 from tests.simulation.clock import SimClock
 from tests.simulation.loop import run
 from tests.unit.gateway.scripted import ScriptedBackend, body_of, make_app
+
+AUDITED = {row.operation for row in ENDPOINTS if row.is_audited}
 
 B = ("svc-basin", "basin-0001")
 
@@ -185,6 +188,19 @@ STEPS: list[tuple[str, str, Any, dict[str, Any]]] = [
     ),
     (
         "POST",
+        "/v1/read-tickets",
+        {"basin": "basin-0001", "streams": {"exact": "s"}},
+        {
+            "operation": "issue-read-ticket",
+            "basin": "basin-0001",
+            "stream": "s",
+            "status": 400,
+            "code": "invalid",
+            "effect": "none",
+        },
+    ),
+    (
+        "POST",
         "/v1/access-tokens",
         {"id": "t-1", "scope": {"ops": ["read"]}},
         {
@@ -238,13 +254,14 @@ def test_each_write_is_told_once_with_its_names_and_its_result() -> None:
 
     with_gateway(test)
     seen = {expected["operation"] for *_, expected in STEPS} - {"auto-create-stream"}
-    assert seen == {operation.value for operation in AUDITED}
+    assert seen == AUDITED
 
 
 def test_what_is_an_event_is_every_write_but_the_append() -> None:
     """Reads, lists and probes are none, nor is what has no route."""
     names = ("create", "ensure", "reconfigure", "delete", "issue", "revoke", "set")
-    assert {op for op in Operation if op.value.split("-")[0] in names} == AUDITED
+    writes = {row.operation for row in ENDPOINTS if row.operation.split("-")[0] in names}
+    assert writes == AUDITED
 
     async def test(gateway: Gateway) -> None:
         await gateway.ask("POST", "/v1/basins", {"basin": "basin-0001"})
@@ -276,10 +293,11 @@ def test_a_request_id_is_told_only_if_it_is_short_and_plain() -> None:
             ("a" * 129, None),
             ("a b", None),
             ('"}', None),
-            ("", None),
+            ("", None),  # it then has one of ours
         ):
             await gateway.ask("DELETE", "/v1/basins/basin-0001", None, ("x-request-id", given))
-            assert gateway.told()[0].get("request_id") == told
+            found = gateway.told()[0]["request_id"]
+            assert found == told or (told is None and re.fullmatch("[0-9a-f]{16}", str(found)))
 
     with_gateway(test)
 
@@ -310,7 +328,7 @@ def test_what_may_have_happened_is_told_so(
     """An unknown outcome, and a client that went away before there was one."""
 
     class Fails(ScriptedBackend):
-        async def delete_basin(self, name: str) -> None:
+        async def delete_basin(self, name: str, *, request_key: bytes = b"") -> None:
             raise failure
 
     async def test(gateway: Gateway) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from svc_cluster.gateway.http.body import StreamedBody
-from svc_cluster.gateway.http.connection import WriteGate
-from svc_cluster.gateway.http.message import (
-    BODY_IDLE_SECONDS,
-    BodyTimeoutError,
-    BodyTooLargeError,
-)
+from svc_cluster.base.errors import ErrorCode
+from svc_cluster.base.metrics import Metrics
+from svc_cluster.gateway.limits.body_budget import BodyBudget
+from svc_cluster.gateway.limits.budgeted_body import BudgetedBody
+from svc_cluster.http.body import StreamedBody
+from svc_cluster.http.connection import WriteGate
+from svc_cluster.http.message import BODY_IDLE_SECONDS, BodyTimeoutError, Request
+from tests.simulation.clock import SimClock
 from tests.simulation.loop import run
 
 
@@ -25,13 +26,9 @@ def on_virtual_time(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 class Pieces(StreamedBody):
     """Pieces that arrive after pauses; for ever silent behind the last one unless it is empty."""
 
-    def __init__(self, *pieces: tuple[float, bytes], declared: int | None = None) -> None:
+    def __init__(self, *pieces: tuple[float, bytes]) -> None:
         self._pieces = list(pieces)
-        self._declared = declared
         self.abandoned = False
-
-    def declared_bytes(self) -> int | None:
-        return self._declared
 
     def complete(self) -> bytes | None:
         return None
@@ -47,6 +44,13 @@ class Pieces(StreamedBody):
         return piece
 
 
+def budgeted(body: Pieces) -> BudgetedBody:
+    """As handlers have it, with room for all of it."""
+    budget = BodyBudget(10**9, Metrics().http_body_bytes_in_flight)
+    clock = SimClock(asyncio.get_running_loop())
+    return BudgetedBody(Request("POST", "/", "", [], body), budget, clock, ErrorCode.BAD_JSON)
+
+
 def elapsed() -> float:
     return asyncio.get_running_loop().time()
 
@@ -58,8 +62,8 @@ def test_a_body_that_stops_is_given_up() -> None:
         body = Pieces((BODY_IDLE_SECONDS - 1, b"a"))
         begun = elapsed()
         with pytest.raises(BodyTimeoutError):
-            await body.read(100)
-        assert elapsed() - begun == pytest.approx(BODY_IDLE_SECONDS, abs=1.1)
+            await budgeted(body).read(100)
+        assert elapsed() - begun == pytest.approx(2 * BODY_IDLE_SECONDS, abs=1.1)
         assert body.abandoned
 
     on_virtual_time(main)
@@ -71,9 +75,9 @@ def test_a_body_that_trickles_is_given_up() -> None:
     async def main() -> None:
         slow = Pieces(*[(1.0, b"x" * 500)] * 100, (0, b""))
         with pytest.raises(BodyTimeoutError):
-            await slow.read(10**6)
+            await budgeted(slow).read(10**6)
         fine = Pieces(*[(1.0, b"x" * 2048)] * 100, (0, b""))
-        assert len(await fine.read(10**6)) == 204_800
+        assert len(await budgeted(fine).read(10**6)) == 204_800
 
     on_virtual_time(main)
 
@@ -87,24 +91,6 @@ def test_a_session_may_be_silent_for_hours() -> None:
         impatient = Pieces((7200, b"a"))
         with pytest.raises(BodyTimeoutError):
             _ = [piece async for piece in impatient.chunks()]
-
-    on_virtual_time(main)
-
-
-def test_too_much_is_refused_as_soon_as_it_is_known() -> None:
-    """By the declared length before anything is read, else by the first byte too many."""
-
-    async def main() -> None:
-        declared = Pieces(declared=101)
-        with pytest.raises(BodyTooLargeError):
-            await declared.read(100)
-        found = Pieces((0, b"x" * 60), (0, b"x" * 41))
-        with pytest.raises(BodyTooLargeError):
-            await found.read(100)
-        assert declared.abandoned
-        assert found.abandoned
-        exact = Pieces((0, b"x" * 60), (0, b"x" * 40), (0, b""), declared=100)
-        assert len(await exact.read(100)) == 100
 
     on_virtual_time(main)
 

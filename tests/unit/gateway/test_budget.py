@@ -15,15 +15,19 @@ import zstandard
 
 from svc_cluster.base.errors import ErrorCode, HotServerError, MalformedError, UnavailableError
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.gateway.http.body_budget import (
+from svc_cluster.gateway.limits.body_budget import (
     SLOW_SHARE,
     WAIT_SECONDS_MAX,
     BodyBudget,
-    Pace,
+    BodyPace,
+    BodyPatience,
 )
-from svc_cluster.gateway.http.budget import BudgetedBody
-from svc_cluster.gateway.http.errors import PayloadTooLargeError, UnsupportedMediaTypeError
-from svc_cluster.gateway.http.message import BodyTimeoutError, BytesBody, Request
+from svc_cluster.gateway.limits.budgeted_body import BudgetedBody
+from svc_cluster.gateway.request.error_answers import (
+    PayloadTooLargeError,
+    UnsupportedMediaTypeError,
+)
+from svc_cluster.http.message import BodyTimeoutError, BytesBody, Request
 from tests.simulation.clock import SimClock
 from tests.simulation.loop import run
 from tests.unit.gateway.scripted import ScriptedBackend, body_of, make_app, post
@@ -43,9 +47,6 @@ class PiecesBody:
         self.pieces = pieces
         self.pause = pause
         self.taken = 0
-
-    async def read(self, limit_bytes: int) -> bytes:
-        raise AssertionError("a body without a length is read in pieces")
 
     async def chunks(self, idle_seconds: float | None = None) -> AsyncIterator[bytes]:
         for piece in self.pieces:
@@ -83,6 +84,23 @@ def test_what_is_held_is_counted_until_it_is_released(coding: str) -> None:
         assert bench.budget.room == 100_000 - len(data)
         body.release()
         assert bench.budget.room == 100_000
+
+    simulate(main())
+
+
+def test_a_body_waits_for_room_as_long_as_its_budget_bears_with_it() -> None:
+    """And is refused then, when none can make room, with what it held given back."""
+
+    async def main() -> None:
+        bench = Bench(40)
+        bench.budget.patience = BodyPatience(wait_seconds=60.0)
+        body = bench.body(PiecesBody([b"x" * 10] * 9))
+        begun = asyncio.get_running_loop().time()
+        with pytest.raises(HotServerError):
+            await body.read(100)
+        assert 60.0 <= asyncio.get_running_loop().time() - begun <= 61.0
+        body.release()
+        assert bench.budget.room == 40
 
     simulate(main())
 
@@ -188,11 +206,11 @@ def test_the_youngest_that_wait_make_room_for_the_oldest() -> None:
         async def wait(number: int) -> bool:
             await asyncio.sleep(0.01 * number)
             try:
-                await budget.wait_turn(number, 1_000, WAIT_SECONDS_MAX, Pace.LARGE)
+                await budget.wait_turn(number, 1_000, WAIT_SECONDS_MAX, BodyPace.LARGE)
             except HotServerError:
                 budget.give_back(1_000)
                 return False
-            budget.end_turn(Pace.LARGE)
+            budget.end_turn(BodyPace.LARGE)
             return True
 
         begun = loop.time()
@@ -212,7 +230,7 @@ def test_bodies_that_wait_and_are_cancelled_leave_nothing_behind() -> None:
         budget.hold(10_000)
         waiting = [
             loop.create_task(budget.wait_turn(number, 0, 5.0, pace))
-            for pace in Pace
+            for pace in BodyPace
             for number in range(4)
         ]
         await asyncio.sleep(0.001)

@@ -18,9 +18,9 @@ from svc_cluster.base.errors import (
     UnavailableError,
 )
 from svc_cluster.base.ids import GroupId, NodeId
-from svc_cluster.gateway.http.dialect import Dialect
-from svc_cluster.gateway.http.errors import RETRY_AFTER_MS, error_response
-from svc_cluster.gateway.leaders import Group, Leaders
+from svc_cluster.gateway.cluster.leaders import Group, Leaders
+from svc_cluster.gateway.request.dialect import Dialect
+from svc_cluster.gateway.request.error_answers import RETRY_AFTER_MS, error_response
 from svc_cluster.link.calls import Verb
 from svc_cluster.link.session import NodeSession
 from tests.simulation.clock import SimClock
@@ -54,6 +54,8 @@ class Rig:
         self.nodes = {ONE: Leader(loop), TWO: Leader(loop)}
         self.clock = SimClock(loop)
         self.group = Group(GroupId(7), (ONE, TWO), ONE)
+        self.filled = 0
+        """How often a request was written down."""
         self.leaders = Leaders(
             sessions={node: each.session for node, each in self.nodes.items()},
             loop=loop,
@@ -62,13 +64,14 @@ class Rig:
         )
 
     async def write(self, key: bytes = b"") -> pb.Response:
-        return await self.leaders.call(
-            self.group,
-            lambda request: request.ping.SetInParent(),
-            write=True,
-            deadline=self.clock.monotonic() + SECONDS,
-            key=key,
-        )
+        def fill(request: pb.Request) -> None:
+            self.filled += 1
+            request.ping.SetInParent()
+
+        deadline = self.clock.monotonic() + SECONDS
+        if key:
+            return await self.leaders.call_idempotent(self.group, fill, key, deadline=deadline)
+        return await self.leaders.call(self.group, fill, write=True, deadline=deadline)
 
 
 def test_a_busy_node_is_asked_again_until_it_has_room() -> None:
@@ -84,6 +87,7 @@ def test_a_busy_node_is_asked_again_until_it_has_room() -> None:
         rig.nodes[ONE].full = False
         assert (await writing).WhichOneof("result") == "done"
         assert (rig.nodes[ONE].done, rig.nodes[TWO].done) == (1, 0)
+        assert rig.filled == 1, "nothing was encoded for the attempts without credit"
         assert rig.nodes[ONE].cancelled == []
         assert set(rig.leaders.retries) == {"busy"}
         assert rig.nodes[ONE].session.pending == 0
@@ -105,6 +109,7 @@ def test_a_node_that_stays_busy_is_a_definite_refusal() -> None:
         assert not refused.value.may_have_taken_effect
         assert all(node.sent == [] for node in rig.nodes.values())
         assert 20 <= rig.leaders.retries["busy"] <= 100
+        assert rig.filled == 0, "nothing is encoded for what is refused"
         assert rig.nodes[ONE].session.pending == 0
         response = error_response(refused.value, Dialect.SEED, is_write=True)
         headers = dict(response.headers)

@@ -11,19 +11,20 @@ from typing import Any
 import pytest
 
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
-from svc_cluster.base.audit import AuditTrail
+from svc_cluster.base.audit_trail import AuditTrail
 from svc_cluster.base.errors import DeadlineError, ServiceError, UnavailableError
 from svc_cluster.codec.session_frame import encode_frame
-from svc_cluster.gateway.command_audit import (
+from svc_cluster.gateway.access.command_audit import (
     MERGE_SECONDS,
     MERGES_MAX,
     CommandKey,
     CommandMerger,
     effect_of,
 )
-from svc_cluster.gateway.http.message import Request
+from svc_cluster.http.message import Request
+from tests.unit.gateway.framing import RECORDS
 from tests.unit.gateway.scripted import body_of, post
-from tests.unit.gateway.test_append_session import RECORDS, Scene, simulate
+from tests.unit.gateway.test_append_session import Scene, simulate
 from tests.unit.gateway.test_audit import Lines
 
 
@@ -150,7 +151,8 @@ def test_a_client_that_goes_leaves_what_may_have_happened() -> None:
         frames = await scene.frames(audit=AuditTrail(lines))
         for token in (b"a", b"b"):
             scene.body.put(frame((b"fence", token)))
-        assert not (await frames.next()).is_terminal
+        answer = await frames.next()
+        assert answer is not None and not answer.is_terminal
         await frames.response.body.aclose()  # type: ignore[union-attr]
         await asyncio.sleep(MERGE_SECONDS)
         assert told(lines) == [
@@ -217,7 +219,7 @@ def key(number: int, effect: str = "done") -> CommandKey:
 
 def test_kinds_of_lines_are_bounded_and_none_is_lost() -> None:
     """Beyond the bound the one begun first is written early; what was counted is in it."""
-    written: list[tuple[str, int, int | None, str | None]] = []
+    written: list[tuple[str | None, int, int | None, str | None]] = []
     merger = CommandMerger(
         lambda k, count, point, rid: written.append((k.stream, count, point, rid))
     )

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from svc_cluster.gateway.http.dialect import Dialect, detect
-from svc_cluster.gateway.http.host import basin_of_host
+from svc_cluster.gateway.request.dialect import Dialect, detect
+from svc_cluster.gateway.request.host_names import basin_of_host
 
 SEED_MARKS = [
     ("svc-basin", "x"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from svc_cluster.gateway import failed_attempts
-from svc_cluster.gateway.failed_attempts import BURST_SECONDS, FailedAttempts, network_of
+from svc_cluster.gateway.access import failed_attempts
+from svc_cluster.gateway.access.failed_attempts import BURST_SECONDS, FailedAttempts, network_of
 
 
 def test_an_address_that_fails_too_much_is_told_when_to_come_again() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from svc_cluster.base.errors import StreamNotFoundError, UnavailableError
-from svc_cluster.codec.records import build_batch
-from svc_cluster.gateway import fanout
-from svc_cluster.gateway.backend import ReadResult
-from svc_cluster.gateway.fanout import SharedTails
+from svc_cluster.codec.batch_codec import build_batch
+from svc_cluster.gateway.cluster.backend import ReadResult
+from svc_cluster.gateway.records import fanout
+from svc_cluster.gateway.records.fanout import SharedTails
 from svc_cluster.model.stream_config import BasinConfig, NewStream
 from tests.contract.memory_backend import MemoryBackend
 from tests.simulation.clock import SimClock
@@ -26,6 +26,7 @@ class Counting(MemoryBackend):
 
     def __init__(self, clock: SimClock) -> None:
         super().__init__(clock)
+        self.clock = clock
         self.waiting = self.waiting_max = self.calls = 0
         self.refuse = False
 
@@ -107,6 +108,45 @@ def test_a_slow_follower_reads_by_itself_and_misses_nothing(
         async with asyncio.timeout(0.5):
             assert await quick == list(range(100))
         assert await slow == list(range(100))
+
+    scene(main)
+
+
+def test_all_tails_together_keep_within_the_bound() -> None:
+    """Forty streams with 4 kB each are followed, and 30 kB may be kept: what has been quiet longest
+    gives way, nobody misses anything, and once nobody follows nothing is held."""
+
+    async def main(backend: Counting, _: SharedTails) -> None:
+        tails = SharedTails(backend, backend.clock, bytes_max=75_000)
+        names = [f"many-{number}" for number in range(40)]
+        for name in names:
+            await backend.create_stream(NAMES[0], name, NewStream())
+
+        async def follow_one(name: str) -> list[int]:
+            seen: list[int] = []
+            while len(seen) < 4:
+                result = await tails.read(NAMES[0], name, len(seen), 60_000)
+                seen += [batch.placement.first_seq_num for batch in result.batches]
+            return seen
+
+        following = [asyncio.ensure_future(follow_one(name)) for name in names]
+        await asyncio.sleep(0.1)
+        batch = build_batch([(None, (), bytes(1000))])
+        most = 0
+        for _round in range(4):
+            for name in names:
+                await backend.append(NAMES[0], name, batch, None, None)
+                await asyncio.sleep(0.01)
+                most = max(most, tails.held_bytes)
+        assert await asyncio.gather(*following) == [[0, 1, 2, 3]] * 40
+        assert 25_000 < most <= 30_000
+        assert tails.at_hand(NAMES[0], names[0], None, 0) is None, "the quiet gave way"
+        late = await tails.read(NAMES[0], names[0], 0, 1000)
+        assert late.batches[0].placement.first_seq_num == 0, "and is read from where it is"
+        while len(tails):
+            await asyncio.sleep(1)
+        assert tails.held_bytes == 0
+        await tails.close()
 
     scene(main)
 

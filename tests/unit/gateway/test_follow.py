@@ -24,6 +24,7 @@ from tests.simulation.loop import run
 from tests.unit.gateway.scripted import (
     ReadCall,
     ScriptedBackend,
+    Step,
     body_of,
     get,
     make_app,
@@ -166,7 +167,7 @@ def test_a_successor_of_the_same_name_is_not_followed() -> None:
 
     async def main() -> list[bytes]:
         old, new = nothing(3), records(3, 2, tail=5)
-        calls = [replace(old, incarnation=(2, 1)), replace(new, incarnation=(2, 2))]
+        calls: list[Step] = [replace(old, incarnation=(2, 1)), replace(new, incarnation=(2, 2))]
         app, _ = make_app(ScriptedBackend(calls))
         return [event async for event in await open_stream(app)]
 

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from svc_cluster.base.errors import ErrorCode, MalformedError
-from svc_cluster.gateway.http.head import HTTP_1_0, HTTP_1_1, HTTP_2, check_head
-from svc_cluster.gateway.http.http2_head import make_request
-from svc_cluster.gateway.http.message import BytesBody, Request
+from svc_cluster.http.head import HTTP_1_0, HTTP_1_1, HTTP_2, check_head
+from svc_cluster.http.http2_head import make_request
+from svc_cluster.http.message import BytesBody, Request
 
 PSEUDO = [(b":method", b"GET"), (b":scheme", b"http"), (b":path", b"/a?b"), (b":authority", b"h")]
 

@@ -12,7 +12,7 @@ from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import UnavailableError
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.codec import rpc
-from svc_cluster.gateway.leaders import RETRY_SECONDS_MIN, Group, Leaders
+from svc_cluster.gateway.cluster.leaders import RETRY_SECONDS_MIN, Group, Leaders
 from svc_cluster.link.session import NodeSession
 from tests.simulation.loop import run
 from tests.unit.link.far import FarNode

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from svc_cluster.gateway.http.http2_limits import (
+from svc_cluster.http.http2_limits import (
+    FRAMES_AT_ONCE,
     PINGS_MAX,
     RATE_SECONDS,
     RESETS_MAX,
@@ -16,7 +17,7 @@ from svc_cluster.gateway.http.http2_limits import (
     Rate,
     TooMuchError,
 )
-from svc_cluster.gateway.http.sniff import H2_PREFACE
+from svc_cluster.http.sniff import H2_PREFACE
 
 
 class Now:
@@ -33,10 +34,18 @@ def frame(kind: int, flags: int = 0, stream_id: int = 0, payload: bytes = b"") -
     return len(payload).to_bytes(3) + bytes([kind, flags]) + stream_id.to_bytes(4) + payload
 
 
+def fed(meter: FrameMeter, data: bytes) -> bytes:
+    """All of it, in as many turns as it takes."""
+    kept = meter.feed(data)
+    while meter.rest:
+        kept += meter.feed(meter.rest)
+    return kept
+
+
 def opened() -> tuple[FrameMeter, Now]:
     now = Now()
     meter = FrameMeter(now)
-    assert meter.feed(H2_PREFACE) == H2_PREFACE
+    assert fed(meter, H2_PREFACE) == H2_PREFACE
     return meter, now
 
 
@@ -59,19 +68,19 @@ def test_a_rate_forgets_gradually() -> None:
 def test_a_limit_is_exact_and_passes_with_time(sent: bytes, limit: int) -> None:
     """As many as allowed are passed on, one more is not; two spans later all are allowed again."""
     meter, now = opened()
-    assert meter.feed(sent * limit) == sent * limit
+    assert fed(meter, sent * limit) == sent * limit
     with pytest.raises(TooMuchError):
-        meter.feed(sent)
+        fed(meter, sent)
     now.seconds += 2 * RATE_SECONDS
-    meter.feed(sent * limit)
+    fed(meter, sent * limit)
 
 
 def test_acknowledgements_are_not_counted() -> None:
     """They answer frames of ours; with a payload they are no acknowledgements."""
     meter, _ = opened()
-    meter.feed(frame(4, 1) * 10 * SETTINGS_MAX)
+    fed(meter, frame(4, 1) * 10 * SETTINGS_MAX)
     with pytest.raises(TooMuchError):
-        meter.feed(frame(4, 1, 0, bytes(6)) * (SETTINGS_MAX + 1))
+        fed(meter, frame(4, 1, 0, bytes(6)) * (SETTINGS_MAX + 1))
 
 
 def test_each_answer_pays_for_one_reset() -> None:
@@ -79,7 +88,7 @@ def test_each_answer_pays_for_one_reset() -> None:
     meter, _ = opened()
     for _ in range(50):
         meter.count_completed()
-    meter.feed(RST * (RESETS_MAX + 50))
+    fed(meter, RST * (RESETS_MAX + 50))
     with pytest.raises(TooMuchError):
         meter.count_reset()
 
@@ -88,7 +97,7 @@ def test_a_frame_that_is_too_long_is_seen_by_its_header() -> None:
     """Nothing waits for the rest of it."""
     meter, _ = opened()
     with pytest.raises(FrameTooLongError):
-        meter.feed((16_385).to_bytes(3) + bytes(6))
+        fed(meter, (16_385).to_bytes(3) + bytes(6))
 
 
 def test_an_open_head_is_known_at_every_byte() -> None:
@@ -96,9 +105,9 @@ def test_an_open_head_is_known_at_every_byte() -> None:
     meter, _ = opened()
     sent = frame(1, 0, 1, b"abc") + frame(9, 0, 1, b"d") + frame(9, 4, 1, b"efg")
     for place, byte in enumerate(sent):
-        meter.feed(bytes([byte]))
+        fed(meter, bytes([byte]))
         assert meter.head_open is (place < len(sent) - 1)
-    meter.feed(frame(0, 0, 1, b"data")[:-1])
+    fed(meter, frame(0, 0, 1, b"data")[:-1])
     assert not meter.head_open
 
 
@@ -111,7 +120,7 @@ def test_frames_pass_unchanged_however_they_are_cut() -> None:
     def feed(pieces: list[bytes]) -> bytes | None:
         meter = FrameMeter(now)
         try:
-            return b"".join(meter.feed(piece) for piece in pieces)
+            return b"".join(fed(meter, piece) for piece in pieces)
         except TooMuchError:
             return None
 
@@ -136,3 +145,27 @@ def test_frames_pass_unchanged_however_they_are_cut() -> None:
         assert outcome in (None, kept)
         refused += outcome is None
     assert 10 < refused < 5000
+
+
+def test_of_what_came_at_once_only_so_much_is_looked_at() -> None:
+    """FRAMES_AT_ONCE frames, and of heads fewer, the fewer the longer they are; the rest comes to
+    its turn whole and in order."""
+    meter, _ = opened()
+    pings = PING * (FRAMES_AT_ONCE + 5)
+    assert meter.feed(pings) == PING * FRAMES_AT_ONCE
+    assert meter.rest == PING * 5
+    assert meter.feed(meter.rest) == PING * 5
+    assert meter.rest == b""
+    heads = [frame(1, 5, 2 * n + 1, bytes(970)) for n in range(20)]
+    given = b"".join(heads)
+    turns = 0
+    seen = b""
+    while given:
+        part = meter.feed(given)
+        assert part, "a turn looks at something"
+        assert len(part) <= 2 * len(heads[0])
+        seen += part
+        given = meter.rest
+        turns += 1
+    assert seen == b"".join(heads)
+    assert turns >= 10

@@ -7,8 +7,8 @@ import socket
 from typing import Any
 
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.gateway.http import intake
-from svc_cluster.gateway.http.intake import FAST_MAX, Intake, Intakes
+from svc_cluster.http import intake
+from svc_cluster.http.intake import FAST_MAX, Intake, Intakes
 from tests.simulation.loop import run
 
 

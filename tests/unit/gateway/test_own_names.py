@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from svc_cluster.base.errors import PermissionDeniedError
-from svc_cluster.gateway.http.message import Request
-from svc_cluster.gateway.http.own_names import FOREIGN_HOST, FOREIGN_PAGE, OwnNames
+from svc_cluster.gateway.request.host_names import FOREIGN_HOST, FOREIGN_PAGE, OwnNames
+from svc_cluster.http.message import Request
 
 OWN = OwnNames(["Gateway", "svc.example"])
 

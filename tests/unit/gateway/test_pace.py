@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_cluster.gateway.sessions.pace import (
+from svc_cluster.gateway.api.pace import (
     MOMENT_SECONDS,
     PORTION_BYTES_MAX,
     PORTION_BYTES_MIN,

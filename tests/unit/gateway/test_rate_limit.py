@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from svc_cluster.gateway import rate_limit
-from svc_cluster.gateway.rate_limit import (
+from svc_cluster.gateway.limits import rate_limit
+from svc_cluster.gateway.limits.rate_limit import (
     BURST_SECONDS,
     EARLY_SECONDS,
     LASTING_SHARE,

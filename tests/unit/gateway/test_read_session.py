@@ -19,10 +19,10 @@ from svc_cluster.base.errors import (
     UnavailableError,
 )
 from svc_cluster.base.ids import SeqNum, TimestampMs
-from svc_cluster.codec.records import build_batch
+from svc_cluster.codec.batch_codec import build_batch
 from svc_cluster.codec.session_frame import Compression, encode_frame
 from svc_cluster.gateway.app import GatewayApp
-from svc_cluster.gateway.backend import ReadResult
+from svc_cluster.gateway.cluster.backend import ReadResult
 from svc_cluster.model.read_bounds import StartKind
 from svc_cluster.model.record import (
     BatchPlacement,
@@ -93,7 +93,7 @@ def test_a_heartbeat_comes_at_once_at_the_tail_and_then_after_5_to_15_idle_secon
         app, _ = make_app(ScriptedBackend([records(0, 3, tail=3), nothing(3)]))
         frames = await open_session(app)
         begun = now()
-        assert batch_of(await frames.next()) == ([0, 1, 2], None)
+        assert batch_of(await frames.next()) == ([0, 1, 2], 3)
         times = []
         while now() - begun < 1800:
             assert batch_of(await frames.next()) == ([], 3)
@@ -109,9 +109,9 @@ def test_a_heartbeat_comes_at_once_at_the_tail_and_then_after_5_to_15_idle_secon
     assert len({round(gap, 2) for gap in gaps}) > 10
 
 
-def test_only_live_batches_carry_a_tail() -> None:
-    """Stored batches have none; live ones, however many the shared read has brought at once, have
-    the position behind them."""
+def test_batches_that_end_at_the_tail_carry_it() -> None:
+    """Stored ones as well as live ones, however many the shared read has brought at once; those
+    before them have none."""
 
     async def main() -> list[tuple[list[int], int | None]]:
         backend = ScriptedBackend(
@@ -133,7 +133,7 @@ def test_only_live_batches_carry_a_tail() -> None:
 
     assert simulate(main()) == [
         ([0, 1], None),
-        ([2], None),
+        ([2], 3),
         ([], 3),
         ([3, 4, 5, 6, 7, 8], 9),
         ([9], 10),
@@ -163,7 +163,7 @@ def test_a_bounded_session_ends_without_heartbeat_or_terminal_frame(
         frames = await open_session(app, query)
         begun = now()
         batches = [batch_of(frame) for frame in await frames.rest()]
-        assert all(tail is None for _, tail in batches)
+        assert all(tail == (3 if numbers[-1] == 2 else None) for numbers, tail in batches)
         return [numbers for numbers, _ in batches], now() - begun
 
     assert simulate(main()) == (found, 0)
@@ -222,7 +222,7 @@ def test_large_frames_are_compressed_as_the_client_accepts(
         stored = await frames.next()
         assert stored is not None
         assert stored.compression is compression
-        assert batch_of(stored) == ([0], None)
+        assert batch_of(stored) == ([0], 1)
         heartbeat = await frames.next()
         assert heartbeat is not None
         assert heartbeat.compression is Compression.NONE
@@ -241,7 +241,7 @@ def test_an_outage_is_bridged_and_a_long_one_ends_with_a_terminal_frame() -> Non
         )
         app, _ = make_app(backend)
         frames = await open_session(app)
-        assert batch_of(await frames.next()) == ([0], None)
+        assert batch_of(await frames.next()) == ([0], 1)
         assert batch_of(await frames.next()) == ([], 1)
         assert batch_of(await frames.next()) == ([1], 2)
         begun = now()
@@ -308,7 +308,7 @@ def test_draining_in_the_middle_of_stored_records_is_told_by_the_next_batch() ->
 
     async def main() -> None:
         backend = ScriptedBackend(
-            [records(n, 1, tail=9, more=True) for n in range(3)] + [nothing(9)]
+            [*(records(n, 1, tail=9, more=True) for n in range(3)), nothing(9)]
         )
         app, _ = make_app(backend)
         frames = await open_session(app)
@@ -445,4 +445,20 @@ def test_frames_are_the_frames_of_the_codec() -> None:
 
     batch = pb.ReadBatch()
     batch.records.add(seq_num=0, timestamp=9)
+    batch.tail.CopyFrom(pb.StreamPosition(seq_num=1, timestamp=9))
     assert simulate(main()) == encode_frame(batch.SerializeToString())
+
+
+def test_what_waited_here_tells_no_tail() -> None:
+    """A tail that may have moved since is not told with the last of its records: the heartbeat
+    behind them, of a new read, has the one of now."""
+
+    async def main() -> list[tuple[list[int], int | None]]:
+        waited = replace(records(0, 2, tail=2), tail_is_of_now=False, may_have_more=True)
+        app, _ = make_app(ScriptedBackend([waited, records(2, 1, tail=3), nothing(3)]))
+        frames = await open_session(app)
+        found = [batch_of(await frames.next()) for _ in range(3)]
+        await frames.close()
+        return found
+
+    assert simulate(main()) == [([0, 1], None), ([2], 3), ([], 3)]

@@ -12,7 +12,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from svc_cluster.base.errors import DecryptionFailedError, InternalError
-from svc_cluster.gateway.record_cipher import RecordCipher, RecordKey, associated_data
+from svc_cluster.gateway.records.record_cipher import RecordCipher, associated_data
+from svc_cluster.gateway.request.record_key import RecordKey
 from svc_cluster.model.cipher import AEGIS_256, AES_256_GCM, StreamIdentity
 
 AEGIS: Final = StreamIdentity(7, 9, AEGIS_256)

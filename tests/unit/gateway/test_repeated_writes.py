@@ -21,7 +21,7 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.base.ids import NodeId
 from svc_cluster.codec import rpc
-from svc_cluster.gateway.replica_client import ReplicaClient
+from svc_cluster.gateway.cluster.replica_client import ReplicaClient
 from svc_cluster.link.session import NodeSession
 from svc_cluster.model.record import AppendAck, StoredBatch
 from tests.simulation.clock import SimClock
@@ -83,7 +83,7 @@ class Node(FarNode):
         return True
 
     async def append(self, key: bytes = KEY) -> AppendAck:
-        return await self.client.keyed(key).append("basin-0001", "s", BATCH, None, None)
+        return await self.client.append("basin-0001", "s", BATCH, None, None, request_key=key)
 
 
 def on_loop(main: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from svc_cluster.gateway.sealed_secret import SecretSealer
+from svc_cluster.gateway.access.sealed_secret import SecretSealer
 
 BEARER = "svct_" + "a" * 43 + "00000000"
 SECRET = "svct_" + "b" * 43 + "11111111"

@@ -12,15 +12,17 @@ from typing import Any
 
 import pytest
 
-from svc_cluster.codec.records import RecordIn, build_batch
+from svc_cluster.base.steps import at_once
+from svc_cluster.codec.batch_codec import RecordIn, build_batch
 from svc_cluster.codec.sealed_batch import seal_batch
+from svc_cluster.gateway.api import stream_follower
+from svc_cluster.gateway.api.pieces import PIECE_BYTES_MAX, Waiting
 from svc_cluster.gateway.app import GatewayApp
-from svc_cluster.gateway.backend import ReadResult
-from svc_cluster.gateway.byte_cache import ByteCache
-from svc_cluster.gateway.http.message import Response
-from svc_cluster.gateway.record_cipher import RecordCipher, RecordKey
-from svc_cluster.gateway.sessions import follower
-from svc_cluster.gateway.sessions.pieces import PIECE_BYTES_MAX, Waiting
+from svc_cluster.gateway.cluster.backend import ReadResult
+from svc_cluster.gateway.records.byte_cache import ByteCache
+from svc_cluster.gateway.records.record_cipher import RecordCipher
+from svc_cluster.gateway.request.record_key import RecordKey
+from svc_cluster.http.message import Response
 from svc_cluster.model.cipher import AEGIS_256, StreamIdentity
 from svc_cluster.model.stream_config import BasinConfig, NewStream
 from tests.contract.memory_backend import MemoryBackend
@@ -92,20 +94,20 @@ def bodies(batch: Any) -> list[bytes]:
 def count_encodings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many records each encoding was of."""
     counted: list[int] = []
-    taken = follower.Follower._take
+    taken = stream_follower.Follower._take
 
     def take(self: Any, *args: Any, **kwargs: Any) -> Any:
         wire = self._wire
         encode = type(wire).encode
 
-        def counting(records: Any, tail: Any) -> bytes:
+        def counting(records: Any, tail: Any) -> Any:
             counted.append(len(records))
             return encode(wire, records, tail)
 
         wire.encode = counting
         return taken(self, *args, **kwargs)
 
-    monkeypatch.setattr(follower.Follower, "_take", take)
+    monkeypatch.setattr(stream_follower.Follower, "_take", take)
     return counted
 
 
@@ -210,7 +212,7 @@ def test_a_large_batch_comes_in_parts_without_gap_or_repetition() -> None:
 )
 def test_what_waits_is_let_go_slice_by_slice(piece: bytes) -> None:
     """It comes out as it was, and holds no more than about a record's own size."""
-    waiting = Waiting(piece)
+    waiting = at_once(Waiting.steps(piece))
     assert waiting.held_bytes <= 1024 * 1024
     slices = []
     held = [waiting.held_bytes]

@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
+from svc_cluster.gateway.api.pace import PORTION_BYTES_MAX, PORTION_BYTES_MIN
+from svc_cluster.gateway.api.stream_follower import TURN_SECONDS_MAX
 from svc_cluster.gateway.app import GatewayApp
-from svc_cluster.gateway.backend import ReadResult
-from svc_cluster.gateway.sessions.follower import TURN_SECONDS_MAX
-from svc_cluster.gateway.sessions.pace import PORTION_BYTES_MAX, PORTION_BYTES_MIN
+from svc_cluster.gateway.cluster.backend import ReadResult
 from tests.simulation.loop import run
 from tests.unit.gateway.scripted import ReadCall, ScriptedBackend, get, make_app, records
 

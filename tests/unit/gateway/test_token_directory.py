@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from svc_cluster.base.errors import DeadlineError, UnauthenticatedError, UnavailableError
 from svc_cluster.base.ids import TimestampMs
 from svc_cluster.catalog.leases import LEASE_SECONDS
-from svc_cluster.gateway.authentication import TokenHolder, bearer_secret
-from svc_cluster.gateway.http.message import Request
-from svc_cluster.gateway.token_client import TokenNews
-from svc_cluster.gateway.token_directory import TokenDirectory
+from svc_cluster.gateway.access.authentication import TokenHolder, bearer_secret
+from svc_cluster.gateway.access.token_directory import TokenDirectory
+from svc_cluster.gateway.cluster.token_client import TokenNews
+from svc_cluster.http.message import Request
 from svc_cluster.model.access import ROOT_SCOPE
 from svc_cluster.model.access_secret import secret_text
 from svc_cluster.model.access_token import AccessToken, Expiry
@@ -54,14 +55,15 @@ def test_a_lease_runs_from_when_it_was_asked_for() -> None:
     """Not from when the answer came; and an answer to an earlier question does not shorten it."""
     clock = HandClock()
     directory = TokenDirectory(clock)
-    assert not directory.is_fresh
+    fresh = [directory.is_fresh]
     assert directory.take(news(0), 98.0)
     clock.now = 98.0 + LEASE_SECONDS - 0.01
-    assert directory.is_fresh
+    fresh.append(directory.is_fresh)
     directory.take(news(0), 97.0)
-    assert directory.is_fresh
+    fresh.append(directory.is_fresh)
     clock.now = 98.0 + LEASE_SECONDS
-    assert not directory.is_fresh
+    fresh.append(directory.is_fresh)
+    assert fresh == [False, True, True, False]
 
 
 def test_what_is_new_is_confirmed_at_once() -> None:
@@ -87,12 +89,13 @@ def test_pages_replace_the_table_when_the_last_one_is_there() -> None:
     directory = TokenDirectory(HandClock())
     directory.take(news(1, (1, token(1)), (2, token(2))), 100.0)
     assert not directory.take(BEHIND, 100.0)
-    assert directory.reading_after == 0
+    after = [directory.reading_after]
     assert not directory.take(page(7, token(2), last=False), 100.0)
-    assert directory.reading_after == 2
+    after.append(directory.reading_after)
     assert directory.find(b"1") is not None
     assert not directory.take(page(8, token(3), last=True), 100.0)
-    assert (directory.reading_after, directory.version) == (None, 7)
+    after.append(directory.reading_after)
+    assert (after, directory.version) == ([0, 2, None], 7)
     assert directory.find(b"1") is None
     assert directory.find(b"2") is not None and directory.find(b"3") is not None
 
@@ -106,6 +109,21 @@ def test_a_replaced_hash_ends_the_old_one() -> None:
     directory.take(news(2, (1, token(1, mark=b"new"))), 100.0)
     assert directory.find(b"1") is None
     assert isinstance(directory.fault(old), UnauthenticatedError)
+
+
+def test_the_end_of_a_token_forgets_no_other_with_its_secret() -> None:
+    """An expired token and a valid one may have one secret: where the older goes, the newer stays
+    known, and with the newer the secret goes."""
+    clock = HandClock()
+    directory = TokenDirectory(clock)
+    old, new = (replace(token(serial), secret_hash=b"same") for serial in (1, 2))
+    directory.take(news(1, (1, old), (2, new)), 100.0)
+    assert directory.find(b"same") == new
+    directory.take(news(2, (1, None)), 100.0)
+    assert directory.find(b"same") == new
+    assert directory.fault(new) is None
+    directory.take(news(3, (2, None)), 100.0)
+    assert directory.find(b"same") is None
 
 
 @pytest.mark.parametrize(

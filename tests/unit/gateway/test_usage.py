@@ -19,10 +19,12 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.base.ids import TimestampMs
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.gateway.http.message import Request, Response
-from svc_cluster.gateway.http.router import Match, Operation
-from svc_cluster.gateway.usage import APPENDING_MAX, PLACES_MAX, Place, UsageLedger
-from svc_cluster.gateway.usage_reporter import BEFORE_QUERY_SECONDS, UsageReporter
+from svc_cluster.gateway.endpoints.table import ENDPOINTS
+from svc_cluster.gateway.request.endpoint import Endpoint
+from svc_cluster.gateway.request.request_head import RequestHead
+from svc_cluster.gateway.usage.reporter import BEFORE_QUERY_SECONDS, UsageReporter
+from svc_cluster.gateway.usage.usage_ledger import APPENDING_MAX, PLACES_MAX, Place, UsageLedger
+from svc_cluster.http.message import Request, Response
 from svc_cluster.model.usage import (
     MINUTE_MS,
     REPORT_MINUTES_MAX,
@@ -83,32 +85,33 @@ def test_connections_that_append_are_bounded() -> None:
     assert ledger.append_units(0, BASIN, "s") == 1
 
 
-def _match(operation: Operation) -> Match:
-    return Match(operation, "", False, BASIN, None)
+def _endpoint(operation: str) -> Endpoint:
+    (endpoint,) = (row for row in ENDPOINTS if row.operation == operation)
+    return endpoint
 
 
 @pytest.mark.parametrize(
     ("operation", "status", "place", "op"),
     [
-        (Operation.LIST_BASINS, 200, None, "list-basins"),
-        (Operation.ENSURE_BASIN, 201, None, "create-basin"),
-        (Operation.ENSURE_BASIN, 200, None, "reconfigure-basin"),
-        (Operation.REVOKE_TOKEN, 204, None, "revoke-access-token"),
-        (Operation.ACCOUNT_METRICS, 200, None, "account-metrics"),
-        (Operation.BASIN_METRICS, 200, BASIN, "basin-metrics"),
-        (Operation.ENSURE_STREAM, 201, BASIN, "create-stream"),
-        (Operation.ENSURE_STREAM, 200, BASIN, "reconfigure-stream"),
-        (Operation.DELETE_STREAM, 202, BASIN, "delete-stream"),
+        ("list-basins", 200, None, "list-basins"),
+        ("ensure-basin", 201, None, "create-basin"),
+        ("ensure-basin", 200, None, "reconfigure-basin"),
+        ("revoke-access-token", 204, None, "revoke-access-token"),
+        ("account-metrics", 200, None, "account-metrics"),
+        ("basin-metrics", 200, BASIN, "basin-metrics"),
+        ("ensure-stream", 201, BASIN, "create-stream"),
+        ("ensure-stream", 200, BASIN, "reconfigure-stream"),
+        ("delete-stream", 202, BASIN, "delete-stream"),
     ],
 )
 def test_requests_count_by_what_they_did(
-    operation: Operation, status: int, place: Place, op: str
+    operation: str, status: int, place: Place, op: str
 ) -> None:
     ledger = ledger_on(HandClock())
-    request = Request("GET", "/", "", [])
-    ledger.served(_match(operation), request, Response(404, [], b""))
+    head = RequestHead(Request("GET", "/", "", []), BASIN)
+    ledger.served(_endpoint(operation), head, Response(404, [], b""))
     assert ledger.due() == []
-    ledger.served(_match(operation), request, Response(status, [], b""))
+    ledger.served(_endpoint(operation), head, Response(status, [], b""))
     report = ledger.next_report(place)
     assert report is not None
     assert report.minutes == ((600, Counts(ops={op: 1})),)
@@ -117,16 +120,16 @@ def test_requests_count_by_what_they_did(
 def test_only_a_unary_read_counts_as_a_request() -> None:
     """Appends and streams are counted where they happen, probes nowhere."""
     ledger = ledger_on(HandClock())
-    request = Request("GET", "/", "", [])
+    head = RequestHead(Request("GET", "/", "", []), BASIN)
 
     async def stream() -> Any:
         yield b""
 
-    ledger.served(_match(Operation.READ), request, Response(200, [], stream()))
-    ledger.served(_match(Operation.APPEND), request, Response(200, [], b""))
-    ledger.served(_match(Operation.METRICS), request, Response(200, [], b""))
+    ledger.served(_endpoint("read"), head, Response(200, [], stream()))
+    ledger.served(_endpoint("append"), head, Response(200, [], b""))
+    ledger.served(_endpoint("metrics"), head, Response(200, [], b""))
     assert ledger.due() == []
-    ledger.served(_match(Operation.READ), request, Response(200, [], b""))
+    ledger.served(_endpoint("read"), head, Response(200, [], b""))
     report = ledger.next_report(BASIN)
     assert report is not None
     assert report.minutes == ((600, Counts(read_ops_unary=1)),)

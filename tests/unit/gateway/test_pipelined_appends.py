@@ -19,7 +19,7 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.base.ids import NodeId, StreamId
 from svc_cluster.codec import rpc
-from svc_cluster.gateway.replica_client import ReplicaClient
+from svc_cluster.gateway.cluster.replica_client import ReplicaClient
 from svc_cluster.link.session import NodeSession
 from svc_cluster.model.record import StoredBatch
 from svc_cluster.stream.journal import Journal
@@ -44,7 +44,7 @@ class Cluster:
         self.leader = NODES[0]
         self.log: list[bytes] = []
         self.arrived: list[tuple[int, int]] = []
-        """(node, ordinal) of each append."""
+        """(node, number) of each append."""
         self.known = {node: Sessions() for node in NODES}
         self.links = {node: Node(self, node) for node in NODES}
         self.client = ReplicaClient(
@@ -69,9 +69,9 @@ class Cluster:
     def append(self, node: NodeId, request: pb.Request) -> pb.Response | None:
         """What the node answers; None: nothing."""
         fault = self.faults.get(len(self.arrived))
-        place = rpc.session_place_from_pb(request.append)
-        assert place is not None, "every batch of a session is numbered"
-        self.arrived.append((node, place.ordinal))
+        sequence = rpc.session_sequence_from_pb(request.append)
+        assert sequence is not None, "every batch of a session is numbered"
+        self.arrived.append((node, sequence.number))
         if fault == "move":
             self.move()
         if fault == "full":
@@ -81,12 +81,12 @@ class Cluster:
         if node != self.leader:
             return refusal(rpc.NotLeaderHereError(self.leader))
         try:
-            self.known[node].check(place, STREAM)
+            self.known[node].check(sequence, STREAM)
             if request.append.HasField("match_seq_num"):
                 raise SeqNumMismatchError(len(self.log))
         except ServiceError as error:
             return refusal(error)
-        self.known[node].take(place, STREAM, Journal())
+        self.known[node].take(sequence, STREAM, Journal())
         self.log.append(request.append.records)
         if fault == "forgotten":
             self.known[node].clear()
@@ -155,7 +155,7 @@ def test_batches_are_on_their_way_together() -> None:
         begun = cluster.loop.time()
         assert await cluster.acks(19) == list(range(1, 20))
         assert cluster.loop.time() - begun == pytest.approx(2 * LATENCY_S)
-        assert cluster.arrived == [(1, ordinal) for ordinal in range(20)]
+        assert cluster.arrived == [(1, number) for number in range(20)]
         cluster.put(b"20", b"21")
         assert await cluster.acks(2) == [20, 21]
         assert cluster.log == bodies(22)

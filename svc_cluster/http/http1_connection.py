@@ -1,0 +1,371 @@
+"""HTTP/1.1 on a socket: aiohttp's parser and connection loop, with JSON errors, quiet logs, and
+bounds on request heads.
+
+With http1_exchange the only module that knows aiohttp.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from aiohttp import StreamReader, web
+from aiohttp.http import RawRequestMessage
+from aiohttp.http_exceptions import LineTooLong
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
+
+from svc_cluster.base.errors import ErrorCode, InternalError, MalformedError, ServiceError
+from svc_cluster.base.log import get_logger
+from svc_cluster.http.connection import (
+    HEADER_BYTES_MAX,
+    TARGET_BYTES_MAX,
+    App,
+    HttpDate,
+    TimeLimits,
+    WriteGate,
+    client_of,
+)
+from svc_cluster.http.head import check_head
+from svc_cluster.http.head_errors import (
+    HeadersTooLargeError,
+    RequestBodyTimeoutError,
+    TargetTooLongError,
+)
+from svc_cluster.http.http1_exchange import STATUS_LINES, Exchange, Reply
+from svc_cluster.http.http1_framing import Framing
+from svc_cluster.http.intake import Intake, Intakes
+from svc_cluster.http.message import NOWHERE, ClientGoneError, Response
+from svc_cluster.http.sniff import HeaderDeadline
+
+_LINE_BYTES_MAX: Final = TARGET_BYTES_MAX
+_TOO_LARGE: Final = f"a request's head has at most {HEADER_BYTES_MAX} bytes, this one has more"
+_TOO_MANY: Final = "Too many headers"
+"""The library's words, with which it has no error of its own."""
+_HEADERS_MAX: Final = 100
+_UNREAD_BYTES: Final = 8 * 1024
+"""How much is held of a body that nobody reads; with twice as much nothing more is taken from the
+client."""
+
+_UNPARSED_BYTES_MAX: Final = 1024 * 1024
+"""The bound for one connection; a read of the socket brings a quarter of it, and then reading is
+paused."""
+
+log = get_logger("gateway.http1")
+
+
+class Http1:
+    """All HTTP/1.1 connections of one listening socket."""
+
+    def __init__(
+        self,
+        app: App,
+        loop: asyncio.AbstractEventLoop,
+        date: HttpDate,
+        limits: TimeLimits,
+        intakes: Intakes,
+    ) -> None:
+        self.intakes = intakes
+        self._app = app
+        self.loop = loop
+        self.date = date
+        self.connections = 0
+        self.limits = limits
+        self._leaving = False
+        self.manager = web.Server(
+            self._handle,  # type: ignore[arg-type]
+            request_factory=Exchange,  # type: ignore[arg-type]
+            handler_cancellation=True,
+            loop=loop,
+        )
+
+    def connection(self, deadline: HeaderDeadline) -> Http1Connection:
+        return Http1Connection(self, deadline)
+
+    def leave(self) -> None:
+        """Every connection ends with the next answer on it; idle ones stay for that."""
+        self._leaving = True
+
+    def stop(self) -> None:
+        """Every connection ends with the request it is serving."""
+        self.manager.pre_shutdown()
+
+    async def shutdown(self, grace_seconds: float) -> None:
+        """Wait for requests in progress, then cut them off."""
+        await self.manager.shutdown(grace_seconds)
+
+    def refuse(self, error: ServiceError) -> Response:
+        """The answer to what never became a request. It ends the connection."""
+        response = self._app.refuse(error)
+        response.close = True
+        return response
+
+    async def _handle(self, exchange: Exchange) -> Reply:
+        try:
+            request = exchange.request()
+            if _head_bytes(exchange.message) > HEADER_BYTES_MAX:
+                raise HeadersTooLargeError(_TOO_LARGE)
+            check_head(request, exchange.message.version)
+        except (MalformedError, HeadersTooLargeError) as error:
+            return Reply(exchange, self.refuse(error), linger=True)
+        try:
+            response = await self._app.handle(request)
+        except ClientGoneError as cause:
+            raise ConnectionResetError("the client has gone") from cause
+        response.close = response.close or self._leaving
+        return Reply(exchange, response)
+
+
+def _head_bytes(message: RawRequestMessage) -> int:
+    size = len(message.path)
+    for name, value in message.raw_headers:
+        size += len(name) + len(value) + 4
+    return size
+
+
+def _too_large(line_bytes: int) -> ServiceError:
+    """What is told of a head whose first line has so many bytes."""
+    if line_bytes > _LINE_BYTES_MAX:
+        return TargetTooLongError(f"a target has at most {_LINE_BYTES_MAX} bytes")
+    return HeadersTooLargeError(_TOO_LARGE)
+
+
+def _line_of(message: RawRequestMessage) -> bytes:
+    """The one way to write the first line of such a request."""
+    version = f"HTTP/{message.version.major}.{message.version.minor}"
+    line = f"{message.method} {message.path} {version}"
+    return line.encode("utf-8", "surrogateescape")
+
+
+def _body_bytes(message: RawRequestMessage, payload: StreamReader) -> int | None:
+    """How many are to come; None where the body says itself where it ends."""
+    if payload.is_eof():
+        return 0
+    length = message.headers.get("content-length")
+    return None if message.chunked or length is None else int(length)
+
+
+class Http1Connection(RequestHandler):
+    """One connection. Its exchanges see it as an `Http1Wire`."""
+
+    def __init__(self, owner: Http1, deadline: HeaderDeadline) -> None:
+        super().__init__(
+            owner.manager,
+            loop=owner.loop,
+            keepalive_timeout=owner.limits.keep_alive,
+            access_log=None,  # type: ignore[arg-type]
+            max_line_size=_LINE_BYTES_MAX,
+            max_field_size=_LINE_BYTES_MAX,
+            max_headers=_HEADERS_MAX,
+            lingering_time=owner.limits.linger,
+            read_bufsize=_UNREAD_BYTES,
+            auto_decompress=False,
+        )
+        self._owner = owner
+        self._deadline = deadline
+        self._deadline.expired = self._head_is_late
+        self._deadline.drop = self._abort
+        self._gate = WriteGate(owner.loop, owner.limits.write, self._abort)
+        self._body: StreamReader | None = None
+        self._framing = Framing()
+        self._unparsed = b""
+        """What the parser was not given yet: it has enough of requests, or of an unread body."""
+        self._line_bytes = 0
+        """How long the first line of the head that came last is, or is at least."""
+        self._odd_lines: list[RawRequestMessage] = []
+        self._half_closed = False
+        self._replies = 0
+        """How many replies there were to all that has been asked for, what cannot be parsed
+        included."""
+        self._dropping = False
+        self._lost = asyncio.Event()
+        self.client = NOWHERE
+        self._intake: Intake | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.client = client_of(transport)
+        self._intake = Intake(self._owner.intakes, transport)
+        self._owner.connections += 1
+        super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Nothing new (b"") is how the library goes on with what it had to leave."""
+        if self._intake is not None:
+            self._intake.received(len(data))
+        if self._dropping:
+            return
+        self._unparsed += data
+        if len(self._unparsed) > _UNPARSED_BYTES_MAX:
+            self.force_close()  # it goes on sending although nothing is read from it
+            return
+        if not data:
+            self._parse(b"")
+        self._framing.arrived()
+        unparsed, start = self._unparsed, 0
+        self._unparsed = b""
+        while start < len(unparsed) and self._may_parse():
+            end = self._framing.cut(unparsed, start)
+            self._parse(unparsed[start:end])
+            start = end
+        if self._upgraded and start < len(unparsed):
+            super().data_received(unparsed[start:])
+        elif not self._has_ended():
+            self._unparsed = unparsed[start:]
+
+    def _has_ended(self) -> bool:
+        return self._dropping or self._close or self._force_close or self.transport is None
+
+    def _may_parse(self) -> bool:
+        """Not while the parser itself keeps something back: it could then make one request of
+        several pieces."""
+        if self._has_ended() or self._upgraded or self._reading_paused:
+            return False
+        if self._framing.in_body:
+            return not self._framing.is_at_end
+        return len(self._messages) < self._max_msg_queue_size
+
+    def _parse(self, piece: bytes) -> None:
+        """At most one head is in a piece, and none together with a body."""
+        framing = self._framing
+        in_body = framing.in_body
+        requests_before = self._request_count
+        if piece and not in_body:
+            self._line_bytes = len(framing.first_line())
+        super().data_received(piece)
+        if self._request_count != requests_before:
+            self._deadline.cancel()
+            message, payload = self._messages[-1]
+            if not isinstance(message, RawRequestMessage):
+                self._parser_failed(in_body=in_body)
+                return
+            self._body = payload
+            framing.took_a_head(_body_bytes(message, payload))
+            if in_body or framing.first_line() != _line_of(message):
+                self._odd_lines.append(message)
+        elif in_body:
+            if self._body is not None and self._body.is_eof():
+                framing.body_ended()
+        elif piece and self.transport is not None:
+            self._deadline.start()
+            head_bytes = framing.took_part_of_a_head()
+            self._deadline.took(head_bytes)
+            if head_bytes > HEADER_BYTES_MAX:
+                self._refuse_head(_too_large(self._line_bytes))
+
+    def _parser_failed(self, *, in_body: bool) -> None:
+        """The library queues its error behind the request whose body is broken. It would let that
+        request's handler wait for the rest."""
+        self._dropping = True
+        if in_body:
+            assert self._body is not None, "it was seen a moment ago"
+            self._body.set_exception(RequestPayloadError("the body is not well-formed"))
+            # A reader that was woken by the same bytes would otherwise wait again.
+            self._body.feed_eof()
+
+    def has_odd_line(self, message: RawRequestMessage) -> bool:
+        return any(odd is message for odd in self._odd_lines)
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # as asyncio has it
+        """The client says no more. What it has asked for is answered, where all of it is there."""
+        in_body = self._body is not None and not self._body.is_eof()
+        transport = self.transport
+        if self._request_count == self._replies or in_body or transport is None:
+            return False
+        self._half_closed = True
+        # With TLS there is no half of a connection.
+        return transport.get_extra_info("sslcontext") is None
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._deadline.cancel()
+        self._gate.lose()
+        if self._intake is not None:
+            self._intake.close()
+        self._owner.connections -= 1
+        self._lost.set()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self.transport is not None:
+            self._gate.pause(self.transport)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._gate.resume()
+
+    def _abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _head_is_late(self) -> None:
+        self._refuse_head(RequestBodyTimeoutError("the request's head did not arrive in time"))
+
+    def _refuse_head(self, error: ServiceError) -> None:
+        """Answer a request that never became one, unless another is being answered."""
+        if self.transport is None or self._current_request is not None:
+            self.force_close()
+            return
+        answer = self._owner.refuse(error)
+        assert isinstance(answer.body, bytes), "errors are not streamed"
+        lines = [STATUS_LINES[answer.status]]
+        lines += [f"{name}: {value}\r\n" for name, value in answer.headers]
+        lines.append(f"content-length: {len(answer.body)}\r\nconnection: close\r\n")
+        lines.append(f"date: {self.date()}\r\n\r\n")
+        self.transport.write("".join(lines).encode("latin-1") + answer.body)
+        self._dropping = True
+        self.half_close()
+        self._loop.call_later(self._owner.limits.linger, self.force_close)
+
+    def is_closing(self) -> bool:
+        is_last = self._half_closed and self._request_count <= self._replies + 1
+        return is_last or self._close or self._force_close or self.transport is None
+
+    def replied(self) -> None:
+        self._replies += 1
+
+    def send(self, data: bytes) -> None:
+        if self.transport is None or self.transport.is_closing():
+            raise ConnectionResetError("the client has gone")
+        self.transport.write(data)
+
+    async def drained(self) -> None:
+        if not self._gate.is_open:
+            await self._gate.wait()
+
+    def half_close(self) -> None:
+        if self.transport is not None and self.transport.can_write_eof():
+            self.transport.write_eof()
+
+    async def linger(self) -> None:
+        self._dropping = True
+        self.half_close()
+        try:
+            async with asyncio.timeout(self._owner.limits.linger):
+                await self._lost.wait()
+        except TimeoutError:
+            pass
+
+    def date(self) -> str:
+        return self._owner.date.text()
+
+    def handle_error(
+        self,
+        request: Any,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> Any:
+        """aiohttp's hook for what it could not parse (400), and for what escaped the adapter."""
+        if status == 400 and (isinstance(exc, LineTooLong) or _TOO_MANY in str(exc)):
+            return Reply(request, self._owner.refuse(_too_large(self._line_bytes)), linger=True)
+        if status == 400:
+            malformed = "the request is not well-formed HTTP/1.1"
+            error = MalformedError(ErrorCode.BAD_HEADER, malformed)
+            return Reply(request, self._owner.refuse(error), linger=True)
+        log.error("adapter_failed", status=status, exc_info=exc)
+        return Reply(request, self._owner.refuse(InternalError("internal")))
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        failure = kw.get("exc_info")
+        # Of the rest of a body that nobody wanted.
+        if not isinstance(failure, RequestPayloadError):
+            log.error("connection_failed", exc_info=failure)

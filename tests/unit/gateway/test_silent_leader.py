@@ -1,0 +1,123 @@
+"""A question that must not wait for a silent node is put to the others meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.errors import ReadDeadlineError
+from svc_cluster.base.ids import GroupId, NodeId
+from svc_cluster.codec import rpc
+from svc_cluster.gateway.cluster.leaders import OTHERS_SECONDS, RETRY_SECONDS_MAX, Group, Leaders
+from svc_cluster.link.session import NodeSession
+from tests.simulation.loop import run
+from tests.unit.gateway.test_hints import LoopClock
+from tests.unit.link.far import FarNode
+
+FIRST, SECOND = NodeId(1), NodeId(2)
+SECONDS = 2.5
+
+
+class Member(FarNode):
+    """Hints at FIRST for so many seconds, and answers then; each answer takes `delay` seconds."""
+
+    def __init__(self, loop: Any, leads_after: float | None, *, delay: float = 0.0) -> None:
+        self.asked_count = 0
+        self._loop = loop
+        self._leads_at = None if leads_after is None else loop.time() + leads_after
+        self._delay = delay
+        super().__init__(NodeSession(loop))
+
+    def asked(self, number: int, request: pb.Request) -> None:
+        self.asked_count += 1
+        response = pb.Response()
+        if self._leads_at is not None and self._loop.time() >= self._leads_at:
+            response.done.SetInParent()
+        else:
+            rpc.refusal_to_pb(response.refusal, rpc.NotLeaderHereError(FIRST))
+        self._loop.call_later(self._delay, self.answer, number, response)
+
+
+class Silent(Member):
+    def asked(self, number: int, request: pb.Request) -> None:
+        self.asked_count += 1
+
+
+async def ask(loop: Any, nodes: Mapping[NodeId, Member], group: Group) -> Leaders:
+    leaders = Leaders(
+        sessions={node: each.session for node, each in nodes.items()},
+        loop=loop,
+        clock=LoopClock(loop),  # type: ignore[arg-type]
+        rng=random.Random(5),
+    )
+    try:
+        await leaders.call_any(
+            group, lambda r: r.ping.SetInParent(), deadline=loop.time() + SECONDS
+        )
+    finally:
+        await asyncio.sleep(0)
+        assert {task.get_name() for task in asyncio.all_tasks()} & {"ask", "ask the others"} == (
+            set()
+        )
+    return leaders
+
+
+def test_the_successor_of_a_silent_leader_is_found_before_the_deadline() -> None:
+    """The member that names the silent one until it leads itself is asked again and again; the
+    silent one is not, and from then on the successor is the first to be asked."""
+
+    async def main(loop: Any) -> None:
+        begun = loop.time()
+        nodes = {FIRST: Silent(loop, None), SECOND: Member(loop, 1.5)}
+        group = Group(GroupId(1), (FIRST, SECOND), FIRST)
+        leaders = await ask(loop, nodes, group)
+        assert 1.5 <= loop.time() - begun <= 1.5 + 1.5 * RETRY_SECONDS_MAX
+        assert nodes[FIRST].asked_count == 1
+        assert group.leader == SECOND
+        assert leaders.retries["silent"] == 1
+
+    run(main)
+
+
+def test_a_leader_that_is_only_slow_is_heard() -> None:
+    """Its answer counts, though the others were asked too: who leads stays known."""
+
+    async def main(loop: Any) -> None:
+        begun = loop.time()
+        nodes = {FIRST: Member(loop, 0.0, delay=0.8), SECOND: Member(loop, None)}
+        group = Group(GroupId(1), (FIRST, SECOND), FIRST)
+        await ask(loop, nodes, group)
+        assert loop.time() - begun == pytest.approx(0.8)
+        assert nodes[FIRST].asked_count == 1
+        assert 1 <= nodes[SECOND].asked_count <= 15
+        assert group.leader == FIRST
+
+    run(main)
+
+
+def test_a_prompt_leader_is_asked_alone() -> None:
+    async def main(loop: Any) -> None:
+        nodes = {FIRST: Member(loop, 0.0, delay=OTHERS_SECONDS / 2), SECOND: Member(loop, None)}
+        leaders = await ask(loop, nodes, Group(GroupId(1), (FIRST, SECOND), FIRST))
+        assert (nodes[FIRST].asked_count, nodes[SECOND].asked_count) == (1, 0)
+        assert leaders.retries == {}
+
+    run(main)
+
+
+def test_when_nobody_answers_it_ends_at_the_deadline() -> None:
+    async def main(loop: Any) -> None:
+        begun = loop.time()
+        nodes = {FIRST: Silent(loop, None), SECOND: Silent(loop, None)}
+        group = Group(GroupId(1), (FIRST, SECOND), FIRST)
+        with pytest.raises(ReadDeadlineError):
+            await ask(loop, nodes, group)
+        assert loop.time() - begun == pytest.approx(SECONDS)
+        assert group.leader is None
+
+    run(main)
