@@ -12,9 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from prometheus_client import Counter
-
-from svc_cluster.base.audit import AuditTrail, LogSink
+from svc_cluster.base.audit_trail import AuditTrail, LogSink
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import (
     DrainingError,
@@ -24,84 +22,55 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.gateway.audit import Audit, Note, Subject
-from svc_cluster.gateway.authentication import EVERYBODY, AccessControl, Caller
-from svc_cluster.gateway.authorization import authorize
-from svc_cluster.gateway.backend import Backend
-from svc_cluster.gateway.fanout import SharedTails
-from svc_cluster.gateway.handlers import basins, health, locations, records, streams, tokens
-from svc_cluster.gateway.handlers import metrics as usage_metrics
-from svc_cluster.gateway.handlers.context import Call, Handler, Readiness, Services
-from svc_cluster.gateway.http.body_budget import BODY_BYTES_IN_FLIGHT_MAX, BodyBudget
-from svc_cluster.gateway.http.budget import BudgetedBody
-from svc_cluster.gateway.http.compress import compress_response
-from svc_cluster.gateway.http.dialect import detect
-from svc_cluster.gateway.http.errors import error_response
-from svc_cluster.gateway.http.formats import accepts_events, session_type
-from svc_cluster.gateway.http.host import basin_of_host
-from svc_cluster.gateway.http.message import ClientGoneError, Request, Response
-from svc_cluster.gateway.http.negotiation import PROTOBUF_TYPES, SESSION_TYPES, media_type
-from svc_cluster.gateway.http.own_names import OwnNames
-from svc_cluster.gateway.http.refusals import without_frames
-from svc_cluster.gateway.http.router import (
-    UNKNOWN_TEMPLATE,
-    Operation,
-    Resource,
-    find_resource,
-    route,
-    split_path,
+from svc_cluster.base.tasks import Tasks
+from svc_cluster.gateway.access.audit import Audit, Note, Subject
+from svc_cluster.gateway.access.authentication import (
+    EVERYBODY,
+    FOREIGN_PAGE_CALLER,
+    AccessControl,
+    Caller,
 )
-from svc_cluster.gateway.rate_limiter import UNLIMITED, RateLimiter
-from svc_cluster.gateway.sealer import Sealer
-from svc_cluster.gateway.token_client import TokenBackend
-from svc_cluster.gateway.usage import UsageLedger
-from svc_cluster.gateway.usage_client import UsageBackend
-from svc_cluster.gateway.usage_reporter import INTERVAL_SECONDS, UsageReporter
+from svc_cluster.gateway.access.authorization import authorize
+from svc_cluster.gateway.api.context import Call, Readiness, Services
+from svc_cluster.gateway.api.turns import Turns
+from svc_cluster.gateway.cluster.backend import Backend
+from svc_cluster.gateway.cluster.token_client import TokenBackend
+from svc_cluster.gateway.cluster.usage_client import UsageBackend
+from svc_cluster.gateway.endpoints.reference import reference_of
+from svc_cluster.gateway.endpoints.table import ROUTER
+from svc_cluster.gateway.limits.admission import (
+    IN_PROGRESS_MAX,
+    STREAMS_OPEN_MAX,
+    Admission,
+    StreamPlace,
+)
+from svc_cluster.gateway.limits.body_budget import BODY_BYTES_IN_FLIGHT_MAX
+from svc_cluster.gateway.limits.budgeted_body import BudgetedBody
+from svc_cluster.gateway.limits.gateway_memory import GATEWAY_BYTES_MAX, GatewayMemory
+from svc_cluster.gateway.limits.rate_limiter import UNLIMITED, RateLimiter
+from svc_cluster.gateway.records.fanout import SharedTails
+from svc_cluster.gateway.records.sealer import Sealer
+from svc_cluster.gateway.request.compress import coding_of, compressing_steps
+from svc_cluster.gateway.request.cross_origin import CrossOrigin
+from svc_cluster.gateway.request.dialect import detect
+from svc_cluster.gateway.request.endpoint import Moves
+from svc_cluster.gateway.request.error_answers import error_response, refused
+from svc_cluster.gateway.request.host_names import OwnNames, basin_of_host
+from svc_cluster.gateway.request.negotiation import BodyFormat
+from svc_cluster.gateway.request.refusals import without_frames
+from svc_cluster.gateway.request.request_head import RequestHead
+from svc_cluster.gateway.request.request_id import REQUEST_ID_HEADER, RequestIds
+from svc_cluster.gateway.request.request_log import RequestLog, Stages
+from svc_cluster.gateway.request.route_metrics import METHODS, RouteMetrics, template_of
+from svc_cluster.gateway.request.router import Match, Resource, route, split_path
+from svc_cluster.gateway.usage.reporter import INTERVAL_SECONDS, UsageReporter
+from svc_cluster.gateway.usage.usage_ledger import UsageLedger
+from svc_cluster.http.message import ClientGoneError, Request, Response
 from svc_cluster.model.usage import REPORTER_BYTES
 
-_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_ALWAYS_SERVED: Final = frozenset(
-    {"/health", "/ping", "/livez", "/readyz", "/metrics", "/version", "/openapi.json"}
-)
-_CORS_EXPOSED: Final = "s2-provision-result, svc-side-effects, retry-after-ms"
 
 log = get_logger("gateway.app")
-
-
-_HANDLERS: Final[dict[Operation, Handler]] = {
-    Operation.LIST_BASINS: basins.list_basins,
-    Operation.CREATE_BASIN: basins.create_basin,
-    Operation.ENSURE_BASIN: basins.ensure_basin,
-    Operation.RECONFIGURE_BASIN: basins.reconfigure_basin,
-    Operation.GET_BASIN_CONFIG: basins.get_basin_config,
-    Operation.DELETE_BASIN: basins.delete_basin,
-    Operation.LIST_STREAMS: streams.list_streams,
-    Operation.CREATE_STREAM: streams.create_stream,
-    Operation.ENSURE_STREAM: streams.ensure_stream,
-    Operation.RECONFIGURE_STREAM: streams.reconfigure_stream,
-    Operation.GET_STREAM_CONFIG: streams.get_stream_config,
-    Operation.DELETE_STREAM: streams.delete_stream,
-    Operation.LIST_TOKENS: tokens.list_tokens,
-    Operation.ISSUE_TOKEN: tokens.issue_token,
-    Operation.REVOKE_TOKEN: tokens.revoke_token,
-    Operation.LIST_LOCATIONS: locations.list_locations,
-    Operation.GET_DEFAULT_LOCATION: locations.get_default_location,
-    Operation.SET_DEFAULT_LOCATION: locations.set_default_location,
-    Operation.ACCOUNT_METRICS: usage_metrics.account_metrics,
-    Operation.BASIN_METRICS: usage_metrics.basin_metrics,
-    Operation.STREAM_METRICS: usage_metrics.stream_metrics,
-    Operation.APPEND: records.append,
-    Operation.READ: records.read,
-    Operation.CHECK_TAIL: records.check_tail,
-    Operation.HEALTH: health.health,
-    Operation.LIVEZ: health.livez,
-    Operation.READYZ: health.readyz,
-    Operation.METRICS: health.exposition,
-    Operation.VERSION: health.version,
-    Operation.OPENAPI: health.openapi,
-}
-assert _HANDLERS.keys() == set(Operation), "every operation has a handler"
 
 
 class GatewayApp:
@@ -120,6 +89,7 @@ class GatewayApp:
         compression: bool = True,
         basin_host_suffixes: Sequence[str] | None = None,
         public_hosts: Sequence[str] = (),
+        memory_bytes_max: int = GATEWAY_BYTES_MAX,
         body_bytes_in_flight_max: int = BODY_BYTES_IN_FLIGHT_MAX,
         secure_random: Callable[[int], bytes] = os.urandom,
         tokens: TokenBackend | None = None,
@@ -128,14 +98,19 @@ class GatewayApp:
         limiter: RateLimiter | None = None,
         usage: UsageBackend | None = None,
         usage_interval_seconds: float = INTERVAL_SECONDS,
+        requests_in_progress_max: int = IN_PROGRESS_MAX,
+        streams_open_max: int = STREAMS_OPEN_MAX,
+        request_log: RequestLog | None = None,
     ) -> None:
-        """`basin_host_suffixes`: what follows a basin's name in a host name; None: `b` and any
-        domain (http/host.py). `public_hosts`: names that are answered for where nobody is asked for
-        a token (http/own_names.py). `secure_random`: where the nonces of encrypted records come
-        from, and the secrets of access tokens. `tokens`: where those are kept; None: they are not
-        served. `access`: None: nobody is asked for one. `audit`: where writes to the control plane
-        are told; None: in the log. `limiter`: None: there are no limits of rates. `usage`: where
-        use is reported to, at this interval; None: it is not, nor told."""
+        """The `basin_host_suffixes` are what follows a basin's name in a host name. With None it
+        is `b` and any domain (request/host_names.py). `public_hosts`: names that are answered
+        for where nobody is asked for a token (request/host_names.py). `secure_random`: where the
+        nonces of encrypted records come from, and the secrets of access tokens. `tokens`: where
+        those are kept; None: they are not served. `access`: None: nobody is asked for one. `audit`:
+        where writes to the control plane are told; None: in the log. `limiter`: None: there are no
+        limits of rates. `usage`: where use is reported to, at this interval; None: it is not, nor
+        told. `memory_bytes_max`: what is held on behalf of clients, `body_bytes_in_flight_max` of
+        it for bodies. `request_log`: None: nothing is told of single requests."""
         reporter_id = bytes(REPORTER_BYTES) if usage is None else rng.randbytes(REPORTER_BYTES)
         ledger = UsageLedger(clock, reporter_id)
         self._reporter: UsageReporter | None = None
@@ -143,23 +118,26 @@ class GatewayApp:
             self._reporter = UsageReporter(
                 ledger, usage, metrics, interval_seconds=usage_interval_seconds
             )
-        trail = audit or AuditTrail(LogSink())
-        self._audit = Audit(trail, clock, metrics.audit_suppressed)
+        turns = Turns()
+        self._audit = Audit(audit or AuditTrail(LogSink()), clock, metrics.audit_suppressed)
+        self.memory = memory = GatewayMemory(metrics, memory_bytes_max, body_bytes_in_flight_max)
+        tails = SharedTails(backend, clock, self.memory.tails_bytes_max)
+        memory.add("tails", lambda: tails.held_bytes)
+        memory.add("audit", lambda: self._audit.held_bytes)
+        memory.add("usage", lambda: ledger.held_bytes)
         self._services = Services(
             backend=backend,
-            tails=SharedTails(backend, clock),
-            sealer=Sealer(backend, secure_random),
+            tails=tails,
+            sealer=Sealer(backend, secure_random, turns.turn),
+            turns=turns,
             clock=clock,
             rng=rng,
             metrics=metrics,
             readiness=readiness,
             version=version,
+            reference=lambda: reference_of(version),
             draining=asyncio.Event(),
-            body_budget=BodyBudget(
-                body_bytes_in_flight_max,
-                metrics.http_body_bytes_in_flight,
-                metrics.http_bodies_waiting,
-            ),
+            memory=memory,
             tokens=tokens,
             random_bytes=secure_random,
             audit=self._audit,
@@ -169,14 +147,20 @@ class GatewayApp:
         self.clock = clock
         self._access = access
         self._limiter = limiter
-        self._cors = cors
         self._compression = compression
         self._host_suffixes = basin_host_suffixes
         self._own_names = OwnNames(public_hosts, basin_host_suffixes) if access is None else None
-        self._recorders: dict[tuple[str, str], _Recorder] = {}
+        self._routes = RouteMetrics(metrics)
+        self._log = request_log or RequestLog(clock, metrics.request_lines_left_out)
+        self._cross_origin = CrossOrigin(self._own_names, is_on=cors)
+        self._admission = Admission(requests_in_progress_max, streams_open_max, clock, metrics)
+        self._ids = RequestIds(secure_random)
+        self._tasks = Tasks()
 
     def start(self) -> None:
-        """Begin what runs for all requests together."""
+        """Begin what runs for all requests together, and make what takes long beforehand."""
+        self._services.reference()
+        self._tasks.spawn(self._admission.watch_the_loop(), "watch how late the loop is")
         if self._reporter is not None:
             self._reporter.start()
 
@@ -187,38 +171,50 @@ class GatewayApp:
 
     async def close(self) -> None:
         """End what runs for all requests together; none is answered any more."""
+        await self._tasks.cancel_all()
         await self._services.tails.close()
         self._audit.flush()
         if self._reporter is not None:
             await self._reporter.close()
 
+    def refuse(self, error: ServiceError) -> Response:
+        """The answer to what the HTTP server could make no request of."""
+        response = refused(error)
+        response.headers.append((REQUEST_ID_HEADER, self._ids.fresh()))
+        return response
+
     async def handle(self, request: Request) -> Response:
+        request.id = self._ids.of(request)
         segments = split_path(request.raw_path)
-        resource = find_resource(segments)
-        recorder = self._recorder(request.method, resource)
+        resource = ROUTER.find(segments)
+        recorder = self._routes.of(request.method, resource)
         clock = self._services.clock
         begun = clock.monotonic()
+        stages = self._log.begin()
         recorder.in_flight.inc()
         status = 499
         host_basin = basin_of_host(request.header("host"), self._host_suffixes)
         note = self._audit.begin(request, resource, segments, host_basin)
         response: Response | None = None
         try:
-            response = await self._answer(request, segments, resource, host_basin, note)
+            response = await self._answer(request, segments, resource, host_basin, note, stages)
             status = response.status
         finally:
+            if response is None:
+                self._log.unanswered(request, resource, stages)
             if note is not None:
                 self._audit.end(note, response)
             recorder.in_flight.dec()
             recorder.done(status, clock.monotonic() - begun)
-        if self._compression:
-            compress_response(request, response)
-        if (origin := self._page(request)) is not None:
-            response.headers += [
-                ("access-control-allow-origin", origin),
-                ("access-control-allow-credentials", "true"),
-                ("access-control-expose-headers", _CORS_EXPOSED),
-            ]
+        response.headers.append((REQUEST_ID_HEADER, request.id))
+        coding = coding_of(request, response) if self._compression else None
+        if coding is not None:
+            assert isinstance(response.body, bytes), "what has no end is not compressed"
+            steps = compressing_steps(response, coding)
+            stages.enter("compression")
+            await self._services.turns.run(steps, len(response.body))
+        self._log.made(request, resource, stages, response)
+        self._cross_origin.grant(request, response)
         return response
 
     async def _answer(
@@ -228,6 +224,7 @@ class GatewayApp:
         resource: Resource | None,
         host_basin: str | None,
         note: Note | None,
+        stages: Stages,
     ) -> Response:
         dialect = detect(
             request.headers,
@@ -237,135 +234,137 @@ class GatewayApp:
         is_write = request.method not in _SAFE_METHODS
         body: BudgetedBody | None = None
         allowance = UNLIMITED
+        is_probe = resource is not None and resource.is_free
+        places = 0
+        stream: StreamPlace | None = None
         try:
+            places = self._admission.enter(is_probe=is_probe)
             if self._own_names is not None:
                 self._own_names.check(request)
-            if request.method == "OPTIONS" and resource is not None:
-                return self._options(request, resource)
+            if request.method == "OPTIONS" and self._has_options(request, resource):
+                allow = ", ".join(sorted(METHODS)) if resource is None else resource.allow
+                return self._cross_origin.options(request, allow)
+            stages.enter("access")
             caller = await self._caller(request, resource)
             if note is not None:
                 self._audit.known(note, caller)
-            match = route(resource, segments, request.method, host_basin)
-            match = authorize(caller.grant, match, request)
-            if self._services.draining.is_set() and match.template not in _ALWAYS_SERVED:
-                raise DrainingError("the server is stopping; try another")
-            if self._limiter is not None and match.template not in _ALWAYS_SERVED:
-                allowance = self._limiter.admit(
-                    request,
-                    match.operation,
-                    caller.payer,
-                    is_stream=session_type(request) is not None or accepts_events(request),
-                )
+            match, head = self._permitted(request, segments, resource, host_basin, caller, stages)
+            moves = match.endpoint.moves
+            if is_stream := _is_stream(moves, head):
+                stream = self._admission.open_stream()
+            if self._limiter is not None and match.endpoint.need is not None:
+                allowance = self._limiter.admit(request, moves, caller.payer, is_stream=is_stream)
             if is_write:
-                request, body = self._with_budget(request)
+                request, body = self._with_budget(request, head)
+                stages.reads(body)
             if note is not None:
                 self._audit.allowed(note, match)
-            handler = _HANDLERS[match.operation]
             subject = Subject() if note is None else note.subject
-            call = Call(self._services, request, match, dialect, caller, subject, allowance)
-            return await self._served(handler, call, is_write=is_write)
+            call = Call(
+                self._services, request, match, head, dialect, caller, subject, allowance, stages
+            )
+            stages.enter("handler")
+            return await self._served(call, stream, is_write=is_write)
         except ClientGoneError:
             raise
         except Exception as failure:  # the one place that turns a fault of ours into a 500
-            refusal = _refusal(failure, resource)
+            refusal = _refusal(failure, resource, request.id)
+            stages.refused(refusal)
             if note is not None:
                 note.refusal = refusal
         finally:
             if body is not None:
                 body.release()
             allowance.close()
+            if stream is not None:
+                stream.leave_unopened()
+            self._admission.leave(places)
         if refusal.code is ErrorCode.QUOTA_EXHAUSTED:
-            self._services.metrics.quota_refusals.labels(_template(resource)).inc()
+            self._services.metrics.quota_refusals.labels(template_of(resource)).inc()
         without_frames(refusal)
         response = error_response(refusal, dialect, is_write=is_write)
         response.close = body is not None and body.cut
         return response
 
-    async def _served(self, handler: Handler, call: Call, *, is_write: bool) -> Response:
+    def _permitted(
+        self,
+        request: Request,
+        segments: list[str],
+        resource: Resource | None,
+        host_basin: str | None,
+        caller: Caller,
+        stages: Stages,
+    ) -> tuple[Match, RequestHead]:
+        """What the caller wants, which may be done, and done now."""
+        if resource is None:
+            raise ROUTER.nothing_at(segments)
+        match = route(resource, segments, request.method, host_basin)
+        head = RequestHead(request, match.basin)
+        stages.known(match, head)
+        if match.stream is not None:
+            caller.check_stream(head, match.stream)
+        match = authorize(caller.grant, match, head)
+        stages.known(match, head)
+        head.check_parameters(match.endpoint)
+        if self._services.draining.is_set() and match.endpoint.need is not None:
+            raise DrainingError("the server is stopping; try another")
+        return match, head
+
+    async def _served(self, call: Call, stream: StreamPlace | None, *, is_write: bool) -> Response:
+        handler = call.match.endpoint.handler
         if is_write or call.caller is EVERYBODY:
             response = await handler(call)
         else:
             async with call.caller.while_valid():  # it may be a long wait
                 response = await handler(call)
-        self._services.usage.served(call.match, call.request, response)
+        self._services.usage.served(call.match.endpoint, call.head, response)
+        if stream is not None:
+            response.place = stream
+            stream.is_open = True
         return response
 
     async def _caller(self, request: Request, resource: Resource | None) -> Caller:
         """Who asks, before anything else is looked at, be it the path."""
-        is_free = resource is not None and resource.template in _ALWAYS_SERVED
+        is_free = resource is not None and resource.is_free
         if self._access is None or is_free:
-            return EVERYBODY
-        return await self._access.caller_of(request)
+            names = self._own_names
+            is_foreign = names is not None and names.is_of_foreign_page(request)
+            return FOREIGN_PAGE_CALLER if is_foreign else EVERYBODY
+        method = "GET" if request.method == "HEAD" else request.method
+        endpoint = None if resource is None else resource.methods.get(method)
+        takes_ticket = endpoint is not None and endpoint.takes_ticket
+        return await self._access.caller_of(request, takes_ticket=takes_ticket)
 
-    def _with_budget(self, request: Request) -> tuple[Request, BudgetedBody]:
+    def _with_budget(self, request: Request, head: RequestHead) -> tuple[Request, BudgetedBody]:
         """The request as the handler gets it: what it reads is counted and decoded. A session's
         body is passed on as it is sent, with its headers."""
-        kind = media_type(request.header("content-type"))
-        malformed = ErrorCode.BAD_PROTO if kind in PROTOBUF_TYPES else ErrorCode.BAD_JSON
-        body = BudgetedBody(request, self._services.body_budget, self.clock, malformed)
+        is_protobuf = head.body_format is BodyFormat.PROTOBUF
+        malformed = ErrorCode.BAD_PROTO if is_protobuf else ErrorCode.BAD_JSON
+        body = BudgetedBody(request, self._services.memory.bodies, self.clock, malformed)
         headers = request.headers
-        if request.header("content-encoding") is not None and kind not in SESSION_TYPES:
+        if request.header("content-encoding") is not None and head.session_type is None:
             headers = [header for header in headers if header[0] != "content-encoding"]
         wanted = replace(request, headers=headers, body=body, _by_name=None)
         return wanted, body
 
-    def _options(self, request: Request, resource: Resource) -> Response:
-        """Also the answer to a browser's preflight, which carries no credentials: what it asks
-        for is granted, and whatever is not allowed is refused when it comes."""
-        headers = [("allow", resource.allow)]
-        if self._page(request) is not None:
-            method = request.header("access-control-request-method") or resource.allow
-            headers.append(("access-control-allow-methods", method))
-            wanted = request.header("access-control-request-headers")
-            if wanted is not None:
-                headers.append(("access-control-allow-headers", wanted))
-        return Response(204, headers)
-
-    def _page(self, request: Request) -> str | None:
-        """The origin of the page that may read the answer, if one asks that may."""
-        origin = request.header("origin") if self._cors else None
-        if origin is None or self._own_names is None or self._own_names.is_page(origin):
-            return origin
-        return None
-
-    def _recorder(self, method: str, resource: Resource | None) -> _Recorder:
-        template = _template(resource)
-        recorder = self._recorders.get((method, template))
-        if recorder is None:
-            label = method if method in _METHODS else "OTHER"
-            recorder = _Recorder(self._services.metrics, label, template)
-            if label == method:
-                self._recorders[method, template] = recorder
-        return recorder
+    def _has_options(self, request: Request, resource: Resource | None) -> bool:
+        """Whether OPTIONS is answered, without asking who asks. That is for what there is and for
+        the server as a whole, and to a preflight of anything: else no page would see the 404."""
+        is_of_server = request.raw_path == "*"
+        return resource is not None or is_of_server or self._cross_origin.is_preflight(request)
 
 
-def _template(resource: Resource | None) -> str:
-    return UNKNOWN_TEMPLATE if resource is None else resource.template
+def _is_stream(moves: Moves, head: RequestHead) -> bool:
+    """Whether the answer is a session or a stream of events, which may stay open for ever."""
+    if head.session_type is not None:
+        return moves is not Moves.NOTHING
+    return moves is Moves.READ and head.accepts_events
 
 
-def _refusal(failure: Exception, resource: Resource | None) -> ServiceError:
+def _refusal(failure: Exception, resource: Resource | None, request_id: str) -> ServiceError:
     """What the client is told. A fault of ours is logged here, once, and told without detail."""
     if isinstance(failure, ServiceError) and not isinstance(failure, InternalError):
         return failure
-    log.error("request_failed", route=_template(resource), exc_info=failure)
+    route_name = template_of(resource)
+    log.error("request_failed", route=route_name, request_id=request_id, exc_info=failure)
     return InternalError("internal")
-
-
-class _Recorder:
-    """The metrics of one method and route, looked up once."""
-
-    __slots__ = ("_by_status", "_duration", "_labels", "_requests", "in_flight")
-
-    def __init__(self, metrics: Metrics, method: str, template: str) -> None:
-        self.in_flight = metrics.http_requests_in_flight.labels(template)
-        self._duration = metrics.http_request_duration.labels(method, template)
-        self._requests = metrics.http_requests
-        self._labels = (method, template)
-        self._by_status: dict[int, Counter] = {}
-
-    def done(self, status: int, seconds: float) -> None:
-        self._duration.observe(seconds)
-        counter = self._by_status.get(status)
-        if counter is None:
-            counter = self._by_status[status] = self._requests.labels(*self._labels, str(status))
-        counter.inc()

@@ -1,39 +1,51 @@
-"""The OpenAPI document, made of the tables that the server itself runs by.
+"""The OpenAPI document, made of the table that the server itself runs by.
 
-Paths and methods are the router's, statuses and codes those of `http/errors.py`.
+Paths and methods are the router's, statuses and codes those of `request/error_answers.py`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any, Final
 
 from svc_cluster.base.errors import ErrorCode
-from svc_cluster.gateway.http.dialect import Dialect
-from svc_cluster.gateway.http.errors import SIDE_EFFECTS_HEADER, status_of
-from svc_cluster.gateway.http.message import JSON
-from svc_cluster.gateway.http.router import RESOURCES, Operation, Resource
-from svc_cluster.gateway.openapi.operations import (
-    ANYWHERE,
-    OPERATIONS,
-    TEXT_PLAIN,
-    OperationDoc,
-    Parameter,
-)
+from svc_cluster.gateway.openapi.examples import ANSWERS, BODIES, EVENTS, REFUSALS
+from svc_cluster.gateway.openapi.media_schemas import PROTO_PATH
 from svc_cluster.gateway.openapi.schemas import (
     BASIN_NAME,
     COMPONENTS,
-    RANGE_NOT_SATISFIABLE,
+    HEADERS,
     STREAM_NAME,
     TEXT,
     TOKEN_ID,
-    error_schema,
     ref,
     words,
 )
+from svc_cluster.gateway.openapi.vocabulary import ANYWHERE, STRICT, TEXT_HTML, TEXT_PLAIN
+from svc_cluster.gateway.request.dialect import Dialect
+from svc_cluster.gateway.request.endpoint import Endpoint, Parameter
+from svc_cluster.gateway.request.error_answers import (
+    SEED_WORDS,
+    SIDE_EFFECTS_HEADER,
+    STATUS,
+    WORTH_ANOTHER_TRY,
+    status_of,
+)
+from svc_cluster.gateway.request.negotiation import EVENT_STREAM
+from svc_cluster.gateway.request.router import Resource, split_path
+from svc_cluster.http.message import JSON
+
+_BODIES: Final = {
+    frozenset({ErrorCode.APPEND_CONDITION_FAILED}): "AppendConditionFailed",
+    frozenset({ErrorCode.RANGE_NOT_SATISFIABLE}): "RangeNotSatisfiable",
+}
+"""The refusals whose bodies are not those of all others."""
 
 _PATH_SCHEMAS: Final = {"basin": BASIN_NAME, "stream": STREAM_NAME, "id": TOKEN_ID}
+_RETRIED: Final = (STATUS[ErrorCode.RATE_LIMITED], *WORTH_ANOTHER_TRY)
+"""The statuses that may say when another try may do."""
+
 _BASIN_HEADERS: Final = tuple(
     Parameter(name=name, where="header", schema=BASIN_NAME, text=text)
     for name, text in (
@@ -43,25 +55,37 @@ _BASIN_HEADERS: Final = tuple(
 )
 
 
-def served() -> Iterator[tuple[Resource, str, Operation]]:
-    """Every method of every path that is served, in the router's order."""
-    for resource in RESOURCES:
-        for method, operation in resource.methods.items():
-            yield resource, method, operation
+_TAGS: Final = {
+    "basins": "Basins and their configuration.",
+    "streams": "Streams of a basin and their configuration.",
+    "records": "Appending and reading.",
+    "access-tokens": "Who may do what.",
+    "read-tickets": "What a page may read that can send no header.",
+    "locations": "Where basins are.",
+    "metrics": "What was made use of.",
+    "server": "Probes, the exposition and this document: for everybody.",
+}
+"""The groups of operations, by which generators cut their clients into modules."""
 
 
-def build_document(version: str) -> dict[str, Any]:
+def _tag(endpoint: Endpoint) -> str:
+    """The last word of its own path that names a group."""
+    if endpoint.need is None:
+        return "server"
+    return next(word for word in reversed(split_path(endpoint.paths[0])) if word in _TAGS)
+
+
+def build_document(resources: Iterable[Resource], version: str) -> dict[str, Any]:
     """The whole document, as JSON values."""
     paths: dict[str, dict[str, Any]] = {}
-    ids: set[str] = set()
-    for resource, method, operation in served():
-        item = _operation(resource, method, OPERATIONS[operation])
-        identity = operation.value
-        if identity in ids:  # the same operation at another path
-            identity += "-at-" + re.sub(r"[^a-z]+", "-", resource.template).strip("-")
-        ids.add(identity)
-        item["operationId"] = identity
-        paths.setdefault(resource.template, {})[method.lower()] = item
+    refusals = _Refusals()
+    for resource in resources:
+        paths[resource.template] = item = {}
+        for method, endpoint in resource.methods.items():
+            item[method.lower()] = {
+                **_operation(resource, endpoint, refusals),
+                "operationId": _identity(resource, endpoint),
+            }
     return {
         "openapi": "3.1.0",
         "info": {
@@ -70,12 +94,25 @@ def build_document(version: str) -> dict[str, Any]:
             "description": (
                 "Durable, ordered streams of records. Two dialects of one interface are told apart "
                 "by their headers; where their statuses differ, both are listed. GET answers HEAD "
-                "too, and every path OPTIONS."
+                "too, and every path OPTIONS. Every answer has `x-request-id`: the request's, or "
+                "a fresh one."
             ),
+            "license": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
         },
+        "servers": [{"url": "/", "description": "The one that this document comes from."}],
+        "externalDocs": {
+            "description": "The messages of protobuf and of the frames of sessions.",
+            "url": PROTO_PATH,
+        },
+        "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,
         "components": {
             "schemas": COMPONENTS,
+            "headers": HEADERS,
+            "responses": refusals.described,
+            "examples": {
+                code.value: _refusal_example(code) for code in ErrorCode if code in refusals.codes
+            },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         # a server may ask nobody for a token
@@ -83,28 +120,38 @@ def build_document(version: str) -> dict[str, Any]:
     }
 
 
-def _operation(resource: Resource, method: str, doc: OperationDoc) -> dict[str, Any]:
-    item: dict[str, Any] = {"summary": doc.summary}
+def _identity(resource: Resource, endpoint: Endpoint) -> str:
+    if resource.template == endpoint.paths[0]:
+        return endpoint.operation
+    return f"{endpoint.operation}-at-" + re.sub(r"[^a-z]+", "-", resource.template).strip("-")
+
+
+def _operation(resource: Resource, endpoint: Endpoint, refusals: _Refusals) -> dict[str, Any]:
+    doc = endpoint.description
+    item: dict[str, Any] = {"summary": doc.summary, "tags": [_tag(endpoint)]}
     parameters = [_path_parameter(name) for name in re.findall(r"{(\w+)}", resource.template)]
     parameters += [_parameter(each) for each in doc.parameters]
-    if resource.stream_slot is not None or resource.template == "/v1/streams":
+    if resource.stream_slot is not None or split_path(resource.template)[-1] == "streams":
         parameters += [_parameter(each) for each in _BASIN_HEADERS]
+    if endpoint.need is not None:
+        parameters += [_parameter(each) for each in STRICT]
     if parameters:
         item["parameters"] = parameters
     if doc.body is not None:
         item["requestBody"] = {
             "required": not doc.body_is_optional,
-            "content": _content(doc.body),
+            "content": _content(doc.body, BODIES[endpoint.operation]),
         }
-    is_write = method not in ("GET", "HEAD")
-    item["responses"] = _responses(doc, is_write=is_write)
+    item["responses"] = _responses(resource, endpoint, refusals)
     return item
 
 
-def _responses(doc: OperationDoc, *, is_write: bool) -> dict[str, Any]:
+def _responses(resource: Resource, endpoint: Endpoint, refusals: _Refusals) -> dict[str, Any]:
+    doc = endpoint.description
+    is_write = endpoint.method != "GET"
     success: dict[str, Any] = {"description": "Done." if is_write else "Found."}
     if doc.answer:
-        success["content"] = _content(doc.answer)
+        success["content"] = _content(doc.answer, ANSWERS[endpoint.operation])
     if doc.answer_headers:
         success["headers"] = {
             name: {"schema": words("created", "updated", "noop")} for name in doc.answer_headers
@@ -112,45 +159,98 @@ def _responses(doc: OperationDoc, *, is_write: bool) -> dict[str, Any]:
     responses = {str(doc.status): success}
     if doc.further_status is not None:
         responses[str(doc.further_status)] = success
-    codes = (*doc.errors, *(() if doc.is_public else ANYWHERE))
-    for status, of_status in sorted(_by_status(codes).items()):
-        responses[str(status)] = _refusal(status, of_status, is_write=is_write)
+    codes = (*doc.errors, *(() if endpoint.need is None else ANYWHERE))
+    dialects = (Dialect.SEED,) if resource.seed_path else tuple(Dialect)
+    by_status = _by_status(codes, dialects)
+    for status, seed_codes in _by_status(doc.seed_errors, (Dialect.SEED,)).items():
+        by_status.setdefault(status, set()).update(seed_codes)
+    for status, of_status in sorted(by_status.items()):
+        responses[str(status)] = refusals.ref(status, of_status, is_write=is_write)
     for status in doc.plain_statuses:
         responses[str(status)] = {
             "description": "Not ready.",
-            "content": {TEXT_PLAIN: {"schema": TEXT}},
+            "content": {TEXT_PLAIN: {"schema": TEXT, "example": "not ready"}},
         }
     return responses
 
 
-def _by_status(codes: tuple[ErrorCode, ...]) -> dict[int, set[ErrorCode]]:
-    """The statuses of either dialect, and what has them."""
+def _by_status(
+    codes: tuple[ErrorCode, ...], dialects: tuple[Dialect, ...]
+) -> dict[int, set[ErrorCode]]:
+    """The statuses of the dialects, and what has them."""
     found: dict[int, set[ErrorCode]] = {}
     for code in codes:
-        for dialect in Dialect:
+        for dialect in dialects:
             found.setdefault(status_of(code, dialect), set()).add(code)
     return found
 
 
+class _Refusals:
+    """The refusals of all operations, each described once, under a name of its own."""
+
+    def __init__(self) -> None:
+        self.described: dict[str, dict[str, Any]] = {}
+        self.codes: set[ErrorCode] = set()
+        self._names: dict[tuple[int, bool, frozenset[ErrorCode]], str] = {}
+
+    def ref(self, status: int, codes: set[ErrorCode], *, is_write: bool) -> dict[str, Any]:
+        """Named by the status and whether a write is refused; those of other codes have numbers."""
+        key = (status, is_write, frozenset(codes))
+        if key not in self._names:
+            alike = sum(known[:2] == key[:2] for known in self._names)
+            number = str(alike + 1) if alike else ""
+            self._names[key] = f"Refused{status}{'Write' if is_write else 'Read'}{number}"
+            self.described[self._names[key]] = _refusal(status, codes, is_write=is_write)
+            self.codes |= codes
+        return {"$ref": f"#/components/responses/{self._names[key]}"}
+
+
 def _refusal(status: int, codes: set[ErrorCode], *, is_write: bool) -> dict[str, Any]:
-    if codes == {ErrorCode.APPEND_CONDITION_FAILED}:
-        schema = ref("AppendConditionFailed")
-    elif codes == {ErrorCode.RANGE_NOT_SATISFIABLE}:
-        schema = RANGE_NOT_SATISFIABLE
-    else:
-        schema = error_schema(codes)
+    schema = ref(_BODIES.get(frozenset(codes), "Error"))
     words_of = ", ".join(f"`{code.value}`" for code in sorted(codes, key=lambda c: c.value))
     refusal: dict[str, Any] = {
         "description": f"Refused: {words_of}.",
-        "content": {JSON: {"schema": schema}},
+        "content": {JSON: {"schema": schema, "examples": _refusal_examples(codes)}},
     }
-    if is_write:
-        refusal["headers"] = {SIDE_EFFECTS_HEADER: {"schema": words("none", "possible")}}
+    headers = [SIDE_EFFECTS_HEADER] if is_write else []
+    if status == STATUS[ErrorCode.AUTHN]:
+        headers += ["www-authenticate"]
+    if status in _RETRIED:
+        headers += ["retry-after-ms", "retry-after"]
+    if headers:
+        refusal["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in headers}
     return refusal
 
 
-def _content(schemas: dict[str, Any]) -> dict[str, Any]:
-    return {media: {"schema": schema} for media, schema in schemas.items()}
+def _refusal_examples(codes: set[ErrorCode]) -> dict[str, Any]:
+    names = sorted(code.value for code in codes)
+    return {name: {"$ref": f"#/components/examples/{name}"} for name in names}
+
+
+def _refusal_example(code: ErrorCode) -> dict[str, Any]:
+    body = {
+        "error": SEED_WORDS.get(code, code.value),
+        "code": code.value,
+        "message": REFUSALS[code],
+        "may_have_taken_effect": False,
+    }
+    if code is ErrorCode.RANGE_NOT_SATISFIABLE:
+        return {"value": {"tail": {"seq_num": 2, "timestamp": 1_767_603_600_000}, **body}}
+    if code is ErrorCode.APPEND_CONDITION_FAILED:
+        return {"value": {"seq_num_mismatch": 2}}
+    return {"value": body}
+
+
+def _content(schemas: dict[str, Any], example: Any) -> dict[str, Any]:
+    """Bodies by media type. Bytes cannot stand in a document in JSON: they have no example."""
+    examples = {JSON: example, TEXT_PLAIN: example, TEXT_HTML: example, EVENT_STREAM: EVENTS}
+    return {
+        media: {
+            "schema": schema,
+            **({"example": examples[media]} if media in examples else {}),
+        }
+        for media, schema in schemas.items()
+    }
 
 
 def _path_parameter(name: str) -> dict[str, Any]:
@@ -161,6 +261,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     return {
         "name": parameter.name,
         "in": parameter.where,
+        **({"required": True} if parameter.is_required else {}),
         "description": parameter.text,
         "schema": parameter.schema,
     }

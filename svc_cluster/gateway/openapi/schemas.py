@@ -1,16 +1,20 @@
-"""The objects of the wire as JSON Schema. The limits are those that the code checks by."""
+"""The objects of the wire as JSON Schema. The limits are those that the code checks by; bodies that
+are asked with are made of the types that they are decoded into (codec_types.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from svc_cluster.base.errors import ErrorCode
-from svc_cluster.codec.records import RECORDS_MAX, U64_MAX
+from svc_cluster.codec.batch_rules import RECORDS_MAX, U64_MAX
+from svc_cluster.gateway.openapi.codec_types import schemas_of_types
+from svc_cluster.gateway.openapi.media_schemas import MEDIA_SCHEMAS
+from svc_cluster.gateway.request.endpoint import Schema
+from svc_cluster.gateway.request.error_answers import SIDE_EFFECTS_HEADER
 from svc_cluster.model import names
 from svc_cluster.model.access import Op
-
-Schema = dict[str, Any]
+from svc_cluster.model.stream_config import STORAGE_CLASSES, STREAM_SETTINGS, SettingKind
+from svc_cluster.model.ticket_request import TICKET_SECONDS_MAX
 
 
 def ref(name: str) -> Schema:
@@ -40,7 +44,6 @@ def words(*values: str) -> Schema:
 U64: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": U64_MAX}
 BOOLEAN: Final[Schema] = {"type": "boolean"}
 TEXT: Final[Schema] = {"type": "string"}
-BINARY: Final[Schema] = {"type": "string", "format": "binary"}
 DATE_TIME: Final[Schema] = {"type": "string", "format": "date-time"}
 
 _METRIC_UNIT: Final[Schema] = words("bytes", "operations")
@@ -91,7 +94,10 @@ REQUEST_TOKEN: Final[Schema] = {
     "maxLength": names.REQUEST_TOKEN_BYTES_MAX,
 }
 
-_STORAGE_CLASS: Final = words("standard", "express")
+_STORAGE_CLASS: Final[Schema] = {
+    "type": "string",
+    "description": "One of the storage classes of the locations: " + ", ".join(STORAGE_CLASSES),
+}
 _MODE: Final = words("client-prefer", "client-require", "arrival")
 LOCATION_NAME: Final[Schema] = {
     "type": "string",
@@ -99,9 +105,10 @@ LOCATION_NAME: Final[Schema] = {
     "maxLength": 64,
     "pattern": "^[A-Za-z0-9:.-]+$",
 }
-_LOCATION: Final = nullable(
-    {**LOCATION_NAME, "description": "One of those there are; the default where none is named."}
-)
+_LOCATION: Final[Schema] = {
+    **LOCATION_NAME,
+    "description": "One of those there are; the default where none is named.",
+}
 _CIPHER: Final = words("aegis-256", "aes-256-gcm")
 _HEADERS: Final[Schema] = {
     "type": "array",
@@ -109,37 +116,71 @@ _HEADERS: Final[Schema] = {
     "description": "Pairs of name and value, in order.",
 }
 
+_SETTING_KINDS: Final[dict[SettingKind, Schema]] = {
+    SettingKind.WORD: _STORAGE_CLASS,
+    SettingKind.RETENTION: ref("Retention"),
+    SettingKind.TIMESTAMPING_MODE: _MODE,
+    SettingKind.FLAG: BOOLEAN,
+    SettingKind.SECONDS: U64,
+}
+
+
+def _settings() -> dict[str, Schema]:
+    """The members of a stream's whole configuration, made of the list of its settings."""
+    members: dict[str, Schema] = {}
+    objects: dict[str, dict[str, Schema]] = {}
+    for setting in STREAM_SETTINGS:
+        schema = _SETTING_KINDS[setting.kind]
+        if len(setting.path) == 1:
+            members[setting.path[0]] = schema
+            continue
+        inner = objects.setdefault(setting.path[0], {})
+        inner[setting.path[1]] = schema
+        members[setting.path[0]] = obj(inner)
+    return members
+
+
+_REFINED: Final[dict[str, dict[str, Schema]]] = {
+    "CreateBasin": {"basin": BASIN_NAME, "location": _LOCATION},
+    "EnsureBasin": {"location": _LOCATION},
+    "CreateStream": {"stream": STREAM_NAME},
+    "AppendInput": {
+        "records": {"minItems": 1, "maxItems": RECORDS_MAX},
+        "fencing_token": {"maxLength": names.FENCING_TOKEN_BYTES_MAX},
+    },
+    "AppendRecord": {"headers": _HEADERS},
+    "AccessTokenScope": {"ops": {"items": words(*(op.value for op in Op))}},
+    "IssueAccessToken": {"id": TOKEN_ID, "expires_at": DATE_TIME},
+    "IssueReadTicket": {
+        "basin": BASIN_NAME,
+        "expires_in_secs": {
+            "minimum": 1,
+            "maximum": TICKET_SECONDS_MAX,
+            "default": TICKET_SECONDS_MAX,
+        },
+    },
+}
+"""What the types of the bodies that are asked with do not say of their members."""
+
+_TEXTS: Final = {
+    "PartialStreamConfig": (
+        "A member that is null or absent falls back to the basin's default, then to the system's."
+    ),
+    "AppendRecord": "Names, values and body are base64 or text, as the format header says.",
+    "AccessTokenScope": "A set that is left out holds nothing.",
+}
+
 COMPONENTS: Final[dict[str, Schema]] = {
+    **schemas_of_types(_REFINED, _TEXTS, U64),
     "Position": obj(
         {"seq_num": U64, "timestamp": {**U64, "description": "Unix milliseconds."}},
     ),
     "Tail": obj({"tail": ref("Position")}),
-    "Retention": {
-        "oneOf": [
-            obj({"age": {**U64, "minimum": 1, "description": "Seconds."}}),
-            obj({"infinite": obj({})}),
-        ]
-    },
-    "StreamConfig": obj(
-        {
-            "storage_class": _STORAGE_CLASS,
-            "retention_policy": ref("Retention"),
-            "timestamping": obj({"mode": _MODE, "uncapped": BOOLEAN}),
-            "delete_on_empty": obj({"min_age_secs": U64}),
-        }
-    ),
-    "PartialStreamConfig": obj(
-        {},
-        {
-            "storage_class": nullable(_STORAGE_CLASS),
-            "retention_policy": nullable(ref("Retention")),
-            "timestamping": nullable(
-                obj({}, {"mode": nullable(_MODE), "uncapped": nullable(BOOLEAN)})
-            ),
-            "delete_on_empty": nullable(obj({}, {"min_age_secs": nullable(U64)})),
-        },
-        "A member that is null or absent falls back to the basin's default, then to the system's.",
-    ),
+    "Retention": {"oneOf": [ref("RetentionAge"), ref("RetentionInfinite")]},
+    "RetentionAge": obj({"age": {**U64, "minimum": 1, "description": "Seconds."}}),
+    "RetentionInfinite": obj({"infinite": ref("Infinite")}),
+    "Infinite": obj({}, text="For ever: it has no members."),
+    "StreamConfig": obj(_settings()),
     "BasinConfig": obj(
         {
             "default_stream_config": nullable(ref("PartialStreamConfig")),
@@ -186,7 +227,21 @@ COMPONENTS: Final[dict[str, Schema]] = {
         text="One reading an interval, the last of it.",
     ),
     "Label": obj({"name": TEXT, "values": {"type": "array", "items": TEXT}}),
-    "Location": obj({"name": LOCATION_NAME, "is_private": BOOLEAN}),
+    "Location": obj(
+        {
+            "name": LOCATION_NAME,
+            "is_private": BOOLEAN,
+            "storage_classes": {
+                "type": "array",
+                "items": TEXT,
+                "description": "Those that streams of its basins can have.",
+            },
+            "default_storage_class": {
+                "type": "string",
+                "description": "That of a stream where nobody names one, in this dialect.",
+            },
+        }
+    ),
     "BasinList": obj({"basins": {"type": "array", "items": ref("BasinInfo")}, "has_more": BOOLEAN}),
     "StreamInfo": obj(
         {
@@ -199,17 +254,6 @@ COMPONENTS: Final[dict[str, Schema]] = {
     "StreamList": obj(
         {"streams": {"type": "array", "items": ref("StreamInfo")}, "has_more": BOOLEAN}
     ),
-    "WantedBasinConfig": obj(
-        {},
-        {
-            "default_stream_config": nullable(ref("PartialStreamConfig")),
-            "stream_cipher": nullable(_CIPHER),
-            "create_stream_on_append": nullable(BOOLEAN),
-            "create_stream_on_read": nullable(BOOLEAN),
-            "storage_class": nullable(_STORAGE_CLASS),
-        },
-    ),
-    "EnsureBasin": obj({}, {"config": nullable(ref("WantedBasinConfig")), "location": _LOCATION}),
     "BasinReconfiguration": {
         "allOf": [ref("WantedBasinConfig")],
         "description": (
@@ -224,38 +268,6 @@ COMPONENTS: Final[dict[str, Schema]] = {
         ],
         "description": "The configuration itself, or an object that has nothing but it.",
     },
-    "CreateBasin": obj(
-        {"basin": BASIN_NAME},
-        {
-            "config": nullable(ref("WantedBasinConfig")),
-            "location": _LOCATION,
-        },
-    ),
-    "CreateStream": obj({"stream": STREAM_NAME}, {"config": nullable(ref("PartialStreamConfig"))}),
-    "AppendInput": obj(
-        {
-            "records": {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": RECORDS_MAX,
-                "items": obj(
-                    {},
-                    {
-                        "timestamp": nullable(U64),
-                        "headers": nullable(_HEADERS),
-                        "body": nullable(TEXT),
-                    },
-                ),
-            }
-        },
-        {
-            "match_seq_num": nullable(U64),
-            "fencing_token": nullable(
-                {"type": "string", "maxLength": names.FENCING_TOKEN_BYTES_MAX}
-            ),
-        },
-        "Names, values and bodies of records are base64 or text, as the format header says.",
-    ),
     "AppendAck": obj({"start": ref("Position"), "end": ref("Position"), "tail": ref("Position")}),
     "ReadBatch": obj(
         {
@@ -269,28 +281,18 @@ COMPONENTS: Final[dict[str, Schema]] = {
         },
         {"tail": ref("Position")},
     ),
+    "ReadPing": obj(
+        {"timestamp": {**U64, "description": "Unix milliseconds."}, "tail": ref("Position")},
+        text="The data of an event `ping`.",
+    ),
+    **MEDIA_SCHEMAS,
     "Version": obj({"name": TEXT, "version": TEXT}),
     "NameSet": {
         "description": "One name, or all that begin so. An empty `exact` is no name.",
         "oneOf": [obj({"exact": TEXT}), obj({"prefix": TEXT})],
     },
-    "Halves": obj({}, {"read": nullable(BOOLEAN), "write": nullable(BOOLEAN)}),
-    "AccessTokenScope": obj(
-        {},
-        {
-            **dict.fromkeys(("basins", "streams", "access_tokens"), nullable(ref("NameSet"))),
-            "op_groups": nullable(
-                obj({}, dict.fromkeys(("account", "basin", "stream"), nullable(ref("Halves"))))
-            ),
-            "ops": nullable({"type": "array", "items": words(*(op.value for op in Op))}),
-        },
-        "A set that is left out holds nothing.",
-    ),
-    "IssueAccessToken": obj(
-        {"id": TOKEN_ID, "scope": ref("AccessTokenScope")},
-        {"auto_prefix_streams": nullable(BOOLEAN), "expires_at": nullable(DATE_TIME)},
-    ),
     "IssuedAccessToken": obj({"access_token": TEXT}),
+    "IssuedReadTicket": obj({"read_ticket": TEXT, "expires_at": DATE_TIME}),
     "AccessTokenInfo": obj(
         {
             "id": TEXT,
@@ -312,24 +314,38 @@ COMPONENTS: Final[dict[str, Schema]] = {
         ],
         "description": "The one key alone, or beside those of an error in the seed dialect.",
     },
-}
-
-
-def error_schema(codes: Iterable[ErrorCode]) -> Schema:
-    """The standard body of a refusal with one of `codes`."""
-    return obj(
+    "Error": obj(
         {
             "error": {**TEXT, "description": "The seed dialect's word."},
-            "code": words(*sorted(code.value for code in codes)),
+            "code": words(*sorted(code.value for code in ErrorCode)),
             "message": {**TEXT, "minLength": 1},
             "may_have_taken_effect": {
                 **BOOLEAN,
                 "description": "Whether a write that was refused may have happened all the same.",
             },
-        }
-    )
-
-
-RANGE_NOT_SATISFIABLE: Final = {
-    "allOf": [ref("Tail"), error_schema([ErrorCode.RANGE_NOT_SATISFIABLE])]
+        },
+        text="Every refusal's body; the refusal's description names the codes it may have.",
+    ),
+    "RangeNotSatisfiable": {"allOf": [ref("Tail"), ref("Error")]},
 }
+
+HEADERS: Final[dict[str, Schema]] = {
+    SIDE_EFFECTS_HEADER: {
+        "description": "Whether a write that was refused may have happened all the same.",
+        "schema": words("none", "possible"),
+    },
+    "retry-after-ms": {
+        "description": (
+            "After so many milliseconds another try may do; not where the write may have happened."
+        ),
+        "schema": U64,
+    },
+    "retry-after": {"description": "The same, in whole seconds, rounded up.", "schema": U64},
+    "www-authenticate": {
+        "description": (
+            "What is asked for: a token, and where one was given, what is wrong with it (RFC 6750)."
+        ),
+        "schema": TEXT,
+    },
+}
+"""What refusals say beside their bodies."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from svc_cluster.gateway.rate_limit import Cost, RateLimit, Wait
+from svc_cluster.gateway.limits.rate_limit import Cost, RateLimit, Wait
 
 TOKEN = 7
 

@@ -21,7 +21,6 @@ from svc_cluster.codec.config_json import (
 from svc_cluster.codec.json_body import decode_object, encode_object
 from svc_cluster.codec.reconfigure_json import (
     BasinPatchJson,
-    StreamPatchJson,
     basin_patch,
     stream_patch,
 )
@@ -34,7 +33,6 @@ SHAPES: list[Any] = [
     CreateStreamJson,
     BasinConfigJson,
     StreamConfigJson,
-    StreamPatchJson,
     BasinPatchJson,
 ]
 WORDS = [
@@ -68,9 +66,9 @@ def use(shape: Any, body: bytes) -> Any:
         case CreateBasinJson(config=BasinConfigJson() as config) | (BasinConfigJson() as config):
             return basin_config_to_json(basin_config_from_json(config))
         case CreateStreamJson(config=StreamConfigJson() as config) | (StreamConfigJson() as config):
+            changed = patch_stream(StreamConfig(), None, stream_patch(config))
+            stream_config_to_json(changed)
             return stream_config_to_json(resolve(stream_config_from_json(config), None))
-        case StreamPatchJson():
-            return stream_config_to_json(patch_stream(StreamConfig(), None, stream_patch(wire)))
         case BasinPatchJson():
             return basin_config_to_json(patch_basin(BasinConfig(), basin_patch(wire)))
         case _:

@@ -15,13 +15,13 @@ from svc_cluster.codec.compression import (
     DecompressedTooLargeError,
     decompress,
 )
-from svc_cluster.gateway.http.budget import content_codings
-from svc_cluster.gateway.http.compress import accepted_coding
-from svc_cluster.gateway.http.dialect import Dialect, detect
-from svc_cluster.gateway.http.errors import MethodNotAllowedError, RouteNotFoundError
-from svc_cluster.gateway.http.host import basin_of_host
-from svc_cluster.gateway.http.message import BytesBody, Request, Response
-from svc_cluster.gateway.http.negotiation import (
+from svc_cluster.gateway.endpoints.table import ENDPOINTS, ROUTER
+from svc_cluster.gateway.limits.budgeted_body import content_codings
+from svc_cluster.gateway.request.compress import accepted_coding
+from svc_cluster.gateway.request.dialect import Dialect, detect
+from svc_cluster.gateway.request.error_answers import MethodNotAllowedError, RouteNotFoundError
+from svc_cluster.gateway.request.host_names import basin_of_host
+from svc_cluster.gateway.request.negotiation import (
     Query,
     basin_of,
     check_request_token,
@@ -30,7 +30,8 @@ from svc_cluster.gateway.http.negotiation import (
     page_limit,
     page_range,
 )
-from svc_cluster.gateway.http.router import Operation, find_resource, route, split_path
+from svc_cluster.gateway.request.router import route, split_path
+from svc_cluster.http.message import BytesBody, Request, Response
 from svc_cluster.model import names
 from tests.property.gateway.hostile import damaged, hostile, in_batches
 from tests.simulation.loop import run
@@ -76,13 +77,13 @@ def test_any_path_has_a_route_or_a_refusal(rng: random.Random) -> None:
     method = rng.choice(["GET", "POST", "PUT", "DELETE", "HEAD", "ODD"])
     host_basin = rng.choice([None, "basin-01"])
     try:
-        match = route(find_resource(segments), segments, method, host_basin)
+        match = route(ROUTER.find(segments), segments, method, host_basin)
     except (RouteNotFoundError, MethodNotAllowedError):
         return
     except MalformedError as error:
         refused = error.code
     else:
-        assert match.operation in Operation
+        assert match.endpoint in ENDPOINTS
         assert match.basin is None or names.is_basin_name(match.basin)
         assert match.stream is None or names.is_stream_name(match.stream)
         return

@@ -11,10 +11,10 @@ from typing import Final
 import pytest
 
 from svc_cluster.base.errors import UnauthenticatedError
-from svc_cluster.gateway.authentication import AccessControl
-from svc_cluster.gateway.http.message import Request
-from svc_cluster.gateway.token_client import TokenNews
-from svc_cluster.gateway.token_directory import TokenDirectory
+from svc_cluster.gateway.access.authentication import AccessControl
+from svc_cluster.gateway.access.token_directory import TokenDirectory
+from svc_cluster.gateway.cluster.token_client import TokenNews
+from svc_cluster.http.message import Request
 from svc_cluster.model.access import ROOT_SCOPE
 from svc_cluster.model.access_secret import is_secret_text, secret_hash, secret_text
 from svc_cluster.model.access_token import AccessToken
@@ -26,7 +26,7 @@ from tests.unit.gateway.scripted import body_of, make_app
 
 INPUTS: Final = int(os.environ.get("TOKEN_INPUTS", "20000"))
 SECRET: Final = secret_text(bytes(range(7, 39)))
-UNKNOWN: Final = "the access token is not valid"
+UNKNOWN: Final = "the access token is unknown or revoked"
 MISSING: Final = "send an access token: authorization: Bearer <token>"
 
 

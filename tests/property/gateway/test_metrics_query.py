@@ -7,8 +7,8 @@ from typing import Final
 from urllib.parse import quote
 
 from svc_cluster.base.errors import InvalidError, MalformedError
-from svc_cluster.gateway.handlers.metrics import AccountSet, BasinSet, StreamSet, parse
-from svc_cluster.gateway.http.negotiation import Query
+from svc_cluster.gateway.api.usage_series import AccountSet, BasinSet, StreamSet, parse
+from svc_cluster.gateway.request.negotiation import Query
 
 INPUTS: Final = 20_000
 NOW: Final = 1_700_000_000
@@ -57,7 +57,11 @@ def _expected(words: tuple[str, ...], level: object, given: dict[str, str]) -> s
     start, end = map(int, numbers)
     if start > end or end > NOW + 60 or end - start > 30 * DAY:
         return "invalid"
-    only = {(BasinSet, "storage"): "hour", (StreamSet, "storage"): "minute"}.get((level, of))
+    coarse: dict[tuple[object, str], str] = {
+        (BasinSet, "storage"): "hour",
+        (StreamSet, "storage"): "minute",
+    }
+    only = coarse.get((level, of))
     if only is not None and interval not in (None, only):
         return "invalid"
     default = only or ("hour" if of in HOURLY else "minute")

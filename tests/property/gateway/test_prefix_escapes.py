@@ -20,16 +20,16 @@ from urllib.parse import quote
 
 import pytest
 
+from svc_cluster.codec.batch_codec import build_batch
 from svc_cluster.codec.compression import decompress
-from svc_cluster.codec.records import build_batch
+from svc_cluster.gateway.access.authentication import AccessControl
+from svc_cluster.gateway.access.lease import LeaseKeeper
+from svc_cluster.gateway.access.token_directory import TokenDirectory
 from svc_cluster.gateway.app import GatewayApp
-from svc_cluster.gateway.authentication import AccessControl
-from svc_cluster.gateway.backend import Backend
-from svc_cluster.gateway.http.message import BytesBody, Request, Response
-from svc_cluster.gateway.http.router import RESOURCES
-from svc_cluster.gateway.lease import LeaseKeeper
-from svc_cluster.gateway.token_client import TokenNews
-from svc_cluster.gateway.token_directory import TokenDirectory
+from svc_cluster.gateway.cluster.backend import Backend
+from svc_cluster.gateway.cluster.token_client import TokenNews
+from svc_cluster.gateway.endpoints.table import ROUTER
+from svc_cluster.http.message import BytesBody, Request, Response
 from svc_cluster.model.access import Op, Scope, exact, prefix
 from svc_cluster.model.access_secret import secret_hash, secret_text
 from svc_cluster.model.access_token import AccessToken
@@ -116,9 +116,6 @@ class Spy:
 
         return spied
 
-    def keyed(self, key: bytes) -> Spy:
-        return self
-
 
 class UsageSpy:
     """A UsageBackend that knows both basins and is asked about no stream outside the prefix."""
@@ -158,7 +155,7 @@ def in_path(rng: random.Random, name: str) -> str:
 
 
 def some_request(rng: random.Random, secret: str) -> Request:
-    resource = rng.choice([each for each in RESOURCES if each.template.startswith("/v1")])
+    resource = rng.choice([each for each in ROUTER.resources if each.template.startswith("/v1")])
     method = rng.choice(sorted(resource.methods))
     name = some_name(rng)
     basin = BASIN if rng.random() < 0.9 else OTHER_BASIN
@@ -278,7 +275,7 @@ async def attack(seed: int, requests: int) -> tuple[int, int]:
     before = await outside(backend, begins_with)
     spy = Spy(backend, begins_with)
     access, secret, renew = holder(clock, begins_with)
-    guarded: Backend = spy  # type: ignore[assignment]  # every method, by __getattr__
+    guarded: Backend = spy  # every method, by __getattr__
     app: GatewayApp
     app, _ = make_app(guarded, access=access, usage=UsageSpy(begins_with))
     for _ in range(requests):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svc_cluster.gateway.rate_limit import (
+from svc_cluster.gateway.limits.rate_limit import (
     BURST_SECONDS,
     EARLY_SECONDS,
     LASTING_SHARE,

@@ -17,11 +17,11 @@ from collections.abc import Callable
 from typing import Any
 
 from svc_cluster.base.errors import ServiceError
-from svc_cluster.gateway.authentication import AccessControl
-from svc_cluster.gateway.http.message import Connection, Request
-from svc_cluster.gateway.lease import LeaseKeeper
-from svc_cluster.gateway.token_client import TokenNews
-from svc_cluster.gateway.token_directory import TokenDirectory
+from svc_cluster.gateway.access.authentication import AccessControl
+from svc_cluster.gateway.access.lease import LeaseKeeper
+from svc_cluster.gateway.access.token_directory import TokenDirectory
+from svc_cluster.gateway.cluster.token_client import TokenNews
+from svc_cluster.http.message import Connection, Request
 from svc_cluster.model.access import ROOT_SCOPE
 from svc_cluster.model.access_secret import secret_hash, secret_text
 from svc_cluster.model.access_token import AccessToken

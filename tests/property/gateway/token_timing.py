@@ -18,8 +18,8 @@ import time
 from dataclasses import dataclass
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.gateway.token_client import TokenNews
-from svc_cluster.gateway.token_directory import TokenDirectory
+from svc_cluster.gateway.access.token_directory import TokenDirectory
+from svc_cluster.gateway.cluster.token_client import TokenNews
 from svc_cluster.model.access import ROOT_SCOPE
 from svc_cluster.model.access_secret import is_secret_text, secret_hash, secret_text
 from svc_cluster.model.access_token import AccessToken

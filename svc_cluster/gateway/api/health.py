@@ -1,0 +1,75 @@
+"""Liveness, readiness, metrics, version and the description of the interface: unauthenticated,
+without secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from svc_cluster._pb.s2.v1 import s2_proto
+from svc_cluster.base import metrics
+from svc_cluster.codec.json_body import encode_object
+from svc_cluster.gateway.api.context import Call
+from svc_cluster.gateway.api.turns import DEAR_BYTES
+from svc_cluster.gateway.openapi.reference_page import PAGE_HEADERS
+from svc_cluster.gateway.request.negotiation import Query
+from svc_cluster.http.message import Response, json_response, text_response
+
+
+async def health(call: Call) -> Response:
+    """`OK` or 503, by readiness; the form that existing clients poll."""
+    ready = all(_checks(call).values())
+    return text_response(200, "OK") if ready else text_response(503, "not ready")
+
+
+async def livez(call: Call) -> Response:
+    """The check is that this is answered at all."""
+    return _report(call, {"ping": True})
+
+
+async def readyz(call: Call) -> Response:
+    return _report(call, _checks(call))
+
+
+async def exposition(call: Call) -> Response:
+    call.services.memory.show()
+    body = await call.services.turns.run(call.services.metrics.expose_steps(), DEAR_BYTES + 1)
+    return Response(200, [("content-type", metrics.CONTENT_TYPE)], body)
+
+
+async def version(call: Call) -> Response:
+    body = {"name": "svc-cluster", "version": call.services.version}
+    return json_response(200, encode_object(body))
+
+
+async def openapi(call: Call) -> Response:
+    return json_response(200, call.services.reference().document)
+
+
+async def docs(call: Call) -> Response:
+    return Response(200, list(PAGE_HEADERS), call.services.reference().page)
+
+
+async def protocol(_call: Call) -> Response:
+    return text_response(200, s2_proto.TEXT)
+
+
+def _checks(call: Call) -> dict[str, bool]:
+    return {
+        **call.services.readiness(),
+        "not_draining": not call.services.draining.is_set(),
+    }
+
+
+def _report(call: Call, checks: Mapping[str, bool]) -> Response:
+    """One line a check with `?verbose`; `?exclude=name` leaves one out."""
+    query = Query(call.request.query)
+    excluded = query.text("exclude")
+    checks = {name: holds for name, holds in checks.items() if name != excluded}
+    ready = all(checks.values())
+    status = 200 if ready else 503
+    if query.text("verbose") is None:
+        return text_response(status, "ok" if ready else "not ready")
+    lines = [
+        f"[{'+' if ok else '-'}]{name} {'ok' if ok else 'failed'}" for name, ok in checks.items()
+    ]
+    return text_response(status, "\n".join([*lines, "ready" if ready else "not ready", ""]))

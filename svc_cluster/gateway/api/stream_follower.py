@@ -1,0 +1,289 @@
+"""Streaming reads: catch up, then follow the tail. Server-sent events and read sessions differ only
+in how they say what was found.
+
+An open stream survives the loss of a leader: it goes on at the next sequence number it owes, with
+neither a gap nor a repetition. Whoever iterates the pieces must close the iterator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncGenerator, Generator
+from dataclasses import replace
+from itertools import islice
+from typing import Final, Protocol
+
+from svc_cluster.base.errors import (
+    HotServerError,
+    InternalError,
+    ReadDeadlineError,
+    ServiceError,
+    UnavailableError,
+)
+from svc_cluster.base.log import get_logger
+from svc_cluster.base.memory import Holder
+from svc_cluster.codec.batch_codec import RecordOut
+from svc_cluster.gateway.api.context import Call
+from svc_cluster.gateway.api.pace import Pace
+from svc_cluster.gateway.api.pieces import Waiting
+from svc_cluster.gateway.api.read_query import Cursor, ReadQuery
+from svc_cluster.gateway.cluster.backend import ReadResult
+from svc_cluster.gateway.records.fanout import RESULT_BYTES_MAX, EncodedPart
+from svc_cluster.gateway.request.dialect import Dialect
+from svc_cluster.model.record import Position
+from svc_cluster.model.usage import MINUTE_SECONDS
+
+HEARTBEAT_GAP_SECONDS: Final = (5.0, 15.0)
+OUTAGE_SECONDS_MAX: Final = 20.0
+"""How long a stream waits for the cluster before it ends with an error."""
+
+TURN_SECONDS_MAX: Final = 1.0
+TURN_PAUSE_SECONDS_MAX: Final = 0.05
+
+_RETRY_SECONDS_MIN: Final = 0.05
+_RETRY_SECONDS_MAX: Final = 1.0
+_PASSING: Final = (UnavailableError, HotServerError, ReadDeadlineError)
+
+log = get_logger("gateway.follow")
+
+
+class ReadEncoder(Protocol):
+    """How one kind of stream says things."""
+
+    @property
+    def form(self) -> str:
+        """Two wires of one form encode the same records to the same bytes."""
+        ...
+
+    def encode(
+        self, records: list[RecordOut], tail: Position | None
+    ) -> Generator[None, None, bytes]:
+        """1 to 1000 records, in steps of a bounded time. `tail`: the tail, where they end at
+        it."""
+        ...
+
+    def batch(self, part: EncodedPart) -> bytes:
+        """What was encoded, with what belongs to this connection."""
+        ...
+
+    def heartbeat(self, now_ms: int, tail: Position) -> bytes: ...
+
+    def failure(self, error: ServiceError) -> bytes:
+        """The last thing said of a stream that fails."""
+        ...
+
+    def end(self) -> bytes | None:
+        """The last thing said of a stream that has delivered all; None: its end says it."""
+        ...
+
+    def may_leave(self) -> bool:
+        """The server stops: whether the client knows it by now, so that the stream may end. Raises
+        DrainingError where only a failure can tell it."""
+        ...
+
+
+class Follower:
+    """One streaming read: its place, what it may still return, and when it last spoke."""
+
+    def __init__(
+        self, call: Call, cursor: Cursor, wire: ReadEncoder, wait_seconds: int | None
+    ) -> None:
+        self._call = call
+        self._cursor = cursor
+        self._wire = wire
+        self._pace = Pace()
+        self._held = Holder(call.services.memory.followers)
+        self._begun = call.services.clock.monotonic()
+        self._minutes_counted = 0
+        # Without a bound a stream follows for ever; with one it ends at the tail, unless told.
+        self._wait_seconds = wait_seconds
+        if wait_seconds is None and not cursor.budget.unbounded:
+            self._wait_seconds = 0
+
+    async def pieces(self, first: ReadResult | None) -> AsyncGenerator[bytes, None]:
+        """All that is to be said from the first result on. None: nothing is left to read."""
+        wire = self._wire
+        gauge = self._call.services.metrics.read_sessions
+        gauge.inc()
+        self._count_minutes()
+        try:
+            if first is not None:
+                follow = self._follow(first)
+                first = None
+                try:
+                    async for piece in follow:
+                        leaving = [piece]
+                        del piece
+                        yield leaving.pop()  # while it waits to be sent nobody holds it here
+                finally:
+                    await follow.aclose()
+            elif (end := wire.end()) is not None:
+                yield end
+        except ServiceError as error:
+            yield wire.failure(error)
+        except Exception as failure:  # the answer has begun: this is its only way to say so
+            log.error("follow_failed", request_id=self._call.request.id, exc_info=failure)
+            yield wire.failure(InternalError("internal"))
+        finally:
+            self._held.becomes(0)
+            gauge.dec()
+            self._call.allowance.close()
+            self._count_minutes()
+
+    def _count_minutes(self) -> None:
+        """Each minute that is begun is an operation."""
+        seconds = self._call.services.clock.monotonic() - self._begun
+        begun = int(seconds // MINUTE_SECONDS) + 1
+        if begun > self._minutes_counted:
+            usage = self._call.services.usage
+            usage.streaming_read(self._cursor.basin, begun - self._minutes_counted)
+            self._minutes_counted = begun
+
+    async def _follow(self, result: ReadResult) -> AsyncGenerator[bytes, None]:
+        services, wire, cursor = self._call.services, self._wire, self._cursor
+        clock, rng, draining = services.clock, services.rng, services.draining
+        pace = self._pace
+        heartbeat_at: float | None = None  # None: catching up
+        end_at: float | None = None
+        while True:
+            self._count_minutes()
+            size = _size_of(result)
+            if not self._held.try_take(size):
+                heartbeat_at = None
+                del result  # nothing is held meanwhile: it is read again
+                result = await self._when_there_is_room(size)
+            part, is_all = await self._take(result)
+            if not is_all:
+                cursor.leave(result)
+            has_records = part.count > 0
+            result = replace(result, batches=())  # nothing is held for a client that does not read
+            if has_records:
+                whole = wire.batch(part)
+                del part
+                piece = await services.turns.run(Waiting.steps(whole), 0)
+                del whole
+                self._held.becomes(piece.held_bytes)
+                waiting = iter(piece)
+                begun = clock.monotonic()
+                while leaving := list(islice(waiting, 1)):
+                    yield leaving.pop()
+                    self._held.becomes(piece.held_bytes)
+                pace.took(clock.monotonic() - begun)
+                cursor.portion_bytes = pace.portion_bytes
+            self._held.becomes(0)
+            if cursor.budget.exhausted:
+                break
+            if has_records:
+                is_behind = result.may_have_more or not is_all
+                async with self._call.caller.while_valid():
+                    await self._call.allowance.pace_read(is_behind=is_behind)
+            if draining.is_set() and wire.may_leave():
+                return
+            if result.may_have_more or not is_all:
+                # Also a follower that fell behind: it catches up again.
+                heartbeat_at = None
+                result = await self._next(0)
+                continue
+            now = clock.monotonic()
+            if self._wait_seconds is not None:
+                if has_records or end_at is None:
+                    end_at = now + self._wait_seconds
+                if now >= end_at:
+                    break
+            if heartbeat_at is None or now >= heartbeat_at or draining.is_set():
+                yield wire.heartbeat(clock.wall_ms(), result.tail)
+                if draining.is_set() and wire.may_leave():
+                    return
+                heartbeat_at = now + rng.uniform(*HEARTBEAT_GAP_SECONDS)
+            elif has_records:
+                heartbeat_at = now + rng.uniform(*HEARTBEAT_GAP_SECONDS)
+            idle_until = heartbeat_at if end_at is None else min(heartbeat_at, end_at)
+            result = await self._next(math.ceil((idle_until - now) * 1000))
+        if (end := wire.end()) is not None:
+            yield end
+
+    async def _take(self, result: ReadResult) -> tuple[EncodedPart, bool]:
+        """The next part of `result`, and whether that was all of it. Where it ends at the tail it
+        says so itself: a client that reads to the tail need not wait for what comes behind. Source:
+        contract 8.4."""
+        tail = result.tail
+        ends_there = result.tail_is_of_now and _end_of(result) == tail.seq_num
+        wire = self._wire
+
+        def encode(records: list[RecordOut]) -> Generator[None, None, bytes]:
+            reaches_tail = records[-1].seq_num + 1 == tail.seq_num
+            return wire.encode(records, tail if ends_there and reaches_tail else None)
+
+        # Records that end at the tail are encoded with it.
+        form = f"{wire.form} {tail.seq_num if ends_there else None}"
+        return await self._cursor.take_part(result, form, encode)
+
+    async def _when_there_is_room(self, size: int) -> ReadResult:
+        """What was read for this follower, about `size` bytes of it, again once it may be held.
+        Raises UnavailableError when that takes too long."""
+        async with self._call.caller.while_valid():
+            await self._held.wait(size, OUTAGE_SECONDS_MAX)
+        return await self._next(0)
+
+    async def _next(self, wait_ms: int) -> ReadResult:
+        """Does what `_read_through_outage` does, for as long as the caller's access token is
+        good."""
+        async with self._call.caller.while_valid():
+            return await self._read_through_outage(wait_ms)
+
+    async def _read_through_outage(self, wait_ms: int) -> ReadResult:
+        """Read, trying again while there is no leader; raises the last refusal after 20 s."""
+        services = self._call.services
+        give_up_at: float | None = None
+        pause = _RETRY_SECONDS_MIN
+        while True:
+            try:
+                if wait_ms:
+                    return await self._cursor.follow(wait_ms)
+                if self._pace.is_slow:
+                    return await self._in_turn()
+                return await self._cursor.go_on()
+            except _PASSING:
+                now = services.clock.monotonic()
+                if give_up_at is None:
+                    give_up_at = now + OUTAGE_SECONDS_MAX
+                if now + pause > give_up_at or services.draining.is_set():
+                    raise
+            await asyncio.sleep(pause * services.rng.uniform(0.5, 1.0))
+            pause = min(2 * pause, _RETRY_SECONDS_MAX)
+
+    async def _in_turn(self) -> ReadResult:
+        """What comes next, while no other slow client of this gateway reads, and then as much time
+        for everybody else. No longer than a second is waited for that, lest one that the cluster
+        lets wait holds up all."""
+        clock = self._call.services.clock
+        turn = self._call.services.tails.slow_reads
+        try:
+            async with asyncio.timeout(TURN_SECONDS_MAX):
+                await turn.acquire()
+        except TimeoutError:
+            return await self._cursor.go_on()
+        begun = clock.monotonic()
+        try:
+            return await self._cursor.go_on()
+        finally:
+            pause = min(clock.monotonic() - begun, TURN_PAUSE_SECONDS_MAX)
+            asyncio.get_running_loop().call_later(pause, turn.release)
+
+
+def _end_of(result: ReadResult) -> int | None:
+    """The sequence number behind the last record of a result; None where it has none."""
+    return result.batches[-1].placement.end_seq_num if result.batches else None
+
+
+def _size_of(result: ReadResult) -> int:
+    """About how much the next part of a result takes."""
+    return min(sum([len(batch.records) for batch in result.batches]), RESULT_BYTES_MAX)
+
+
+def refuses_at_tail(call: Call, wanted: ReadQuery) -> bool:
+    """Tells whether a streaming read that starts at the tail is refused. It is refused in the S2
+    dialect where it is bounded and may not wait, so that it could return nothing (contract 6.2)."""
+    may_follow = wanted.budget().unbounded or bool(wanted.wait_seconds)
+    return call.dialect is Dialect.S2 and not may_follow

@@ -1,0 +1,279 @@
+"""What the account, a basin or a stream was used for. Source: contract 13.2 and 13.3.
+
+Whether there is such a basin or stream is not told: what is not there was not used. A bucket that
+has any part in the time asked for is told as a whole, the present one as far as it has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeVar
+
+from svc_cluster.base.errors import (
+    BasinNotFoundError,
+    ErrorCode,
+    InvalidError,
+    MalformedError,
+    NotImplementedYetError,
+)
+from svc_cluster.codec.json_list import NUMBERS_AT_ONCE
+from svc_cluster.codec.usage_json import (
+    Interval,
+    Metric,
+    Unit,
+    accumulation,
+    gauge,
+    label,
+    metrics_pieces,
+)
+from svc_cluster.gateway.access.authorization import require_account
+from svc_cluster.gateway.api.context import Call
+from svc_cluster.gateway.api.turns import Turns
+from svc_cluster.gateway.request.negotiation import Query
+from svc_cluster.gateway.usage.reporter import UsageReporter
+from svc_cluster.http.message import JSON, Response, json_response
+from svc_cluster.model.access import Op
+from svc_cluster.model.usage import Counts, Readings, bucket_range, gauge_points
+
+RANGE_SECONDS_MAX: Final = 30 * 86400
+WHOLE_BYTES_MAX: Final = 1024 * 1024
+"""A longer answer is sent as it is made."""
+LEEWAY_SECONDS: Final = 60
+"""How far ahead of the gateway's clock a time may end."""
+_U32_MAX: Final = 2**32 - 1
+
+
+class AccountSet(Enum):
+    ACTIVE_BASINS = "active-basins"
+    ACCOUNT_OPS = "account-ops"
+    ESTIMATED_BILLABLE_USAGE = "estimated-billable-usage"
+    """Known, and not told: nothing is billed here. Source: contract 13.5."""
+
+
+class BasinSet(Enum):
+    STORAGE = "storage"
+    APPEND_OPS = "append-ops"
+    READ_OPS = "read-ops"
+    READ_THROUGHPUT = "read-throughput"
+    APPEND_THROUGHPUT = "append-throughput"
+    BASIN_OPS = "basin-ops"
+
+
+class StreamSet(Enum):
+    STORAGE = "storage"
+
+
+_Set = TypeVar("_Set", AccountSet, BasinSet, StreamSet)
+_DEFAULT_INTERVAL: Final[Mapping[Enum, Interval]] = {
+    AccountSet.ACTIVE_BASINS: Interval.HOUR,
+    AccountSet.ACCOUNT_OPS: Interval.HOUR,
+    AccountSet.ESTIMATED_BILLABLE_USAGE: Interval.HOUR,
+    BasinSet.STORAGE: Interval.HOUR,
+    BasinSet.APPEND_OPS: Interval.MINUTE,
+    BasinSet.READ_OPS: Interval.MINUTE,
+    BasinSet.READ_THROUGHPUT: Interval.MINUTE,
+    BasinSet.APPEND_THROUGHPUT: Interval.MINUTE,
+    BasinSet.BASIN_OPS: Interval.HOUR,
+    StreamSet.STORAGE: Interval.MINUTE,
+}
+_ONE_INTERVAL: Final = frozenset({BasinSet.STORAGE, StreamSet.STORAGE})
+"""Told at no other interval than the default."""
+
+_Series = Mapping[str, Callable[[Counts], int]]
+_SERIES: Final[Mapping[BasinSet, tuple[Unit, _Series]]] = {
+    BasinSet.APPEND_OPS: (
+        Unit.OPERATIONS,
+        {
+            "standard": lambda counts: counts.append_ops_standard,
+            "express": lambda counts: counts.append_ops_express,
+        },
+    ),
+    BasinSet.READ_OPS: (
+        Unit.OPERATIONS,
+        {
+            "unary": lambda counts: counts.read_ops_unary,
+            "streaming": lambda counts: counts.read_ops_streaming,
+        },
+    ),
+    BasinSet.READ_THROUGHPUT: (Unit.BYTES, {"read": lambda counts: counts.read_bytes}),
+    BasinSet.APPEND_THROUGHPUT: (
+        Unit.BYTES,
+        {
+            "standard": lambda counts: counts.append_bytes_standard,
+            "express": lambda counts: counts.append_bytes_express,
+        },
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Unix seconds, from `start` to before `end`."""
+
+    start: int
+    end: int
+    interval: Interval
+
+    @property
+    def steps(self) -> range:
+        return bucket_range(self.start, self.end, self.interval.seconds)
+
+
+async def account_metrics(call: Call) -> Response:
+    which, wanted = _parsed(call, AccountSet)
+    reporter = _reporter(call)
+    if which is AccountSet.ACTIVE_BASINS:
+        names = await reporter.backend.active_basins(wanted.start, wanted.end)
+        grant = call.caller.grant
+        shown: list[str] = []
+        asked = sorted(names)
+        for begin in range(0, len(asked), NUMBERS_AT_ONCE):
+            await call.services.turns.turn()
+            some = asked[begin : begin + NUMBERS_AT_ONCE]
+            shown += [name for name in some if grant.allows((), basin=name)]
+        return await _answer(call, [label("active_basins", shown)])
+    require_account(call.caller.grant, Op.ACCOUNT_METRICS)
+    if which is AccountSet.ESTIMATED_BILLABLE_USAGE:
+        raise NotImplementedYetError("nothing is billed here: estimated-billable-usage is not told")
+    await reporter.before_query(None)
+    buckets = await reporter.backend.usage(None, wanted.start, wanted.end, wanted.interval.seconds)
+    return await _answer(call, await _by_op(call, buckets, wanted.interval))
+
+
+async def basin_metrics(call: Call) -> Response:
+    which, wanted = _parsed(call, BasinSet)
+    basin = call.match.basin
+    assert basin is not None, "the route has a basin in its path"
+    reporter = _reporter(call)
+    if which is BasinSet.STORAGE:
+        return await _answer(call, [await _storage(call, basin, None, wanted, "storage")])
+    await reporter.before_query(basin)
+    buckets: list[tuple[int, Counts]] = []
+    with suppress(BasinNotFoundError):
+        buckets = await reporter.backend.usage(
+            basin, wanted.start, wanted.end, wanted.interval.seconds
+        )
+    if which is BasinSet.BASIN_OPS:
+        return await _answer(call, await _by_op(call, buckets, wanted.interval))
+    unit, series = _SERIES[which]
+    return await _answer(
+        call,
+        [
+            accumulation(name, unit, wanted.interval, map(_at(of), buckets))
+            for name, of in series.items()
+        ],
+    )
+
+
+_Bucket = tuple[int, Counts]
+
+
+def _at(of: Callable[[Counts], int]) -> Callable[[_Bucket], tuple[int, int]]:
+    return lambda bucket: (bucket[0], of(bucket[1]))
+
+
+async def stream_metrics(call: Call) -> Response:
+    """The name is the full one by now, whatever the caller calls it; the answer names none."""
+    _, wanted = _parsed(call, StreamSet)
+    basin, stream = call.match.basin, call.match.stream
+    assert basin is not None, "the route has a basin in its path"
+    assert stream is not None, "the route has a stream in its path"
+    return await _answer(call, [await _storage(call, basin, stream, wanted, "stream_storage")])
+
+
+async def _storage(call: Call, basin: str, stream: str | None, wanted: Wanted, name: str) -> Metric:
+    step_seconds = wanted.interval.seconds
+    readings = Readings()
+    with suppress(BasinNotFoundError):
+        readings = await _reporter(call).backend.storage(
+            basin, stream, wanted.start, wanted.end, step_seconds
+        )
+    now_seconds = call.services.clock.wall_ms() // 1000
+    points = gauge_points(readings, wanted.steps, now_seconds, step_seconds)
+    return gauge(name, Unit.BYTES, points)
+
+
+async def _by_op(call: Call, buckets: list[_Bucket], interval: Interval) -> list[Metric]:
+    """One series for each operation that there was."""
+    ops: set[str] = set()
+    for begin in range(0, len(buckets), NUMBERS_AT_ONCE):
+        await call.services.turns.turn()
+        ops.update(*[counts.ops for _, counts in buckets[begin : begin + NUMBERS_AT_ONCE]])
+
+    def count(op: str) -> Callable[[Counts], int]:
+        return lambda counts: counts.ops.get(op, 0)
+
+    return [
+        accumulation(op, Unit.OPERATIONS, interval, map(_at(count(op)), buckets))
+        for op in sorted(ops)
+    ]
+
+
+def _parsed(call: Call, sets: type[_Set]) -> tuple[_Set, Wanted]:
+    now_seconds = call.services.clock.wall_ms() // 1000
+    return parse(Query(call.request.query), sets, now_seconds)
+
+
+def parse(query: Query, sets: type[_Set], now_seconds: int) -> tuple[_Set, Wanted]:
+    """Raises MalformedError for a parameter that is no such thing. Raises InvalidError for times
+    and intervals that cannot be asked for."""
+    which = _one_of(sets, query.text("set"), "set")
+    start, end = query.unsigned("start", _U32_MAX), query.unsigned("end", _U32_MAX)
+    default = _DEFAULT_INTERVAL[which]
+    named = query.text("interval")
+    interval = default if named is None else _one_of(Interval, named, "interval")
+    if start is None or end is None:
+        raise InvalidError("the parameters start and end are both required")
+    if start > end:
+        raise InvalidError("start is after end")
+    if end > now_seconds + LEEWAY_SECONDS:
+        raise InvalidError("end is in the future")
+    if end - start > RANGE_SECONDS_MAX:
+        raise InvalidError("start and end are at most 30 days apart")
+    if interval is not default and which in _ONE_INTERVAL:
+        raise InvalidError(f"the set {which.value} has no interval but {default.value}")
+    return which, Wanted(start, end, interval)
+
+
+_Word = TypeVar("_Word", bound=Enum)
+
+
+def _one_of(words: type[_Word], text: str | None, parameter: str) -> _Word:
+    for word in words:
+        if word.value == text:
+            return word
+    known = ", ".join(str(word.value) for word in words)
+    raise MalformedError(ErrorCode.BAD_QUERY, f"{parameter} is one of: {known}")
+
+
+def _reporter(call: Call) -> UsageReporter:
+    reporter = call.services.usage_reporter
+    if reporter is None:
+        raise NotImplementedYetError("usage is not counted here")
+    return reporter
+
+
+async def _answer(call: Call, metrics: list[Metric]) -> Response:
+    """All at once, or, where there is much of it, as a stream."""
+    turns = call.services.turns
+    pieces = metrics_pieces(metrics)
+    parts: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        parts.append(piece)
+        size += len(piece)
+        await turns.turn()
+        if size > WHOLE_BYTES_MAX:
+            rest = _rest(turns, b"".join(parts), pieces)
+            return Response(200, [("content-type", JSON)], rest)
+    return json_response(200, b"".join(parts))
+
+
+async def _rest(turns: Turns, begun: bytes, pieces: Iterator[bytes]) -> AsyncGenerator[bytes, None]:
+    yield begun
+    for piece in pieces:
+        await turns.turn()
+        yield piece

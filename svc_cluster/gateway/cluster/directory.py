@@ -1,0 +1,115 @@
+"""Where the basins live: asked of the catalog, remembered, and asked again when it proves wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.errors import (
+    BasinDeletionPendingError,
+    ReadDeadlineError,
+    UnavailableError,
+)
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
+from svc_cluster.gateway.cluster.leaders import Fill, Group, Leaders
+
+DIRECTORY_BASINS_MAX: Final = 10_000
+
+
+class Directory:
+    """Asks the catalog's or a basin's leader, whichever node that is. `deadline` is monotonic
+    seconds everywhere."""
+
+    def __init__(self, leaders: Leaders, nodes: tuple[NodeId, ...]) -> None:
+        self._leaders = leaders
+        self._catalog = Group(CATALOG_GROUP, nodes)
+        self._groups: dict[str, Group] = {}
+
+    async def ask_catalog(
+        self, fill: Fill, *, write: bool, deadline: float, key: bytes = b""
+    ) -> pb.Response:
+        """Does what `Leaders.call_idempotent` does where there is a key, else what `Leaders.call`
+        does."""
+        if key:
+            return await self._leaders.call_idempotent(self._catalog, fill, key, deadline=deadline)
+        return await self._leaders.call(self._catalog, fill, write=write, deadline=deadline)
+
+    async def ask_catalog_any(self, fill: Fill, *, deadline: float) -> pb.Response:
+        """See `Leaders.call_any`."""
+        return await self._leaders.call_any(self._catalog, fill, deadline=deadline)
+
+    async def ask_basin(
+        self,
+        basin: str,
+        fill: Fill,
+        *,
+        write: bool,
+        deadline: float,
+        key: bytes = b"",
+        size: int = 0,
+    ) -> pb.Response:
+        """Does what `Leaders.call_idempotent` does where there is a key, else what `Leaders.call`
+        does."""
+        ask = partial(self._leaders.call, fill=fill, write=write, deadline=deadline, size=size)
+        if key:
+            ask = partial(
+                self._leaders.call_idempotent, fill=fill, key=key, deadline=deadline, size=size
+            )
+        group = self._groups.get(basin)
+        if group is None:
+            group = await self.resolve(basin, deadline)
+        try:
+            return await ask(group)
+        except BasinDeletionPendingError:
+            # perhaps this was the basin's predecessor of the same name
+            fresh = await self.resolve(basin, deadline)
+            if fresh.group_id == group.group_id:
+                raise
+            return await ask(fresh)
+        except UnavailableError:
+            self._groups.pop(basin, None)
+            # a basin that is gone answers so for ever; the catalog knows
+            try:
+                await self.resolve(basin, deadline + 0.2)
+            except UnavailableError:
+                self._leaders.note_retry("catalog_unavailable")
+            raise
+
+    async def ask_every_node(self, fill: Fill, seconds: float) -> list[pb.Response | None]:
+        """Ask each node once, whatever it leads: its answer, or None for one that has none in
+        time, or refuses."""
+        usable = [node for node in self._catalog.replicas if self._leaders.is_usable(node)]
+        asked = [self._leaders.send(node, self._catalog, fill, seconds) for node in usable]
+        answers: list[pb.Response | None] = [None] * (len(self._catalog.replicas) - len(usable))
+        for answer in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(answer, BaseException) or answer.HasField("refusal"):
+                answers.append(None)
+            else:
+                answers.append(answer)
+        return answers
+
+    def known(self, basin: str) -> Group | None:
+        """What is known of the basin's group without asking."""
+        return self._groups.get(basin)
+
+    async def resolve(self, basin: str, deadline: float) -> Group:
+        def fill(request: pb.Request) -> None:
+            request.resolve_basin.basin = basin
+
+        self._groups.pop(basin, None)
+        try:
+            response = await self.ask_catalog(fill, write=False, deadline=deadline)
+        except ReadDeadlineError as late:
+            # whatever was to be done to the basin has not begun
+            raise UnavailableError("the catalog gave no answer in time") from late
+        return self.remember(response.basin)
+
+    def remember(self, info: pb.BasinInfo) -> Group:
+        replicas = tuple(NodeId(n) for n in info.replicas)
+        group = Group(GroupId(info.group_id), replicas, replicas[0])
+        if len(self._groups) >= DIRECTORY_BASINS_MAX:
+            self._groups.pop(next(iter(self._groups)))
+        self._groups[info.name] = group
+        return group
