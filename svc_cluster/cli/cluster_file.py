@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from svc_cluster.cli.terminal import say
 from svc_cluster.storage.disk_trouble import remedy
 
@@ -53,6 +55,12 @@ class ClusterFile:
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 told = False
+
+
+def read_cluster_file(directory: Path) -> dict[str, Any]:
+    """`cluster.json` of a local cluster. Raises OSError, msgspec.DecodeError."""
+    content: dict[str, Any] = msgspec.json.decode((directory / "cluster.json").read_bytes())
+    return content
 
 
 def write_atomically(path: Path, value: Any) -> None:

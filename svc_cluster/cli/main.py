@@ -14,30 +14,26 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 import typer
 
+from svc_cluster.base.log import configure
 from svc_cluster.base.tasks import start_task
-from svc_cluster.cli import bench
-from svc_cluster.cli.admin import app as admin_app
-from svc_cluster.cli.demo import demo
-from svc_cluster.cli.introduction import END
-from svc_cluster.cli.local import (
-    LocalCluster,
-    LocalError,
-    free_ports,
-    overrides,
+from svc_cluster.cli.admin.admin_app import app as admin_app
+from svc_cluster.cli.config import app as config_app
+from svc_cluster.cli.local.command import LocalCluster
+from svc_cluster.cli.local.introduction import END
+from svc_cluster.cli.local.local_directory import LocalError, overrides
+from svc_cluster.cli.processes.process import fail, refuse_start, run, watch_supervisor
+from svc_cluster.cli.processes.start_checks import (
+    EMBEDDED_FILES_MIN,
+    gateway_files_min,
+    node_files_min,
 )
-from svc_cluster.cli.process import fail, run, watch_supervisor
-from svc_cluster.cli.start_checks import EMBEDDED_FILES_MIN, gateway_files_min, node_files_min
 from svc_cluster.cli.terminal import say
-from svc_cluster.settings import (
-    GatewaySettings,
-    NodeSettings,
-    SettingsError,
-    check_address,
-    check_log,
-    is_loopback,
-    load,
-    with_environment,
-)
+from svc_cluster.lab import bench
+from svc_cluster.lab.demo import demo
+from svc_cluster.settings import GatewaySettings, NodeSettings
+from svc_cluster.settings_checks import check_address, check_log, is_loopback
+from svc_cluster.settings_errors import SettingsError
+from svc_cluster.settings_sources import load, log_format, with_environment
 
 RUN_SECONDS: Final = "RUN_SECONDS"
 """Environment variable: `local` ends by itself, with status 0, after this many seconds."""
@@ -50,6 +46,7 @@ _Settings = TypeVar("_Settings", NodeSettings, GatewaySettings)
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(bench.app, name="bench")
 app.add_typer(admin_app, name="admin")
+app.add_typer(config_app, name="config")
 app.command()(demo)
 
 Config = Annotated[
@@ -61,11 +58,19 @@ Config = Annotated[
 ]
 
 
+InitFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="JSON file of basins, streams and access tokens that are made, or changed, at start."
+    ),
+]
+
+
 @app.command()
 def node(config: Config = None) -> None:
     """Run one replica node."""
     settings = _load(NodeSettings, config)
-    from svc_cluster.cli.node_process import run_node
+    from svc_cluster.cli.processes.node_process import run_node
 
     run(
         lambda stop: run_node(settings, stop),
@@ -76,10 +81,12 @@ def node(config: Config = None) -> None:
 
 
 @app.command()
-def gateway(config: Config = None) -> None:
+def gateway(config: Config = None, init_file: InitFile = None) -> None:
     """Run one gateway."""
     settings = _load(GatewaySettings, config)
-    from svc_cluster.cli.gateway_process import run_gateway
+    if init_file is not None:
+        settings = msgspec.structs.replace(settings, init_file=str(init_file))
+    from svc_cluster.cli.processes.gateway_process import run_gateway
 
     run(
         lambda stop: run_gateway(settings, stop),
@@ -93,8 +100,8 @@ def _load(kind: type[_Settings], config: Path | None) -> _Settings:
     try:
         return load(kind, config, os.environ)
     except SettingsError as cause:
-        fail(str(cause), cause.exit_status)
-        raise
+        configure("info", log_format(config, os.environ))
+        refuse_start(cause)
 
 
 @app.command()
@@ -126,9 +133,10 @@ def local(
         Path | None,
         typer.Option(help="Take the first root token from this file, or write it there."),
     ] = None,
+    init_file: InitFile = None,
 ) -> None:
-    """Run a whole cluster in one place until Ctrl-C: the nodes on loopback, the gateway there too
-    unless --host says otherwise."""
+    """Run a whole cluster in one place until Ctrl-C, with the nodes on loopback. The gateway is
+    there too unless --host says otherwise."""
     try:
         check_address("--host", f"{host}:0")
     except SettingsError as cause:
@@ -148,8 +156,10 @@ def local(
         tls=tls,
         auth=auth,
         root_token_file=root_token_file,
+        init_file=init_file,
     )
     try:
+        _check_init_file(init_file)
         if nodes == 1:
             ok = _run_embedded(make, limit, demo=demo)
         else:
@@ -158,6 +168,18 @@ def local(
             raise typer.Exit(1)
     except LocalError as cause:
         fail(str(cause), cause.exit_status)
+
+
+def _check_init_file(init_file: Path | None) -> None:
+    """Before any process is started. Raises LocalError."""
+    if init_file is None:
+        return
+    from svc_cluster.cli.processes.init_file import read_init_file
+
+    try:
+        read_init_file(init_file)
+    except SettingsError as cause:
+        raise LocalError(str(cause), cause.exit_status) from cause
 
 
 def _run_seconds() -> float | None:
@@ -175,7 +197,7 @@ def _run_seconds() -> float | None:
 
 
 async def _supervise(make: _MakeCluster, limit: float | None, *, demo: bool) -> bool:
-    from svc_cluster.cli.run_demo import run_demo
+    from svc_cluster.lab.run_demo import run_demo
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -206,29 +228,28 @@ async def _supervise(make: _MakeCluster, limit: float | None, *, demo: bool) -> 
 
 
 def _run_embedded(make: _MakeCluster, limit: float | None, *, demo: bool) -> bool:
-    from svc_cluster.cli.embedded import EmbeddedNode, embedded_settings
-    from svc_cluster.cli.run_demo import run_demo
+    from svc_cluster.cli.local.embedded import EmbeddedNode, embedded_settings
+    from svc_cluster.lab.run_demo import run_demo
 
     ok = True
 
     async def main(stop: asyncio.Event) -> None:
         nonlocal ok
         cluster = make()
-        facts, secret = cluster.identity()
-        rpc, admin, admin_rpc, spare = free_ports(4)
-        public = cluster.port = cluster.port or spare
+        facts, secret = cluster.files.identity()
+        rpc, admin, admin_rpc = cluster.take_ports(3)
         node_settings, gateway_settings = embedded_settings(
             cluster.directory,
             facts["cluster_id"],
             secret,
-            [rpc, admin, public],
+            [rpc, admin, cluster.port],
             overrides(),
         )
         gateway_settings = msgspec.structs.replace(
             gateway_settings,
             host=cluster.host,
             **cluster.public_settings(),
-            **cluster.access_settings(),
+            **cluster.gateway_settings(),
         )
         node_settings = msgspec.structs.replace(
             node_settings, admin_rpc_address=f"127.0.0.1:{admin_rpc}"
@@ -246,7 +267,7 @@ def _run_embedded(make: _MakeCluster, limit: float | None, *, demo: bool) -> boo
             "admin_rpc_tls": False,
             "data_dir": node_settings.data_dir,
         }
-        cluster.write_cluster_file(row, {"port": public, "pid": os.getpid()})
+        cluster.write_cluster_file(row, {"port": cluster.port, "pid": os.getpid()})
         await cluster.wait_urls([("node-1", f"http://127.0.0.1:{admin}"), ("gateway", cluster.url)])
         await cluster.wait_token()
         say(cluster.introduction())
@@ -265,5 +286,5 @@ def _run_embedded(make: _MakeCluster, limit: float | None, *, demo: bool) -> boo
         check_log(level, "text")
     except SettingsError as cause:
         fail(str(cause))
-    run(main, level, "text", files_min=EMBEDDED_FILES_MIN)
+    run(main, level, "text", files_min=EMBEDDED_FILES_MIN, passed_on=(LocalError,))
     return ok

@@ -32,7 +32,7 @@ IMAGE: Final = "svc-cluster"
 IMAGE_VARIABLE: Final = "SVC_CLUSTER_IMAGE"
 """Environment variable: another image than `svc-cluster` of this package's version."""
 PORT: Final = 8080
-"""Of the gateway, inside the container."""
+"""The port of the gateway, inside the container."""
 LABEL: Final = "svc-cluster.testing"
 OWNER_LABEL: Final = "svc-cluster.testing.owner"
 ID_LABEL: Final = "svc-cluster.testing.id"
@@ -78,8 +78,8 @@ class SvcClusterContainer:
         start_seconds: float = START_SECONDS,
         docker_client_kw: dict[str, Any] | None = None,
     ) -> None:
-        """`nodes`: 1, 3 or 5, all in the one container. `auth`: whether requests need an access
-        token. Raises ImportError without the extra `testing`, ValueError."""
+        """The container has as many nodes as `nodes` says, 1, 3 or 5. `auth`: whether requests
+        need an access token. Raises ImportError without the extra `testing`, ValueError."""
         if nodes not in (1, 3, 5):
             raise ValueError(f"nodes is {nodes}: use 1, 3 or 5")
         try:

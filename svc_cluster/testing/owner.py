@@ -15,7 +15,8 @@ from typing import Final
 _SEPARATOR: Final = "|"
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _START_FIELD: Final = 19
-"""Of /proc/PID/stat behind the command's name: when the process started, in ticks since boot."""
+"""The field of /proc/PID/stat behind the command's name: when the process started, in ticks since
+boot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,8 @@ class Owner:
         return cls(parts[0], parts[1], parts[2], int(parts[3]), parts[4])
 
     def is_gone(self, seen_by: Owner) -> bool:
-        """Whether that process has certainly ended, as far as `seen_by`, a live one, can know:
-        nothing is known of other hosts and other pid namespaces."""
+        """Whether that process has certainly ended, as far as `seen_by`, a live one, can know.
+        Nothing is known of other hosts and other pid namespaces."""
         if self.host != seen_by.host:
             return False
         if self.boot != seen_by.boot:

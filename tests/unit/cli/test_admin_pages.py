@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from svc_cluster.cli.node_process import AdminApp
-from svc_cluster.gateway.http.message import Request
+from svc_cluster.cli.processes.node_process import AdminApp
+from svc_cluster.http.message import Request
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
-from svc_cluster.cli import admin_text
-from svc_cluster.cli.admin_client import AdminError, given_target, local_target, plain
+from svc_cluster.cli.admin import text as admin_text
+from svc_cluster.cli.admin.admin_client import AdminError, given_target, local_target, plain
 from svc_cluster.link.tls import PeerTls
 
 GROUP = pb.GroupLeader(

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from svc_cluster.base.audit import AuditTrail, LogSink
 from svc_cluster.base.audit_chain import read_head
+from svc_cluster.base.audit_trail import AuditTrail, LogSink
 from svc_cluster.base.log import redacted
-from svc_cluster.cli.audit_file import AuditFile, audit_sink
-from svc_cluster.cli.audit_verify import verify
+from svc_cluster.cli.admin.audit_verify import verify
+from svc_cluster.cli.processes.audit_file import AuditFile, audit_sink
 from svc_cluster.model.access_secret import secret_text
-from svc_cluster.settings import SettingsError
+from svc_cluster.settings_errors import SettingsError
 
 
 def lines(path: Path) -> list[object]:
@@ -89,8 +89,8 @@ def test_a_full_disk_refuses_and_loses_nothing(caplog: pytest.LogCaptureFixture)
 HALF_A_LINE = """
 import json, resource, sys
 from pathlib import Path
-from svc_cluster.base.audit import AuditTrail
-from svc_cluster.cli.audit_file import AuditFile
+from svc_cluster.base.audit_trail import AuditTrail
+from svc_cluster.cli.processes.audit_file import AuditFile
 
 path = Path(sys.argv[1])
 trail = AuditTrail(AuditFile(path))
@@ -128,6 +128,10 @@ def test_secrets_are_taken_out_of_any_line() -> None:
         line = redacted(json.dumps({"event": "x", "reason": text, "n": 1}))
         assert secret[5:48] not in line
         assert json.loads(line)["n"] == 1
+    for text in ("svcr_AQAB-_09", "GET /x?ticket=AQAB-_09&wait=1"):
+        line = redacted(json.dumps({"event": "x", "target": text}))
+        assert "AQAB" not in line
+        assert line.endswith(('[redacted]"}', '[redacted]&wait=1"}'))
     assert redacted('{"event": "bearer_refused", "n": 2}') == '{"event": "bearer_refused", "n": 2}'
 
 

@@ -25,11 +25,11 @@ from svc_cluster.base.audit_chain import (
     read_head,
     read_line,
 )
-from svc_cluster.cli import audit_file
-from svc_cluster.cli.audit_file import AuditFile, audit_sink
-from svc_cluster.cli.audit_verify import FINDINGS_MAX, Report, verify
+from svc_cluster.cli.admin.audit_verify import FINDINGS_MAX, Report, verify
 from svc_cluster.cli.main import app
-from svc_cluster.settings import SettingsError
+from svc_cluster.cli.processes import audit_file
+from svc_cluster.cli.processes.audit_file import AuditFile, audit_sink
+from svc_cluster.settings_errors import SettingsError
 
 SAMPLES = Path(__file__).parent / "samples"
 Lines = list[bytes]
@@ -63,6 +63,11 @@ def forged(lines: Lines, place: int) -> bytes:
     assert found is not None
     assert before is not None
     return chain_line('{"n": "forged"}', before.head)[0]
+
+
+def put(lines: Lines) -> Callable[[Lines], Lines]:
+    """Whatever stood there before."""
+    return lambda _: lines
 
 
 def swapped(lines: Lines, one: int, other: int) -> Lines:
@@ -142,12 +147,10 @@ def test_no_lines_can_be_left_out_moved_or_repeated_unseen(log: Path) -> None:
     lines = log.read_bytes().splitlines(keepends=True)
     for one, other in itertools.product(range(len(lines)), repeat=2):
         if one != other:
-            assert after(
-                log, lambda _, one=one, other=other: swapped([*lines], one, other)
-            ).findings
-        assert after(log, lambda _, one=one: [*lines[:one], *lines[one + 1 :]]).findings
+            assert after(log, put(swapped([*lines], one, other))).findings
+        assert after(log, put([*lines[:one], *lines[one + 1 :]])).findings
         repeated = [*lines[:one], lines[other], *lines[one:]]
-        assert after(log, lambda _, repeated=repeated: repeated).findings
+        assert after(log, put(repeated)).findings
 
 
 def test_a_line_that_a_crash_cut_short_is_no_tampering_at_the_end_alone(log: Path) -> None:
@@ -169,8 +172,8 @@ def test_a_line_that_a_crash_cut_short_is_no_tampering_at_the_end_alone(log: Pat
         assert [*after(log, lambda x: [*x[:9], *x[10:]]).findings] == [
             f"{log}:10: what a crash had left in front of it is missing or changed"
         ]
-        assert after(log, lambda _, lines=lines: [*lines[:9], b"{x\n", *lines[10:]]).findings
-        assert after(log, lambda _, lines=lines: swapped(lines, 3, 9)).findings
+        assert after(log, put([*lines[:9], b"{x\n", *lines[10:]])).findings
+        assert after(log, put(swapped(lines, 3, 9))).findings
         log.write_bytes(whole)
         (log.parent / "audit.log.chain").write_bytes(head_bytes(last.head))
 
@@ -288,7 +291,7 @@ def test_findings_are_bounded(tmp_path: Path) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from svc_cluster.cli.audit_file import AuditFile
+from svc_cluster.cli.processes.audit_file import AuditFile
 log = AuditFile(Path(sys.argv[1]))
 number = 0
 print("ready", flush=True)

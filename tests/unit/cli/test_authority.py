@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from svc_cluster.base.ids import NodeId
-from svc_cluster.cli.authority import Authority, AuthorityError, certificate_names, issue
+from svc_cluster.cli.admin.authority import Authority, AuthorityError, certificate_names, issue
 from svc_cluster.link.handshake import HandshakeError, Identity
 from svc_cluster.link.tls import CertificateError, PeerTls, check_certificate
 
@@ -123,6 +123,11 @@ def test_a_caller_is_who_its_certificate_names() -> None:
         (caller("administrator", 0), [*two, b"gateway.svc-cluster.internal"]),
         (caller("gateway", 0), administrator),
         (caller("node", 2), administrator),
+        (caller("node", 2), [b"NODE-2.svc-cluster.internal"]),
+        (caller("node", 2), [b"node-2.svc-cluster.internal."]),
+        (caller("node", 2), [b"*.svc-cluster.internal"]),
+        (caller("node", 2), [b"node-2.svc-cluster.internal\0.elsewhere"]),
+        (caller("Node", 2), two),
         (caller("stranger", 0), [*two, *administrator, b"gateway.svc-cluster.internal"]),
     ):
         with pytest.raises(HandshakeError, match="certificate"):

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
-from svc_cluster.cli.bootstrap import bootstrap
+import pytest
+from cryptography import x509
+
+from svc_cluster.cli.admin.authority import DAYS, Authority, AuthorityError, issue
+from svc_cluster.cli.admin.bootstrap import RENEW_BEFORE, bootstrap
+from svc_cluster.cli.processes.own_certificate import read_certificate, utc_now
+from svc_cluster.link.tls import GATEWAY_NAME
 
 NODES = (1, 2, 3)
 
@@ -50,3 +57,54 @@ def test_a_second_run_changes_nothing_and_adds_what_is_missing(tmp_path: Path) -
     later = files(tmp_path)
     assert first.items() <= later.items()
     assert later["out/node-3/root-token"] == first["out/root-token"]
+
+
+def names(certificate: Path) -> list[str]:
+    found = read_certificate(certificate).extensions
+    alternative = found.get_extension_for_class(x509.SubjectAlternativeName).value
+    return alternative.get_values_for_type(x509.DNSName)
+
+
+def test_certificates_have_the_names_of_their_part_alone_for_90_days(tmp_path: Path) -> None:
+    """A gateway's is for no node, a node's for no other and no gateway; none lasts longer."""
+    bootstrap(tmp_path / "out", tmp_path / "ca", NODES, ["localhost"])
+    place = tmp_path / "out"
+    assert names(place / "gateway" / "tls.crt") == [GATEWAY_NAME]
+    assert names(place / "node-2" / "tls.crt") == ["node-2.svc-cluster.internal"]
+    assert names(place / "public" / "tls.crt") == ["localhost"]
+    for path in place.rglob("tls.crt"):
+        left = read_certificate(path).not_valid_after_utc - utc_now()
+        assert datetime.timedelta(days=DAYS - 1) < left <= datetime.timedelta(days=90), path
+
+
+def test_certificates_near_their_end_are_renewed_and_nothing_else_is(tmp_path: Path) -> None:
+    """A day before the limit nothing changes; beyond it every certificate has a new key, of the
+    same CA, and secrets stay."""
+    out, ca = tmp_path / "out", tmp_path / "ca"
+    bootstrap(out, ca, NODES, ["localhost"])
+    first = files(tmp_path)
+    due = utc_now() + datetime.timedelta(days=DAYS) - RENEW_BEFORE
+    day = datetime.timedelta(days=1)
+    assert bootstrap(out, ca, NODES, ["localhost"], lambda: due - day) == []
+    assert files(tmp_path) == first
+    made = bootstrap(out, ca, NODES, ["localhost"], lambda: due + day)
+    parts = ["node-1", "node-2", "node-3", "gateway", "administrator", "public"]
+    assert made == parts
+    later = files(tmp_path)
+    changed = {name for name in later if later[name] != first.get(name)}
+    assert changed == {f"out/{part}/tls.{kind}" for part in parts for kind in ("crt", "key")}
+    end = read_certificate(out / "gateway" / "tls.crt").not_valid_after_utc
+    assert end - due > datetime.timedelta(days=DAYS)
+
+
+def test_a_certificate_of_another_ca_is_left_alone(tmp_path: Path) -> None:
+    """Whoever has put their own there renews it; one that cannot be read is said."""
+    out, ca = tmp_path / "out", tmp_path / "ca"
+    bootstrap(out, ca, NODES, ["localhost"])
+    issue(Authority.create(tmp_path / "other", utc_now), [GATEWAY_NAME], out / "gateway", days=1)
+    before = files(out / "gateway")
+    assert bootstrap(out, ca, NODES, ["localhost"]) == []
+    assert files(out / "gateway") == before
+    (out / "node-1" / "tls.crt").write_text("nothing of the kind")
+    with pytest.raises(AuthorityError, match="holds no certificate in PEM"):
+        bootstrap(out, ca, NODES, ["localhost"])

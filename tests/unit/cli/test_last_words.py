@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from svc_cluster.settings import EXIT_DIRECTORY
+from svc_cluster.settings_errors import EXIT_DIRECTORY
 
 ALWAYS_FULL = "/dev/full"
 GOES_ON = 9
@@ -17,11 +17,11 @@ GOES_ON = 9
     ("program", "status"),
     [
         (
-            "from svc_cluster.cli.process import fail\nfail('no room', 73)",
+            "from svc_cluster.cli.processes.process import fail\nfail('no room', 73)",
             EXIT_DIRECTORY,
         ),
         (
-            "from svc_cluster.cli.process import exit_fatal\nexit_fatal(ValueError('bad'))",
+            "from svc_cluster.cli.processes import process\nprocess.exit_fatal(ValueError('bad'))",
             70,
         ),
         (

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.cli.loop_faults import hear_loop_faults
+from svc_cluster.cli.processes.loop_faults import hear_loop_faults
 
 LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 NewLoop = Callable[[], asyncio.AbstractEventLoop]

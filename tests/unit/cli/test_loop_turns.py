@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.cli.loop_turns import TURN_SECONDS_MAX, LoopTurns
+from svc_cluster.cli.processes.loop_turns import TURN_SECONDS_MAX, LoopTurns
 
 LONG = 8 * TURN_SECONDS_MAX
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.cli.authority import Authority, issue, utc_now
-from svc_cluster.cli.own_certificate import (
+from svc_cluster.cli.admin.authority import Authority, issue
+from svc_cluster.cli.processes.own_certificate import (
     check_peer_certificate,
     check_validity,
     expiry_reader,
     read_certificate,
     show_expiry,
+    utc_now,
 )
 from svc_cluster.link.tls import CertificateError, PeerTls
 

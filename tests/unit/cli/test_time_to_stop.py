@@ -15,8 +15,9 @@ import pytest
 import yaml
 
 from svc_cluster import handover
-from svc_cluster.cli import local, own_cluster
-from svc_cluster.replica.handover import ATTEMPT_SECONDS, LIMIT_SECONDS
+from svc_cluster.cli.local import command as local
+from svc_cluster.lab import own_cluster
+from svc_cluster.replica.leader_handover import ATTEMPT_SECONDS, LIMIT_SECONDS
 
 ROOT = Path(__file__).parents[3]
 CLOSE_SECONDS = 4.0

@@ -1,0 +1,103 @@
+"""`svc-cluster config`: what a process would run with, asked without running it."""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+import typer
+
+from svc_cluster.cli.processes.process import fail
+from svc_cluster.cli.terminal import say_surely as say
+from svc_cluster.settings import GatewaySettings, NodeSettings
+from svc_cluster.settings_errors import SettingsError
+from svc_cluster.settings_sources import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+app = typer.Typer(no_args_is_help=True, help="The configuration of a process, without running it.")
+
+
+class ProcessKind(StrEnum):
+    """Whose configuration it is."""
+
+    NODE = "node"
+    GATEWAY = "gateway"
+
+
+_KINDS: Final[dict[ProcessKind, type[NodeSettings | GatewaySettings]]] = {
+    ProcessKind.NODE: NodeSettings,
+    ProcessKind.GATEWAY: GatewaySettings,
+}
+
+Of = Annotated[ProcessKind, typer.Argument(help="Of which process.", show_choices=True)]
+Config = Annotated[
+    Path | None,
+    typer.Option(help="YAML file. Without one, all comes from SVC_CLUSTER_ variables."),
+]
+
+
+@app.command("print")
+def print_(role: Of, config: Config = None) -> None:
+    """Print every setting in effect as YAML, from defaults, file and environment. What leads to a
+    secret is masked."""
+    from svc_cluster.administration.masking import shown
+
+    settings = _read(role, config)
+    # a JSON value is a YAML value
+    for row in shown(msgspec.to_builtins(settings)):
+        say(f"{row.key}: {row.value}")
+
+
+@app.command()
+def check(role: Of, config: Config = None) -> None:
+    """Check the settings and every file that they name as a start would, without a port and without
+    the data directory. Ends with the status that a start would end with."""
+    settings = _read(role, config)
+    _refusing(lambda: _check_files(settings))
+    say(f"{config or 'the environment'}: a {role} can be started with it")
+
+
+@app.command()
+def schema(role: Of) -> None:
+    """Print the JSON Schema of the configuration file."""
+    from svc_cluster.settings_schema import schema as schema_of
+
+    say(msgspec.json.format(msgspec.json.encode(schema_of(_KINDS[role]))).decode())
+
+
+def _read(role: ProcessKind, config: Path | None) -> NodeSettings | GatewaySettings:
+    out: list[NodeSettings | GatewaySettings] = []
+    if role is ProcessKind.NODE:
+        _refusing(lambda: out.append(load(NodeSettings, config, os.environ)))
+    else:
+        _refusing(lambda: out.append(load(GatewaySettings, config, os.environ)))
+    return out[0]
+
+
+def _check_files(settings: NodeSettings | GatewaySettings) -> None:
+    """Raises SettingsError."""
+    from svc_cluster.cli.processes.init_file import read_init_file
+    from svc_cluster.cli.processes.root_token import given_change
+    from svc_cluster.cli.processes.tls_files import peer_tls, public_certificate
+    from svc_cluster.settings_checks import read_secret
+
+    read_secret(settings.secret_file)
+    peer_tls(settings)
+    if isinstance(settings, GatewaySettings):
+        public_certificate(settings)
+        if settings.init_file is not None:
+            read_init_file(Path(settings.init_file))
+    elif settings.root_token_file is not None:
+        given_change(Path(settings.root_token_file))
+
+
+def _refusing(do: Callable[[], None]) -> None:
+    try:
+        do()
+    except SettingsError as cause:
+        fail(str(cause), cause.exit_status)

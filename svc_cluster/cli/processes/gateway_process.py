@@ -1,0 +1,336 @@
+"""A gateway as a process: sessions with every node, the HTTP port, no state."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from svc_cluster.base.audit_trail import AuditTrail
+from svc_cluster.base.clock import Clock, SystemClock
+from svc_cluster.base.ids import NodeId
+from svc_cluster.base.log import get_logger
+from svc_cluster.base.metrics import Metrics
+from svc_cluster.base.tasks import Tasks
+from svc_cluster.cli.processes.audit_file import audit_sink, reopen_on_hangup
+from svc_cluster.cli.processes.boot import announce, gateway_ports, unlistenable
+from svc_cluster.cli.processes.init_file import read_init_file
+from svc_cluster.cli.processes.loop_faults import hear_loop_faults
+from svc_cluster.cli.processes.loop_turns import LoopTurns
+from svc_cluster.cli.processes.own_certificate import show_expiry
+from svc_cluster.cli.processes.process import say_build
+from svc_cluster.cli.processes.request_log_writer import RequestLogWriter
+from svc_cluster.cli.processes.tls_files import (
+    PublicCertificate,
+    peer_tls,
+    public_certificate,
+)
+from svc_cluster.gateway.access.authentication import AccessControl
+from svc_cluster.gateway.access.lease import LeaseKeeper
+from svc_cluster.gateway.access.token_directory import TokenDirectory
+from svc_cluster.gateway.api.declarer import Declarer, KnownTokens
+from svc_cluster.gateway.app import GatewayApp
+from svc_cluster.gateway.cluster.replica_client import ReplicaClient
+from svc_cluster.gateway.cluster.token_client import TokenClient
+from svc_cluster.gateway.cluster.usage_client import UsageClient
+from svc_cluster.gateway.endpoints.reference import reference_of
+from svc_cluster.gateway.limits.body_budget import BodyPatience
+from svc_cluster.gateway.limits.rate_limit import Rates
+from svc_cluster.gateway.limits.rate_limiter import RateLimiter
+from svc_cluster.gateway.request.request_log import RequestLog
+from svc_cluster.http.connection import HEADER_SECONDS
+from svc_cluster.http.intake import UNREAD_SHARE
+from svc_cluster.http.server import Server, serve
+from svc_cluster.link.connector import Connector
+from svc_cluster.link.conversation import Terms
+from svc_cluster.link.greeting import Speaker
+from svc_cluster.link.handshake import Identity
+from svc_cluster.link.session import NodeSession
+from svc_cluster.link.tls import node_name
+from svc_cluster.link.tls_context import caller_context
+from svc_cluster.model.declarations import Declarations
+from svc_cluster.settings import GatewaySettings
+from svc_cluster.settings_checks import read_secret
+
+log = get_logger("gateway")
+
+MIB: Final = 1 << 20
+GRACE_SECONDS: Final = 5.0
+"""Requests under way when the gateway ends may take this long."""
+FIRST_LEASE_SECONDS: Final = 5.0
+"""A gateway that starts listens at the latest after this, whether it can check access tokens or
+not. Until then its address refuses connections, which balancers and clients try elsewhere."""
+
+
+def connect_sessions(settings: GatewaySettings, rng: random.Random) -> dict[NodeId, NodeSession]:
+    """One session with each node, kept up in the background."""
+    secret = read_secret(settings.secret_file)
+    tls = peer_tls(settings)
+    identity = Identity(settings.cluster_id, "gateway", NodeId(0), secrets.token_hex(16))
+    terms = Terms(secret, Speaker(identity), lambda _: None)
+    loop = asyncio.get_running_loop()
+    sessions: dict[NodeId, NodeSession] = {}
+    for node, address in settings.nodes.items():
+        session = sessions[NodeId(int(node))] = NodeSession(loop)
+        connector = Connector(
+            loop=loop,
+            address=address,
+            terms=lambda: terms,
+            events=session,
+            rng=rng,
+            tls=None if tls is None else partial(caller_context, tls),
+            server_name=node_name(NodeId(int(node))),
+        )
+        session.attach(connector)
+        connector.start()
+    return sessions
+
+
+async def start_gateway(
+    settings: GatewaySettings,
+    sessions: dict[NodeId, NodeSession],
+    *,
+    header_seconds: float = HEADER_SECONDS,
+    body_patience: BodyPatience = BodyPatience(),
+) -> RunningGateway:
+    """Listen. A client has `header_seconds` to send a request's headers, and its body is borne
+    with as `body_patience` says. Raises SettingsError for a port, a certificate or an init file
+    that cannot be used."""
+    # longer than a turn of the loop may be, and kept for all requests
+    await asyncio.to_thread(reference_of, version("svc-cluster"))
+    declared = await _declared(settings)
+    certificate = public_certificate(settings)
+    sink = audit_sink(settings.audit_log)
+    rng = random.SystemRandom()
+    clock = SystemClock()
+    metrics = _metrics(settings)
+    client = _client(sessions, clock, rng, metrics)
+    audit = AuditTrail(sink, metrics.audit_failures.inc)
+    tokens = TokenClient(client.directory, clock)
+    keeper = access = known = None
+    is_limited = rates(settings) != (Rates(), Rates())
+    if settings.asks_for_tokens or is_limited or declared.tokens:
+        token_directory = TokenDirectory(clock)
+        keeper = LeaseKeeper(tokens, token_directory, clock, secrets.token_hex(16))
+        keeper.start()
+        known = KnownTokens(token_directory, keeper)
+        if settings.asks_for_tokens:
+            failed = settings.failed_authentications_per_second
+            access = AccessControl(
+                token_directory, keeper, clock=clock, metrics=metrics, failed_per_second=failed
+            )
+    limiter = _limiter(settings, keeper, clock, rng, metrics) if is_limited and keeper else None
+    declarer = Declarer(
+        declared, client, clock=clock, rng=rng, trail=audit, token_backend=tokens, known=known
+    )
+    leave = Leave(settings.drain_seconds)
+    app = GatewayApp(
+        client,
+        clock=clock,
+        rng=rng,
+        metrics=metrics,
+        version=version("svc-cluster"),
+        readiness=lambda: {
+            "node_reachable": client.usable_nodes > 0,
+            "takes_connections": not leave.begun.is_set(),
+            **({} if access is None else {"access_tokens_fresh": access.is_ready}),
+            **({} if settings.init_file is None else {"declarations": declarer.is_settled}),
+        },
+        tokens=tokens,
+        access=access,
+        audit=audit,
+        limiter=limiter,
+        cors=settings.cors,
+        compression=settings.compression,
+        basin_host_suffixes=settings.basin_host_suffixes,
+        public_hosts=[*(settings.public_hosts or ()), settings.host],
+        memory_bytes_max=settings.memory_mib * MIB,
+        body_bytes_in_flight_max=settings.body_mib_in_flight * MIB,
+        usage=UsageClient(client.directory, clock),
+        requests_in_progress_max=settings.requests_in_progress_max,
+        streams_open_max=settings.streams_open_max,
+        request_log=(request_log := _request_log(settings, clock, metrics)),
+    )
+    app.memory.bodies.patience = body_patience
+    _count_memory(app, request_log, sessions)
+    app.start()
+    if access is not None and keeper is not None:
+        await _first_lease(keeper)
+    server = await _serve(settings, app, certificate, metrics, header_seconds)
+    tasks = Tasks()
+    hear_loop_faults(metrics)
+    tasks.spawn(LoopTurns(metrics).run(), "watch the event loop")
+    if certificate is not None:
+        tasks.spawn(certificate.watch(), "watch the public certificate")
+    if settings.init_file is not None:
+        tasks.spawn(declarer.run(), "bring declarations to the cluster")
+    announce("gateway", settings, gateway_ports(settings, server.port))
+    return RunningGateway(app, server, client, tasks, keeper, audit, leave, request_log)
+
+
+async def _serve(
+    settings: GatewaySettings,
+    app: GatewayApp,
+    certificate: PublicCertificate | None,
+    metrics: Metrics,
+    header_seconds: float,
+) -> Server:
+    """Listen on the settings' port. Raises SettingsError where that cannot be."""
+    try:
+        return await serve(
+            app,
+            settings.host,
+            settings.port,
+            tls=None if certificate is None else certificate.context,
+            header_seconds=header_seconds,
+            connections_max=settings.connections_max,
+            unread_bytes_max=(settings.body_mib_in_flight << 20) // UNREAD_SHARE,
+            unread_gauge=metrics.http_unread_body_bytes,
+        )
+    except OSError as cause:
+        raise unlistenable(f"port {settings.port} on {settings.host}", cause) from cause
+
+
+async def _declared(settings: GatewaySettings) -> Declarations:
+    """Read in a thread: a long file takes its time. Raises SettingsError."""
+    if settings.init_file is None:
+        return Declarations()
+    return await asyncio.to_thread(read_init_file, Path(settings.init_file))
+
+
+def _count_memory(
+    app: GatewayApp, request_log: RequestLog, sessions: dict[NodeId, NodeSession]
+) -> None:
+    """What is held on behalf of clients where the application does not see it."""
+    app.memory.add("request_log", lambda: request_log.held_bytes)
+    app.memory.add("links", lambda: sum(each.held_bytes for each in sessions.values()))
+
+
+async def _first_lease(keeper: LeaseKeeper) -> None:
+    """Nobody with a valid token is refused by a gateway because that has just started."""
+    if not await keeper.await_first(FIRST_LEASE_SECONDS):
+        log.warning("access_tokens_unknown", waited_s=FIRST_LEASE_SECONDS)
+
+
+def _limiter(
+    settings: GatewaySettings,
+    keeper: LeaseKeeper,
+    clock: Clock,
+    rng: random.Random,
+    metrics: Metrics,
+) -> RateLimiter:
+    account, token = rates(settings)
+    return RateLimiter(
+        account, token, clock=clock, rng=rng, metrics=metrics, gateways=lambda: keeper.gateways
+    )
+
+
+def _request_log(settings: GatewaySettings, clock: Clock, metrics: Metrics) -> RequestLog:
+    slow_ms = settings.slow_request_ms
+    return RequestLog(
+        clock,
+        metrics.request_lines_left_out,
+        every_request=settings.access_log,
+        slow_seconds=None if slow_ms is None else slow_ms / 1000,
+        lines_per_second_max=settings.request_log_lines_per_second_max,
+    )
+
+
+def _metrics(settings: GatewaySettings) -> Metrics:
+    """With what does not change while the process runs."""
+    metrics = Metrics(process=True)
+    say_build(metrics, "gateway")
+    if settings.tls_cert is not None:
+        show_expiry(metrics, "public", Path(settings.tls_cert))
+    if settings.peer_tls_cert is not None:
+        show_expiry(metrics, "peer", Path(settings.peer_tls_cert))
+    return metrics
+
+
+def rates(settings: GatewaySettings) -> tuple[Rates, Rates]:
+    """Return the rates of the account, and of each access token."""
+
+    def of(owner: str) -> Rates:
+        requests, append_mib, read_mib = (
+            getattr(settings, f"{owner}_{what}_per_second")
+            for what in ("requests", "append_mib", "read_mib")
+        )
+        return Rates(
+            requests,
+            None if append_mib is None else append_mib * MIB,
+            None if read_mib is None else read_mib * MIB,
+        )
+
+    return of("account"), of("token")
+
+
+def _client(
+    sessions: dict[NodeId, NodeSession], clock: Clock, rng: random.Random, metrics: Metrics
+) -> ReplicaClient:
+    """The way to the cluster, in use."""
+    loop = asyncio.get_running_loop()
+    client = ReplicaClient(sessions=sessions, loop=loop, clock=clock, rng=rng, metrics=metrics)
+    client.start()
+    return client
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """How a gateway leaves its balancer. `begun` is set while it does, for `seconds` at most."""
+
+    seconds: float
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class RunningGateway:
+    """A listening gateway and its sessions."""
+
+    def __init__(
+        self,
+        app: GatewayApp,
+        server: Server,
+        client: ReplicaClient,
+        tasks: Tasks,
+        keeper: LeaseKeeper | None,
+        audit: AuditTrail,
+        leave: Leave,
+        request_log: RequestLog,
+    ) -> None:
+        self.audit = audit
+        self._writer = RequestLogWriter(request_log)
+        self._writer.start()
+        self._app = app
+        self._keeper = keeper
+        self._tasks = tasks
+        self._server = server
+        self._client = client
+        self._leave = leave
+
+    async def close(self) -> None:
+        """Refuse connections for a while, then refuse what is new, finish what has begun, end."""
+        if self._leave.seconds:
+            self._leave.begun.set()
+            await self._server.leave(self._leave.seconds)
+        self._app.drain()
+        await self._tasks.cancel_all()
+        await self._server.close(GRACE_SECONDS)
+        await self._app.close()
+        await self._writer.close()
+        if self._keeper is not None:
+            await self._keeper.close()
+        await self._client.close()
+        self.audit.close()
+
+
+async def run_gateway(settings: GatewaySettings, stop: asyncio.Event) -> None:
+    """Run until `stop`."""
+    rng = random.SystemRandom()
+    running = await start_gateway(settings, connect_sessions(settings, rng))
+    reopen_on_hangup(running.audit)
+    await stop.wait()
+    await running.close()

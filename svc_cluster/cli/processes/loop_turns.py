@@ -1,0 +1,135 @@
+"""How long the event loop is kept: by the clock on the wall, in processor time, and by whom.
+
+Somebody who wants to be woken every LOOK_SECONDS looks at the clocks. What the loop's thread has
+used of its processor since the look before, less the pause between the looks, was used by one turn
+of the loop at least: no turn is told as longer than it was. What the collector of cyclic garbage
+used is no part of it, and is told by itself. A thread that sleeps most of the time
+sees where the loop is while a look is overdue, so that the longest turns can be told by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, Final
+
+from svc_cluster.base.clock import SystemClock
+from svc_cluster.base.log import get_logger
+from svc_cluster.base.metrics import Metrics
+from svc_cluster.base.seldom import Seldom
+
+LOOK_SECONDS: Final = 0.005
+TURN_SECONDS_MAX: Final = 0.02
+"""Processor time that a turn may take; a longer one is told of."""
+
+FRAMES_MAX: Final = 6
+"""Innermost calls of a long turn that are told."""
+
+Tell = Callable[[float, list[str]], None]
+"""Is told of every turn: its processor time, and what it was seen doing, innermost call last."""
+
+log = get_logger("loop")
+
+
+class LoopTurns:
+    """Watches the loop that it is made in, from `run` on."""
+
+    def __init__(
+        self, metrics: Metrics, *, look_seconds: float = LOOK_SECONDS, tell: Tell | None = None
+    ) -> None:
+        """A turn may be longer than is told by `look_seconds` at most."""
+        self._metrics = metrics
+        self._look_seconds = look_seconds
+        self._tell = tell
+        self._loop = asyncio.get_running_loop()
+        self._now = SystemClock().monotonic
+        self._thread_id = threading.get_ident()
+        self._due = float("inf")
+        self._seen: list[str] = []
+        self._ended = threading.Event()
+        self._seldom = Seldom()
+        self._longest = 0.0
+        self._longest_seen: list[str] = []
+        self._collecting_since = 0.0
+        self._collecting_used = 0.0
+        self._collected_used = 0.0
+        """Processor time of all collections on the loop's thread so far."""
+
+    async def run(self) -> None:
+        """For ever."""
+        watcher = threading.Thread(target=self._watch, name="loop turns", daemon=True)
+        gc.callbacks.append(self._collected)
+        watcher.start()
+        try:
+            await self._look_for_ever()
+        finally:
+            gc.callbacks.remove(self._collected)
+            self._ended.set()
+
+    async def _look_for_ever(self) -> None:
+        metrics = self._metrics
+        pause = self._look_seconds
+        while True:
+            used = time.thread_time() - self._collected_used
+            self._due = self._now() + pause
+            await asyncio.sleep(pause)
+            late = max(self._now() - self._due, 0.0)
+            self._due = float("inf")
+            turn = max(time.thread_time() - self._collected_used - used - pause, 0.0)
+            metrics.event_loop_lag.observe(late)
+            metrics.event_loop_turn.observe(turn)
+            if turn > TURN_SECONDS_MAX:
+                self._say(turn, late)
+            if self._tell is not None:
+                self._tell(turn, self._seen)
+            self._seen = []
+
+    def _say(self, turn: float, late: float) -> None:
+        """One line a minute, about the longest since the one before."""
+        if turn >= self._longest:
+            self._longest = turn
+            self._longest_seen = self._seen
+        count = self._seldom.note(self._loop.time())
+        if count is not None:
+            log.warning(
+                "loop_turn_long",
+                processor_ms=round(self._longest * 1000),
+                late_ms=round(late * 1000),
+                count=count,
+                doing=self._longest_seen or ["it was over before it was seen"],
+            )
+            self._longest = 0.0
+
+    def _watch(self) -> None:
+        """On a thread of its own: where the loop is while it should be elsewhere."""
+        while not self._ended.wait(TURN_SECONDS_MAX / 2):
+            if self._now() - self._due < TURN_SECONDS_MAX / 2 or self._seen:
+                continue
+            frame = sys._current_frames().get(self._thread_id)
+            if frame is not None:
+                calls = traceback.extract_stack(frame, limit=FRAMES_MAX)
+                self._seen = [
+                    f"{call.name} {_short(call.filename)}:{call.lineno}" for call in calls
+                ]
+
+    def _collected(self, phase: str, _info: dict[str, Any]) -> None:
+        """The collector of cyclic garbage begins or ends, on whichever thread it came over."""
+        if threading.get_ident() != self._thread_id:
+            return
+        if phase == "start":
+            self._collecting_since = time.perf_counter()
+            self._collecting_used = time.thread_time()
+        else:
+            self._collected_used += time.thread_time() - self._collecting_used
+            pause = time.perf_counter() - self._collecting_since
+            self._metrics.collector_pause.observe(pause)
+
+
+def _short(path: str) -> str:
+    """The last two parts of a file's name."""
+    return "/".join(path.rsplit("/", 2)[-2:])

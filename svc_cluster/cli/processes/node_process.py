@@ -1,0 +1,375 @@
+"""A replica node as a process: real disk, real store, real sockets, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from svc_cluster.base.audit_trail import AuditTrail
+from svc_cluster.base.clock import Clock, SystemClock
+from svc_cluster.base.errors import ServiceError
+from svc_cluster.base.ids import NodeId
+from svc_cluster.base.log import get_logger
+from svc_cluster.base.metrics import CONTENT_TYPE, Metrics
+from svc_cluster.base.tasks import Tasks
+from svc_cluster.cli.processes.audit_file import audit_sink, reopen_on_hangup
+from svc_cluster.cli.processes.boot import announce, node_ports, unlistenable
+from svc_cluster.cli.processes.join import wait_for_membership
+from svc_cluster.cli.processes.loop_faults import hear_loop_faults
+from svc_cluster.cli.processes.loop_turns import LoopTurns
+from svc_cluster.cli.processes.node_administration import ClearHealth, NodeAdministration
+from svc_cluster.cli.processes.node_metrics import NodeMetrics
+from svc_cluster.cli.processes.own_certificate import show_expiry
+from svc_cluster.cli.processes.process import exit_fatal
+from svc_cluster.cli.processes.root_token import RootTokenChanges, given_change
+from svc_cluster.cli.processes.start_checks import (
+    check_data_dir,
+    check_members,
+    remember_members,
+    unusable,
+)
+from svc_cluster.cli.processes.tls_files import peer_tls
+from svc_cluster.gateway.request.error_answers import refused
+from svc_cluster.http.message import Request, Response
+from svc_cluster.http.server import serve
+from svc_cluster.model.location import LOCATIONS_DEFAULT, Location
+from svc_cluster.model.quotas import Quotas
+from svc_cluster.replica.host_settings import HostSettings
+from svc_cluster.replica.housekeeping import HousekeepingSettings
+from svc_cluster.replica.identity import IdentityError
+from svc_cluster.replica.link_server import LinkServer
+from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
+from svc_cluster.replica.peers import LinkPeers, connectors
+from svc_cluster.replica.scrub import ScrubSettings
+from svc_cluster.settings import NodeSettings
+from svc_cluster.settings_checks import is_loopback, read_secret
+from svc_cluster.settings_errors import DirectoryError, SettingsError
+from svc_cluster.storage.damage import is_marked, set_aside
+from svc_cluster.storage.disk import DirectoryInUseError, RealDisk, lock_directory
+from svc_cluster.storage.read_pool import ReadPoolSettings
+from svc_cluster.storage.rocks_store import (
+    WRITE_BUFFER_BYTES,
+    RocksSettings,
+    RocksStore,
+    StoreDamagedError,
+    StoreOpenError,
+)
+from svc_cluster.storage.wal.wal_settings import WalFormatError, WalSettings
+
+MIB = 1024 * 1024
+
+
+class RunningNode:
+    """A node with its ports. `close` ends it without a hand-over; `retire` comes before that."""
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self.settings = settings
+        self.secret = read_secret(settings.secret_file)
+        directory = Path(settings.data_dir)
+        check_data_dir(directory)
+        try:
+            self._lock = lock_directory(directory)
+        except DirectoryInUseError as cause:
+            raise DirectoryError(f"data_dir {cause}") from cause
+        except OSError as cause:
+            raise unusable(directory, cause) from cause
+        check_members(directory, settings)
+        loop = asyncio.get_running_loop()
+        rng = random.SystemRandom()
+        self.disk = RealDisk(directory / "wal", loop)
+        nodes = addresses(settings)
+        self._peers = LinkPeers(
+            loop=loop,
+            peers=tuple(node for node in nodes if node != settings.node_id),
+            clock=SystemClock().wall_ms,
+            open_link=connectors(
+                loop=loop,
+                addresses=nodes,
+                secret=self.secret,
+                speaker=lambda: self.node.speaker(),
+                rng=rng,
+                tls=peer_tls(settings),
+            ),
+        )
+        self._seams = (loop, rng)
+        self._tasks = Tasks()
+        self._directory = directory
+
+    async def start(self) -> None:
+        """Recover and listen. Raises SettingsError for a directory or port that cannot be used."""
+        settings = self.settings
+        sink = audit_sink(settings.audit_log)
+        given = None
+        if settings.root_token_file is not None:
+            given = given_change(Path(settings.root_token_file))
+        loop, rng = self._seams
+        try:
+            self.store = open_store(self._directory / "state", loop, store_settings(settings))
+        except StoreOpenError as cause:
+            raise DirectoryError(str(cause)) from cause
+        seams = Seams(
+            loop=loop,
+            clock=SystemClock(),
+            rng=rng,
+            disk=self.disk,
+            store=self.store,
+            peers=self._peers,
+            snapshots=self._peers,
+            formation=self._peers,
+        )
+        try:
+            self.node = ReplicaNode(node_config(settings), seams, on_fatal=exit_fatal)
+        except (IdentityError, WalFormatError) as cause:
+            raise SettingsError(str(cause)) from cause
+        except OSError as cause:
+            raise unusable(self._directory, cause) from cause
+        remember_members(self._directory, settings)
+        host, _, port = settings.admin_address.rpartition(":")
+        declared = Metrics(process=True)
+        self.audit = AuditTrail(sink, declared.audit_failures.inc)
+        if settings.peer_tls_cert is not None:
+            show_expiry(declared, "peer", Path(settings.peer_tls_cert))
+        hear_loop_faults(declared)
+        self._tasks.spawn(LoopTurns(declared).run(), "watch the event loop")
+        metrics = NodeMetrics(
+            declared,
+            self.node,
+            self._directory,
+            self._peers,
+            self.disk,
+            self.store.reads,
+            settings.metrics_basins_max,
+        )
+        try:
+            app = AdminApp(self.node, metrics, debug=is_loopback(settings.admin_address))
+            self._admin = await serve(app, host.strip("[]"), int(port))
+        except OSError as cause:
+            raise unlistenable(f"admin_address {settings.admin_address}", cause) from cause
+        self._administration = NodeAdministration(settings, self.node, declared)
+        administration = await self._administration.start()
+        self._rpc = LinkServer(self.node, self.secret, peer_tls(settings))
+        try:
+            peers = await self._rpc.start(settings.rpc_address)
+        except OSError as cause:
+            key = "nodes" if settings.listen_address is None else "listen_address"
+            raise unlistenable(f"{key} of this node, {settings.rpc_address},", cause) from cause
+        self._peers.start()
+        self.node.start(self._meet_peers)
+        self._root_token = RootTokenChanges(self.node, self._directory, given, self.audit)
+        self._root_token.start()
+        ports = node_ports(
+            settings, peers=peers, admin=self._admin.port, administration=administration
+        )
+        announce("node", settings, ports)
+
+    def _meet_peers(self) -> None:
+        host = self.node.host
+        self._peers.connect(host.news.up, host.news.down, host.news.room)
+        self.node.sessions.update(self._peers.sessions)
+
+    def hand_over_on(self, number: signal.Signals) -> None:
+        """Let this signal, which would end the process, from now on make the node give its
+        leaderships away. The node then says that it is not ready; it goes on following until it is
+        told to end."""
+        asyncio.get_running_loop().add_signal_handler(
+            number, lambda: self._tasks.spawn(self.node.retire(), "hand over")
+        )
+
+    async def close(self) -> None:
+        await self._tasks.cancel_all()
+        await self._root_token.close()
+        self.audit.close()
+        await self._administration.stop()
+        await self._admin.close()
+        await self._rpc.stop()
+        await self._peers.close()
+        await self.node.stop()
+        await self.node.wal.close()
+        self.store.close()
+        self.disk.close()
+        os.close(self._lock)
+
+
+def store_settings(settings: NodeSettings) -> RocksSettings:
+    """Return settings with a write buffer of another size on each node, from the whole down to half
+    of it. Replicas that take in the same bytes then fill it, and compact what comes of it, at
+    different moments."""
+    nodes = sorted(map(int, settings.nodes))
+    share = nodes.index(settings.node_id) / (2 * len(nodes))
+    return RocksSettings(
+        write_buffer_bytes=round(WRITE_BUFFER_BYTES * (1 - share)),
+        reads=ReadPoolSettings(
+            threads=settings.store_read_threads, waiting_max=settings.store_reads_waiting_max
+        ),
+    )
+
+
+def open_store(
+    directory: Path, loop: asyncio.AbstractEventLoop, settings: RocksSettings | None = None
+) -> RocksStore:
+    """Return the state store. An empty one comes in place of one that is damaged, whose content
+    then comes from the log or from the other nodes. Raises StoreOpenError."""
+    if is_marked(directory):
+        _set_aside(directory, "a process has read damaged blocks")
+    try:
+        return RocksStore(directory, loop, settings)
+    except StoreDamagedError as damage:
+        _set_aside(directory, str(damage))
+        return RocksStore(directory, loop, settings)
+
+
+def _set_aside(directory: Path, why: str) -> None:
+    place = set_aside(directory)
+    get_logger("node").error("state_store_set_aside", moved_to=str(place), reason=why)
+
+
+def addresses(settings: NodeSettings) -> dict[NodeId, str]:
+    return {NodeId(int(node)): address for node, address in settings.nodes.items()}
+
+
+def locations(settings: NodeSettings) -> tuple[Location, ...]:
+    if settings.locations is None:
+        return LOCATIONS_DEFAULT
+    return tuple(Location(name, private) for name, private in settings.locations.items())
+
+
+def _bytes(mib: int | None) -> int | None:
+    return None if mib is None else mib * MIB
+
+
+def node_config(settings: NodeSettings) -> NodeConfig:
+    nodes = addresses(settings)
+    return NodeConfig(
+        cluster_id=settings.cluster_id,
+        node_id=NodeId(settings.node_id),
+        addresses=nodes,
+        host=HostSettings(
+            tuple(sorted(nodes)),
+            settings.replication_factor,
+            locations=locations(settings),
+            request_outcomes_max=settings.request_outcomes_max,
+            memory_bytes_max=settings.memory_mib * MIB,
+            quotas=Quotas(
+                basins=settings.basins_max,
+                streams=settings.streams_per_basin_max,
+                tokens=settings.access_tokens_max,
+                chain_basins=settings.token_basins_max,
+                chain_tokens=settings.token_access_tokens_max,
+                account_streams=settings.streams_max,
+                account_stored_bytes=_bytes(settings.stored_mib_max),
+                chain_streams=settings.token_streams_max,
+                chain_stored_bytes=_bytes(settings.token_stored_mib_max),
+                stored_bytes=_bytes(settings.stored_mib_per_basin_max),
+            ),
+        ),
+        wal=WalSettings(
+            segment_bytes=settings.wal_segment_mib * MIB,
+            retain_bytes=settings.wal_retain_mib * MIB,
+            reserve_bytes=settings.disk_reserve_mib * MIB,
+        ),
+        housekeeping=HousekeepingSettings(
+            flush_seconds=settings.flush_seconds,
+            log_retention_seconds=settings.log_retention_seconds,
+            log_retention_bytes=settings.log_retention_mib * MIB,
+        ),
+        scrub=ScrubSettings(
+            mib_per_second=settings.scrub_mib_per_second,
+            interval_seconds=settings.scrub_interval_seconds,
+        ),
+    )
+
+
+class AdminApp:
+    """Health, metrics and a look inside, on the node's own listener. Nobody has to show who they
+    are here, so `debug`, which names basins, is for a listener on loopback."""
+
+    def __init__(self, node: ReplicaNode, metrics: NodeMetrics, *, debug: bool) -> None:
+        self.clock: Clock = SystemClock()
+        self._node = node
+        self._metrics = metrics
+        self._debug = debug
+
+    def refuse(self, error: ServiceError) -> Response:
+        return refused(error)
+
+    async def _exposition(self) -> bytes:
+        """The page of the metrics, made while others have their turns."""
+        steps = self._metrics.expose_steps()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                page: bytes = done.value
+                return page
+            await asyncio.sleep(0)
+
+    async def handle(self, request: Request) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            return _error(
+                405, "method_not_allowed", "these pages are only read", [("allow", "GET")]
+            )
+        match request.raw_path:
+            case "/livez":
+                return _text(200, "OK")
+            case "/readyz" | "/health" | "/ping":
+                checks = self._node.readiness()
+                ok = all(checks.values())
+                lines = [f"[{'+' if passed else '-'}]{name}" for name, passed in checks.items()]
+                if (why := self._node.why_not_formed()) is not None:
+                    lines.append(why)
+                # the others are served, so that it is ready; a person has to look all the same
+                lines += [f"[!]group {row.group_id} {row.state}" for row in self._node.host.held()]
+                text = "\n".join([*lines, "ok" if ok else "not ready"])
+                return _text(200 if ok else 503, text if request.query else "OK" if ok else text)
+            case "/metrics":
+                return Response(200, [("content-type", CONTENT_TYPE)], await self._exposition())
+            case "/debug/groups" if self._debug:
+                host = self._node.host
+                rows = {
+                    "node": self._node.config.node_id,
+                    "peers": self._node.peers(),
+                    "groups": host.probe(),
+                    "held": [asdict(row) for row in host.held()],
+                }
+                return Response(
+                    200, [("content-type", "application/json")], json.dumps(rows).encode()
+                )
+            case _:
+                return _error(404, "not_found", "no such page")
+
+
+def _error(
+    status: int, code: str, message: str, headers: Sequence[tuple[str, str]] = ()
+) -> Response:
+    body = json.dumps({"error": code, "code": code, "message": message}).encode()
+    return Response(status, [("content-type", "application/json"), *headers], body)
+
+
+def _text(status: int, text: str) -> Response:
+    return Response(status, [("content-type", "text/plain")], text.encode() + b"\n")
+
+
+async def run_node(settings: NodeSettings, stop: asyncio.Event) -> None:
+    """Run until `stop`, then hand leadership over and end. With `join`, wait for that first."""
+    if settings.join:
+        health = ClearHealth(settings, lambda: False, lambda operation, outcome: None)
+        await health.start()
+        try:
+            await wait_for_membership(settings, stop)
+        finally:
+            await health.stop()
+        if stop.is_set():
+            return
+    running = RunningNode(settings)
+    await running.start()
+    reopen_on_hangup(running.audit)
+    running.hand_over_on(signal.SIGUSR1)
+    await stop.wait()
+    await running.node.retire()
+    await running.close()
