@@ -2,24 +2,30 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run test demo check fmt sim chaos crashpoints corruption mutants scorecard s2-cli bench proto clean \
-	image prometheus-image compose-test helm-check
+.PHONY: help setup run test alerts-check test-quick demo check fmt sim chaos hostile crashpoints corruption mutants scorecard s2-cli contract-drift bench proto clean \
+	image nginx-image prometheus-image compose-test helm-check
 
 PYTHON ?= python3
 PORT ?= 8080
 SEEDS ?= 200
 ROUNDS ?= 20
 TRIALS ?= 1000
+HOSTILE ?= 3
 ONLY ?= *
 MUTANTS ?=
+RAISE ?=
+SOURCE ?=
 S2 ?= $(shell command -v s2)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 DEBIAN_BASE := svc-cluster-base:bookworm
 BASE ?= $(DEBIAN_BASE)
 PIP := .venv/bin/pip --disable-pip-version-check install --quiet --require-hashes
 READY := .venv/.ready
+# What keeps a loop too long is an attack too.
+TURNS := $(wildcard tests/integration/*_turns tests/integration/test_*turns*.py)
 # In this order: what is cheap and exact first.
-SUITES := unit property contract scenarios linearizability tidy simulation integration crashpoints e2e
+SUITES := unit property contract scenarios linearizability tidy simulation integration crashpoints hostile e2e
+QUICK := unit property contract scenarios
 TESTS := $(foreach suite,$(SUITES),$(wildcard tests/$(suite)))
 
 help: ## Show this list
@@ -40,17 +46,24 @@ setup: $(READY) ## Make .venv with the locked dependencies (again only when they
 run: $(READY) ## Three nodes and a gateway on PORT (8080), data in ./data, until Ctrl-C or RUN_SECONDS
 	@.venv/bin/svc-cluster local --nodes 3 --port $(PORT) --data-dir ./data --demo
 
-test: $(READY) ## The whole test suite, some 12 minutes on two cores
-	@SIMULATION_SEEDS=$${SIMULATION_SEEDS:-60} CORE_SEEDS=$${CORE_SEEDS:-500} .venv/bin/python -m pytest -n $(shell nproc) --dist worksteal $(TESTS)
+test: $(READY) ## The whole test suite, some 20 minutes on two cores
+	@SIMULATION_SEEDS=$${SIMULATION_SEEDS:-20} CORE_SEEDS=$${CORE_SEEDS:-160} TURNS_SLACK=$${TURNS_SLACK:-2} .venv/bin/python -m pytest -n $(shell nproc) --dist worksteal $(TESTS)
+
+test-quick: $(READY) ## What decides, without processes: unit, property, scenarios, contract; under 4 minutes
+	@.venv/bin/python -m pytest -n $(shell nproc) --dist worksteal $(foreach suite,$(QUICK),tests/$(suite))
+
+coverage: $(READY) ## Branches that tests take in the rooms that decide, against what is kept (RAISE=--raise)
+	@.venv/bin/python -m tests.branch_coverage $(RAISE)
 
 demo: $(READY) ## A million records through three leader kills, then every one of them verified
-	@.venv/bin/python -m svc_cluster.cli.demo
+	@.venv/bin/python -m svc_cluster.lab.demo
 
 check: $(READY) ## Format, lint, types, layers, generated code
 	@.venv/bin/ruff format --check --quiet .
 	@.venv/bin/ruff check --quiet .
 	@.venv/bin/mypy --no-error-summary
 	@.venv/bin/lint-imports
+	@.venv/bin/python -m tests.tidy.rooms
 	@.ci/proto --check
 
 fmt: $(READY) ## Format the code and mend what the linter can mend
@@ -62,6 +75,9 @@ sim: $(READY) ## Simulate SEEDS (200) clusters with random faults
 
 chaos: $(READY) ## ROUNDS (20) of faults against real processes, each judged by the checker
 	@.venv/bin/python -m tests.chaos --rounds $(ROUNDS)
+
+hostile: $(READY) ## Attacks at HOSTILE (3) times the size of the suite's, and a table of what they cost
+	@HOSTILE_SCALE=$(HOSTILE) RECORD=1 .venv/bin/python -m pytest --quiet --show-capture=no tests/hostile $(TURNS)
 
 crashpoints: $(READY) ## SIGKILL at every write, sync, rename, unlink and truncate of a scripted run
 	@.venv/bin/python -m tests.crashpoints
@@ -78,7 +94,10 @@ scorecard: $(READY) ## Write docs/reliability.md from the recorded runs
 s2-cli: $(READY) ## Every verb of S2's command (S2=path) against three nodes, into docs/s2-cli.md
 	@.venv/bin/python -m tests.acceptance.s2_cli --s2 "$(S2)" --write docs/s2-cli.md
 
-image: build/wheels ## The container image; BASE=IMAGE stands on that instead of one made from Debian packages
+contract-drift: $(READY) ## S2's newest crates against those looked at last; needs a network and cargo (SOURCE=directory: neither)
+	@.venv/bin/python -m tests.acceptance.contract_drift $(if $(SOURCE),--source "$(SOURCE)")
+
+image: build/wheels nginx-image ## The container images; BASE=IMAGE stands on that instead of one made from Debian packages
 	@[ "$(BASE)" != "$(DEBIAN_BASE)" ] || deploy/docker/base.sh $(DEBIAN_BASE) python3 ca-certificates
 	@docker build --quiet --file deploy/docker/Dockerfile --build-arg BASE=$(BASE) --build-arg VERSION=$(VERSION) --tag svc-cluster:$(VERSION) . >/dev/null
 	@docker image inspect --format '{{.Size}}' svc-cluster:$(VERSION) | awk '{printf "svc-cluster:$(VERSION): %d MB\n", $$1 / 1e6}'
@@ -89,16 +108,24 @@ build/wheels: $(READY) requirements/run.lock $(shell find svc_cluster -name '*.p
 	@.venv/bin/pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation . -w $@/packages
 	@.venv/bin/pip --disable-pip-version-check download --quiet --no-deps pip==$$(.venv/bin/python -c 'import pip; print(pip.__version__)') -d $@
 
+nginx-image: ## nginx from Debian's package, in front of the gateways of docker-compose.yml
+	@[ "$(BASE)" != "$(DEBIAN_BASE)" ] || deploy/docker/base.sh $(DEBIAN_BASE) python3 ca-certificates
+	@deploy/nginx/fetch.sh build/nginx
+	@docker build --quiet --file deploy/nginx/Dockerfile --build-arg BASE=$(BASE) --tag svc-cluster-nginx:$(VERSION) . >/dev/null
+
 prometheus-image: ## Prometheus from Debian's package, for the profile observability
 	@[ "$(BASE)" != "$(DEBIAN_BASE)" ] || deploy/docker/base.sh $(DEBIAN_BASE) python3 ca-certificates
 	@deploy/prometheus/fetch.sh build/prometheus && mkdir -p build/empty
 	@docker build --quiet --file deploy/prometheus/Dockerfile --build-arg BASE=$(BASE) --tag svc-cluster-prometheus:$(VERSION) . >/dev/null
 
-compose-test: $(READY) ## Containers under faults: kill, disconnect, restart, stop; needs an engine and `make image`
+compose-test: $(READY) ## Containers under faults: kill, disconnect, restart, stop; needs an engine and `make image prometheus-image`
 	@.venv/bin/python -m pytest -q tests/containers
 
+alerts-check: $(READY) ## Each alert played quiet and firing by promtool, its runbook, the metrics that it asks for
+	@.venv/bin/python -m pytest --quiet tests/tidy/test_observability.py tests/e2e/test_prometheus.py
+
 helm-check: .venv/helm/.ready ## Render the chart with Helm's engine, lint it, and check it against Kubernetes' schemas
-	@.venv/helm/bin/python tests/helm/check.py
+	@.venv/helm/bin/python -m tests.helm.check
 
 .venv/helm/.ready: requirements/helm.lock
 	@.ci/check-python $(PYTHON)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
 from hypothesis import settings
+
+from tests import second_attempts
 
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
@@ -17,10 +19,16 @@ settings.load_profile("any machine")
 SIMULATED: Final = "simulated"
 """A test's user property: what its simulation came to, by name."""
 
-ACKED_PER_SEED_MIN: Final = 300
-CRASHES_PER_SEED_MIN: Final = 3
+FLOORS: Final = ((100, 300, 3), (20, 80, 1))
+"""From so many seeds on: what a seed acknowledges, and its crashes, on average at least. Twenty,
+which `make test` plays, differ more from each other than a hundred."""
 
 _simulated: Counter[str] = Counter()
+
+_seconds: defaultdict[str, float] = defaultdict(float)
+"""What the tests of each suite took together, by its folder, set-up included."""
+
+_attempts: Final = second_attempts.Attempts()
 
 _unpickled: list[tuple[Any, ...]] = []
 
@@ -41,24 +49,51 @@ def nothing_is_unpickled() -> Iterator[None]:
     assert not _unpickled, f"unpickled: {_unpickled}"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    second_attempts.allow(items, {item.nodeid: suite_of(item.nodeid) for item in items})
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    second_attempts.begin_afresh(item)
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _attempts.add(report)
+    _seconds[suite_of(report.nodeid)] += report.duration
     for name, value in report.user_properties:
         if name == SIMULATED and report.when == "call" and isinstance(value, dict):
             _simulated.update(value)
 
 
+def suite_of(nodeid: str) -> str:
+    """The folder below tests/ that a test is in; its file where it is in none."""
+    parts = nodeid.partition("::")[0].split("/")
+    return parts[1] if len(parts) > 2 else parts[-1]
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The totals of the simulated clusters, so that a reader sees what green stands for."""
+    """The time of each suite, all workers' added up, and the totals of the simulated clusters, so
+    that a reader sees where time goes and what green stands for."""
+    if len(_seconds) > 1:
+        slowest = sorted(_seconds, key=lambda suite: -_seconds[suite])
+        text = ", ".join(f"{suite} {_seconds[suite]:.0f} s" for suite in slowest)
+        terminalreporter.write_line(f"suites: {text}")
     if _simulated:
         text = " ".join(f"{name} {value:,}" for name, value in _simulated.items())
         terminalreporter.write_line(f"simulated clusters: {text}")
+    for line in _attempts.lines():
+        terminalreporter.write_line(line)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A large enough sample that did too little proves nothing, and fails."""
+    """A large sample that did too little proves nothing and fails; so do many second attempts."""
+    if _attempts.too_many:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
     seeds = _simulated["seeds"]
-    if seeds >= 100 and exitstatus == 0:
+    floor = next((each for each in FLOORS if seeds >= each[0]), None)
+    if floor is not None and exitstatus == 0:
         acked, crashes = _simulated["acked"] / seeds, _simulated["crashes"] / seeds
-        if acked < ACKED_PER_SEED_MIN or crashes < CRASHES_PER_SEED_MIN:
+        if acked < floor[1] or crashes < floor[2]:
             print(f"\nsimulated too little: {acked:.0f} acked, {crashes:.1f} crashes a seed")
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

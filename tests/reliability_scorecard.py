@@ -34,6 +34,7 @@ VOIDS: Final[dict[str, tuple[str, ...]]] = {
     "space": _DISKS,
     "ambiguous": NODE,
     "usage": NODE,
+    "hostile": (*NODE, "gateway", "http"),
 }
 """By kind of run, the folders of `svc_cluster` whose change makes its runs earlier ones. `core` is
 the simulation of the engine alone, the rest are the logs."""
@@ -48,8 +49,11 @@ LOGS: Final = (
     "space",
     "ambiguous",
     "usage",
+    "hostile",
 )
 HISTORY_OPERATIONS_MIN: Final = 1000
+HOSTILE_SCALE_MIN: Final = 3
+HOSTILE_SCENES_MIN: Final = 12
 SCENARIOS: Final = ("single", "restart", "snapshot")
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -107,6 +111,7 @@ def make_card(rows: Rows, is_current: Callable[[str, str], bool]) -> Card:
     _space(card, current["space"])
     _ambiguous(card, current["ambiguous"])
     _usage(card, current["usage"])
+    _hostile(card, current["hostile"])
     return card
 
 
@@ -279,6 +284,23 @@ def _usage(card: Card, rows: list[dict[str, Any]]) -> None:
     card.failures += [f"usage: {text}" for text in wrong]
 
 
+def _hostile(card: Card, rows: list[dict[str, Any]]) -> None:
+    """The last run of each scene at the full scale."""
+    last = {row["scene"]: row for row in rows if row["scale"] >= HOSTILE_SCALE_MIN}
+    bad = sorted(name for name, row in last.items() if not row["passed"])
+    figure = f"{len(last)} scenes, {len(bad)} out of bounds"
+    for name in ("node", "gateway"):
+        if sizes := [row[f"{name}_mib"] for row in last.values() if f"{name}_mib" in row]:
+            figure += f", {name} at most {max(sizes)} MiB"
+    card.add(
+        "hostile clients and peers, a frozen node, at three times the suite's size",
+        f"{HOSTILE_SCENES_MIN} scenes, 0 out of bounds",
+        figure,
+        reached=len(last) >= HOSTILE_SCENES_MIN and not bad,
+    )
+    card.failures += [f"hostile: {name}" for name in bad]
+
+
 def page(
     card: Card,
     last_changes: dict[str, str],
@@ -303,7 +325,7 @@ def page(
         for line in card.lines
     ]
     lines += ["", "Zero failures in n trials mean a rate of at most 3/n, with 95 % confidence.", ""]
-    if whole is not None and sum(card.left_out.values()):
+    if whole is not None and any(card.left_out.values()):
         lines += [
             "## With runs before the last change",
             "",
@@ -340,6 +362,7 @@ def page(
         "SPACE_SEGMENT_MIB=16 pytest --timeout 900 tests/e2e/test_space.py` |",
         "| usage | `python -m tests.chaos.usage_sums --kills 50 --record` |",
         "| retries | `python -m tests.chaos.ambiguous --outcomes 2000 --record` |",
+        "| hostile clients | `make hostile` |",
         "| planted bugs | `make mutants MUTANTS=--record` |",
         "| power cuts | `RECORD=1 POWER_ROUNDS=100 pytest tests/e2e/test_power_loss.py` |",
         "",
@@ -348,7 +371,8 @@ def page(
 
 
 def _voids_table(last_changes: dict[str, str]) -> list[str]:
-    folders = sorted({folder for kind in VOIDS for folder in VOIDS[kind]}, key=NODE.index)
+    order = (*NODE, "gateway", "http")
+    folders = sorted({folder for kind in VOIDS for folder in VOIDS[kind]}, key=order.index)
     lines = [
         "## What a change voids",
         "",

@@ -11,7 +11,10 @@ import yaml
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 ALERTS: Final = ROOT / "deploy" / "prometheus" / "alerts.yml"
-DASHBOARD: Final = ROOT / "deploy" / "grafana" / "provisioning" / "dashboards" / "svc-cluster.json"
+DASHBOARDS: Final = tuple(
+    ROOT / "deploy" / "grafana" / "provisioning" / "dashboards" / f"{name}.json"
+    for name in ("svc-cluster", "svc-basin", "svc-gateway", "svc-storage")
+)
 _NAME: Final = re.compile(r"\b(?:svc|s2|process|python)_[a-z0-9_]+")
 _SERIES_OF_A_HISTOGRAM: Final = re.compile(r"_(bucket|sum|count)$")
 
@@ -22,18 +25,19 @@ def alerts() -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"]]
 
 
-def panels() -> list[dict[str, Any]]:
-    """Those that show something, without the rows."""
-    found = json.loads(DASHBOARD.read_text())["panels"]
-    return [panel for panel in found if panel["type"] != "row"]
+def panels(*boards: Path) -> list[dict[str, Any]]:
+    """Those that show something, without the rows, of these dashboards, or of all."""
+    found = [json.loads(board.read_text())["panels"] for board in boards or DASHBOARDS]
+    return [panel for each in found for panel in each if panel["type"] != "row"]
 
 
 def expressions() -> dict[str, str]:
     """Of every alert and every line of every panel, by where it stands."""
     out = {rule["alert"]: rule["expr"] for rule in alerts()}
-    for panel in panels():
-        for target in panel["targets"]:
-            out[f"{panel['title']} {target['refId']}"] = target["expr"]
+    for board in DASHBOARDS:
+        for panel in panels(board):
+            for target in panel["targets"]:
+                out[f"{board.stem}: {panel['title']} {target['refId']}"] = target["expr"]
     return out
 
 

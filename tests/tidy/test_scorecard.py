@@ -192,3 +192,18 @@ def test_planted_bugs_are_listed_with_what_caught_them() -> None:
     text = page(card_of(), {}, mutants=[row | {"caught_by": "tests/unit/test_a.py::test_b[x|y]"}])
     assert "| raft | a-bug | A rule. | `unit/test_a.py::test_b[x\\|y]` | 6.0 |" in text
     assert "Planted bugs" not in page(card_of(), {})
+
+
+def scene_of(name: str, **changes: Any) -> dict[str, Any]:
+    base = {"commit": "new", "scene": name, "scale": 3, "passed": True, "node_mib": 200}
+    return {**base, **changes}
+
+
+def test_the_last_run_of_each_hostile_scene_counts() -> None:
+    """At the full scale; one that is out of bounds is not outnumbered, and is named."""
+    rows = [scene_of("a", passed=False)] + [scene_of(name) for name in "abcdefghijkl"]
+    card = card_of(hostile=[*rows, scene_of("m", scale=1, node_mib=900)])
+    assert line(card, "hostile") == ("12 scenes, 0 out of bounds, node at most 200 MiB", True)
+    card = card_of(hostile=[*rows, scene_of("b", passed=False, gateway_mib=512)])
+    assert not line(card, "hostile")[1]
+    assert "hostile: b" in page(card, {})

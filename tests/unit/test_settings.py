@@ -8,16 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from svc_cluster.cli.node_process import locations
+from svc_cluster.cli.processes.node_process import locations
 from svc_cluster.model.location import Location
-from svc_cluster.settings import (
-    GatewaySettings,
-    NodeSettings,
-    SettingsError,
-    load,
-    read_secret,
-    with_environment,
-)
+from svc_cluster.settings import GatewaySettings, NodeSettings
+from svc_cluster.settings_checks import read_secret
+from svc_cluster.settings_errors import SettingsError
+from svc_cluster.settings_sources import load, with_environment
 
 NODE = {
     "cluster_id": "c",
@@ -187,3 +183,15 @@ def test_a_secret_must_be_there_and_long_enough(tmp_path: Path) -> None:
         read_secret(str(path))
     path.write_text("s" * 32 + "\n")
     assert read_secret(str(path)) == b"s" * 32
+
+
+def test_a_variable_that_is_no_setting_is_refused(tmp_path: Path) -> None:
+    """One that is misspelt would be without effect otherwise; those of the other kind of process,
+    and of what starts processes, may be there."""
+    path = written(tmp_path)
+    with pytest.raises(SettingsError, match=r"SVC_CLUSTER_LOGLEVEL .* SVC_CLUSTER_LOG_LEVEL\?"):
+        load(NodeSettings, path, {"SVC_CLUSTER_LOGLEVEL": "debug"})
+    others = {"SVC_CLUSTER_PORT": "8080", "SVC_CLUSTER_REVISION": "abc", "SVC_CLUSTER_ID": "x"}
+    assert load(NodeSettings, path, others) == load(NodeSettings, path, {})
+    with pytest.raises(SettingsError, match="enableServiceLinks"):
+        load(NodeSettings, path, {"SVC_CLUSTER_SERVICE_HOST": "10.0.0.1"})
