@@ -17,13 +17,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from tests.acceptance.digest import GATEWAY, digest
 from tests.acceptance.s2_command import NotServedError, S2Command
 from tests.acceptance.s2_verbs import CHECKS, LOCAL_VERBS, uncovered
 from tests.e2e.cluster import running
+from tests.scenarios.http.conversation import digest
 
 SECONDS_MAX: Final = 170.0
 """After this long nothing more is begun: what is left has failed."""
+
+CONVERSATION: Final = Path(__file__).resolve().parents[1] / "scenarios" / "http" / "s2_command.txt"
+"""What the gateway answers to such requests as the command sends, by the byte."""
 
 OK: Final = "ok"
 NOT_SERVED: Final = "not served yet"
@@ -83,8 +86,8 @@ def page(command: str, rows: list[Row]) -> str:
         "looks at what each verb has brought about, beside the command too.",
         "",
         f"- command: `{command}`, by `cargo install --locked s2-cli`",
-        f"- service: svc-cluster {version('svc-cluster')}, three nodes and a gateway, with the",
-        f"  files under `svc_cluster/gateway/` whose digest is `{digest(GATEWAY)}`",
+        f"- service: svc-cluster {version('svc-cluster')}, three nodes and a gateway, that answer",
+        f"  as in the kept conversation whose digest is `{digest(CONVERSATION)}`",
         f"- date: {datetime.now(UTC).date().isoformat()}",
         f"- result: {count[OK]} ok, {count[NOT_SERVED]} not served yet, "
         f"{len(rows) - count[OK] - count[NOT_SERVED]} failed",

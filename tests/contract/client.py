@@ -78,7 +78,7 @@ class Client:
         if parts.scheme == "h2c":
             self.connection = Http2Connection(*self.address)
         else:
-            self.connection = http.client.HTTPConnection(*self.address, timeout=20)
+            self.connection = http.client.HTTPConnection(*self.address, timeout=60)
 
     def __enter__(self) -> Self:
         return self

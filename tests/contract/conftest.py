@@ -12,12 +12,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from svc_cluster.cli.local import free_ports
+from svc_cluster.cli.local.ports import HeldPorts
 from tests.contract.access import ROOT_SECRET, Account
 from tests.contract.client import Client
 
@@ -35,9 +36,10 @@ class Server:
         root_secret: str = "",
         node: dict[str, Any] | None = None,
         gateway: dict[str, Any] | None = None,
+        patience: dict[str, float] | None = None,
     ) -> None:
-        """With `root_secret` requests need an access token, and this is the root's. `node` and
-        `gateway`: what their settings have that is not usual."""
+        """With `root_secret` requests need an access token, and this is the root's. `node`,
+        `gateway` and `patience` (with bodies): what they have that is not usual."""
         root_token = ""
         if root_secret:
             root_token = str(directory / "root-token")
@@ -46,9 +48,11 @@ class Server:
             str(header_seconds),
             root_token,
             json.dumps({"basins_max": 10_000, **(node or {})}),
+            json.dumps(gateway or {}),
+            json.dumps(patience or {}),
         ]
-        self._more.append(json.dumps(gateway or {}))
-        self.port = free_ports(1)[0]
+        self._held = HeldPorts(1)
+        self.port = self._held.numbers[0]
         self.directory = directory
         self.log = directory / "server.log"
         self._seen = 0
@@ -96,36 +100,39 @@ class Server:
         return found
 
 
-def _server(
-    factory: pytest.TempPathFactory, header_seconds: float, root_secret: str = ""
-) -> Iterator[Server]:
-    server = Server(factory.mktemp("contract"), header_seconds, root_secret)
-    _SERVERS.append(server)
-    yield server
-    _SERVERS.remove(server)
-    server.stop()
-
-
 _SERVERS: list[Server] = []
+
+
+@contextmanager
+def running(server: Server) -> Iterator[Server]:
+    """Until it is stopped; its log is looked at after each test meanwhile."""
+    _SERVERS.append(server)
+    try:
+        yield server
+    finally:
+        _SERVERS.remove(server)
+        server.stop()
 
 
 # One for each module: every test makes a basin, and a server with hundreds of groups is slow.
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    yield from _server(tmp_path_factory, 10.0)
+    with running(Server(tmp_path_factory.mktemp("contract"), 10.0)) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def slow_header_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    yield from _server(tmp_path_factory, HEADER_SECONDS_SHORT)
+    with running(Server(tmp_path_factory.mktemp("contract"), HEADER_SECONDS_SHORT)) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     """A server that asks for access tokens."""
-    for server in _server(tmp_path_factory, 10.0, ROOT_SECRET):
-        with Account(f"http://127.0.0.1:{server.port}", server.directory) as account:
-            yield account
+    made = Server(tmp_path_factory.mktemp("contract"), 10.0, ROOT_SECRET)
+    with running(made), Account(f"http://127.0.0.1:{made.port}", made.directory) as account:
+        yield account
 
 
 @pytest.fixture(scope="module", params=["http", "h2c"])

@@ -17,13 +17,13 @@ from h2.events import (
 )
 from h2.settings import SettingCodes
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 class H2Headers(dict[str, str]):
     """By lower-case name; None for what is absent, as http.client's are."""
 
-    def __missing__(self, name: str) -> str | None:  # type: ignore[override]
+    def __missing__(self, name: str) -> str | None:
         return None
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
 from svc_cluster.base.clock import Clock
@@ -25,7 +26,7 @@ from svc_cluster.base.errors import (
     StreamNotFoundError,
 )
 from svc_cluster.base.ids import SeqNum, TimestampMs
-from svc_cluster.gateway.backend import (
+from svc_cluster.gateway.cluster.backend import (
     BasinInfo,
     ProvisionedBasin,
     ProvisionedStream,
@@ -34,8 +35,8 @@ from svc_cluster.gateway.backend import (
 )
 from svc_cluster.model.access_token import AskedBy, AuthenticationOff
 from svc_cluster.model.cipher import StreamIdentity
+from svc_cluster.model.idempotency_table import is_final_refusal
 from svc_cluster.model.location import LOCATIONS_DEFAULT, Location
-from svc_cluster.model.outcome_table import is_outcome
 from svc_cluster.model.provision import Provision
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.reconfigure import (
@@ -61,6 +62,7 @@ from svc_cluster.model.stream_config import (
 from svc_cluster.stream.timestamping import place, stamp
 
 READ_BYTES_MAX = 1_048_576
+F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 WAIT_MS_MAX = 5_000
 
 
@@ -104,6 +106,34 @@ class SerialAppends:
         self._put.clear()
 
 
+def repeatable(method: F) -> F:
+    """A write of a MemoryBackend that is answered once for each key, as the cluster does it."""
+
+    @wraps(method)
+    async def once(
+        self: MemoryBackend, *arguments: Any, request_key: bytes = b"", **named: Any
+    ) -> Any:
+        outcomes = self._outcomes
+        if request_key in outcomes:
+            kept = outcomes[request_key]
+            if isinstance(kept, ServiceError):
+                raise kept
+            if isinstance(kept, AppendAck):
+                kept = replace(kept, is_repeated=True)
+            return kept
+        try:
+            outcome = await method(self, *arguments, **named)
+        except ServiceError as refusal:
+            if request_key and is_final_refusal(refusal):
+                outcomes[request_key] = refusal
+            raise
+        if request_key:
+            outcomes[request_key] = outcome
+        return outcome
+
+    return cast(F, once)
+
+
 class MemoryBackend:
     """Deletion is immediate; retention is not applied."""
 
@@ -114,14 +144,16 @@ class MemoryBackend:
         self._default_location = locations[0]
         self._outcomes: dict[bytes, Any] = {}
 
-    def keyed(self, key: bytes) -> MemoryBackend:
-        """One call of what this returns is answered once for each key, as the cluster does it."""
-        return cast(MemoryBackend, _Keyed(self, key, self._outcomes)) if key else self
-
     async def locations(self) -> tuple[list[Location], Location]:
         return self._locations, self._default_location
 
-    async def set_default_location(self, name: str) -> Location:
+    @repeatable
+    async def set_default_location(
+        self,
+        name: str,
+        *,
+        request_key: bytes = b"",
+    ) -> Location:
         self._default_location = self._location(name)
         return self._default_location
 
@@ -131,6 +163,7 @@ class MemoryBackend:
                 return location
         raise InvalidError("there is no such location")
 
+    @repeatable
     async def create_basin(
         self,
         name: str,
@@ -139,6 +172,7 @@ class MemoryBackend:
         *,
         location: str | None = None,
         asked_by: AskedBy = AuthenticationOff.OFF,
+        request_key: bytes = b"",
     ) -> ProvisionedBasin:
         existing = self._basins.get(name)
         if existing is None:
@@ -150,6 +184,7 @@ class MemoryBackend:
             return ProvisionedBasin(existing.info, Provision.NOOP)
         raise AlreadyExistsError
 
+    @repeatable
     async def ensure_basin(
         self,
         name: str,
@@ -158,6 +193,7 @@ class MemoryBackend:
         *,
         location: str | None = None,
         asked_by: AskedBy = AuthenticationOff.OFF,
+        request_key: bytes = b"",
     ) -> ProvisionedBasin:
         existing = self._basins.get(name)
         if existing is None:
@@ -170,7 +206,14 @@ class MemoryBackend:
         outcome = Provision.NOOP if existing.config == before else Provision.UPDATED
         return ProvisionedBasin(existing.info, outcome)
 
-    async def reconfigure_basin(self, name: str, patch: BasinPatch) -> BasinConfig:
+    @repeatable
+    async def reconfigure_basin(
+        self,
+        name: str,
+        patch: BasinPatch,
+        *,
+        request_key: bytes = b"",
+    ) -> BasinConfig:
         basin = self._basin(name)
         basin.config = patch_basin(basin.config, patch)
         return basin.config
@@ -184,12 +227,25 @@ class MemoryBackend:
     async def get_basin_config(self, name: str) -> BasinConfig:
         return self._basin(name).config
 
-    async def delete_basin(self, name: str) -> None:
+    @repeatable
+    async def delete_basin(
+        self,
+        name: str,
+        *,
+        request_key: bytes = b"",
+    ) -> None:
         self._basin(name)
         del self._basins[name]
 
+    @repeatable
     async def create_stream(
-        self, basin: str, stream: str, new: NewStream, creation_hash: bytes = b""
+        self,
+        basin: str,
+        stream: str,
+        new: NewStream,
+        creation_hash: bytes = b"",
+        *,
+        request_key: bytes = b"",
     ) -> ProvisionedStream:
         owner = self._basin(basin)
         existing = owner.streams.get(stream)
@@ -202,7 +258,15 @@ class MemoryBackend:
             return ProvisionedStream(existing.info, Provision.NOOP)
         raise AlreadyExistsError
 
-    async def ensure_stream(self, basin: str, stream: str, new: NewStream) -> ProvisionedStream:
+    @repeatable
+    async def ensure_stream(
+        self,
+        basin: str,
+        stream: str,
+        new: NewStream,
+        *,
+        request_key: bytes = b"",
+    ) -> ProvisionedStream:
         owner = self._basin(basin)
         existing = owner.streams.get(stream)
         if existing is None:
@@ -212,8 +276,15 @@ class MemoryBackend:
         outcome = Provision.NOOP if existing.config == before else Provision.UPDATED
         return ProvisionedStream(existing.info, outcome)
 
+    @repeatable
     async def reconfigure_stream(
-        self, basin: str, stream: str, patch: StreamPatch, storage_class_default: str
+        self,
+        basin: str,
+        stream: str,
+        patch: StreamPatch,
+        storage_class_default: str,
+        *,
+        request_key: bytes = b"",
     ) -> StreamConfig:
         target = self._stream(basin, stream)
         target.config = patch_stream(
@@ -250,10 +321,18 @@ class MemoryBackend:
         self._stream(basin, stream)
         return StreamIdentity(0, 0, None)
 
-    async def delete_stream(self, basin: str, stream: str) -> None:
+    @repeatable
+    async def delete_stream(
+        self,
+        basin: str,
+        stream: str,
+        *,
+        request_key: bytes = b"",
+    ) -> None:
         self._stream(basin, stream)
         del self._basin(basin).streams[stream]
 
+    @repeatable
     async def append(
         self,
         basin: str,
@@ -261,6 +340,8 @@ class MemoryBackend:
         batch: StoredBatch,
         match_seq_num: int | None,
         fencing_token: str | None,
+        *,
+        request_key: bytes = b"",
     ) -> AppendAck:
         target = self._stream(basin, stream)
         if fencing_token is not None and fencing_token != target.fencing_token:
@@ -284,7 +365,7 @@ class MemoryBackend:
                 target.trim_point = max(target.trim_point, min(command.trim_point, furthest))
         target.grown.set()
         target.grown = asyncio.Event()
-        start = Position(placement.first_seq_num, _stamps(target.batches[-1])[0])
+        start = Position(placement.first_seq_num, TimestampMs(_stamps(target.batches[-1])[0]))
         return AppendAck(start, target.tail, target.tail)
 
     def open_appends(self, basin: str, stream: str) -> SerialAppends:
@@ -328,34 +409,6 @@ class MemoryBackend:
         if stream not in streams:
             raise StreamNotFoundError
         return streams[stream]
-
-
-class _Keyed:
-    """A MemoryBackend for one write that may be repeated."""
-
-    def __init__(self, backend: MemoryBackend, key: bytes, outcomes: dict[bytes, Any]) -> None:
-        self._backend = backend
-        self._key = key
-        self._outcomes = outcomes
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._backend, name)
-
-        async def once(*arguments: Any, **named: Any) -> Any:
-            if self._key in self._outcomes:
-                kept = self._outcomes[self._key]
-                if isinstance(kept, ServiceError):
-                    raise kept
-                return replace(kept, is_repeated=True) if isinstance(kept, AppendAck) else kept
-            try:
-                self._outcomes[self._key] = await method(*arguments, **named)
-            except ServiceError as refusal:
-                if is_outcome(refusal):
-                    self._outcomes[self._key] = refusal
-                raise
-            return self._outcomes[self._key]
-
-        return once
 
 
 def _scan(target: _Stream, seq_num: int, bounds: ReadBounds) -> ReadResult:
@@ -403,6 +456,6 @@ def _stamps(batch: SequencedBatch) -> list[int]:
     )
 
 
-def _page(names: dict[str, object], prefix: str, start_after: str) -> list[str]:
+def _page(names: Iterable[str], prefix: str, start_after: str) -> list[str]:
     chosen = [n for n in names if n.startswith(prefix) and n.encode() > start_after.encode()]
     return sorted(chosen, key=str.encode)

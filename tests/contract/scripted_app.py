@@ -10,20 +10,19 @@ from typing import Any
 
 import uvloop
 
-from svc_cluster.base.clock import SystemClock
-from svc_cluster.base.errors import ErrorCode, MalformedError
-from svc_cluster.gateway.http.connection import TimeLimits
-from svc_cluster.gateway.http.dialect import Dialect
-from svc_cluster.gateway.http.errors import error_response
-from svc_cluster.gateway.http.message import (
+from svc_cluster.base.clock import Clock, SystemClock
+from svc_cluster.base.errors import ErrorCode, MalformedError, ServiceError
+from svc_cluster.gateway.request.dialect import Dialect
+from svc_cluster.gateway.request.error_answers import error_response, refused
+from svc_cluster.http.connection import TimeLimits
+from svc_cluster.http.message import (
     BodyBrokenError,
     BodyTimeoutError,
-    BodyTooLargeError,
     Request,
     Response,
     text_response,
 )
-from svc_cluster.gateway.http.server import Server, serve
+from svc_cluster.http.server import Server, serve
 
 DEADLINE = 60.0
 """Far beyond what anything here takes on a loaded machine."""
@@ -33,11 +32,14 @@ class ScriptedApp:
     """`ended` says how each request ended, in order: by itself, or cancelled."""
 
     def __init__(self) -> None:
-        self.clock = SystemClock()
+        self.clock: Clock = SystemClock()
         self.requests: list[Request] = []
         self.ended: asyncio.Queue[str] = asyncio.Queue()
         self.go = asyncio.Event()
         self.produced_bytes = 0
+
+    def refuse(self, error: ServiceError) -> Response:
+        return refused(error)
 
     async def handle(self, request: Request) -> Response:
         self.requests.append(request)
@@ -80,9 +82,7 @@ class ScriptedApp:
 
     async def _length(self, request: Request) -> Response:
         try:
-            return text_response(200, str(len(await request.body.read(100_000_000))))
-        except BodyTooLargeError:
-            return text_response(413, "large")
+            return text_response(200, str(sum([len(x) async for x in request.body.chunks()])))
         except (BodyBrokenError, BodyTimeoutError) as cause:
             error = MalformedError(ErrorCode.BAD_HEADER, type(cause).__name__)
             return error_response(error, Dialect.UNMARKED, is_write=True)

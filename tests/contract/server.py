@@ -1,8 +1,9 @@
 """A node and a gateway in a process of their own, for tests that speak to them over a socket.
 
-`python -m tests.contract.server DIRECTORY PORT HEADER_SECONDS [ROOT_TOKEN_FILE [NODE]]` runs until
-its standard input ends; with a root token (not empty), requests need a token. NODE is a JSON object
-of settings of the node. Its log goes to standard error, a JSON object a line.
+`python -m tests.contract.server DIRECTORY PORT HEADER_SECONDS [ROOT_TOKEN_FILE [NODE [GATEWAY
+[PATIENCE]]]]` runs until its standard input ends; with a root token (not empty), requests need a
+token. NODE and GATEWAY are JSON objects of settings, PATIENCE is one of how long bodies are borne
+with. Its log goes to standard error, a JSON object a line.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from typing import Any
 
 import msgspec
 
-from svc_cluster.cli.embedded import EmbeddedNode, embedded_settings
-from svc_cluster.cli.local import free_ports
-from svc_cluster.cli.process import run
+from svc_cluster.cli.local.embedded import EmbeddedNode, embedded_settings
+from svc_cluster.cli.local.ports import HeldPorts
+from svc_cluster.cli.processes.process import run
+from svc_cluster.gateway.limits.body_budget import BodyPatience
 
 
 async def serve(
@@ -27,17 +29,21 @@ async def serve(
     root_token: str,
     overrides: dict[str, Any],
     gateway_overrides: dict[str, Any],
+    patience: dict[str, float],
     stop: asyncio.Event,
 ) -> None:
     secret = directory / "secret"
     secret.write_text("s" * 64)
-    rpc, admin = free_ports(2)
+    held = HeldPorts(2)
+    rpc, admin = held.numbers
     node, gateway = embedded_settings(directory, "contract", secret, [rpc, admin, port], overrides)
     if root_token:
         node = msgspec.structs.replace(node, root_token_file=root_token)
         gateway = msgspec.structs.replace(gateway, authentication=True)
     gateway = msgspec.structs.replace(gateway, **gateway_overrides)
-    embedded = EmbeddedNode(node, gateway, header_seconds=header_seconds)
+    embedded = EmbeddedNode(
+        node, gateway, header_seconds=header_seconds, body_patience=BodyPatience(**patience)
+    )
     await embedded.start()
     sys.stdout.write("ready\n")
     sys.stdout.flush()
@@ -62,6 +68,7 @@ def main(
     root_token: str = "",
     node: str = "{}",
     gateway: str = "{}",
+    patience: str = "{}",
 ) -> None:
     overrides = json.loads(node)
     run(
@@ -72,6 +79,7 @@ def main(
             root_token,
             overrides,
             json.loads(gateway),
+            json.loads(patience),
             stop,
         ),
         "info",

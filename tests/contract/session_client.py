@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import http.client
 import socket
+from collections.abc import Mapping
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
-from svc_cluster.codec.session_frame import Compression, Frame, FrameDecoder, encode_frame
+from svc_cluster.codec.session_frame import Compression, FrameDecoder, SessionFrame, encode_frame
 from tests.contract.h2_client import H2Session
 
-SECONDS = 20.0
+SECONDS = 60.0
 _PIECE = 65536
 
 
 class _Exchange(Protocol):
     """One request whose body may go on while its answer comes."""
 
-    status: int
-    headers: dict[str, str]
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
 
     def send(self, data: bytes) -> None: ...
 
@@ -101,8 +105,12 @@ class Session:
         kind = headers.pop("content-type", "svcs/proto")
         family = "svc" if kind == "svcs/proto" else "s2"
         named = {f"{family}-basin": basin, "content-type": kind, **headers}
-        make = _Http2 if parts.scheme == "h2c" else _Http1
-        self._exchange: _Exchange = make((parts.hostname, parts.port or 80), method, path, named)
+        place = (parts.hostname, parts.port or 80)
+        self._exchange: _Exchange
+        if parts.scheme == "h2c":
+            self._exchange = _Http2(place, method, path, named)
+        else:
+            self._exchange = _Http1(place, method, path, named)
         self.status = self._exchange.status
         self.headers = self._exchange.headers
         self._decoder = FrameDecoder()
@@ -119,7 +127,7 @@ class Session:
     def half_close(self) -> None:
         self._exchange.half_close()
 
-    def frame(self) -> Frame | None:
+    def frame(self) -> SessionFrame | None:
         """The next one; None at the end of the answer."""
         while (frame := self._decoder.next_frame()) is None:
             data = self._exchange.receive()
@@ -129,7 +137,7 @@ class Session:
             self._decoder.feed(data)
         return frame
 
-    def rest(self) -> list[Frame]:
+    def rest(self) -> list[SessionFrame]:
         found = []
         while (frame := self.frame()) is not None:
             found.append(frame)
@@ -180,14 +188,14 @@ def input_frame(
     return encode_frame(append_input(*bodies, **conditions), compression)
 
 
-def ack_of(frame: Frame) -> tuple[int, int]:
+def ack_of(frame: SessionFrame) -> tuple[int, int]:
     assert not frame.is_terminal, frame
     ack = pb.AppendAck.FromString(frame.message())
     assert ack.tail.seq_num >= ack.end.seq_num
     return ack.start.seq_num, ack.end.seq_num
 
 
-def batch_of(frame: Frame) -> tuple[list[int], int | None]:
+def batch_of(frame: SessionFrame) -> tuple[list[int], int | None]:
     assert not frame.is_terminal, frame
     batch = pb.ReadBatch.FromString(frame.message())
     tail = batch.tail.seq_num if batch.HasField("tail") else None

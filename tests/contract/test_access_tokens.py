@@ -1,12 +1,15 @@
 """Access tokens on the wire: issuing and its refusals, lists, prefixes, revocation of what is open,
-and that no secret is kept anywhere."""
+and that no secret is kept anywhere.
+
+Rules: contract 12.1, 12.2, 12.4, 12.5, 12.6 and 2.2.
+"""
 
 from __future__ import annotations
 
 import base64
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
@@ -109,12 +112,12 @@ def test_malformed_requests(guarded: Account, body: dict[str, Any]) -> None:
 
 
 IMPOSSIBLE: list[tuple[str, str]] = [
-    ('{"ops":["read"],"streams":{"prefix":"a","prefix":"b"}}', "a member stands twice"),
-    ('{"ops":["read"],"ops":["append"]}', "a member stands twice"),
-    ('{"ops":["READ"]}', "ops has an operation that does not exist"),
-    ('{"ops":["read "]}', "ops has an operation that does not exist"),
-    ('{"ops":["*"]}', "ops has an operation that does not exist"),
-    ('{"ops":[""]}', "ops has an operation that does not exist"),
+    ('{"ops":["read"],"streams":{"prefix":"a","prefix":"b"}}', "the member `prefix` stands twice"),
+    ('{"ops":["read"],"ops":["append"]}', "the member `ops` stands twice"),
+    ('{"ops":["READ"]}', "ops has `READ`; the operations are `"),
+    ('{"ops":["read "]}', "ops has `read `; the operations are `"),
+    ('{"ops":["*"]}', "ops has `*`; the operations are `"),
+    ('{"ops":[""]}', "ops has ``; the operations are `"),
     ('{"ops":"read"}', "the body is not as expected"),
     ('{"ops":[null]}', "the body is not as expected"),
     ('{"ops":{"read":true}}', "the body is not as expected"),
@@ -434,7 +437,7 @@ def _soon() -> str:
 
 
 @pytest.fixture(params=["revoked", "expired"])
-def ending(request: pytest.FixtureRequest, guarded: Account) -> Iterator[Any]:
+def ending(request: pytest.FixtureRequest, guarded: Account) -> Callable[..., tuple[str, Any]]:
     """A token for the operations it is called with, and how it ends."""
 
     def make_one(*ops: str) -> tuple[str, Any]:
@@ -578,11 +581,11 @@ def test_no_secret_is_kept_anywhere(guarded: Account) -> None:
     needles = [secret.encode() for secret in canaries]
     needles += [base64.urlsafe_b64decode(secret[5:48] + "=") for secret in canaries]
     files = [path for path in guarded.directory.rglob("*") if path.is_file()]
-    for path in files:
-        if path.name == "root-token":  # the operator's own file
+    for file in files:
+        if file.name == "root-token":  # the operator's own
             continue
-        data = path.read_bytes()
-        assert not [needle for needle in needles if needle in data], path
+        data = file.read_bytes()
+        assert not [needle for needle in needles if needle in data], file
     assert not [needle for needle in needles if needle in seen]
     assert any(path.parent.name == "wal" for path in files)
 

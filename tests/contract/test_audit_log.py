@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
-from svc_cluster.cli.audit_verify import verify
+from svc_cluster.cli.admin.audit_verify import verify
 from svc_cluster.codec.session_frame import encode_frame
 from svc_cluster.model.access_secret import secret_text
 from tests.contract.access import EVERYWHERE, ROOT_SECRET, Account, bearer

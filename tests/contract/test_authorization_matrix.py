@@ -1,5 +1,8 @@
 """Every route with every operation and every kind of token, generated from a table of the test's
-own: who is let in, who is told 401 and who 403."""
+own: who is let in, who is told 401 and who 403.
+
+Rules: contract 12.1, 12.3, 12.7 and 12.8.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from svc_cluster.gateway.authorization import FREE, NEEDS
-from svc_cluster.gateway.http.router import RESOURCES, Operation
+from svc_cluster.gateway.endpoints.table import ENDPOINTS, ROUTER
 from svc_cluster.model.access_secret import secret_text
 from tests.contract.access import EVERY_OP, EVERYWHERE, Account
 from tests.contract.client import Answer
@@ -122,6 +124,69 @@ ROUTES = [
         "basin stream",
         B,
     ),
+    Route(
+        "seed-create-stream",
+        "POST",
+        f"/v1/basins/{BASIN}/streams",
+        ("create-stream",),
+        409,
+        {"stream": STREAM},
+        "basin stream",
+    ),
+    Route(
+        "seed-list-streams",
+        "GET",
+        f"/v1/basins/{BASIN}/streams",
+        ("list-streams",),
+        200,
+        None,
+        "basin",
+    ),
+    Route(
+        "seed-ensure-stream",
+        "PUT",
+        f"/v1/basins/{BASIN}/streams/{STREAM}",
+        ("create-stream", "reconfigure-stream"),
+        200,
+        {},
+        "basin stream",
+    ),
+    Route(
+        "seed-get-stream",
+        "GET",
+        f"/v1/basins/{BASIN}/streams/{STREAM}",
+        ("get-stream-config",),
+        200,
+        None,
+        "basin stream",
+    ),
+    Route(
+        "seed-patch-stream",
+        "PATCH",
+        f"/v1/basins/{BASIN}/streams/{STREAM}",
+        ("reconfigure-stream",),
+        200,
+        {},
+        "basin stream",
+    ),
+    Route(
+        "seed-tail",
+        "GET",
+        f"/v1/basins/{BASIN}/streams/{MISSING}/tail",
+        ("check-tail",),
+        404,
+        None,
+        "basin stream",
+    ),
+    Route(
+        "seed-delete-stream",
+        "DELETE",
+        f"/v1/basins/{BASIN}/streams/{MISSING}",
+        ("delete-stream",),
+        404,
+        None,
+        "basin stream",
+    ),
     Route("append", "POST", R, ("append",), 404, _records(body=b"x"), "basin stream", B),
     Route("fence", "POST", R, ("fence",), 404, _records(("", "fence")), "basin stream", B),
     Route(
@@ -194,6 +259,15 @@ ROUTES = [
         409,
         {"id": "root", "scope": {"ops": ["issue-access-token"]}},
         "token",
+    ),
+    Route(
+        "issue-ticket",
+        "POST",
+        "/v1/read-tickets",
+        ("read",),
+        201,
+        {"basin": BASIN, "streams": {"exact": STREAM}},
+        "basin stream",
     ),
     Route(
         "revoke-token",
@@ -300,7 +374,10 @@ def _is_denied(answer: Answer, route: Route) -> None:
     body = answer.json
     assert (body["code"], body["error"]) == ("permission_denied", "forbidden")
     assert body["may_have_taken_effect"] is False
-    assert not any(name in answer.body.decode() for name in (BASIN, GONE, "nobody"))
+    assert body["message"].startswith("the access token does not allow `")
+    said = f"{route.path} {route.body}"
+    for name in (GONE, "nobody"):
+        assert name in said or name not in body["message"], "nothing is told that was not named"
 
 
 def _is_unknown(answer: Answer, route: Route) -> None:
@@ -466,12 +543,22 @@ def test_groups_are_what_they_stand_for(account: Account) -> None:
 
 def test_the_matrix_is_whole() -> None:
     """Every route that the server has is in the table above, needs something or is free for all."""
-    assert NEEDS.keys() | FREE == set(Operation)
+    free = {endpoint.operation for endpoint in ENDPOINTS if endpoint.need is None}
+    assert free == {
+        "health",
+        "livez",
+        "readyz",
+        "metrics",
+        "version",
+        "openapi",
+        "docs",
+        "protocol",
+    }
     guarded = {
         (method, resource.template)
-        for resource in RESOURCES
-        for method, operation in resource.methods.items()
-        if operation in NEEDS
+        for resource in ROUTER.resources
+        for method, endpoint in resource.methods.items()
+        if endpoint.need is not None
     }
     seen = {(route.method, _template(route.path)) for route in ROUTES}
     assert guarded == seen
@@ -492,6 +579,6 @@ def _template(path: str) -> str:
 
 def test_free_routes_need_no_token(account: Account) -> None:
     """Probes, metrics and the description of the interface are for all."""
-    for path in ("/health", "/ping", "/livez", "/readyz", "/metrics", "/version", "/openapi.json"):
+    for path in sorted(path for each in ENDPOINTS if each.need is None for path in each.paths):
         assert account.ask("GET", path, None, None).status == 200, path
     assert account.ask("OPTIONS", "/v1/basins", None, None).status == 204

@@ -1,4 +1,7 @@
-"""Secrets that were planted are searched for in all that a server writes and says."""
+"""Secrets that were planted are searched for in all that a server writes and says.
+
+Rules: contract 10.4 and 11.3.
+"""
 
 from __future__ import annotations
 
@@ -109,6 +112,17 @@ def plant(account: Account) -> Planted:
         planted.hear(account.ask("GET", "/v1/basins", None, None, authorization=f"Basic {secret}"))
         planted.hear(account.ask("PUT", "/v1/locations/default", {"x": secret}))
         planted.hear(account.ask("POST", "/v1/access-tokens", {"id": secret * 2, "scope": {}}))
+    wanted = {"basin": BASIN, "streams": {"prefix": ""}}
+    ticket = account.ask("POST", "/v1/read-tickets", wanted, tokened).json["read_ticket"]
+    planted.hidden["ticket"] = forms(ticket.encode())
+    for shown in (ticket, ticket[:-1], ticket + "&ticket=" + ticket, ticket + "%zz"):
+        for target in ("streams/sealed/records", "streams/sealed/records/tail", "basins", "none"):
+            for headers in ({"svc_basin": BASIN}, {"svc_basin": BASIN, "svc_strict": "true"}):
+                query = f"count=x&format={shown}&ticket={shown}"
+                answer = account.ask("GET", f"/v1/{target}?{query}", None, None, **headers)
+                assert answer.status != 500
+                answer = account.ask("GET", f"/v1/{target}?ticket={shown}", None, None, **headers)
+                planted.hear(answer)
     planted.hear(account.ask("GET", "/metrics", None, None))
     planted.hear(account.ask("GET", "/v1/access-tokens"))
     return planted

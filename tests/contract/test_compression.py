@@ -1,4 +1,4 @@
-"""Content-Encoding of requests and of answers."""
+"""Content-Encoding of requests and of answers. Rules: contract 4.3 and 4.6."""
 
 from __future__ import annotations
 

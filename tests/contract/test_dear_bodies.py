@@ -1,5 +1,8 @@
 """Bodies that are small on the wire and dear to decode, and how large bodies may be that say how
-things are to be."""
+things are to be.
+
+Rules: contract 2.9.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +41,13 @@ def test_a_few_kib_of_gzip_that_say_millions_of_records_are_refused(
 
 def control_requests(basin: str, tag: str) -> list[tuple[str, str, dict[str, object], int]]:
     """The largest legal body of each kind: every member, the longest names, all escaped."""
-    stream_config = {
+    stream_config: dict[str, object] = {
         "storage_class": "standard",
         "retention_policy": {"age": 2**53},
         "timestamping": {"mode": "client-require", "uncapped": False},
         "delete_on_empty": {"min_age_secs": 2**53},
     }
-    basin_config = {
+    basin_config: dict[str, object] = {
         "default_stream_config": stream_config,
         "stream_cipher": "aes-256-gcm",
         "create_stream_on_append": False,
@@ -60,14 +63,17 @@ def control_requests(basin: str, tag: str) -> list[tuple[str, str, dict[str, obj
         },
         "ops": list(EVERY_OP),
     }
-    token = {
+    token: dict[str, object] = {
         "id": tag + NUL_FREE * (96 - len(tag)),
         "scope": scope,
         "auto_prefix_streams": True,
         "expires_at": "2099-12-31T23:59:59.999999999+23:59",
     }
     wide = f"{basin}-{tag}".ljust(48, "x")
-    stream = {"stream": tag + NUL_FREE * (512 - len(tag)), "config": stream_config}
+    stream: dict[str, object] = {
+        "stream": tag + NUL_FREE * (512 - len(tag)),
+        "config": stream_config,
+    }
     return [
         ("POST", "/v1/basins", {"basin": wide, "config": basin_config, "location": "local"}, 201),
         ("PUT", f"/v1/basins/{wide}", {"config": basin_config, "location": "local"}, 200),

@@ -1,12 +1,15 @@
-"""Both directions of one exchange at once over HTTP/1.1, through raw sockets."""
+"""Both directions of one exchange at once over HTTP/1.1, through raw sockets.
+
+Rules: contract 8.3.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 
-from svc_cluster.gateway.http.connection import TimeLimits
-from svc_cluster.gateway.http.server import Server
+from svc_cluster.http.connection import TimeLimits
+from svc_cluster.http.server import Server
 from tests.contract.scripted_app import DEADLINE, ScriptedApp, run_with_server
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -1,4 +1,7 @@
-"""Every refusal is JSON of one form, says what it must, and leaves the connection usable."""
+"""Every refusal is JSON of one form, says what it must, and leaves the connection usable.
+
+Rules: contract 3.1, 3.2, 3.5 and 3.7.
+"""
 
 from __future__ import annotations
 

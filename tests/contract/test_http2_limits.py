@@ -13,7 +13,7 @@ import pytest
 from h2.errors import ErrorCodes
 from hpack import Encoder
 
-from svc_cluster.gateway.http.connection import TimeLimits
+from svc_cluster.http.connection import TimeLimits
 from tests.contract.h2_client import H2Session
 from tests.contract.scripted_app import DEADLINE, Peer, run_client
 

@@ -1,5 +1,8 @@
 """Limits on the wire, over both protocols: 429 with the time to wait, quotas, and the cap of failed
-attempts that valid tokens do not notice."""
+attempts that valid tokens do not notice.
+
+Rules: contract 3.6, 14.1 and 14.2.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from svc_cluster.model.access_secret import secret_text
 from tests.contract import conftest
 from tests.contract.access import EVERY_OP, EVERYWHERE, ROOT_SECRET, Account, bearer
 from tests.contract.client import Answer, Client, b64
-from tests.contract.conftest import Server
+from tests.contract.conftest import Server, running
 from tests.contract.session_client import ack_of, append_session, input_frame
 
 _NUMBERS = itertools.count()
@@ -26,23 +29,12 @@ TOKENS_MAX = 4
 FAILURES_PER_SECOND = 2.0
 
 
-def running(server: Server) -> Iterator[Server]:
-    conftest._SERVERS.append(server)
-    yield server
-    conftest._SERVERS.remove(server)
-    server.stop()
-
-
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A limit for all requests together."""
-    yield from running(
-        Server(
-            tmp_path_factory.mktemp("limited"),
-            10.0,
-            gateway={"account_requests_per_second": REQUESTS_PER_SECOND},
-        )
-    )
+    gateway = {"account_requests_per_second": REQUESTS_PER_SECOND}
+    with running(Server(tmp_path_factory.mktemp("limited"), 10.0, gateway=gateway)) as server:
+        yield server
 
 
 @pytest.fixture(params=["http", "h2c"])
@@ -179,21 +171,23 @@ def test_a_session_is_slowed_down_and_not_refused(limited: Server) -> None:
 
 @pytest.fixture(scope="module")
 def guarded_with_quotas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    for server in running(
-        Server(
-            tmp_path_factory.mktemp("quotas"),
-            10.0,
-            ROOT_SECRET,
-            node={
-                "basins_max": BASINS_MAX,
-                "streams_per_basin_max": STREAMS_MAX,
-                "access_tokens_max": TOKENS_MAX,
-            },
-            gateway={"failed_authentications_per_second": FAILURES_PER_SECOND},
-        )
+    with (
+        running(
+            Server(
+                tmp_path_factory.mktemp("quotas"),
+                10.0,
+                ROOT_SECRET,
+                node={
+                    "basins_max": BASINS_MAX,
+                    "streams_per_basin_max": STREAMS_MAX,
+                    "access_tokens_max": TOKENS_MAX,
+                },
+                gateway={"failed_authentications_per_second": FAILURES_PER_SECOND},
+            )
+        ) as server,
+        Account(f"http://127.0.0.1:{server.port}", server.directory) as account,
     ):
-        with Account(f"http://127.0.0.1:{server.port}", server.directory) as account:
-            yield account
+        yield account
 
 
 def at_once(count: int, endpoint: str, directory: Any, ask: Any) -> list[Answer]:
@@ -259,9 +253,11 @@ def tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
         "token_access_tokens_max": 3,
         "stored_mib_per_basin_max": 1,
     }
-    for server in running(Server(tmp_path_factory.mktemp("tenants"), 10.0, ROOT_SECRET, node=node)):
-        with Account(f"http://127.0.0.1:{server.port}", server.directory) as account:
-            yield account
+    with (
+        running(Server(tmp_path_factory.mktemp("tenants"), 10.0, ROOT_SECRET, node=node)) as server,
+        Account(f"http://127.0.0.1:{server.port}", server.directory) as account,
+    ):
+        yield account
 
 
 def test_a_chain_of_tokens_has_quotas_of_its_own(tenants: Account) -> None:
@@ -354,21 +350,21 @@ def test_sums_of_streams_and_bytes_are_reserved(tmp_path_factory: pytest.TempPat
     """Of all who make basins at once, as many succeed as find their streams reserved: the chain's
     first, then the account's. What is gone gives its part back."""
     node = {"streams_per_basin_max": 5, "streams_max": 24, "token_streams_max": 10}
-    for server in running(Server(tmp_path_factory.mktemp("sums"), 10.0, ROOT_SECRET, node=node)):
-        with Account(f"http://127.0.0.1:{server.port}", server.directory) as account:
-            more = (account.endpoint, account.directory)
-            secrets = [account.issue({**EVERYWHERE, "ops": EVERY_OP})[1] for _ in range(3)]
+    server = Server(tmp_path_factory.mktemp("sums"), 10.0, ROOT_SECRET, node=node)
+    with running(server), Account(f"http://127.0.0.1:{server.port}", server.directory) as account:
+        more = (account.endpoint, account.directory)
+        secrets = [account.issue({**EVERYWHERE, "ops": EVERY_OP})[1] for _ in range(3)]
 
-            def basin(asking: Account, number: int, secrets: list[str] = secrets) -> Answer:
-                body = {"basin": f"reserved-{number}"}
-                return asking.ask("POST", "/v1/basins", body, secrets[number % 3])
+        def basin(asking: Account, number: int, secrets: list[str] = secrets) -> Answer:
+            body = {"basin": f"reserved-{number}"}
+            return asking.ask("POST", "/v1/basins", body, secrets[number % 3])
 
-            answers = at_once(15, *more, basin)
-            check_quota(answers, 4)
-            made = [number for number, answer in enumerate(answers) if answer.status == 201]
-            assert all(sum(n % 3 == who for n in made) <= 2 for who in range(3))
-            assert account.ask("DELETE", f"/v1/basins/reserved-{made[0]}").status == 202
-            account.until(lambda n=made[0]: basin(account, 15 + n).status == 201)
+        answers = at_once(15, *more, basin)
+        check_quota(answers, 4)
+        made = [number for number, answer in enumerate(answers) if answer.status == 201]
+        assert all(sum(n % 3 == who for n in made) <= 2 for who in range(3))
+        assert account.ask("DELETE", f"/v1/basins/reserved-{made[0]}").status == 202
+        account.until(lambda n=made[0]: basin(account, 15 + n).status == 201)
 
 
 # -- failed attempts

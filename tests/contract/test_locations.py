@@ -1,4 +1,7 @@
-"""Locations: which there are, the default, and those of basins, on the wire."""
+"""Locations: which there are, the default, and those of basins, on the wire.
+
+Rules: contract 2.11 and 13.1.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from svc_cluster.gateway.http.message import BytesBody, Request
+from svc_cluster.http.message import BytesBody, Request
 from svc_cluster.model.location import Location
 from tests.contract.client import Answer, Client
 from tests.contract.memory_backend import MemoryBackend
@@ -21,6 +24,12 @@ from tests.unit.gateway.scripted import body_of, make_app
 _NUMBERS = itertools.count()
 S2 = {"user-agent": "s2-sdk-rust/1"}
 SEED = {"svc-format": "utf8"}
+LOCAL = {
+    "name": "local",
+    "is_private": False,
+    "storage_classes": ["express", "standard"],
+    "default_storage_class": "standard",
+}
 
 
 def send(
@@ -38,9 +47,32 @@ def fresh() -> str:
 def test_there_is_one_and_it_is_the_default(client: Client) -> None:
     """An array without an envelope; the default is in it."""
     listed = client.request("GET", "/v1/locations")
-    assert (listed.status, listed.json) == (200, [{"name": "local", "is_private": False}])
+    assert (listed.status, listed.json) == (200, [LOCAL])
     default = client.request("GET", "/v1/locations/default")
-    assert (default.status, default.json) == (200, {"name": "local", "is_private": False})
+    assert (default.status, default.json) == (200, LOCAL)
+
+
+@pytest.mark.parametrize(("headers", "default"), [(S2, "express"), (SEED, "standard")])
+def test_a_location_tells_the_storage_classes_that_streams_can_have(
+    client: Client, fresh: str, headers: dict[str, str], default: str
+) -> None:
+    """Each that is told is taken, another is not, and a stream that names none has the default that
+    is told, in either dialect."""
+    told = client.request("GET", "/v1/locations/default", b"", headers).json
+    assert told["default_storage_class"] == default
+    assert client.request("GET", "/v1/locations", b"", headers).json == [told]
+    named = headers | {"svc-basin" if headers is SEED else "s2-basin": fresh}
+    assert send(client, "POST", "/v1/basins", {"basin": fresh}, headers).status == 201
+    assert send(client, "POST", "/v1/streams", {"stream": "unnamed"}, named).status == 201
+    for word in told["storage_classes"]:
+        body = {"stream": word, "config": {"storage_class": word}}
+        assert send(client, "POST", "/v1/streams", body, named).status == 201
+    other = {"stream": "other", "config": {"storage_class": "glacier"}}
+    refused = send(client, "POST", "/v1/streams", other, named)
+    assert (refused.status, refused.json["code"]) == (422 if headers is S2 else 400, "invalid")
+    for stream, word in (("unnamed", default), ("express", "express"), ("standard", "standard")):
+        config = client.request("GET", f"/v1/streams/{stream}", b"", named).json
+        assert config["storage_class"] == word
 
 
 def test_the_default_is_chosen_by_a_bare_string(client: Client) -> None:
@@ -49,7 +81,7 @@ def test_the_default_is_chosen_by_a_bare_string(client: Client) -> None:
         answer = client.request(
             "PUT", "/v1/locations/default", b'"local"', {"content-type": "application/json"}
         )
-        assert (answer.status, answer.json) == (200, {"name": "local", "is_private": False})
+        assert (answer.status, answer.json) == (200, LOCAL)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +171,7 @@ def _with_three(test: Callable[[Ask], Awaitable[None]]) -> None:
         app, _ = make_app(MemoryBackend(SimClock(asyncio.get_running_loop()), OFFERED))
 
         async def ask(method: str, path: str, body: str = "") -> tuple[int, Any]:
-            headers = [("content-type", "application/json"), *S2.items()] if body else []
+            headers = [*S2.items(), *([("content-type", "application/json")] if body else [])]
             request = Request(method, path, "", headers, BytesBody(body.encode()))
             response = await app.handle(request)
             return response.status, json.loads(body_of(response))

@@ -1,4 +1,4 @@
-"""Methods that every resource has: HEAD and OPTIONS."""
+"""Methods that every resource has: HEAD and OPTIONS. Rules: contract 3.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""NUL in names: refused wherever something would be made or looked for by it, in both dialects."""
+"""NUL in names: refused wherever something would be made or looked for by it, in both dialects.
+
+Rules: contract 2.2 and 2.4.
+"""
 
 from __future__ import annotations
 

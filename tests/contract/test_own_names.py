@@ -1,6 +1,11 @@
-"""Browsers and a gateway without authentication: rebound names, pages of other origins."""
+"""Browsers and a gateway without authentication: rebound names, pages of other origins.
+
+Rules: contract 1.3, 14.4 and 14.5.
+"""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
@@ -59,6 +64,61 @@ def test_a_page_of_another_origin_changes_nothing_and_reads_nothing(
     ):
         assert answer.status in (200, 204)
         assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+FOREIGN_MARKS = [
+    {"sec-fetch-site": "cross-site", "sec-fetch-dest": "image"},
+    {"sec-fetch-site": "same-site"},
+    {"sec-fetch-site": "Cross-Site"},
+    {"sec-fetch-site": "same-origin", "origin": "https://page.example"},
+    {"origin": "https://page.example"},
+    {"origin": "null"},
+]
+OWN_MARKS = [
+    {},
+    {"sec-fetch-site": "none"},
+    {"sec-fetch-site": "same-origin"},
+    {"sec-fetch-site": "same-site", "origin": "http://localhost:3000"},
+    {"sec-fetch-site": "cross-site", "origin": "http://127.0.0.1:3000"},
+]
+ASKS = ["read", "read?seq_num=0", "tail"]
+
+
+@pytest.fixture
+def made_by_reading(client: Client, basin: str) -> str:
+    """A basin in which a read makes its stream."""
+    config = {"create_stream_on_read": True}
+    marks = {"content-type": "application/json"}
+    body = json.dumps(config).encode()
+    assert client.request("PATCH", f"/v1/basins/{basin}", body, marks).status == 200
+    return basin
+
+
+@pytest.mark.parametrize("marks", FOREIGN_MARKS, ids=str)
+def test_a_page_of_another_origin_makes_no_stream_by_reading(
+    client: Client, made_by_reading: str, marks: dict[str, str]
+) -> None:
+    """What a page embeds is fetched without being asked for; the streams that it names stay
+    missing, and one that is there is answered as ever."""
+    streams = f"/v1/basins/{made_by_reading}/streams"
+    for number, ask in enumerate(ASKS):
+        for method in ("GET", "HEAD"):
+            answer = client.request(method, f"{streams}/page-{number}/{ask}", None, marks)
+            assert answer.status == 404, (method, ask)
+    assert client.get(streams).json["streams"] == []
+    assert client.get(f"{streams}/there/tail").status == 200
+    assert client.get(f"{streams}/there/tail", marks).status == 200
+    assert [each["name"] for each in client.get(streams).json["streams"]] == ["there"]
+
+
+@pytest.mark.parametrize("marks", OWN_MARKS, ids=str)
+def test_own_pages_and_clients_that_are_no_browser_make_streams_by_reading(
+    client: Client, made_by_reading: str, marks: dict[str, str]
+) -> None:
+    """A page that this machine serves says so by its origin."""
+    streams = f"/v1/basins/{made_by_reading}/streams"
+    assert client.get(f"{streams}/made/tail", marks).status == 200
+    assert [each["name"] for each in client.get(streams).json["streams"]] == ["made"]
 
 
 def test_with_authentication_hosts_and_origins_are_anybody_s(guarded: Account) -> None:

@@ -1,4 +1,4 @@
-"""Unary appends and reads in protobuf."""
+"""Unary appends and reads in protobuf. Rules: contract 5.1 and 4.4."""
 
 from __future__ import annotations
 

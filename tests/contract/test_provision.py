@@ -1,13 +1,17 @@
-"""Basins and streams: create, list, configuration, delete."""
+"""Basins and streams: create, list, configuration, delete.
+
+Rules: contract 2.1, 2.3, 2.4, 2.10, 9.1, 9.3, 9.7, 9.9 and 9.11.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 import pytest
 
-from tests.contract.client import Client
+from tests.contract.client import Answer, Client
 
 RFC3339_MS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 SYSTEM_DEFAULTS = {
@@ -212,7 +216,7 @@ def test_the_storage_class_of_a_basin_is_an_alias(client: Client, basin: str) ->
 @pytest.mark.parametrize(
     ("config", "code"),
     [
-        ({"storage_class": "glacier"}, "bad_json"),
+        ({"storage_class": "glacier"}, "invalid"),
         ({"retention_policy": {"age": 0}}, "invalid"),
         ({"retention_policy": {}}, "bad_json"),
         ({"retention_policy": {"age": 1, "infinite": {}}}, "bad_json"),
@@ -255,3 +259,44 @@ def test_health_version_and_metrics_are_served(client: Client) -> None:
     assert exposed.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert b"svc_http_requests_total" in exposed.body
     assert b'route="/health"' in exposed.body
+
+
+@pytest.mark.parametrize(("header", "status"), [("svc-basin", 400), ("s2-basin", 422)])
+def test_a_storage_class_is_an_open_string_that_a_location_has(
+    client: Client, basin: str, header: str, status: int
+) -> None:
+    """Wherever one can be named, of a stream and of a basin's default; the words that there are
+    stand in the message, and nothing is made or changed. The alias is none in S2, and ignored."""
+    class_of_default = {"default_stream_config": {"storage_class": "glacier"}}
+
+    def ask(method: str, path: str, body: Any) -> Answer:
+        about = f"{basin}-no" if path.endswith("-no") else basin
+        named = {header: about, "content-type": "application/json"}
+        return client.request(method, path, json.dumps(body).encode(), named)
+
+    asked: list[tuple[str, str, Any]] = [
+        ("POST", "/v1/streams", {"stream": "s", "config": {"storage_class": "glacier"}}),
+        ("PUT", "/v1/streams/s", {"storage_class": ""}),
+        ("PUT", "/v1/streams/s", {"config": {"storage_class": "EXPRESS"}}),
+        ("POST", "/v1/basins", {"basin": f"{basin}-no", "config": class_of_default}),
+        ("PUT", f"/v1/basins/{basin}-no", {"config": class_of_default}),
+        ("PATCH", f"/v1/basins/{basin}", class_of_default),
+    ]
+    alias: dict[str, Any] = {"storage_class": "glacier"}
+    aliased: list[tuple[str, str, Any]] = [
+        ("POST", "/v1/basins", {"basin": f"{basin}-no", "config": alias}),
+        ("PUT", f"/v1/basins/{basin}-no", {"config": alias}),
+        ("PATCH", f"/v1/basins/{basin}", alias),
+    ]
+    for method, path, body in (*asked, *(aliased if header == "svc-basin" else [])):
+        answer = ask(method, path, body)
+        assert (answer.status, answer.json["code"]) == (status, "invalid"), (method, path, answer)
+        assert "`express` or `standard`" in answer.json["message"]
+        assert answer.headers["svc-side-effects"] == "none"
+    assert client.get(f"/v1/basins/{basin}-no", {header: f"{basin}-no"}).status == 404
+    assert client.get("/v1/streams", {header: basin}).json["streams"] == []
+    assert client.get(f"/v1/basins/{basin}", {header: basin}).json["default_stream_config"] is None
+    if header == "s2-basin":
+        for method, path, body in aliased:
+            answer = ask(method, path, body)
+            assert answer.status in (200, 201), (method, path, answer)

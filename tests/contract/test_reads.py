@@ -1,4 +1,7 @@
-"""Unary reads: starts, limits, long polls."""
+"""Unary reads: starts, limits, long polls.
+
+Rules: contract 6.1, 6.2, 6.3, 6.4, 6.5, 6.6, 6.7 and 3.4.
+"""
 
 from __future__ import annotations
 
@@ -157,11 +160,11 @@ def test_a_long_poll_is_answered_by_the_append_it_waited_for(
     timer = threading.Timer(0.2, append_soon)
     timer.start()
     begun = monotonic()
-    answer = client.read(basin, stream, "seq_num=0&wait=15")
+    answer = client.read(basin, stream, "seq_num=0&wait=60")
     timer.join()
     assert [r["body"] for r in answer.json["records"]] == [b64("live")]
     assert answer.json["tail"]["seq_num"] == 1
-    assert monotonic() - begun < 5
+    assert monotonic() - begun < 30
 
 
 def test_a_long_poll_without_records_ends_empty(client: Client, basin: str, stream: str) -> None:
@@ -170,7 +173,7 @@ def test_a_long_poll_without_records_ends_empty(client: Client, basin: str, stre
     answer = client.read(basin, stream, "wait=1")
     assert answer.status == 200
     assert answer.json == {"records": [], "tail": {"seq_num": 0, "timestamp": 0}}
-    assert 0.9 < monotonic() - begun < 4
+    assert 0.9 < monotonic() - begun < 15
 
 
 def test_a_long_poll_does_not_wait_when_there_is_something(
@@ -178,9 +181,9 @@ def test_a_long_poll_does_not_wait_when_there_is_something(
 ) -> None:
     """Stored records, a count of 0 and a bound that stops at once are answered immediately."""
     begun = monotonic()
-    for query in ("wait=20", "wait=20&count=0", "wait=20&bytes=1", "wait=20&until=5"):
+    for query in ("wait=60", "wait=60&count=0", "wait=60&bytes=1", "wait=60&until=5"):
         assert client.read(basin, filled, query).status == 200
-    assert monotonic() - begun < 5
+    assert monotonic() - begun < 30
 
 
 def test_a_long_poll_beyond_the_tail_is_still_416(client: Client, basin: str, filled: str) -> None:

@@ -1,4 +1,8 @@
-"""Appending and reading records."""
+"""Appending and reading records.
+
+Rules: contract 2.5, 2.6, 2.7, 2.8, 3.3, 4.1, 4.2, 4.4, 4.5, 5.1, 5.2, 5.3, 5.4, 5.5, 5.6, 5.8, 7.1,
+7.2, 7.3 and 7.4.
+"""
 
 from __future__ import annotations
 

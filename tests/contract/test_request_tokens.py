@@ -1,4 +1,7 @@
-"""`svc-request-token`: a write that is repeated is answered as it was, and not done again."""
+"""`svc-request-token`: a write that is repeated is answered as it was, and not done again.
+
+Rules: contract 10.1, 10.2 and 10.3.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from typing import Any
 import pytest
 
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
-from svc_cluster.gateway.http.router import RESOURCES
+from svc_cluster.gateway.endpoints.table import ROUTER
 from tests.contract.access import EVERYWHERE, ROOT_SECRET, SECONDS, Account
 from tests.contract.client import Answer, Client, b64
 from tests.contract.conftest import Server
@@ -81,22 +84,47 @@ WRITES: dict[str, tuple[str, str, Any, int]] = {
         RECORDS,
         200,
     ),
+    "create stream by the other path": (
+        "POST",
+        "/v1/basins/{basin}/streams",
+        {"stream": "{new_stream}"},
+        201,
+    ),
+    "ensure a stream by the other path": (
+        "PUT",
+        "/v1/basins/{basin}/streams/{stream}",
+        {"storage_class": "express"},
+        200,
+    ),
+    "reconfigure stream by the other path": (
+        "PATCH",
+        "/v1/basins/{basin}/streams/{stream}",
+        {"storage_class": "express"},
+        200,
+    ),
+    "delete stream by the other path": (
+        "DELETE",
+        "/v1/basins/{basin}/streams/{stream}",
+        None,
+        202,
+    ),
     "choose a location": ("PUT", "/v1/locations/default", "local", 200),
     "revoke token": ("DELETE", "/v1/access-tokens/{token}", None, 204),
 }
-"""Every write that its client can repeat but the issuing of tokens, which needs a secret."""
+"""Every write that its client can repeat but the issuing of tokens, which needs a secret. A read
+ticket is written nowhere."""
 
 
 def test_every_route_that_writes_is_here() -> None:
     """The list is that of the router."""
     routes = {
         (method, re.sub(r"\{[a-z_]+\}", "{}", resource.template))
-        for resource in RESOURCES
+        for resource in ROUTER.resources
         for method in resource.methods
         if method != "GET"
     }
     tried = {(method, re.sub(r"\{[a-z_]+\}", "{}", path)) for method, path, *_ in WRITES.values()}
-    assert routes == tried | {("POST", "/v1/access-tokens")}
+    assert routes == tried | {("POST", "/v1/access-tokens"), ("POST", "/v1/read-tickets")}
 
 
 class Scene:

@@ -1,4 +1,7 @@
-"""Sessions while leaders are killed: what a session appended is a prefix of what it was sent."""
+"""Sessions while leaders are killed: what a session appended is a prefix of what it was sent.
+
+Rules: contract 8.3.
+"""
 
 from __future__ import annotations
 

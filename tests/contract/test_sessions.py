@@ -1,4 +1,7 @@
-"""Append and read sessions over sockets, in HTTP/1.1 and in HTTP/2."""
+"""Append and read sessions over sockets, in HTTP/1.1 and in HTTP/2.
+
+Rules: contract 8.1, 8.2, 8.3, 8.4 and 8.5.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from svc_cluster.codec.session_frame import Compression, Frame, encode_frame, encode_terminal
+from svc_cluster.codec.session_frame import Compression, SessionFrame, encode_frame, encode_terminal
 from tests.contract.client import Client
 from tests.contract.session_client import (
     Session,
@@ -23,7 +26,7 @@ SHARES_A_BASIN = True
 TYPES = ["svcs/proto", "s2s/proto"]
 
 
-def failure_of(frame: Frame) -> tuple[int, Any]:
+def failure_of(frame: SessionFrame) -> tuple[int, Any]:
     status, body = frame.failure()
     return status, json.loads(body)
 
@@ -213,7 +216,7 @@ def test_both_path_shapes_carry_sessions(endpoint: str, basin: str, stream: str)
         assert session.ack() == (0, 1)
         session.half_close()
     with Session(endpoint, "GET", basin, f"{path}/read?count=1", {}) as session:
-        assert session.batch() == ([0], None)
+        assert session.batch() == ([0], 1)
         assert session.frame() is None
 
 
@@ -228,7 +231,7 @@ def three(client: Client, basin: str, stream: str) -> str:
     return stream
 
 
-def numbers(frames: list[Frame]) -> list[int]:
+def numbers(frames: list[SessionFrame]) -> list[int]:
     return [number for frame in frames for number in batch_of(frame)[0]]
 
 
@@ -236,8 +239,8 @@ def numbers(frames: list[Frame]) -> list[int]:
 def test_stored_records_then_a_heartbeat_then_live_ones(
     client: Client, endpoint: str, basin: str, three: str, kind: str
 ) -> None:
-    """The heartbeat comes at once on reaching the tail; stored batches carry no tail, live ones do,
-    and it is the appender's."""
+    """The heartbeat comes at once on reaching the tail. The batch that ends there carries it, and
+    no other does; with live ones it is the appender's."""
     with read_session(endpoint, basin, three, "seq_num=0", content_type=kind) as session:
         assert session.status == 200
         assert session.headers["content-type"] == kind
@@ -245,8 +248,8 @@ def test_stored_records_then_a_heartbeat_then_live_ones(
         found: list[int] = []
         while found != [0, 1, 2]:
             batch, tail = session.batch()
-            assert tail is None
             found += batch
+            assert tail == (3 if found == [0, 1, 2] else None)
         assert session.batch() == ([], 3)
         for number in (3, 4):
             ack = client.append(basin, three, b"live").json
@@ -286,12 +289,30 @@ def test_a_reader_of_an_empty_stream_is_told_the_tail_at_once(
 def test_a_bounded_session_delivers_what_there_is_and_ends(
     endpoint: str, basin: str, three: str, query: str, found: list[int]
 ) -> None:
-    """No heartbeat, no terminal frame."""
+    """No heartbeat, no terminal frame. The batch that ends at the tail says so, and no other."""
     with read_session(endpoint, basin, three, query) as session:
         assert session.status == 200
         frames = session.rest()
     assert numbers(frames) == found
-    assert all(batch_of(frame)[1] is None for frame in frames)
+    for batch, tail in map(batch_of, frames):
+        assert tail == (3 if batch[-1] == 2 else None)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_session_that_ends_with_the_tail_has_told_it(
+    client: Client, endpoint: str, basin: str, three: str, kind: str
+) -> None:
+    """A client that waits for the tail has it with the records, from the log and from what the
+    gateway shares among followers, though others appended meanwhile."""
+    with read_session(endpoint, basin, three, "seq_num=0", content_type=kind) as other:
+        assert other.batch()[0]
+        for number in (3, 4):
+            client.append(basin, three, b"x")
+            query = f"seq_num=0&count={number + 1}"
+            with read_session(endpoint, basin, three, query, content_type=kind) as session:
+                frames = session.rest()
+            assert numbers(frames) == list(range(number + 1))
+            assert batch_of(frames[-1])[1] == number + 1
 
 
 def test_wait_ends_a_session_that_stays_idle(endpoint: str, basin: str, three: str) -> None:
@@ -337,19 +358,24 @@ def test_refusals_before_the_session_are_plain_answers(
 def test_frames_are_compressed_as_the_reader_accepts(
     client: Client, endpoint: str, basin: str, stream: str
 ) -> None:
-    """Each by itself, from 1024 bytes on; never the body as a whole."""
+    """Each by itself, from 1024 bytes on; never the body as a whole, nor what has the weight 0."""
     client.append(basin, stream, b"x" * 5000)
     for accept, compression in (
         ("gzip", Compression.GZIP),
         ("gzip, zstd", Compression.ZSTD),
         ("br", Compression.NONE),
+        ("gzip;q=0", Compression.NONE),
+        ("zstd;q=0.000, gzip", Compression.GZIP),
+        ("zstd ; Q=0.0 ; x=1,gzip;q=0", Compression.NONE),
+        ("zstd; x=1; q=0", Compression.NONE),
+        ("zstd;q=0.001", Compression.ZSTD),
     ):
         with read_session(endpoint, basin, stream, accept_encoding=accept) as session:
             assert session.headers.get("content-encoding") is None
             stored = session.frame()
             assert stored is not None
             assert stored.compression is compression
-            assert batch_of(stored) == ([0], None)
+            assert batch_of(stored) == ([0], 1)
             heartbeat = session.frame()
             assert heartbeat is not None
             assert heartbeat.compression is Compression.NONE

@@ -17,10 +17,10 @@ import uvloop
 
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.codec.records import RecordIn, build_batch
+from svc_cluster.codec.batch_codec import RecordIn, build_batch
 from svc_cluster.gateway.app import GatewayApp
-from svc_cluster.gateway.backend import ReadResult
-from svc_cluster.gateway.http.server import serve
+from svc_cluster.gateway.cluster.backend import ReadResult
+from svc_cluster.http.server import serve
 from svc_cluster.model.record import SequencedBatch
 from svc_cluster.model.stream_config import BasinConfig, NewStream
 from tests.contract.h2_client import H2Session
@@ -98,13 +98,15 @@ class Scene:
         return sock
 
     async def stalled(self) -> None:
-        """Until nothing is given to any consumer any more."""
+        """Until nothing is given to any consumer any more, nor made for one in steps."""
+        turns = self.app._services.turns
         async with asyncio.timeout(DEADLINE):
             quiet, before = 0, -1.0
             while quiet < 10:
                 await asyncio.sleep(0.02)
                 now = self.metrics.read_bytes._value.get()
-                quiet = quiet + 1 if now == before else 0
+                is_quiet = now == before and not turns._is_taken
+                quiet = quiet + 1 if is_quiet else 0
                 before = now
 
     def held_bytes(self) -> int:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from svc_cluster.gateway.http.http1_framing import CUTS_MAX
-from svc_cluster.gateway.http.server import Server
+from svc_cluster.http.http1_framing import CUTS_MAX
+from svc_cluster.http.server import Server
 from tests.contract.scripted_app import (
     DEADLINE,
     Peer,

@@ -1,4 +1,7 @@
-"""Streams that come by themselves, go by themselves, and come again."""
+"""Streams that come by themselves, go by themselves, and come again.
+
+Rules: contract 5.9, 9.7 and 9.8.
+"""
 
 from __future__ import annotations
 
@@ -73,10 +76,11 @@ def test_a_stream_is_made_as_the_request_s_header_says(client: Client, basin: st
     patch(client, f"/v1/basins/{basin}", {**ALL, "default_stream_config": default})
     config = json.dumps({"retention_policy": {"age": 5}, "timestamping": {"uncapped": True}})
     head = {"s2-stream-config": config}
-    for name, ask in (
-        ("a", lambda: client.append(basin, "a", b"x", headers=head)),
-        ("r", lambda: client.read(basin, "r", **head)),
-    ):
+    asks: dict[str, Callable[[], Answer]] = {
+        "a": lambda: client.append(basin, "a", b"x", headers=head),
+        "r": lambda: client.read(basin, "r", **head),
+    }
+    for name, ask in asks.items():
         assert ask().status == 200
         told = client.get(f"/v1/streams/{name}", {"svc-basin": basin}).json
         assert told == {

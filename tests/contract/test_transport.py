@@ -1,4 +1,7 @@
-"""HTTP/1.1 itself, over raw sockets: framing, deadlines, and what is not HTTP."""
+"""HTTP/1.1 itself, over raw sockets: framing, deadlines, and what is not HTTP.
+
+Rules: contract 3.1, 4.7 and 4.8.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,9 @@ import pytest
 from tests.contract.client import Client, b64, raw_exchange
 from tests.contract.conftest import Server
 
+LONG_BEFORE_S = 9.0
+"""The usual deadline of a head is 10 s: what ends before was not ended by that."""
+
 
 @pytest.fixture(scope="module")
 def endpoint(server: Server) -> str:
@@ -24,7 +30,7 @@ BODY = json.dumps({"records": [{"body": b64("x")}]}).encode()
 
 def connect(endpoint: str) -> socket.socket:
     parts = urlsplit(endpoint)
-    return socket.create_connection((parts.hostname, parts.port), timeout=10)
+    return socket.create_connection((parts.hostname, parts.port), timeout=30)
 
 
 def receive_until(sock: socket.socket, mark: bytes) -> bytes:
@@ -54,7 +60,7 @@ def test_a_slow_header_is_closed_at_the_deadline(slow_header_endpoint: str, sent
     """A client that sends nothing or half a head does not hold a connection."""
     begun = monotonic()
     received = raw_exchange(slow_header_endpoint, sent)
-    assert 0.2 < monotonic() - begun < 3
+    assert 0.2 < monotonic() - begun < LONG_BEFORE_S
     if received:
         assert received.startswith(b"HTTP/1.1 408 ")
         assert b'"code":"request_timeout"' in received
@@ -68,7 +74,7 @@ def test_a_trickled_header_does_not_extend_the_deadline(slow_header_endpoint: st
         sock.sendall(b"GET /health HTTP/1.1\r\n")
         sock.settimeout(0.05)
         received = b""
-        while monotonic() - begun < 5:
+        while monotonic() - begun < 3 * LONG_BEFORE_S:
             try:
                 sock.sendall(b"x: y\r\n")
                 piece = sock.recv(65536)
@@ -79,7 +85,7 @@ def test_a_trickled_header_does_not_extend_the_deadline(slow_header_endpoint: st
             if not piece:
                 break
             received += piece
-        assert monotonic() - begun < 3
+        assert monotonic() - begun < LONG_BEFORE_S
 
 
 def test_an_idle_connection_outlives_the_header_deadline(slow_header_endpoint: str) -> None:
@@ -91,7 +97,7 @@ def test_an_idle_connection_outlives_the_header_deadline(slow_header_endpoint: s
         sock.settimeout(0.8)
         with pytest.raises(TimeoutError):
             sock.recv(1)
-        sock.settimeout(10)
+        sock.settimeout(30)
         sock.sendall(request)
         receive_until(sock, b"\r\n\r\nOK")
         sock.sendall(b"GET /hea")
@@ -149,7 +155,7 @@ def test_an_unended_head_is_refused_at_its_limit(endpoint: str) -> None:
     begun = monotonic()
     sent = b"GET /health HTTP/1.1\r\n" + (b"x: " + b"y" * 4000 + b"\r\n") * 10
     assert raw_exchange(endpoint, sent).startswith(b"HTTP/1.1 431 ")
-    assert monotonic() - begun < 3
+    assert monotonic() - begun < LONG_BEFORE_S
 
 
 @pytest.mark.parametrize(
@@ -168,7 +174,7 @@ def test_whoever_says_no_more_gets_the_answers(endpoint: str, sent: bytes) -> No
     refused, and then the connection ends."""
     parts = urlsplit(endpoint)
     for pieces in (1, 2, 5):
-        with socket.create_connection((parts.hostname, parts.port), timeout=20) as sock:
+        with socket.create_connection((parts.hostname, parts.port), timeout=60) as sock:
             size = -(-len(sent) // pieces)
             for start in range(0, len(sent), size):
                 sock.sendall(sent[start : start + size])
