@@ -6,19 +6,22 @@ is not: what a `Wire` would write travels as one message of the simulated networ
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.codec.peer_message import decode_envelope, encode_envelope, encode_message
+from svc_cluster.link.calls import Verb, decode
 from svc_cluster.link.connector import LinkEvents
 from svc_cluster.link.conversation import Terms
-from svc_cluster.link.errors import LinkLostError
-from svc_cluster.link.frame import Kind
+from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.greeting import NONCE_BYTES, Speaker
 from svc_cluster.link.handshake import HandshakeError, Identity
+from svc_cluster.link.link_errors import LinkLostError
 from svc_cluster.link.session import NodeSession
 from svc_cluster.link.wire import Wire
 from svc_cluster.model.formation import INCARNATION_CHARACTERS
@@ -26,7 +29,7 @@ from svc_cluster.raft.messages import PeerMessage
 from svc_cluster.replica.link_server import caller_of, terms_of
 from svc_cluster.replica.node import ReplicaNode
 from svc_cluster.replica.peers import RAFT, LinkPeers, PeerLink
-from tests.simulation.loop import SimLoop
+from tests.simulation.loop import SimLoop, current_incarnation
 from tests.simulation.network import SimNetwork
 
 _NUMBER_BYTES: Final = 8
@@ -48,12 +51,18 @@ def rpc_address(node: int) -> str:
     return f"rpc:{node}"
 
 
+def asks_address(node: int) -> str:
+    """Where a node calls the others' services from."""
+    return f"asks:{node}"
+
+
 def snapshot_address(node: int) -> str:
+    """Where a node takes snapshots when Raft's messages are datagrams."""
     return f"snap:{node}"
 
 
-def form_address(node: int) -> str:
-    return f"form:{node}"
+def sends_address(node: int) -> str:
+    return f"sends:{node}"
 
 
 def addresses_of(node: int) -> list[str]:
@@ -62,11 +71,9 @@ def addresses_of(node: int) -> list[str]:
         peer_address(node),
         hears_address(node),
         rpc_address(node),
+        asks_address(node),
         snapshot_address(node),
-        f"asks:{node}",
-        f"sends:{node}",
-        form_address(node),
-        f"forms:{node}",
+        sends_address(node),
     ]
 
 
@@ -78,27 +85,74 @@ def raft_pairs(a: int, b: int) -> list[tuple[str, str]]:
     ]
 
 
-class SimTransport:
-    """The part of a transport that a `Wire` uses. The network takes everything at once."""
+SEGMENT_BYTES: Final = 64 * 1024
+"""At most so much of what is written arrives at a time, as with TCP."""
 
-    def __init__(self, send: Callable[[bytes], None], closed: Callable[[], None]) -> None:
+
+class SimTransport:
+    """The part of a transport that a `Wire` uses: it keeps what the link has not carried yet, and
+    says so when that is too much."""
+
+    def __init__(
+        self, loop: SimLoop, send: Callable[[bytes], float], closed: Callable[[], None]
+    ) -> None:
+        """`send` says when the bytes have left."""
+        self._loop = loop
         self._send = send
         self._closed = closed
+        self._wire: Wire | None = None
+        self._high = 0
+        self._kept: deque[tuple[float, int]] = deque()
+        self._kept_bytes = 0
+        self._paused = False
+
+    def carry(self, wire: Wire) -> None:
+        self._wire = wire
+        wire.connection_made(self)  # type: ignore[arg-type]
 
     def set_write_buffer_limits(self, high: int) -> None:
-        """What is written is never kept here."""
+        self._high = high
 
     def writelines(self, frames: Iterable[bytes]) -> None:
-        self._send(b"".join(frames))
+        data, now = b"".join(frames), self._loop.time()
+        for start in range(0, len(data), SEGMENT_BYTES):
+            part = data[start : start + SEGMENT_BYTES]
+            left_at = self._send(part)
+            if left_at > now:
+                self._kept.append((left_at, len(part)))
+                self._kept_bytes += len(part)
+        if self._kept and not self._paused:
+            self._forget_what_left()
+            if self._kept_bytes > self._high and self._wire is not None:
+                self._paused = True
+                self._wire.pause_writing()
+                self._look_later()
+
+    def _forget_what_left(self) -> None:
+        while self._kept and self._kept[0][0] <= self._loop.time():
+            self._kept_bytes -= self._kept.popleft()[1]
+
+    def _look_later(self) -> None:
+        self._loop.call_at(self._kept[0][0], self._look)
+
+    def _look(self) -> None:
+        self._forget_what_left()
+        if self._kept_bytes > self._high // 4:
+            self._look_later()
+            return
+        self._paused = False
+        if self._wire is not None:
+            self._wire.resume_writing()
 
     def get_extra_info(self, _name: str) -> Any:
         return None
 
     def close(self) -> None:
+        self._wire = None
         self._closed()
 
     def abort(self) -> None:
-        self._closed()
+        self.close()
 
 
 class SimConnector:
@@ -140,7 +194,7 @@ class SimConnector:
             self._on_end,
             acceptor=False,
         )
-        wire.connection_made(SimTransport(self._write, lambda: self._closed(wire)))  # type: ignore[arg-type]
+        SimTransport(self._loop, self._write, lambda: self._closed(wire)).carry(wire)
         self._write(b"")  # the acceptor learns of the connection, and speaks first
 
     def message(self, data: bytes) -> None:
@@ -152,8 +206,8 @@ class SimConnector:
                 self._end("the other side closed the connection")
                 self._again()
 
-    def _write(self, data: bytes) -> None:
-        self._network.send(self._mine, self._to, self._number + data)
+    def _write(self, data: bytes) -> float:
+        return self._network.send(self._mine, self._to, self._number + data)
 
     def _closed(self, wire: Wire) -> None:
         """This side closed it: the network knows no end of a connection but its reset."""
@@ -196,18 +250,25 @@ class SimConnector:
     def is_up(self) -> bool:
         return self._wire is not None and self._wire.is_open
 
-    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         if self._wire is None:
             raise LinkLostError(sent=False)
         self._wire.send(kind, flow, payload)
 
-    def under_way(self, kind: Kind) -> int:
+    @property
+    def held_bytes(self) -> int:
+        return 0 if self._wire is None else self._wire.talk.held_bytes
+
+    def has_credit(self, kind: FrameKind, size: int) -> bool:
+        return self._wire is None or self._wire.talk.outbox.credits[kind].allows(size)
+
+    def under_way(self, kind: FrameKind) -> int:
         return 0 if self._wire is None else self._wire.talk.outbox.credits[kind].under_way
 
-    def is_waiting(self, kind: Kind, flow: int) -> bool:
+    def is_waiting(self, kind: FrameKind, flow: int) -> bool:
         return self._wire is not None and self._wire.is_waiting(kind, flow)
 
-    def dealt_with(self, kind: Kind, size: int) -> None:
+    def dealt_with(self, kind: FrameKind, size: int) -> None:
         if self._wire is not None:
             self._wire.dealt_with(kind, size)
 
@@ -225,10 +286,10 @@ class _Conversing:
     def opened(self, speaker: Speaker) -> None:
         self._connector.opened(speaker)
 
-    def message(self, kind: Kind, payload: bytes) -> None:
+    def message(self, kind: FrameKind, payload: bytes) -> None:
         self._events.message(kind, payload)
 
-    def room(self, kind: Kind, size: int) -> None:
+    def room(self, kind: FrameKind, size: int) -> None:
         self._events.room(kind, size)
 
 
@@ -289,8 +350,11 @@ class SimAcceptor:
             known[1].wire.data_received(body)
 
     def _accept(self, sender: str, number: bytes) -> _Accepted:
-        def write(data: bytes) -> None:
-            self._network.send(self._address, sender, number + data)
+        def write(data: bytes) -> float:
+            return self._network.send(self._address, sender, number + data)
+
+        def close() -> None:
+            write(b"")
 
         accepted = _Accepted(self._welcome)
         accepted.wire = Wire(
@@ -301,7 +365,7 @@ class SimAcceptor:
             accepted.on_end,
             acceptor=True,
         )
-        accepted.wire.connection_made(SimTransport(write, lambda: write(b"")))  # type: ignore[arg-type]
+        SimTransport(self._loop, write, close).carry(accepted.wire)
         return accepted
 
 
@@ -315,10 +379,10 @@ class _Accepted:
     def opened(self, speaker: Speaker) -> None:
         self._caller = self._welcome(speaker, self.wire)
 
-    def message(self, kind: Kind, payload: bytes) -> None:
+    def message(self, kind: FrameKind, payload: bytes) -> None:
         self._caller.message(kind, payload)
 
-    def room(self, kind: Kind, size: int) -> None:
+    def room(self, kind: FrameKind, size: int) -> None:
         if self._caller is not None:
             self._caller.room(kind, size)
 
@@ -336,8 +400,11 @@ def _nonce(number: int, side: int) -> bytes:
 
 
 class SimPeers:
-    """The node's links to its peers, for Raft. With `datagrams` its messages travel one by one and
-    may be lost, doubled and late, which no conversation allows: to try Raft itself."""
+    """The node's links to the others: for Raft with its snapshots, and for their services.
+
+    With `datagrams` Raft's messages travel one by one and may be lost, doubled and late, which no
+    conversation allows: to try Raft itself. Snapshots have a conversation of their own then.
+    """
 
     def __init__(
         self,
@@ -357,12 +424,16 @@ class SimPeers:
         self._wall_ms: Callable[[], int | None] = (lambda: None) if clock is None else clock.wall_ms
         self._waiting: dict[NodeId, list[bytes]] = {}
         self._incarnation = b""
+        self._asks = SimCaller(loop, network, asks_address(node))
         self._caller: SimCaller | None = None
-        self._terms: Callable[[], Terms] = lambda: _refused()
+        self._speaker: Callable[[], Speaker] = lambda: _refused()
         peers = tuple(NodeId(other) for other in others)
         self._links = LinkPeers(
             loop=loop, peers=peers, clock=self._wall_ms, open_link=self._open_link
         )
+        self.sessions = self._links.sessions
+        self.call = self._links.call
+        self.form = self._links.form
         self.on_sent: Callable[[NodeId, NodeId, GroupId, PeerMessage], None] | None = None
 
     def has_room(self, peer: NodeId) -> bool:
@@ -372,18 +443,33 @@ class SimPeers:
     def held_bytes(self) -> int:
         return 0 if self._datagrams else self._links.held_bytes
 
+    def start(self, node: ReplicaNode) -> None:
+        """Links to the services of the others."""
+        self._speaker = node.speaker
+        self._links.start()
+
     def connect(self, node: ReplicaNode) -> None:
+        """Links for Raft, once this node knows that it may take part."""
+        host = node.host
         if self._datagrams:
             self._connect_datagrams(node)
-            return
-        self._terms = lambda: _with_raft(node)
-        self._caller = SimCaller(self._loop, self._network, peer_address(self._node))
-        host = node.host
-        self._links.connect(host.peer_up, host.peer_down, host.peer_room)
+            self._caller = SimCaller(self._loop, self._network, sends_address(self._node))
+            self._links.connect(_unheard, _unheard, _unheard)
+        else:
+            self._caller = SimCaller(self._loop, self._network, peer_address(self._node))
+            self._links.connect(host.news.up, host.news.down, host.news.room)
 
     def _open_link(self, peer: NodeId, is_raft: bool, events: Any) -> PeerLink:
-        assert is_raft and self._caller is not None, "services have links of their own here"
-        return self._caller.link(hears_address(peer), self._terms, events)
+        def terms() -> Terms:
+            speaker = self._speaker()
+            features = (*speaker.features, RAFT) if is_raft else speaker.features
+            return Terms(SECRET, replace(speaker, features=features), lambda _: None)
+
+        if not is_raft:
+            return self._asks.link(rpc_address(peer), terms, events)
+        assert self._caller is not None, "it is connected first"
+        place = snapshot_address(peer) if self._datagrams else hears_address(peer)
+        return self._caller.link(place, terms, events)
 
     def send(self, peer: NodeId, group_id: GroupId, message: PeerMessage) -> None:
         if self.on_sent is not None:
@@ -412,9 +498,9 @@ class SimPeers:
 
         def on_link(address: str, up: bool) -> None:
             if up:
-                node.host.peer_up(peers[address])
+                node.host.news.up(peers[address])
             else:
-                node.host.peer_down(peers[address])
+                node.host.news.down(peers[address])
 
         mine = peer_address(self._node)
         self._network.register(hears_address(self._node), on_message)
@@ -431,14 +517,12 @@ class SimPeers:
                 self._network.send(mine, hears_address(peer), data, datagram=True)
 
 
-def _refused() -> Terms:
-    raise AssertionError("it is connected first")
+def _refused() -> Speaker:
+    raise AssertionError("it is started first")
 
 
-def _with_raft(node: ReplicaNode) -> Terms:
-    own = node.speaker()
-    speaker = Speaker(own.identity, (RAFT,), own.basin_commands, own.catalog_commands)
-    return Terms(SECRET, speaker, lambda _: None)
+def _unheard(_peer: NodeId) -> None:
+    """Whether a peer is there is told by the connection of the datagrams."""
 
 
 def _from(sender: int, data: bytes) -> tuple[Identity, bytes]:
@@ -446,44 +530,6 @@ def _from(sender: int, data: bytes) -> tuple[Identity, bytes]:
     incarnation = data[:INCARNATION_CHARACTERS].decode()
     identity = Identity("simulated", "node", NodeId(sender), incarnation)
     return identity, data[INCARNATION_CHARACTERS:]
-
-
-class SimCalls:
-    """Implements the node's `SnapshotTransport` and its `FormationTransport`."""
-
-    def __init__(self, network: SimNetwork, node: NodeId) -> None:
-        self._network = network
-        self._node = node
-        self._head = b""
-
-    async def call(self, peer: NodeId, chunk: bytes) -> bytes:
-        return await self._network.call(
-            f"sends:{self._node}", snapshot_address(peer), self._head + chunk
-        )
-
-    async def form(self, peer: NodeId, report: bytes) -> bytes:
-        return await self._network.call(
-            f"forms:{self._node}", form_address(peer), self._head + report
-        )
-
-    def serve(self, node: ReplicaNode) -> None:
-        self._head = bytes([self._node]) + node.identity.incarnation.encode()
-
-        async def take_chunk(data: bytes) -> bytes:
-            caller, chunk = _from(data[0], data[1:])
-            try:
-                node.check_peer(caller)
-            except HandshakeError as refusal:
-                raise ConnectionError(str(refusal)) from refusal
-            return await node.host.receiver.chunk(caller.node_id, chunk)
-
-        async def form(data: bytes) -> bytes:
-            caller, report = _from(data[0], data[1:])
-            node.check_member(caller)
-            return node.form(caller, report)
-
-        self._network.serve(snapshot_address(self._node), take_chunk)
-        self._network.serve(form_address(self._node), form)
 
 
 class SimServer:
@@ -494,15 +540,54 @@ class SimServer:
     ) -> None:
         tasks = Tasks()
         number = node.config.node_id
-        places = [rpc_address(number)] + ([] if datagrams else [hears_address(number)])
-        for address in places:
-            SimAcceptor(
-                loop,
-                network,
-                address,
-                lambda: terms_of(node, SECRET),
-                lambda speaker, wire: caller_of(node, speaker, wire, tasks),
-            )
+
+        def welcome(speaker: Speaker, wire: Wire) -> _Watched:
+            watched = _Watched(network, number, wire)
+            watched.caller = caller_of(node, speaker, watched, tasks)
+            return watched
+
+        raft = snapshot_address(number) if datagrams else hears_address(number)
+        for address in (rpc_address(number), raft):
+            SimAcceptor(loop, network, address, lambda: terms_of(node, SECRET), welcome)
+
+
+class _Watched:
+    """Stands between a caller's conversation and whoever deals with it, and tells of chunks,
+    reports and their answers."""
+
+    caller: Any
+
+    def __init__(self, network: SimNetwork, node: int, wire: Wire) -> None:
+        self._network = network
+        self._node = node
+        self._wire = wire
+        self._asked: dict[int, Verb] = {}
+
+    def message(self, kind: FrameKind, payload: bytes) -> None:
+        if self._network.on_call is not None and payload[0] in (Verb.SNAPSHOT, Verb.FORM):
+            verb, number, _ = decode(payload)
+            self._asked[number] = verb
+            self._network.called(verb, self._node, answered=False)
+            owner = current_incarnation()
+            if owner is not None and not owner.alive:
+                return
+        self.caller.message(kind, payload)
+
+    def room(self, kind: FrameKind, size: int) -> None:
+        self.caller.room(kind, size)
+
+    def link_down(self) -> None:
+        self.caller.link_down()
+
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
+        self._wire.send(kind, flow, payload)
+        if self._asked:
+            verb = self._asked.pop(decode(payload).number, None)
+            if verb is not None:
+                self._network.called_soon(verb, self._node)
+
+    def dealt_with(self, kind: FrameKind, size: int) -> None:
+        self._wire.dealt_with(kind, size)
 
 
 class SimRpcClient:

@@ -116,12 +116,6 @@ class SimClient(Protocol):
         """Idempotent: an existing stream is fine."""
         ...
 
-    async def reconfigure(self, basin: str, stream: str | None, change: Config) -> Config:
-        """Of the stream, or of the basin's default of one; the configuration after the change."""
-        ...
-
-    async def config(self, basin: str, stream: str | None) -> Config: ...
-
     async def append(
         self,
         basin: str,
@@ -160,3 +154,13 @@ class SimClient(Protocol):
     async def delete_stream(self, basin: str, stream: str) -> None: ...
 
     async def delete_basin(self, basin: str) -> None: ...
+
+
+class ConfiguringClient(SimClient, Protocol):
+    """One that changes configurations as well."""
+
+    async def reconfigure(self, basin: str, stream: str | None, change: Config) -> Config:
+        """Of the stream, or of the basin's default of one; the configuration after the change."""
+        ...
+
+    async def config(self, basin: str, stream: str | None) -> Config: ...

@@ -21,11 +21,11 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.base.ids import NodeId
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.codec.records import ReadBudget, build_batch, cut
+from svc_cluster.codec.batch_codec import ReadBudget, build_batch, cut
 from svc_cluster.codec.request_key import append_hash, request_key
 from svc_cluster.gateway.app import GatewayApp
-from svc_cluster.gateway.replica_client import ReplicaClient
-from svc_cluster.gateway.usage_client import UsageClient
+from svc_cluster.gateway.cluster.replica_client import ReplicaClient
+from svc_cluster.gateway.cluster.usage_client import UsageClient
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.reconfigure import UNSET, BasinPatch, StreamPatch
 from svc_cluster.model.record import StoredBatch
@@ -253,8 +253,8 @@ class BackendClient:
             hashed = append_hash(batch, match_seq_num, fencing_token)
             key = request_key("POST", "append", (basin, stream), request_token, hashed)
         ack = await self._ask(
-            lambda client: client.keyed(key).append(
-                basin, stream, batch, match_seq_num, fencing_token
+            lambda client: client.append(
+                basin, stream, batch, match_seq_num, fencing_token, request_key=key
             )
         )
         return Acked(ack.start.seq_num, ack.end.seq_num, ack.tail.seq_num)

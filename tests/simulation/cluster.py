@@ -10,11 +10,13 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
 from tests.linearizability.checker import check
 from tests.linearizability.history import Outcome, SeenRecord, to_line
+from tests.simulation.api import ConfiguringClient
 from tests.simulation.backend_client import BackendClient, SimGateway
 from tests.simulation.checkers.raft import InvariantError, RaftChecker
 from tests.simulation.checkers.usage import check_replica
@@ -78,18 +80,23 @@ class SimCluster:
         self.expected: tuple[str, ...] = ()
         """How error lines begin that the run brings about on purpose."""
         self._rng = self._stream_of("nemesis")
-        profile = ADVERSARIAL if options.datagrams else NetworkProfile()
+        profile = replace(
+            ADVERSARIAL if options.datagrams else NetworkProfile(),
+            bytes_per_s=options.bytes_per_s,
+            latency_max_s=options.latency_max_s,
+        )
         self.network = SimNetwork(loop, self._stream_of("network"), profile)
         self.nemesis = Nemesis(loop, options, trace, self.network, self._rng, errors)
         self.nodes = [self._make_node(number) for number in range(1, options.nodes + 1)]
         self.gateways = [self._make_gateway(number) for number in range(options.gateways)]
-        self.apis: list[SimClient] = [
+        self.apis: list[ConfiguringClient] = [
             HttpClient(gateway) if options.http else BackendClient(gateway)
             for gateway in self.gateways
         ]
         self.nemesis.nodes, self.nemesis.gateways = self.nodes, self.gateways
         self.nemesis.look = self.look
         self.nemesis.not_whole = self.not_whole
+        self.checker.is_harmed = self.nemesis.is_harmed
 
     def _stream_of(self, what: str) -> random.Random:
         return random.Random(f"{self.seed}/{what}")
@@ -163,6 +170,7 @@ class SimCluster:
         self.nemesis.heal()
         for worker in workers:
             worker.stopping = True
+        await self.guarded(self.nemesis.mended(), watch)
         await self.guarded(self.settle(working), watch)
         finals = [await self.guarded(self.read_all(h), watch) for h in self.recorder.streams]
         watch.cancel()
@@ -233,7 +241,7 @@ class SimCluster:
         if self.votes.broken:
             raise InvariantError(self.votes.broken[0])
         for error in self.errors:
-            if not error.startswith(self.expected):
+            if not error.startswith(self.expected) and not self.nemesis.explains(error):
                 raise InvariantError(f"no-error-lines: {error}")
         if self.network.stats.too_long:
             raise InvariantError("messages-fit: one was sent that no receiver takes")

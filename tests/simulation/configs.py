@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from svc_cluster.base.ids import NodeId
-from svc_cluster.raft.settings import RaftSettings
+from svc_cluster.raft.raft_settings import RaftSettings
 from svc_cluster.replica.host_settings import HostSettings
 from svc_cluster.replica.housekeeping import HousekeepingSettings
 from svc_cluster.replica.node import NodeConfig
 from svc_cluster.replica.scrub import ScrubSettings
-from svc_cluster.storage.wal.settings import WalSettings
+from svc_cluster.storage.wal.wal_settings import WalSettings
 from tests.simulation.options import Options
 
 CLUSTER_ID = "simulated"
@@ -30,6 +30,8 @@ def node_config(options: Options, number: int) -> NodeConfig:
         raft=RaftSettings(
             in_flight_bytes_max=options.in_flight_bytes_max,
             committed_bytes_max=options.committed_bytes_max,
+            append_entries_max=options.append_entries_max,
+            in_flight_entries_max=options.in_flight_entries_max,
         ),
         wal=WalSettings(
             segment_bytes=options.segment_bytes,

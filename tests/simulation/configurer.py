@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.simulation.api import Config, NoEffectError, SimClient, UnknownOutcomeError
+from tests.simulation.api import Config, ConfiguringClient, NoEffectError, UnknownOutcomeError
 from tests.simulation.checkers.raft import InvariantError
 from tests.simulation.churn import SETTLE_S
 
@@ -44,7 +44,7 @@ class Configurer:
     """The one writer of one member."""
 
     def __init__(
-        self, apis: Sequence[SimClient], rng: random.Random, register: Register, member: str
+        self, apis: Sequence[ConfiguringClient], rng: random.Random, register: Register, member: str
     ) -> None:
         self._apis = apis
         self._rng = rng
@@ -80,7 +80,9 @@ class Configurer:
         register.confirmed[member] = value
 
 
-def configurers(apis: Sequence[SimClient], rng: random.Random, targets: int) -> list[Configurer]:
+def configurers(
+    apis: Sequence[ConfiguringClient], rng: random.Random, targets: int
+) -> list[Configurer]:
     """Two writers for each of the first `targets` of: a basin's default, a stream."""
     registers = [Register("basin-000", None), Register("basin-000", "stream-0")][:targets]
     return [

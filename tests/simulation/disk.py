@@ -277,6 +277,7 @@ class SimDisk:
         window, self._window = self._window, []
         for submission in window:
             for file, offset, data in submission.writes:
+                assert not file.closed, f"{file.name} was closed under a write to it"
                 _put(file, offset, data)
                 file.pending.clear()
         self._effect("log durable")

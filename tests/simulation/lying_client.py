@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from tests.linearizability.history import SeenRecord
+from tests.simulation.api import ConfiguringClient
 from tests.simulation.workload import (
     Acked,
     Config,
@@ -16,10 +18,11 @@ from tests.simulation.workload import (
     Records,
     SessionBatch,
     SessionEvents,
-    SimClient,
     TailMismatchError,
     TokenMismatchError,
 )
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class HonestClient:
 
     share = 0.05
 
-    def __init__(self, api: SimClient, rng: random.Random) -> None:
+    def __init__(self, api: ConfiguringClient, rng: random.Random) -> None:
         self.api = api
         self.rng = rng
 
@@ -114,6 +117,14 @@ class HonestClient:
         await self.api.follow(basin, stream, start, seconds, on_batch)
 
 
+class RememberingClient(HonestClient, Generic[T]):
+    """One that knows what it saw before, by what it was asked about."""
+
+    def __init__(self, api: ConfiguringClient, rng: random.Random) -> None:
+        super().__init__(api, rng)
+        self.seen: dict[tuple[str | int, ...], T] = {}
+
+
 class NeverSent(HonestClient):
     """An append is acknowledged and never sent."""
 
@@ -151,24 +162,18 @@ class OtherOrder(HonestClient):
         return await super().put(replace(ask, items=ask.items[::-1]) if self.now() else ask)
 
 
-class Exchanged(HonestClient):
+class Exchanged(RememberingClient[Acked]):
     """Two acknowledged batches exchange their places."""
-
-    _kept: dict[tuple[str, str, int], Acked]
-
-    def __init__(self, api: SimClient, rng: random.Random) -> None:
-        super().__init__(api, rng)
-        self._kept = {}
 
     async def put(self, ask: Ask) -> Acked:
         acked = await super().put(ask)
         key = (*ask.place, len(ask.items))
         if not ask.is_plain or acked.end - acked.start != len(ask.items):
             return acked
-        before = self._kept.pop(key, None)
+        before = self.seen.pop(key, None)
         if before is None:
             if self.now():
-                self._kept[key] = acked
+                self.seen[key] = acked
             return acked
         return replace(before, tail=acked.tail)
 
@@ -205,73 +210,49 @@ class TokenIgnored(HonestClient):
         return await super().put(replace(ask, fencing_token=None))
 
 
-class OldTokenReported(HonestClient):
+class OldTokenReported(RememberingClient[str]):
     """A refusal reports the token before the current one."""
-
-    _seen: dict[tuple[str, str], str]
-
-    def __init__(self, api: SimClient, rng: random.Random) -> None:
-        super().__init__(api, rng)
-        self._seen = {}
 
     async def put(self, ask: Ask) -> Acked:
         try:
             return await super().put(ask)
         except TokenMismatchError as refusal:
-            before = self._seen.setdefault(ask.place, refusal.token)
-            self._seen[ask.place] = refusal.token
+            before = self.seen.setdefault(ask.place, refusal.token)
+            self.seen[ask.place] = refusal.token
             raise TokenMismatchError(before) from refusal
 
 
-class OldTailReported(HonestClient):
+class OldTailReported(RememberingClient[int]):
     """A refusal reports an old tail."""
-
-    _seen: dict[tuple[str, str], int]
-
-    def __init__(self, api: SimClient, rng: random.Random) -> None:
-        super().__init__(api, rng)
-        self._seen = {}
 
     async def put(self, ask: Ask) -> Acked:
         try:
             return await super().put(ask)
         except TailMismatchError as refusal:
-            before = self._seen.setdefault(ask.place, refusal.tail)
-            self._seen[ask.place] = refusal.tail
+            before = self.seen.setdefault(ask.place, refusal.tail)
+            self.seen[ask.place] = refusal.tail
             raise TailMismatchError(before) from refusal
 
 
-class OldTail(HonestClient):
+class OldTail(RememberingClient[int]):
     """The tail is a while old."""
-
-    _seen: dict[tuple[str, str], int]
-
-    def __init__(self, api: SimClient, rng: random.Random) -> None:
-        super().__init__(api, rng)
-        self._seen = {}
 
     async def check_tail(self, basin: str, stream: str) -> int:
         tail = await super().check_tail(basin, stream)
-        before = self._seen.setdefault((basin, stream), tail)
-        self._seen[basin, stream] = tail
+        before = self.seen.setdefault((basin, stream), tail)
+        self.seen[basin, stream] = tail
         return before if self.now() else tail
 
 
-class OldRead(HonestClient):
+class OldRead(RememberingClient[Records]):
     """A read is a while old."""
-
-    _seen: dict[tuple[str, str, int, int], Records]
-
-    def __init__(self, api: SimClient, rng: random.Random) -> None:
-        super().__init__(api, rng)
-        self._seen = {}
 
     async def read(
         self, basin: str, stream: str, start: int, count: int, wait_s: int = 0
     ) -> Records:
         seen = await super().read(basin, stream, start, count, wait_s)
-        before = self._seen.setdefault((basin, stream, start, count), seen)
-        self._seen[basin, stream, start, count] = seen
+        before = self.seen.setdefault((basin, stream, start, count), seen)
+        self.seen[basin, stream, start, count] = seen
         return before
 
 

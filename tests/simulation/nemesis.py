@@ -7,11 +7,18 @@ import contextvars
 import logging
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import product
 
+from svc_cluster.base.ids import GroupId
+from svc_cluster.model.content import whole
+from svc_cluster.replica.prefixed import PrefixedReader
+from svc_cluster.replica.scrub_reader import content_of
 from tests.simulation.adapters import addresses_of, hears_address, peer_address
 from tests.simulation.backend_client import SimGateway
+from tests.simulation.checkers.raft import InvariantError
 from tests.simulation.decay import decay
+from tests.simulation.harm import harm_batches
 from tests.simulation.loop import SimLoop
 from tests.simulation.network import NetworkProfile, SimNetwork
 from tests.simulation.node import Luck, SimNode
@@ -19,6 +26,22 @@ from tests.simulation.options import Options
 from tests.simulation.trace import Trace
 
 ROT_SHARE = 0.4
+HARM_SHARE = 0.3
+
+FOUND_S = 60.0
+"""Virtual seconds in which harm is found and repaired: as long as it takes replicas to know of each
+other that they take part in the scrub, and two rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Harmed:
+    """What became of one replica behind its back, and until when it has to be whole."""
+
+    node: SimNode
+    group_id: GroupId
+    generation: int
+    what: str
+    deadline: float
 
 
 class Nemesis:
@@ -48,6 +71,8 @@ class Nemesis:
         self.look: Callable[[], None] = lambda: None
         self.not_whole: Callable[[], str | None] = lambda: None
         self._rotten: SimNode | None = None
+        self._harmed: _Harmed | None = None
+        self._ever_harmed: dict[tuple[int, int], int] = {}
         self._rng = rng
         self._context = contextvars.copy_context()
         self._restarts: dict[int, asyncio.TimerHandle] = {}
@@ -68,6 +93,8 @@ class Nemesis:
             fault = rng.choice(options.faults)
             if options.rot and rng.random() < ROT_SHARE:
                 fault = "rot"
+            if options.harm and rng.random() < HARM_SHARE:
+                fault = "harm"
             self.faults[fault] = self.faults.get(fault, 0) + 1
             self.trace.fact("fault", fault)
             getattr(self, f"_fault_{fault}")(rng)
@@ -245,8 +272,89 @@ class Nemesis:
             self.trace.fact("rot", node.node_id, decay(node.disk, rng))
         self._rotten = node
 
+    def _fault_harm(self, rng: random.Random) -> None:
+        """Records of one replica vanish from its store, or others are in their place, on a leader
+        too. Only when all is whole, one replica at a time, and nothing else until it is repaired:
+        a minority is damaged, and the scrub has time for its round."""
+        if self.not_whole() is not None or self.options.scrub_seconds == 0:
+            return
+        node = rng.choice((self._leader(rng), rng.choice(self.nodes)))
+        if node.node is None or not node.node.host.basins:
+            return
+        group_id = rng.choice(sorted(node.node.host.basins))
+        what = harm_batches(node, group_id, rng)
+        if what is not None:
+            self.trace.fact("harm", what)
+            generation = int(node.node.host.basins[group_id].group.generation)
+            deadline = self.loop.time() + FOUND_S
+            self._harmed = _Harmed(node, group_id, generation, what, deadline)
+            self._ever_harmed[node.node_id, group_id] = generation
+
+    def is_harmed(self, node_id: int, group_id: int) -> bool:
+        """Whether this replica was harmed and not made anew since. Its digest, which is taken over
+        all that entries ever did there, stays another's even where what was harmed is trimmed."""
+        generation = self._ever_harmed.get((node_id, group_id))
+        node = next(node for node in self.nodes if node.node_id == node_id)
+        replica = None if node.node is None else node.node.host.replica(GroupId(group_id))
+        return replica is not None and int(replica.group.generation) == generation
+
+    def explains(self, error: str) -> bool:
+        """Whether an error line says of a harmed replica that it is damaged, or, while its group is
+        harmed, that nobody can tell who is."""
+        return any(
+            f"'group': {group_id}," in error
+            and (
+                (error.startswith("state_diverged") and f"'node': {node_id}," in error)
+                or error.startswith("scrub_in_doubt")
+            )
+            for node_id, group_id in self._ever_harmed
+        )
+
+    async def mended(self) -> None:
+        """Return once nothing is harmed any more. Raises InvariantError when it takes too long."""
+        while not self._is_harm_mended():
+            await asyncio.sleep(0.25)
+
+    def _is_harm_mended(self) -> bool:
+        """Whether the harmed replica was made anew from the others, or holds again what they hold,
+        because what was harmed has been trimmed. Raises InvariantError."""
+        harmed = self._harmed
+        if harmed is None:
+            return True
+        held = self._held(harmed.node, harmed.group_id)
+        if held is None:
+            is_mended = self._is_destroyed(harmed)
+        elif held[0] != harmed.generation:
+            is_mended = True
+        else:
+            others = [self._held(n, harmed.group_id) for n in self.nodes if n is not harmed.node]
+            is_mended = any(other is not None and other[1:] == held[1:] for other in others)
+        if is_mended:
+            self._harmed = None
+        elif self.loop.time() > harmed.deadline:
+            raise InvariantError(f"harm-is-found: not within {FOUND_S} s: {harmed.what}")
+        return is_mended
+
+    def _is_destroyed(self, harmed: _Harmed) -> bool:
+        """Whether the basin was deleted, and the harmed replica with it."""
+        host = None if harmed.node.node is None else harmed.node.node.host
+        if host is None or host.catalog is None or host.replica(harmed.group_id) is not None:
+            return False
+        return harmed.group_id not in host.catalog.state.basins_by_group
+
+    def _held(self, node: SimNode, group_id: GroupId) -> tuple[int, int, int] | None:
+        """Generation, applied index, and the digest of the content; None while it is repaired."""
+        replica = None if node.node is None else node.node.host.replica(group_id)
+        if replica is None or replica.group.is_given_up:
+            return None
+        generation = replica.group.generation
+        found = whole(content_of(group_id), PrefixedReader(node.store, generation))
+        return int(generation), replica.group.applied_index, found.digest
+
     def _is_mended(self) -> bool:
-        """Whether nothing is rotten, or no longer."""
+        """Whether nothing is rotten or harmed, or no longer."""
+        if not self._is_harm_mended():
+            return False
         if self._rotten is not None and self.not_whole() is None:
             self._rotten = None
         return self._rotten is None
@@ -262,6 +370,7 @@ class Nemesis:
         self.trace.fact("heal")
         self.network.heal_all()
         self.network.profile = NetworkProfile()
+        self.network.lift_limits()
         self._free_disks()
         for node in self.nodes:
             node.disk.switches.extra_latency_s = 0.0

@@ -1,27 +1,26 @@
 """The wires between simulated processes.
 
-Two forms: `send` puts a message on a connection (first in, first out, until a reset loses what is
-in flight), `call` is one request and one answer. Endpoints are found by address. A cut swallows
-what arrives during it; both ends notice only after a while, as with silent partitions of real
-networks.
+`send` puts bytes on a connection: first in, first out, as fast as its link carries them, until a
+reset loses what is in flight. Endpoints are found by address. A cut swallows what arrives during
+it; both ends notice only after a while, as with silent partitions of real networks.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import random
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
 from svc_cluster.base.limits import MESSAGE_BYTES_MAX
+from svc_cluster.link.calls import Verb
 from tests.simulation.loop import Incarnation, SimLoop, current_incarnation
 
 OnMessage = Callable[[str, bytes], None]
 OnLink = Callable[[str, bool], None]
-Handler = Callable[[bytes], Awaitable[bytes]]
+OnCall = Callable[[Verb, int, bool], None]
 
 
 @dataclass(slots=True)
@@ -39,6 +38,10 @@ class NetworkProfile:
     """How long a silent cut takes to be noticed."""
     reconnect_min_s: float = 0.01
     reconnect_max_s: float = 0.3
+    latency_max_s: float = 0.0
+    """Each way of each link has one of its own, up to so much, on top of every delay."""
+    bytes_per_s: tuple[float, float] | None = None
+    """Each way of each link carries so much, drawn between these; None: anything at once."""
 
 
 ADVERSARIAL = NetworkProfile(drop_share=0.02, duplicate_share=0.02, late_share=0.01)
@@ -51,8 +54,6 @@ class NetworkStats:
     lost: int = 0
     duplicated: int = 0
     resets: int = 0
-    calls: int = 0
-    calls_failed: int = 0
     too_long: int = 0
     """Messages that no receiver takes; each has torn its connection."""
 
@@ -64,7 +65,6 @@ class _Endpoint:
     context: contextvars.Context
     on_message: OnMessage | None = None
     on_link: OnLink | None = None
-    handler: Handler | None = None
 
     def enter(self, function: Callable[..., Any], *args: Any) -> Any:
         return self.context.copy().run(function, *args)
@@ -85,16 +85,10 @@ class _Link:
     cut: bool = False
     clogged_until: float = 0.0
     held: list[bytes] = field(default_factory=list)
-
-
-@dataclass(slots=True, eq=False)
-class _Call:
-    number: int
-    caller: _Endpoint
-    to: str
-    answer: asyncio.Future[bytes]
-    lost: bool = False
-    """The connection broke: a request still in flight does not arrive."""
+    latency_s: float = 0.0
+    bytes_per_s: float | None = None
+    free_at: float = 0.0
+    """When the last byte that was sent has left."""
 
 
 class SimNetwork:
@@ -111,13 +105,10 @@ class SimNetwork:
         assert current_incarnation() is None, "the network belongs to no process"
         self._endpoints: dict[str, _Endpoint] = {}
         self._links: dict[tuple[str, str], _Link] = {}
-        self._calls: dict[int, _Call] = {}
         self._numbers = count(1)
-        self.call_extra_s = 0.0
-        """How much longer than usual each way of a call takes."""
-        self.on_call: Callable[[str, str, bool], None] | None = None
-        """Told of each call's request when it arrives (sender, to, False) and of its answer when it
-        leaves (True)."""
+        self.on_call: OnCall | None = None
+        """Told of each chunk of a snapshot, and of each report of a formation, when it arrives at a
+        node (what it is, the node, False), and of its answer when it leaves (True)."""
 
     # What adapters use
 
@@ -129,11 +120,6 @@ class SimNetwork:
         endpoint.on_message = on_message
         endpoint.on_link = on_link
 
-    def serve(self, address: str, handler: Handler) -> None:
-        """Calls to `address` are answered by `await handler(request)`; what it raises is a broken
-        connection to the caller."""
-        self._endpoint(address).handler = handler
-
     def connect(self, sender: str, to: str) -> None:
         """Keep a connection up from now on: `on_link(to, True)` once it is, and on each change."""
         link = self._link(sender, to)
@@ -143,12 +129,13 @@ class SimNetwork:
         else:
             self._loop.call_soon(self._tell_link, link, link.epoch, context=self._context)
 
-    def send(self, sender: str, to: str, data: bytes, *, datagram: bool = False) -> None:
-        """Lost without a word when there is no connection. A datagram is also subject to the
-        profile's drops, duplicates and delays; without it a connection keeps its promises."""
-        owner = current_incarnation()
+    def send(self, sender: str, to: str, data: bytes, *, datagram: bool = False) -> float:
+        """When the last byte has left the sender. Lost without a word when there is no connection.
+        A datagram is also subject to the profile's drops, duplicates and delays; without it a
+        connection keeps its promises."""
+        owner, now = current_incarnation(), self._loop.time()
         if owner is not None and not owner.alive:
-            return  # it died in the middle of this step
+            return now  # it died in the middle of this step
         self.stats.sent += 1
         link = self._link(sender, to)
         if len(data) > MESSAGE_BYTES_MAX:
@@ -157,16 +144,20 @@ class SimNetwork:
             self.stats.lost += 1
             self._reset(link)
             self._reset(self._link(to, sender))
-            return
+            return now
         if not link.up and (link.kept_alive or not self._can_open(link) or not self._open(link)):
             self.stats.lost += 1
-            return
-        profile, rng, now = self.profile, self._rng, self._loop.time()
-        arrival = now + rng.uniform(profile.delay_min_s, profile.delay_max_s)
+            return now
+        profile, rng, left_at = self.profile, self._rng, now
+        if link.bytes_per_s is not None:
+            left_at = link.free_at = max(link.free_at, now) + len(data) / link.bytes_per_s
+        delay = rng.uniform(profile.delay_min_s, profile.delay_max_s)
+        arrival = left_at + delay + link.latency_s
         if datagram and self._adversity(link, arrival, data):
-            return
+            return left_at
         link.last_arrival = arrival = max(arrival, link.last_arrival)
         self._arrive_at(arrival, link, data)
+        return left_at
 
     def _adversity(self, link: _Link, arrival: float, data: bytes) -> bool:
         """Whether a datagram has met its fate here."""
@@ -189,20 +180,15 @@ class SimNetwork:
     def is_up(self, sender: str, to: str) -> bool:
         return self._link(sender, to).up
 
-    async def call(self, sender: str, to: str, data: bytes) -> bytes:
-        """One request, one answer. Raises ConnectionError when either was (or may have been) lost:
-        nothing is known then about what the other side did, except for ConnectionRefusedError,
-        which means that nobody was there."""
-        caller = self._endpoints.get(sender) or self._endpoint(sender)
-        number = next(self._numbers)
-        call = _Call(number, caller, to, self._loop.create_future())
-        self._calls[number] = call
-        self.stats.calls += 1
-        self._later(self._call_delay(), self._request_arrives, call, data)
-        try:
-            return await call.answer
-        finally:
-            self._calls.pop(number, None)
+    def called(self, verb: Verb, node: int, *, answered: bool) -> None:
+        """Tell `on_call`, as the world and not as the process in whose step this is."""
+        if self.on_call is not None:
+            self._context.copy().run(self.on_call, verb, node, answered)
+
+    def called_soon(self, verb: Verb, node: int) -> None:
+        """The same, of an answer that has left, behind the step in which it did."""
+        if self.on_call is not None:
+            self._loop.call_soon(self.on_call, verb, node, True, context=self._context)
 
     # Faults
 
@@ -215,20 +201,11 @@ class SimNetwork:
                     link.kept_alive = False
                 if self._rng.random() < 0.5 or link.to == address:
                     self._reset(link)
-        for call in list(self._calls.values()):
-            if call.caller.address == address:
-                del self._calls[call.number]
-                call.lost = self._rng.random() < 0.5
-            elif call.to == address:
-                self._fail_later(call, ConnectionResetError(f"{address} is gone"))
 
     def reset(self, a: str, b: str) -> None:
         """Break the connections between two addresses; they may come back at once."""
         for link in (self._link(a, b), self._link(b, a)):
             self._reset(link)
-        for call in list(self._calls.values()):
-            if {call.caller.address, call.to} == {a, b}:
-                self._fail_later(call, ConnectionResetError(f"{a} and {b} were disconnected"))
 
     def cut(self, sender: str, to: str, *, both: bool = True) -> None:
         """Silently swallow everything from `sender` to `to` (and back, with `both`)."""
@@ -262,6 +239,20 @@ class SimNetwork:
         link = self._link(sender, to)
         link.clogged_until = max(link.clogged_until, self._loop.time() + seconds)
 
+    def limit(
+        self, sender: str, to: str, *, bytes_per_s: float | None = None, latency_s: float = 0.0
+    ) -> None:
+        """From now on the way from `sender` to `to` carries no more (None: anything at once), and
+        takes so much longer."""
+        link = self._link(sender, to)
+        link.bytes_per_s, link.latency_s = bytes_per_s, latency_s
+
+    def lift_limits(self) -> None:
+        """Every link carries anything at once, and so will those that are made later."""
+        self.profile = replace(self.profile, latency_max_s=0.0, bytes_per_s=None)
+        for link in self._links.values():
+            link.bytes_per_s, link.latency_s = None, 0.0
+
     def is_cut(self, sender: str, to: str) -> bool:
         link = self._links.get((sender, to))
         return link is not None and link.cut
@@ -280,6 +271,12 @@ class SimNetwork:
         link = self._links.get((sender, to))
         if link is None:
             link = self._links[sender, to] = _Link(sender, to)
+            profile, rng = self.profile, self._rng
+            if profile.latency_max_s:
+                link.latency_s = rng.uniform(0, profile.latency_max_s)
+            if profile.bytes_per_s is not None:
+                least, most = profile.bytes_per_s
+                link.bytes_per_s = least * (most / least) ** rng.random()
         return link
 
     def _pair(self, sender: str, to: str, both: bool) -> list[_Link]:
@@ -302,7 +299,7 @@ class SimNetwork:
     def _open(self, link: _Link) -> bool:
         link.up = True
         link.epoch += 1
-        link.last_arrival = 0.0
+        link.last_arrival = link.free_at = 0.0
         link.held.clear()
         if link.kept_alive:
             self._loop.call_soon(self._tell_link, link, link.epoch, context=self._context)
@@ -390,79 +387,3 @@ class SimNetwork:
         for data in held:
             link.last_arrival = max(link.last_arrival, self._loop.time() + self._delay())
             self._arrive_at(link.last_arrival, link, data)
-
-    # Calls
-
-    def _call_delay(self) -> float:
-        profile, rng = self.profile, self._rng
-        delay = self._delay() + self.call_extra_s
-        if profile.late_share and rng.random() < profile.late_share:
-            delay += rng.uniform(0, profile.late_max_s)
-        return delay
-
-    def _swallowed(self, call: _Call, sender: str, to: str) -> bool:
-        profile = self.profile
-        lost = profile.drop_share > 0 and self._rng.random() < profile.drop_share
-        if not lost and not self.is_cut(sender, to):
-            return False
-        self._fail_later(call, ConnectionError(f"{sender} lost {to}"), self._detection())
-        return True
-
-    def _clogged(self, sender: str, to: str) -> float:
-        link = self._links.get((sender, to))
-        return 0.0 if link is None else max(0.0, link.clogged_until - self._loop.time())
-
-    def _request_arrives(self, call: _Call, data: bytes) -> None:
-        sender, to = call.caller.address, call.to
-        if wait := self._clogged(sender, to):
-            self._later(wait, self._request_arrives, call, data)
-            return
-        if call.lost or self._swallowed(call, sender, to):
-            return
-        if self.on_call is not None:
-            self.on_call(sender, to, False)
-            if call.lost or call.number not in self._calls:
-                return
-        server = self._endpoints.get(to)
-        if server is None or server.handler is None or not self._alive(to):
-            self._fail_later(call, ConnectionRefusedError(f"nobody serves {to}"))
-            return
-        _ = self._loop.create_task(
-            self._handle(call, server, server.handler, data),
-            name=f"rpc {sender}->{to} {call.number}",
-            context=server.context.copy(),
-        )
-
-    async def _handle(self, call: _Call, server: _Endpoint, handler: Handler, data: bytes) -> None:
-        try:
-            answer = await handler(data)
-        except ConnectionError as failure:
-            self._fail_later(call, ConnectionResetError(str(failure)))
-            return
-        if self.on_call is not None:
-            self._loop.call_soon(
-                self.on_call, call.caller.address, call.to, True, context=self._context
-            )
-        self._later(self._call_delay(), self._answer_arrives, call, server, answer)
-
-    def _answer_arrives(self, call: _Call, server: _Endpoint, answer: bytes) -> None:
-        sender, to = call.caller.address, call.to
-        if wait := self._clogged(to, sender):
-            self._later(wait, self._answer_arrives, call, server, answer)
-            return
-        if self._endpoints.get(to) is not server or self._swallowed(call, to, sender):
-            return
-        self._calls.pop(call.number, None)
-        if not call.answer.done():
-            call.answer.set_result(answer)
-
-    def _fail_later(
-        self, call: _Call, failure: ConnectionError, delay: float | None = None
-    ) -> None:
-        self._later(self._delay() if delay is None else delay, self._fail, call, failure)
-
-    def _fail(self, call: _Call, failure: ConnectionError) -> None:
-        call.lost = True
-        if self._calls.pop(call.number, None) is not None and not call.answer.done():
-            self.stats.calls_failed += 1
-            call.answer.set_exception(failure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,15 +12,10 @@ from svc_cluster.base.ids import GroupId, LogIndex, NodeId
 from svc_cluster.codec.entry_version import Known
 from svc_cluster.raft.group import Role
 from svc_cluster.raft.messages import PeerMessage
+from svc_cluster.replica.host import Host
 from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
 from svc_cluster.replica.prefixed import PREFIX_BYTES, generation_end, generation_prefix
-from tests.simulation.adapters import (
-    SimCalls,
-    SimPeers,
-    SimRpcClient,
-    SimServer,
-    addresses_of,
-)
+from tests.simulation.adapters import SimPeers, SimServer, addresses_of
 from tests.simulation.checkers.raft import Probe
 from tests.simulation.clock import SimClock
 from tests.simulation.disk import SimDisk
@@ -66,6 +62,9 @@ class SimNode:
         self.disk = disk
         self.store = store
         self.incarnation = 0
+        self.installs: Counter[GroupId] = Counter()
+        """Snapshots that became a group's state here, over all its lives."""
+
         self.snapshots_before = 0
         self.repaired_before = 0
         self.tells_its_clock = True
@@ -101,26 +100,33 @@ class SimNode:
         clock = self.clock if self.tells_its_clock else None
         peers = SimPeers(loop, network, self.node_id, others, clock, datagrams=self._datagrams)
         peers.on_sent = self._on_sent
-        calls = SimCalls(network, self.node_id)
         node = ReplicaNode(
             self._config,
-            Seams(loop, self.clock, self._rng, self.disk, self.store, peers, calls, calls),
+            Seams(loop, self.clock, self._rng, self.disk, self.store, peers, peers, peers),
             on_fatal=lambda fault: self._on_fatal(self, repr(fault)),
         )
         SimServer(loop, network, node, datagrams=self._datagrams)
-        calls.serve(node)
-        asks = SimRpcClient(loop, network, f"asks:{self.node_id}", node.speaker)
-        for other in others:
-            node.sessions[NodeId(other)] = asks.session(NodeId(other))
+        node.sessions.update(peers.sessions)
+        peers.start(node)
         self.node = node
+        self._count_installs(node.host)
         node.start(lambda: peers.connect(node))
+
+    def _count_installs(self, host: Host) -> None:
+        told = host.on_copied
+
+        def copied(group_id: GroupId, source: NodeId) -> None:
+            self.installs[group_id] += 1
+            told(group_id, source)
+
+        host.on_copied = copied
 
     def crash(self, rng: random.Random, luck: Luck = Luck()) -> None:
         """Power loss: the process ends, its disk and store keep what was durable, and some of the
         rest."""
         if self._owner is None:
             return
-        self.snapshots_before += self._snapshots_now()
+        self.snapshots_before = self.snapshots_installed
         self.repaired_before = self.repaired
         self._owner.kill()
         self._owner = None
@@ -138,13 +144,10 @@ class SimNode:
         self.disk.files.update(kept)
         self.store = StallingStore(self._world.loop, self._rng)
 
-    def _snapshots_now(self) -> int:
-        return 0 if self.node is None else self.node.host.snapshots_installed
-
     @property
     def snapshots_installed(self) -> int:
-        """Over all its lives."""
-        return self.snapshots_before + self._snapshots_now()
+        """Of all groups, the catalog's too, over all its lives."""
+        return self.installs.total()
 
     @property
     def repaired(self) -> int:

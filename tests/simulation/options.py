@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import asdict, dataclass, field, fields
 
-from svc_cluster.replica.memory import NODE_BYTES_MAX
+from svc_cluster.raft.raft_settings import APPEND_ENTRIES_MAX, IN_FLIGHT_ENTRIES_MAX
+from svc_cluster.replica.memory_budget import NODE_BYTES_MAX
 from tests.simulation.knobs import Constants
 from tests.simulation.workload import WorkloadOptions
 
@@ -26,6 +27,8 @@ FAULTS = (
     "store_stall",
     "disk_full",
 )
+
+MIB = 1024 * 1024
 
 SMALL_ENTRY_BYTES = 64 * 1024
 """With this target an entry, and with it a segment, can be small: the largest batch of any
@@ -54,6 +57,8 @@ class Options:
     """How long a gateway tries."""
     in_flight_bytes_max: int = 8 * 1024 * 1024
     committed_bytes_max: int = 4 * 1024 * 1024
+    append_entries_max: int = APPEND_ENTRIES_MAX
+    in_flight_entries_max: int = IN_FLIGHT_ENTRIES_MAX
     constants: Constants = ()
     """Constants of the product that are others than usual."""
     slow_disks: bool = False
@@ -61,6 +66,12 @@ class Options:
     fault_pause_s: float = 4.0
     scrub_seconds: float = 5.0
     """From one round of the scrub to the next; 0: no node takes part."""
+    bytes_per_s: tuple[float, float] | None = None
+    """What a link carries while there are faults, each way drawn between these; None: anything."""
+    latency_max_s: float = 0.0
+    """How much longer than usual a link takes, at most, each way drawn."""
+    harm: bool = False
+    """Rows of one replica change behind its back, now and then."""
     rot: bool = False
     """Bits at rest change and writes go astray, on one node at a time. Never drawn."""
     safety_s: float = 60.0
@@ -85,6 +96,16 @@ class Options:
             log_retention_seconds=rng.choice((0.5, 2.0, 60.0)),
         )
         drawn._draw_odd(rng)
+        if rng.random() < 0.4:
+            drawn.bytes_per_s = (MIB / 4, 16 * MIB)
+            drawn.latency_max_s = rng.choice((0.0, 0.005, 0.02))
+        drawn.harm = rng.random() < 0.4
+        if rng.random() < 0.2:
+            drawn.append_entries_max = rng.choice((2, 5))
+            drawn.in_flight_entries_max = rng.choice((1, 8))
+            drawn.constants += (("snapshot.TURN_PAIRS_MAX", rng.choice((1, 7))),)
+        if rng.random() < 0.3:
+            drawn.constants += (("group_walks.GROUPS_PER_TURN", rng.choice((1, 2))),)
         return drawn
 
     def _draw_odd(self, rng: random.Random) -> None:
@@ -110,7 +131,7 @@ class Options:
         if odd():
             constants["snapshot.CHUNK_BYTES"] = rng.choice((1, 500, 20_000))
         if odd():
-            constants["group.APPLY_ENTRIES_PER_TURN"] = rng.choice((1, 3))
+            constants["group_replica.APPLY_COMMANDS_PER_TURN"] = rng.choice((1, 3))
         if odd():
             constants["keeper.PURGE_SECONDS"] = rng.choice((0.0, 1.0))
         if odd():

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId, Term
+from svc_cluster.link.calls import Verb
 from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.raft.group import Role
 from tests.linearizability.history import Outcome
-from tests.simulation.adapters import addresses_of, snapshot_address
+from tests.simulation.adapters import addresses_of
 from tests.simulation.checkers.raft import InvariantError
 from tests.simulation.cluster import LIVENESS_S, SimCluster, in_simulation
 from tests.simulation.node import Luck, SimNode
@@ -172,8 +173,8 @@ class Scenario:
 
     # The steps
 
-    def _on_call(self, sender: str, to: str, answered: bool) -> None:
-        if to != snapshot_address(self.receiver.node_id):
+    def _on_call(self, verb: Verb, node: int, answered: bool) -> None:
+        if verb is not Verb.SNAPSHOT or node != self.receiver.node_id:
             return
         if self.receiver.incarnation != self._life and self.receiver.alive:
             self._life, self._effects_of_life = self.receiver.incarnation, 0
@@ -210,7 +211,9 @@ def _leads(node: SimNode) -> bool:
 
 def _engine(node: SimNode) -> EngineGroup:
     assert node.node is not None, "nobody has crashed yet"
-    return node.node.host.basins[BASIN].group.engine
+    engine = node.node.host.basins[BASIN].group.engine
+    assert isinstance(engine, EngineGroup)
+    return engine
 
 
 def play(

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "20"))
 SECONDS = float(os.environ.get("SIMULATION_SECONDS", "25"))
 ROT_SEEDS = int(os.environ.get("SIMULATION_ROT_SEEDS", "2"))
+HARM_SEEDS = int(os.environ.get("SIMULATION_HARM_SEEDS", "2"))
 REGRESSIONS = Path(__file__).parent / "seeds" / "cluster.txt"
 
 _REPLAY = """
@@ -72,6 +73,14 @@ def test_cluster_survives_logs_that_decay(seed: int) -> None:
     """Bits change and writes go astray in the log of one node at a time, among all other faults:
     nothing wrong is ever served, and the node is made whole again by the others."""
     simulate(seed, replace(_options(seed), safety_s=40.0, rot=True))
+
+
+@pytest.mark.parametrize("seed", range(40_003, 40_003 + HARM_SEEDS))
+def test_cluster_survives_records_that_vanish_or_change(seed: int) -> None:
+    """Behind one replica's back at a time, leaders among them, and among all other faults: within a
+    round it is found and repaired from the others, and nobody ever reads anything of it."""
+    report = simulate(seed, replace(_options(seed), safety_s=30.0, harm=True))
+    assert report.faults.get("harm"), "there was some"
 
 
 @pytest.mark.parametrize("seed", regression_seeds())

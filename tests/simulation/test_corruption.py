@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId
-from svc_cluster.replica.group import GroupReplica
+from svc_cluster.replica.group_replica import AnyGroup
 from svc_cluster.replica.identity import open_identity
 from svc_cluster.replica.prefixed import PREFIX_BYTES
-from svc_cluster.storage.wal.frame import FrameCoder
 from svc_cluster.storage.wal.reader import SegmentReader
 from svc_cluster.storage.wal.segment import (
     ACTIVE,
@@ -25,6 +25,7 @@ from svc_cluster.storage.wal.segment import (
     read_slots,
     segment_number,
 )
+from svc_cluster.storage.wal.wal_frame import FrameCoder
 from svc_cluster.stream import keys, rows
 from tests.linearizability.history import Outcome
 from tests.simulation.checkers.raft import InvariantError
@@ -255,7 +256,7 @@ class Trial:
         assert not cluster.errors
 
     @staticmethod
-    def _group(node: SimNode) -> GroupReplica:
+    def _group(node: SimNode) -> AnyGroup:
         assert node.node is not None
         return node.node.host.basins[BASIN].group
 
@@ -393,12 +394,16 @@ def test_a_node_that_lost_its_log_does_not_vote_before_it_is_repaired(seed: int)
     assert found.repaired == 2
 
 
+def _harmed(harm: Callable[[Trial], Coroutine[Any, Any, Any]], cluster: SimCluster) -> Any:
+    return harm(Trial(cluster))
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_node_that_lost_the_end_of_its_log_does_not_vote_before_it_is_repaired(seed: int) -> None:
     """The newest segment vanished or was cut while the node was down: it is found, and all that
     may have stood there is repaired by the others."""
     for harm in (Trial.lost_newest, Trial.cut_newest):
-        found = in_simulation(seed, OPTIONS, lambda cluster, harm=harm: harm(Trial(cluster)))
+        found = in_simulation(seed, OPTIONS, partial(_harmed, harm))
         assert found.repaired == 2
 
 

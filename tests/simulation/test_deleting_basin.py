@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from svc_cluster.catalog.state import BasinRecord
-from svc_cluster.gateway.http.message import BytesBody, Request, Response
+from svc_cluster.catalog.catalog_state import BasinRecord
+from svc_cluster.http.message import BytesBody, Request, Response
 from tests.simulation.checkers.raft import InvariantError
 from tests.simulation.cluster import LIVENESS_S, SimCluster, in_simulation
 from tests.simulation.options import Options
@@ -72,8 +72,8 @@ async def _main(cluster: SimCluster) -> None:
 def _held(host: Any) -> Callable[[], None]:
     """Keep a node from taking the record of a deleted basin away, until the answer is called."""
     remove: Callable[[BasinRecord], None] = host._remove_basin
-    host._remove_basin = lambda record: None if held else remove(record)
     held = [True]
+    host._remove_basin = lambda record: None if held else remove(record)
     return held.clear
 
 

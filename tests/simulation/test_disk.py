@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from tests.simulation.disk import SECTOR, SimDisk, SimFile
-from tests.simulation.loop import SimLoop, run
+from tests.simulation.loop import SimLoop, SimulationError, run
 
 
 @dataclass
@@ -204,3 +204,30 @@ def test_a_blocking_write_comes_after_what_was_submitted() -> None:
         return seen.events
 
     assert run(main) == ["0", "1", "2", "3", "4"]
+
+
+def test_a_file_closed_under_its_write_is_a_fault() -> None:
+    """The operating system would write to whatever has the descriptor by then. Closed behind its
+    write it is none, and opened again it takes writes."""
+
+    async def closed_before(loop: SimLoop) -> None:
+        disk = SimDisk(loop, random.Random(1))
+        file = disk.create("log", 4096)
+        disk.submit([(file, 0, b"x")], lambda: None)
+        file.close()
+        await asyncio.sleep(10)
+
+    async def closed_behind(loop: SimLoop) -> bytes:
+        disk = SimDisk(loop, random.Random(1))
+        file = disk.create("log", 4096)
+        disk.submit([(file, 0, b"x")], lambda: None)
+        await asyncio.sleep(10)
+        file.close()
+        again = disk.open("log")
+        disk.submit([(again, 1, b"y")], lambda: None)
+        await asyncio.sleep(10)
+        return again.pread(2, 0)
+
+    with pytest.raises(SimulationError, match="log was closed under a write to it"):
+        run(closed_before)
+    assert run(closed_behind) == b"xy"

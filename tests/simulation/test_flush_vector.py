@@ -37,11 +37,11 @@ class Watch:
         self.flushes += 1
         self._flush(done)
 
-    def set_flushed(self, group_id: GroupId, applied_index: LogIndex) -> None:
+    def set_flushed(self, group: GroupId, applied_index: LogIndex) -> None:
         if self.flushes:  # one may have begun before anybody watched
-            self.moved += self._applied()[group_id] > self.at_begin[group_id]
-            assert applied_index <= self.at_begin[group_id], "only this much is surely flushed"
-        self._set_flushed(group_id, applied_index)
+            self.moved += self._applied()[group] > self.at_begin[group]
+            assert applied_index <= self.at_begin[group], "only this much is surely flushed"
+        self._set_flushed(group, applied_index)
 
 
 async def _append_through_flushes(cluster: SimCluster) -> list[Watch]:

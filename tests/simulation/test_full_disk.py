@@ -12,7 +12,7 @@ from svc_cluster.base.ids import Generation, GroupId, LogIndex, Term
 from svc_cluster.base.log_ops import AppendEntries, CreateReplica, LogEntry
 from svc_cluster.replica.housekeeping import INTERVAL_SECONDS, STAND_ASIDE_SECONDS
 from svc_cluster.replica.node import ReplicaNode
-from svc_cluster.storage.wal.settings import WalSettings
+from svc_cluster.storage.wal.wal_settings import WalSettings
 from svc_cluster.storage.wal.writer import Wal
 from tests.simulation.cluster import SimCluster, in_simulation
 from tests.simulation.disk import SimDisk

@@ -13,8 +13,8 @@ from svc_cluster.base.ids import CATALOG_GROUP, GroupId
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.codec.rpc import NotLeaderHereError
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
-from svc_cluster.replica.answer_room import ROOM_BYTES_MAX, AnswerRoom, Place
-from svc_cluster.replica.group import GroupReplica
+from svc_cluster.replica.answer_room import ROOM_BYTES_MAX, AnswerRoom, RoomReservation
+from svc_cluster.replica.group_replica import AnyGroup
 from svc_cluster.replica.prefixed import generation_prefix
 from svc_cluster.replica.read import ReadAnswer, ReadRequest
 from svc_cluster.stream import keys
@@ -30,7 +30,7 @@ BASIN = GroupId(CATALOG_GROUP + 1)
 OPTIONS = Options(gateways=1, http=False, basins=1, streams=1, tick_seconds=0.05)
 
 
-def _group(node: SimNode) -> GroupReplica:
+def _group(node: SimNode) -> AnyGroup:
     assert node.node is not None, "nobody crashes here"
     return node.node.host.basins[BASIN].group
 
@@ -133,7 +133,7 @@ class Trial:
         )
 
         async def wait() -> ReadAnswer:
-            with Place(room, BASIN, 1) as place:
+            with RoomReservation(room, BASIN, 1) as place:
                 return await reader.read(request, place)
 
         waiting = asyncio.ensure_future(wait())

@@ -156,7 +156,7 @@ def test_a_killed_process_runs_nothing_more() -> None:
                 seen.append(f"{name} finally")
 
         dead, live = loop.incarnation("a"), loop.incarnation("b")
-        dead.spawn(life("dead"), "dead")
+        _ = dead.spawn(life("dead"), "dead")
         task = live.spawn(life("live"), "live")
         await asyncio.sleep(2.2)
         dead.kill()

@@ -13,8 +13,9 @@ import pytest
 
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId
 from svc_cluster.codec.entry_version import BASIN_KINDS, CATALOG_KINDS, Known
+from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.replica import held
-from svc_cluster.replica.group import GroupReplica
+from svc_cluster.replica.group_replica import AnyGroup
 from tests.linearizability.history import Outcome
 from tests.simulation.checkers.raft import InvariantError
 from tests.simulation.cluster import LIVENESS_S, Report, SimCluster, in_simulation
@@ -47,7 +48,7 @@ FAULTY = replace(
 )
 
 
-def _group(node: SimNode) -> GroupReplica:
+def _group(node: SimNode) -> AnyGroup:
     assert node.node is not None
     return node.node.host.basins[BASIN].group
 
@@ -71,10 +72,10 @@ class Mixed:
         await self.until(lambda: _group(leader).is_serving, self._to(leader))
         return leader
 
-    def _to(self, leader: SimNode) -> list[GroupReplica]:
+    def _to(self, leader: SimNode) -> list[AnyGroup]:
         return [_group(node) for node in self.cluster.nodes if node is not leader]
 
-    async def until(self, done: object, give_away: Sequence[GroupReplica] = ()) -> None:
+    async def until(self, done: object, give_away: Sequence[AnyGroup] = ()) -> None:
         assert callable(done)
         deadline = self.cluster.loop.time() + LIVENESS_S
         while not done():
@@ -199,14 +200,14 @@ def test_an_old_node_takes_no_state_that_a_newer_release_may_have_made() -> None
         cluster.network.heal_all()
         await asyncio.sleep(15.0)
         assert _group(old).applied_index == stood
-        assert old.snapshots_installed == 0
+        assert old.installs[BASIN] == 0
         assert not _group(old).is_serving
         await cluster.guarded(mixed.append(Outcome.OK), watch)
         await cluster.guarded(mixed.upgrade(old), watch)
         await cluster.guarded(mixed.whole(), watch)
         await cluster.guarded(mixed.judge(), watch)
         watch.cancel()
-        assert old.snapshots_installed == 1
+        assert old.installs[BASIN] == 1
 
     trimmed = replace(CALM, log_retention_seconds=2.0, flush_seconds=1.0)
     in_simulation(4, trimmed, main)
@@ -264,11 +265,13 @@ def test_what_a_parked_replica_holds_in_memory_is_bounded(monkeypatch: pytest.Mo
     in_simulation(3, CALM, main, expected=(*PARKED, "group_stopped"))
 
 
-def _bytes_in_memory(group: GroupReplica) -> int:
+def _bytes_in_memory(group: AnyGroup) -> int:
     """Payload that is decided and not applied, wherever the replica still holds it."""
+    engine = group.engine
+    assert isinstance(engine, EngineGroup)
     held = {
         entry.log_index: len(entry.payload)
-        for entry in (*group._to_apply, *group.engine._log.entries)
+        for entry in (*group._to_apply, *engine._log.entries)
         if group.applied_index < entry.log_index <= group.engine.commit_index
     }
     return sum(held.values())

@@ -6,6 +6,7 @@ import ast
 import asyncio
 import contextlib
 import importlib
+import inspect
 import pkgutil
 import random
 from collections.abc import Callable, Coroutine
@@ -16,14 +17,15 @@ import pytest
 
 from svc_cluster.base.ids import NodeId
 from svc_cluster.base.limits import MESSAGE_BYTES_MAX
-from svc_cluster.link.conversation import Conversation, Terms
+from svc_cluster.link.conversation import WRITE_BYTES, Conversation, Terms
 from svc_cluster.link.credit import CREDIT_BYTES
 from svc_cluster.link.credit import MESSAGE_BYTES_MAX as BYTES_OF_CLASS
-from svc_cluster.link.frame import CLASSES, Kind
+from svc_cluster.link.frame import CLASSES, FrameKind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import Identity
-from svc_cluster.link.outbox import NoCreditError, Outbox
+from svc_cluster.link.outbox import SLICE_BYTES, NoCreditError, Outbox
 from svc_cluster.link.wire import Wire
+from svc_cluster.replica import link_server, peers
 from tests.simulation.adapters import SimAcceptor, SimCaller
 from tests.simulation.loop import SimLoop, run
 from tests.simulation.network import ADVERSARIAL, NetworkProfile, SimNetwork
@@ -200,91 +202,6 @@ def test_kept_connections_report_and_come_back() -> None:
     assert told == [("b", up) for up in (True, False, True, False, True)]
 
 
-def _call_scene(scene: Scene) -> None:
-    async def served(loop: SimLoop, network: SimNetwork, heard: list[str]) -> None:
-        async def handler(data: bytes) -> bytes:
-            heard.append(data.decode())
-            await asyncio.sleep(0.5)
-            return b"re " + data
-
-        network.serve("b", handler)
-        await scene(loop, network, heard)
-
-    _play(served)
-
-
-def test_a_call_is_answered() -> None:
-    """Concurrent calls get each its own answer."""
-
-    async def scene(_loop: SimLoop, network: SimNetwork, _heard: list[str]) -> None:
-        answers = await asyncio.gather(*(network.call("a", "b", b"%d" % n) for n in range(20)))
-        assert answers == [b"re %d" % n for n in range(20)]
-
-    _call_scene(scene)
-
-
-def test_nobody_there_is_a_refusal() -> None:
-    """Then, and only then, the request certainly had no effect."""
-
-    async def scene(_loop: SimLoop, network: SimNetwork, _heard: list[str]) -> None:
-        with pytest.raises(ConnectionRefusedError):
-            await network.call("a", "c", b"hello")
-
-    _call_scene(scene)
-
-
-def test_a_call_cut_on_the_way_back_was_carried_out() -> None:
-    """The caller cannot tell: the ambiguity that clients must live with."""
-
-    async def scene(_loop: SimLoop, network: SimNetwork, heard: list[str]) -> None:
-        call = asyncio.ensure_future(network.call("a", "b", b"write"))
-        await asyncio.sleep(0.1)
-        network.cut("b", "a", both=False)
-        with pytest.raises(ConnectionError):
-            await call
-        assert heard == ["write"]
-        network.cut("a", "b", both=False)
-        with pytest.raises(ConnectionError):
-            await network.call("a", "b", b"lost")
-        assert heard == ["write"]
-
-    _call_scene(scene)
-
-
-def test_calls_to_a_crashed_process_fail_and_its_own_vanish() -> None:
-    """The survivor is told; the dead one is not even asked."""
-
-    async def main(loop: SimLoop) -> list[str]:
-        network = SimNetwork(loop, random.Random(1))
-        seen: list[str] = []
-
-        async def handler(data: bytes) -> bytes:
-            seen.append("asked " + data.decode())
-            await asyncio.sleep(5)
-            return b""
-
-        async def ask(sender: str, to: str) -> None:
-            try:
-                await network.call(sender, to, sender.encode())
-            finally:
-                seen.append(f"{sender} is done")
-
-        b = loop.incarnation("b")
-        b.run(network.serve, "b", handler)
-        network.serve("a", handler)
-        task = asyncio.ensure_future(ask("a", "b"))
-        b.spawn(ask("b", "a"), "ask")
-        await asyncio.sleep(1)
-        b.kill()
-        network.crash("b")
-        with pytest.raises(ConnectionResetError):
-            await task
-        await asyncio.sleep(10)
-        return sorted(seen)
-
-    assert run(main) == ["a is done", "asked a", "asked b"]
-
-
 # -- links over it
 
 
@@ -299,8 +216,8 @@ class _Owner:
     def __init__(self) -> None:
         self.ups: list[Speaker] = []
         self.downs = 0
-        self.got: list[tuple[Kind, bytes]] = []
-        self.rooms: list[tuple[Kind, int]] = []
+        self.got: list[tuple[FrameKind, bytes]] = []
+        self.rooms: list[tuple[FrameKind, int]] = []
         self.deals = True
         self.way: Any = None
         """What messages are dealt with on, and answers leave by."""
@@ -311,12 +228,12 @@ class _Owner:
     def link_down(self) -> None:
         self.downs += 1
 
-    def message(self, kind: Kind, payload: bytes) -> None:
+    def message(self, kind: FrameKind, payload: bytes) -> None:
         self.got.append((kind, payload))
         if self.deals:
             self.way.dealt_with(kind, len(payload))
 
-    def room(self, kind: Kind, size: int) -> None:
+    def room(self, kind: FrameKind, size: int) -> None:
         self.rooms.append((kind, size))
 
 
@@ -358,21 +275,21 @@ def test_a_link_is_proved_and_carries_messages_both_ways() -> None:
         assert type(linked.link._wire) is Wire is type(served.way)
         assert type(served.way.talk) is Conversation
         assert type(served.way.talk.outbox) is Outbox
-        long = bytes(range(256)) * (BYTES_OF_CLASS[Kind.BULK] // 256)
-        linked.link.send(Kind.BULK, 1, long)
-        linked.link.send(Kind.URGENT, 1, b"first")
-        served.way.send(Kind.CALL, 1, b"back")
+        long = bytes(range(256)) * (BYTES_OF_CLASS[FrameKind.BULK] // 256)
+        linked.link.send(FrameKind.BULK, 1, long)
+        linked.link.send(FrameKind.URGENT, 1, b"first")
+        served.way.send(FrameKind.CALL, 1, b"back")
         await asyncio.sleep(2)
-        assert served.got == [(Kind.URGENT, b"first"), (Kind.BULK, long)]
-        assert linked.near.got == [(Kind.CALL, b"back")]
-        assert linked.near.rooms == [(Kind.BULK, len(long))]
-        assert linked.link.under_way(Kind.BULK) == 0
+        assert served.got == [(FrameKind.URGENT, b"first"), (FrameKind.BULK, long)]
+        assert linked.near.got == [(FrameKind.CALL, b"back")]
+        assert linked.near.rooms == [(FrameKind.BULK, len(long))]
+        assert linked.link.under_way(FrameKind.BULK) == 0
 
     _linked(scene)
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_the_limits_of_a_simulated_link_are_those_of_the_product(kind: Kind) -> None:
+def test_the_limits_of_a_simulated_link_are_those_of_the_product(kind: FrameKind) -> None:
     """Whoever deals with nothing is sent its credit and no byte more, and other classes go on; the
     network carries any of it, and breaks no connection for its length."""
 
@@ -390,11 +307,37 @@ def test_the_limits_of_a_simulated_link_are_those_of_the_product(kind: Kind) -> 
         assert served.got == [(kind, message)] * sent
         with pytest.raises(NoCreditError):
             linked.link.send(kind, 1, message)
-        other = Kind.CALL if kind is not Kind.CALL else Kind.URGENT
+        other = FrameKind.CALL if kind is not FrameKind.CALL else FrameKind.URGENT
         linked.link.send(other, 1, b"goes on")
         await asyncio.sleep(1)
         assert served.got[-1] == (other, b"goes on")
         assert linked.network.stats.too_long == 0 and linked.near.downs == 0
+
+    _linked(scene)
+
+
+def test_a_narrow_link_carries_so_much_and_its_socket_takes_no_more() -> None:
+    """What is beyond that stays in the conversation, where what is urgent goes past it."""
+
+    async def scene(linked: _Linked) -> None:
+        (served,) = linked.served
+        linked.network.limit("gateway", "node", bytes_per_s=512 * 1024, latency_s=0.5)
+        began = asyncio.get_running_loop().time()
+        for flow in range(2):
+            linked.link.send(FrameKind.BULK, flow, bytes(2 * 1024 * 1024))
+        await asyncio.sleep(0.1)
+        assert linked.link._wire is not None
+        queued = linked.link._wire.talk.outbox.queued_bytes
+        assert queued >= 4 * 1024 * 1024 - WRITE_BYTES - SLICE_BYTES
+        await asyncio.sleep(3.5)
+        linked.link.send(FrameKind.URGENT, 1, b"past it")
+        while not served.got:
+            await asyncio.sleep(0.05)
+        assert served.got == [(FrameKind.URGENT, b"past it")]
+        assert asyncio.get_running_loop().time() - began < 6.0
+        while len(served.got) < 3:
+            await asyncio.sleep(0.05)
+        assert 8.5 <= asyncio.get_running_loop().time() - began < 8.8
 
     _linked(scene)
 
@@ -407,22 +350,27 @@ def test_a_simulated_sender_without_manners_is_ended_as_a_real_one() -> None:
         await asyncio.sleep(3)
         assert linked.near.downs == 1 == linked.served[0].downs
         assert len(linked.served) == 2 and linked.link.is_up
-        linked.link.send(Kind.CALL, 1, b"again")
+        linked.link.send(FrameKind.CALL, 1, b"again")
         await asyncio.sleep(1)
-        assert linked.served[1].got == [(Kind.CALL, b"again")]
+        assert linked.served[1].got == [(FrameKind.CALL, b"again")]
 
     _linked(scene)
 
 
 def test_the_simulator_has_no_frame_class_or_limit_of_its_own() -> None:
     """No module of the simulator defines a name that the product's links define, nor packs bytes
-    into structures: what it takes from `svc_cluster.link` is all there is."""
+    into structures: what it takes from `svc_cluster.link` is all there is. Nor has it another way
+    for entries, snapshots and formations than what carries them in a node."""
     package = importlib.import_module("svc_cluster.link")
     own: set[str] = set()
     for module in pkgutil.iter_modules(package.__path__):
         tree = ast.parse(Path(package.__path__[0], f"{module.name}.py").read_text())
         own |= _defined(tree)
-    own = {name for name in own if not name.startswith("_") and name not in ("log", "T")}
+    for way in (peers, link_server):
+        own |= _defined(ast.parse(inspect.getsource(way)))
+    assert not {"call", "serve", "request"} & set(vars(SimNetwork))
+    assert {"LinkPeers", "PeerConversation", "ROOM_BYTES", "PeerCaller", "CHUNKS_MAX"} <= own
+    own = {name for name in own if not name.startswith("_") and name not in ("log", "T", "MIB")}
     assert {"Conversation", "Outbox", "Frame", "CREDIT_BYTES", "MESSAGE_BYTES_MAX"} <= own
     for path in sorted(Path(__file__).parent.glob("*.py")):
         tree = ast.parse(path.read_text())

@@ -16,9 +16,10 @@ from svc_cluster.raft.group import Role
 from tests.simulation.adapters import addresses_of
 from tests.simulation.api import Acked, Item
 from tests.simulation.checkers.raft import InvariantError
-from tests.simulation.cluster import LIVENESS_S, SimCluster, in_simulation
+from tests.simulation.cluster import LIVENESS_S, SimCluster
 from tests.simulation.node import SimNode
 from tests.simulation.options import Options
+from tests.simulation.story import play
 
 BASIN = GroupId(CATALOG_GROUP + 1)
 NAMES = "basin-000", "stream-0"
@@ -26,7 +27,7 @@ KEY = b"k" * 32
 KEPT_MS = 5_000
 
 OPTIONS = Options(gateways=2, http=False, basins=1, streams=1, tick_seconds=0.05, flush_seconds=0.5)
-SHORT = replace(OPTIONS, constants=(("outcome_keeper.OUTCOMES_KEPT_MS", KEPT_MS),))
+SHORT = replace(OPTIONS, constants=(("idempotency_keeper.IDEMPOTENCY_KEYS_KEPT_MS", KEPT_MS),))
 BEHIND = replace(OPTIONS, log_retention_seconds=0.5, log_retention_bytes=1)
 
 
@@ -44,7 +45,7 @@ def counts(node: SimNode) -> tuple[int, int]:
     host = node.node.host
     assert host.catalog is not None
     basin = host.basins.get(BASIN)
-    return host.catalog.outcomes.count, 0 if basin is None else basin.outcomes.count
+    return host.catalog.idempotency.count, 0 if basin is None else basin.idempotency.count
 
 
 def leads(node: SimNode) -> bool:
@@ -65,11 +66,12 @@ def test_outcomes_end_after_their_time(seed: int) -> None:
 
     async def create(cluster: SimCluster) -> None:
         await cluster.gateways[0].ask(
-            lambda process: process.backend.keyed(KEY).create_basin("basin-once", BasinConfig())
+            lambda process: process.backend.create_basin(
+                "basin-once", BasinConfig(), request_key=KEY
+            )
         )
 
     async def story(cluster: SimCluster) -> None:
-        await cluster.set_up()
         for gateway in (0, 1, 0):
             assert (await append(cluster, gateway)).start == 0
             await create(cluster)
@@ -79,19 +81,13 @@ def test_outcomes_end_after_their_time(seed: int) -> None:
         await until(cluster, lambda node: counts(node) == (0, 0))
         assert (await append(cluster, 1)).start == 1
 
-    async def main(cluster: SimCluster) -> None:
-        watch = cluster.start()
-        await cluster.guarded(story(cluster), watch)
-        watch.cancel()
-
-    in_simulation(seed, SHORT, main)
+    play(seed, SHORT, story)
 
 
 def test_a_replica_from_a_snapshot_knows_the_outcomes() -> None:
     """It was away when the request was decided, gets a snapshot, leads, and answers as before."""
 
     async def story(cluster: SimCluster) -> None:
-        await cluster.set_up()
         away = next(node for node in cluster.nodes if not leads(node))
         for node in cluster.nodes:
             if node is not away:
@@ -107,7 +103,7 @@ def test_a_replica_from_a_snapshot_knows_the_outcomes() -> None:
             await asyncio.sleep(0.2)
         cluster.network.heal_all()
         await until(cluster, lambda node: counts(node)[1] == 1)
-        assert away.snapshots_installed
+        assert away.installs[BASIN]
         deadline = cluster.loop.time() + LIVENESS_S
         while not leads(away):
             assert cluster.loop.time() < deadline
@@ -117,9 +113,4 @@ def test_a_replica_from_a_snapshot_knows_the_outcomes() -> None:
             await asyncio.sleep(0.5)
         assert (await append(cluster, 1)).start == 0
 
-    async def main(cluster: SimCluster) -> None:
-        watch = cluster.start()
-        await cluster.guarded(story(cluster), watch)
-        watch.cancel()
-
-    in_simulation(1, BEHIND, main)
+    play(1, BEHIND, story)

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from svc_cluster.base.ids import GroupId
-from svc_cluster.replica.handover import (
+from svc_cluster.replica.host import Host, Replica
+from svc_cluster.replica.leader_handover import (
     ATTEMPT_SECONDS,
     HANDOVERS_MAX,
     LIMIT_SECONDS,
     STALL_SECONDS,
 )
-from svc_cluster.replica.host import Host, Replica
 from tests.linearizability.history import Outcome
 from tests.simulation.adapters import peer_address, raft_pairs
 from tests.simulation.checkers.raft import InvariantError
@@ -28,8 +28,8 @@ from tests.simulation.options import Options
 BASINS = 24
 OPTIONS = Options(gateways=1, http=False, basins=BASINS, streams=1, tick_seconds=0.05)
 FEW = replace(OPTIONS, basins=6)
-ONE_BY_ONE = (("handover.HANDOVERS_MAX", 1),)
-NO_TIME = (("handover.LIMIT_SECONDS", 0.001), *ONE_BY_ONE)
+ONE_BY_ONE = (("leader_handover.HANDOVERS_MAX", 1),)
+NO_TIME = (("leader_handover.LIMIT_SECONDS", 0.001), *ONE_BY_ONE)
 
 
 class Trial:
@@ -269,7 +269,7 @@ def test_all_leaderships_leave_together_and_no_client_notices(seed: int) -> None
 def test_so_many_at_a_time_and_no_more() -> None:
     """And each group's writes wait only while its own lead is given away."""
     assert HANDOVERS_MAX == 64
-    play("bounded", replace(FEW, constants=(("handover.HANDOVERS_MAX", 3),)))
+    play("bounded", replace(FEW, constants=(("leader_handover.HANDOVERS_MAX", 3),)))
 
 
 def test_what_is_still_led_is_served_and_elected_after_the_end() -> None:
@@ -299,4 +299,7 @@ def test_what_takes_long_is_given_away_as_long_as_some_of_it_leaves() -> None:
 
 
 def test_a_node_that_stops_ends_in_time_whatever_it_still_leads() -> None:
-    play("too_slowly", replace(OPTIONS, constants=(("handover.LIMIT_SECONDS", 5.0), *ONE_BY_ONE)))
+    play(
+        "too_slowly",
+        replace(OPTIONS, constants=(("leader_handover.LIMIT_SECONDS", 5.0), *ONE_BY_ONE)),
+    )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
@@ -17,95 +17,25 @@ from svc_cluster.base.errors import (
     UnavailableError,
 )
 from svc_cluster.catalog.leases import LEASE_SECONDS_HERE
-from svc_cluster.gateway.authentication import AccessControl, Caller
-from svc_cluster.gateway.http.message import Request
-from svc_cluster.gateway.lease import LeaseKeeper
-from svc_cluster.gateway.token_client import TokenClient, TokenNews
-from svc_cluster.gateway.token_directory import TokenDirectory
-from svc_cluster.model.access import EVERYTHING, Op, Scope
-from svc_cluster.model.access_secret import secret_hash, secret_text
-from svc_cluster.model.access_token import AskedBy, AuthenticationOff, TokenRequest
+from svc_cluster.model.access_secret import secret_text
 from tests.simulation.adapters import rpc_address
-from tests.simulation.backend_client import GatewayProcess, SimGateway
-from tests.simulation.cluster import LIVENESS_S, SimCluster, in_simulation
-from tests.simulation.node import SimNode
+from tests.simulation.cluster import LIVENESS_S, SimCluster
+from tests.simulation.doorkeepers import (
+    NOBODY,
+    Doorkeeper,
+    catalog_leader,
+    doorkeeper,
+    issue,
+    let_in_everywhere,
+)
 from tests.simulation.options import Options
+from tests.simulation.story import play
 
 OPTIONS = Options(gateways=3, http=False, basins=1, streams=1)
 PARENT = secret_text(b"p" * 32)
-NOBODY = AuthenticationOff.OFF
 CHILD = secret_text(b"c" * 32)
 CUT_OFF = 2
 SEEDS = int(os.environ.get("REVOCATION_SEEDS", "1"))
-
-
-class Client(TokenClient):
-    """Counts the pages of the whole table that were asked for."""
-
-    pages = 0
-
-    async def renew(
-        self, gateway_id: str, version: int, *, read_all: bool, after_serial: int
-    ) -> TokenNews:
-        self.pages += read_all
-        return await super().renew(
-            gateway_id, version, read_all=read_all, after_serial=after_serial
-        )
-
-
-@dataclass
-class Doorkeeper:
-    """What asks for tokens in one gateway's process, and what became of those that were shown."""
-
-    gateway: SimGateway
-    tokens: Client
-    access: AccessControl
-    let_in: list[float] = field(default_factory=list)
-    """When requests began that were let in."""
-
-    async def show(self, secret: str, now: float) -> ServiceError | Caller:
-        request = Request("GET", "/v1/basins", "", [("authorization", f"Bearer {secret}")])
-
-        async def look(_: GatewayProcess) -> ServiceError | Caller:
-            try:
-                caller = await self.access.caller_of(request)
-            except ServiceError as refusal:
-                return refusal
-            self.let_in.append(now)
-            return caller
-
-        return await self.gateway.ask(look)
-
-
-async def doorkeeper(cluster: SimCluster, number: int) -> Doorkeeper:
-    gateway = cluster.gateways[number]
-
-    async def build(process: GatewayProcess) -> Doorkeeper:
-        clock = process.app.clock
-        tokens = Client(process.backend.directory, clock)
-        directory = TokenDirectory(clock)
-        keeper = LeaseKeeper(tokens, directory, clock, f"gateway {number}")
-        keeper.start()
-        return Doorkeeper(gateway, tokens, AccessControl(directory, keeper))
-
-    return await gateway.ask(build)
-
-
-async def issue(keeper: Doorkeeper, token_id: str, secret: str, asked_by: AskedBy) -> None:
-    scope = Scope(access_tokens=EVERYTHING, ops=(Op.LIST_BASINS, Op.ISSUE_ACCESS_TOKEN))
-    request = TokenRequest(token_id, scope)
-    await keeper.gateway.ask(lambda _: keeper.tokens.issue(request, secret_hash(secret), asked_by))
-
-
-async def let_in_everywhere(cluster: SimCluster, keepers: list[Doorkeeper], secret: str) -> Caller:
-    deadline = cluster.loop.time() + LIVENESS_S
-    while True:
-        seen = [await keeper.show(secret, cluster.loop.time()) for keeper in keepers]
-        callers = [one for one in seen if isinstance(one, Caller)]
-        if len(callers) == len(keepers):
-            return callers[0]
-        assert cluster.loop.time() < deadline, seen
-        await asyncio.sleep(0.05)
 
 
 async def knock(cluster: SimCluster, keeper: Doorkeeper, rng: random.Random) -> None:
@@ -129,14 +59,6 @@ async def revoke(cluster: SimCluster, keeper: Doorkeeper) -> None:
             return
 
 
-def catalog_leader(cluster: SimCluster) -> SimNode:
-    for node in cluster.nodes:
-        catalog = None if node.node is None else node.node.host.catalog
-        if catalog is not None and catalog.group.is_serving:
-            return node
-    raise AssertionError("the catalog has no leader")
-
-
 @pytest.mark.parametrize("leader_changes", [False, True])
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
 def test_no_gateway_accepts_what_has_been_revoked(seed: int, leader_changes: bool) -> None:
@@ -144,13 +66,7 @@ def test_no_gateway_accepts_what_has_been_revoked(seed: int, leader_changes: boo
     after the answer is let in, be it at the one that is cut off. With a steady leader the answer
     comes within one lease; without the cut, which is tested on the way, at once."""
 
-    async def main(cluster: SimCluster) -> None:
-        watch = cluster.start()
-        await cluster.guarded(cluster.set_up(), watch)
-        await cluster.guarded(scene(cluster), watch)
-        watch.cancel()
-
-    async def scene(cluster: SimCluster) -> None:
+    async def story(cluster: SimCluster) -> None:
         loop = cluster.loop
         keepers = [await doorkeeper(cluster, number) for number in range(3)]
         await issue(keepers[0], "parent", PARENT, NOBODY)
@@ -195,19 +111,13 @@ def test_no_gateway_accepts_what_has_been_revoked(seed: int, leader_changes: boo
             assert keeper.let_in, "it was never let in: nothing is shown"
             assert max(keeper.let_in) <= answered, "accepted after the revocation was answered"
 
-    in_simulation(seed, OPTIONS, main)
+    play(seed, OPTIONS, story)
 
 
 def test_without_faults_a_revocation_is_quick_and_reaches_all() -> None:
     """Three gateways with leases: the answer waits for what they confirm, not for a lease."""
 
-    async def main(cluster: SimCluster) -> None:
-        watch = cluster.start()
-        await cluster.guarded(cluster.set_up(), watch)
-        await cluster.guarded(scene(cluster), watch)
-        watch.cancel()
-
-    async def scene(cluster: SimCluster) -> None:
+    async def story(cluster: SimCluster) -> None:
         keepers = [await doorkeeper(cluster, number) for number in range(3)]
         await issue(keepers[0], "parent", PARENT, NOBODY)
         await let_in_everywhere(cluster, keepers, PARENT)
@@ -218,22 +128,16 @@ def test_without_faults_a_revocation_is_quick_and_reaches_all() -> None:
         for keeper in keepers:
             assert isinstance(await keeper.show(PARENT, 0.0), UnauthenticatedError)
 
-    in_simulation(3, OPTIONS, main)
+    play(3, OPTIONS, story)
 
 
 def test_after_a_restart_of_all_nodes_gateways_read_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes that were restarted do not know what changed before: a gateway that lacks something
     reads all tokens, page by page, and what was revoked meanwhile is not among them."""
-    monkeypatch.setattr("svc_cluster.replica.tokens.PAGE_TOKENS", 3)
+    monkeypatch.setattr("svc_cluster.replica.token_operations.PAGE_TOKENS", 3)
     secrets = [secret_text(bytes([number]) * 32) for number in range(10)]
 
-    async def main(cluster: SimCluster) -> None:
-        watch = cluster.start()
-        await cluster.guarded(cluster.set_up(), watch)
-        await cluster.guarded(scene(cluster), watch)
-        watch.cancel()
-
-    async def scene(cluster: SimCluster) -> None:
+    async def story(cluster: SimCluster) -> None:
         keeper = await doorkeeper(cluster, 0)
         await issue(keeper, "parent", PARENT, NOBODY)
         for number, secret in enumerate(secrets):
@@ -241,7 +145,7 @@ def test_after_a_restart_of_all_nodes_gateways_read_all(monkeypatch: pytest.Monk
         await revoke(cluster, keeper)
         for node in cluster.nodes:
             flushed = cluster.loop.create_future()
-            node.store.flush(lambda flushed=flushed: flushed.set_result(None))
+            node.store.flush(partial(flushed.set_result, None))
             await flushed
             cluster.nemesis.crash(node, random.Random(1), 0.1)
         late = await doorkeeper(cluster, 1)
@@ -252,4 +156,4 @@ def test_after_a_restart_of_all_nodes_gateways_read_all(monkeypatch: pytest.Monk
         await issue(keeper, "parent", CHILD, NOBODY)
         await let_in_everywhere(cluster, [keeper, late], CHILD)
 
-    in_simulation(4, OPTIONS, main)
+    play(4, OPTIONS, story)

@@ -15,7 +15,7 @@ import pytest
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, StreamId
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.codec.entry_version import Known
-from svc_cluster.replica.group import GroupReplica
+from svc_cluster.replica.group_replica import AnyGroup
 from svc_cluster.replica.prefixed import PrefixedReader, generation_prefix
 from svc_cluster.stream import keys
 from tests.linearizability.history import Outcome
@@ -58,7 +58,7 @@ class Trial:
             append = await cluster.recorder.append(cluster.apis[0], history, client, items)
             assert append.outcome is Outcome.OK
 
-    def group(self, node: SimNode) -> GroupReplica:
+    def group(self, node: SimNode) -> AnyGroup:
         assert node.node is not None
         replica = node.node.host.replica(self.group_id)
         assert replica is not None
@@ -178,7 +178,7 @@ def _put(node: SimNode, key: bytes, value: bytes) -> None:
     node.store.write(write_set)
 
 
-OTHER = keys.OUTCOMES + b"k" * 32
+OTHER = keys.IDEMPOTENCY_ROWS + b"k" * 32
 """A row that no decoder refuses, whatever its value is an outcome of."""
 
 
@@ -235,6 +235,44 @@ def test_a_replica_repaired_from_a_damaged_one_does_not_convict_the_last_whole_o
         assert not trial.group(right).engine.recovery
 
     in_simulation(1, OPTIONS, main)
+
+
+@pytest.mark.parametrize("what", ["gap", "tail", "elsewhere"])
+@pytest.mark.parametrize("seed", range(1, 1 + SEEDS))
+def test_a_damaged_leader_sends_no_snapshot(what: str, seed: int) -> None:
+    """Batches are missing in its store, in the middle or at the end of a stream, or one lies where
+    another belongs, when another replica needs its state: it looks at what it sends, and nobody
+    installs it, while no scrub runs at all."""
+
+    async def main(cluster: SimCluster) -> None:
+        trial = Trial(cluster, BASIN)
+        cluster.start().cancel()  # error lines are expected here
+        await cluster.set_up()
+        await trial.append(APPENDS)
+        leader = trial.leader()
+        copy = next(node for node in cluster.nodes if node is not leader)
+        await trial.until(
+            lambda: trial.group(leader).applied_index == trial.group(copy).applied_index, "equal"
+        )
+        generation = trial.group(leader).generation
+        prefix, reader = generation_prefix(generation), PrefixedReader(leader.store, generation)
+        found = list(reader.scan(*keys.batches_range(StreamId(1))))
+        write_set = WriteSet()
+        if what == "elsewhere":
+            write_set.put(prefix + found[2][0], found[1][1])
+        else:
+            write_set.delete(prefix + found[2 if what == "gap" else -1][0])
+        leader.store.write(write_set)
+        assert copy.node is not None
+        copy.node.host._diverged(copy.node.host.basins[BASIN], "as if a read had found a gap")
+        cluster.errors.clear()
+        await trial.until(lambda: bool(cluster.errors), "the leader saw it", LIVENESS_S)
+        (line,) = cluster.errors
+        assert line.startswith("state_diverged") and f"'node': {leader.node_id}" in line
+        assert "a snapshot was not sent" in line
+        assert not copy.repaired and not copy.installs[BASIN]
+
+    in_simulation(seed, replace(OPTIONS, scrub_seconds=0.0), main)
 
 
 def test_an_only_replica_says_what_it_sees_itself() -> None:

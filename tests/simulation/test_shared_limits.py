@@ -9,18 +9,19 @@ import random
 from svc_cluster.base.errors import RateLimitedError
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.catalog.leases import LEASE_SECONDS_HERE
-from svc_cluster.gateway.http.message import Connection, Request
-from svc_cluster.gateway.http.router import Operation
-from svc_cluster.gateway.lease import LeaseKeeper
-from svc_cluster.gateway.rate_limit import Rates
-from svc_cluster.gateway.rate_limiter import RateLimiter
-from svc_cluster.gateway.token_client import TokenClient
-from svc_cluster.gateway.token_directory import TokenDirectory
+from svc_cluster.gateway.access.lease import LeaseKeeper
+from svc_cluster.gateway.access.token_directory import TokenDirectory
+from svc_cluster.gateway.cluster.token_client import TokenClient
+from svc_cluster.gateway.limits.rate_limit import Rates
+from svc_cluster.gateway.limits.rate_limiter import RateLimiter
+from svc_cluster.gateway.request.endpoint import Moves
+from svc_cluster.http.message import Connection, Request
 from tests.simulation.adapters import rpc_address
 from tests.simulation.backend_client import GatewayProcess
-from tests.simulation.cluster import LIVENESS_S, SimCluster, in_simulation
+from tests.simulation.cluster import LIVENESS_S, SimCluster
+from tests.simulation.doorkeepers import catalog_leader
 from tests.simulation.options import Options
-from tests.simulation.test_revocation import catalog_leader
+from tests.simulation.story import play
 
 OPTIONS = Options(gateways=3, http=False, basins=1, streams=1)
 RATE = 30.0
@@ -62,7 +63,7 @@ async def clients(cluster: SimCluster, limiter: RateLimiter, count: int, seconds
         while loop.time() < end_at:
             request = Request("GET", "/v1/basins", "", [], connection=connection)
             try:
-                limiter.admit(request, Operation.LIST_BASINS, 0, is_stream=False)
+                limiter.admit(request, Moves.NOTHING, 0, is_stream=False)
             except RateLimitedError as refusal:
                 await asyncio.sleep(refusal.retry_after_ms / 1000)
             else:
@@ -84,13 +85,7 @@ def test_three_gateways_together_let_through_the_limit_of_one_account() -> None:
     """90 to 100 % of it; with one of them cut off, the other two share all of
     it; a change of the catalog's leader gives nobody more meanwhile."""
 
-    async def main(cluster: SimCluster) -> None:
-        watch = cluster.start()
-        await cluster.guarded(cluster.set_up(), watch)
-        await cluster.guarded(scene(cluster), watch)
-        watch.cancel()
-
-    async def scene(cluster: SimCluster) -> None:
+    async def story(cluster: SimCluster) -> None:
         pairs = [await limiter_of(cluster, number) for number in range(3)]
         keepers = [keeper for keeper, _ in pairs]
         limiters = [limiter for _, limiter in pairs]
@@ -108,4 +103,4 @@ def test_three_gateways_together_let_through_the_limit_of_one_account() -> None:
         assert 0.90 <= sum(done) / (RATE * SECONDS) <= 1.0, done
         assert keepers[2].gateways == 3, "it keeps to what it was told"
 
-    in_simulation(11, OPTIONS, main)
+    play(11, OPTIONS, story)

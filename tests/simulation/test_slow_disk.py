@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Sequence
 
 import pytest
 
@@ -66,8 +67,8 @@ async def _under_load(cluster: SimCluster, slow: str) -> tuple[SimNode, SimNode]
     return before, after
 
 
-async def _gathered(writers: list[object]) -> list[int]:
-    return await asyncio.gather(*writers)  # type: ignore[call-overload, no-any-return]
+async def _gathered(writers: Sequence[Awaitable[int]]) -> list[int]:
+    return await asyncio.gather(*writers)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -15,11 +15,11 @@ from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.raft.group import Event, Tick
 from svc_cluster.replica import held
 from svc_cluster.replica.basin import BasinReplica
-from svc_cluster.replica.group import GroupReplica
-from svc_cluster.replica.handover import SlowDiskWatch
+from svc_cluster.replica.group_replica import GroupReplica
 from svc_cluster.replica.host import Host
 from svc_cluster.replica.housekeeping import Housekeeper
-from svc_cluster.replica.machine import BasinMachine
+from svc_cluster.replica.leader_handover import SlowDiskWatch
+from svc_cluster.replica.machine import StateMachine
 from svc_cluster.storage.wal.writer import Wal
 from tests.linearizability.history import Outcome
 from tests.simulation.cluster import SimCluster, in_simulation
@@ -38,14 +38,14 @@ class Planted:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.active = True
-        original = BasinMachine.plan
+        original = StateMachine.plan
 
-        def plan(machine: BasinMachine, entry: LogEntry) -> Any:
+        def plan(machine: StateMachine[Any], entry: LogEntry) -> Any:
             if self.active and MARK in entry.payload:
                 raise ZeroDivisionError("planted")
             return original(machine, entry)
 
-        patch.setattr(BasinMachine, "plan", plan)
+        patch.setattr(StateMachine, "plan", plan)
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ def test_a_basin_that_cannot_be_opened_does_not_keep_its_node_from_starting(
             (BROKEN, "stopped")
         ]
         assert BROKEN not in victim.node.host.basins
-        unopened = victim.node.host._held.unopened[BROKEN]
+        unopened = victim.node.host.held_groups.unopened[BROKEN]
         assert unopened.generation > 0
         assert unopened.entries == [], "its log is not kept in memory for nothing"
         assert victim.node.wal.recovered == {}
@@ -281,7 +281,7 @@ def test_what_escapes_a_timer_ends_the_process(
         before = [node.incarnation for node in cluster.nodes]
         armed = True
         if name == "destroyed":
-            _host(cluster.nodes[0]).schedule_reconcile()
+            _host(cluster.nodes[0]).reconciler.schedule()
         await asyncio.sleep(20.0)
         assert not armed
         assert sum(node.incarnation for node in cluster.nodes) == sum(before) + 1
@@ -316,7 +316,7 @@ def test_the_log_that_a_stopped_group_holds_is_not_flushed_for_in_vain(planted: 
         assert await scene.append(scene.broken, marked=True) is Outcome.UNKNOWN
         while any(_segments(node) < 6 for node in cluster.nodes):
             assert await scene.appends(scene.healthy, 50) == {Outcome.OK}
-        holding = [node for node in cluster.nodes if _host(node).is_log_held()]
+        holding = [node for node in cluster.nodes if _holds_log(_host(node))]
         assert len(holding) >= 2
         for node in holding:
             assert node.node is not None
@@ -330,11 +330,15 @@ def test_the_log_that_a_stopped_group_holds_is_not_flushed_for_in_vain(planted: 
             cluster.nemesis.crash(node, scene.rng, 0.3)
         await asyncio.sleep(30.0)
         for node in cluster.nodes:
-            assert not _host(node).is_log_held()
+            assert not _holds_log(_host(node))
             assert _segments(node) <= 3
         watch.cancel()
 
     in_simulation(5, options, main, expected=STOPPED)
+
+
+def _holds_log(host: Host) -> bool:
+    return host.held_groups.is_log_held(host.catalog)
 
 
 def _host(node: SimNode) -> Host:

@@ -120,7 +120,7 @@ def test_retention_asks_the_disk_without_keeping_anybody() -> None:
         await cluster.set_up()
         for number in range(40):
             names = "basin-000", f"stream-{number}"
-            await cluster.apis[0].reconfigure(*names, {"retention_policy": {"age": 3600}})
+            await cluster.apis[0].reconfigure(*names, {"retention": 3600})
             await cluster.apis[0].append(*names, [Item("old")])
         leader = _leader(cluster, COLD)
         basin = _basin(leader, COLD)
@@ -148,7 +148,7 @@ async def _raced(cluster: SimCluster) -> tuple[int, int]:
     rng = random.Random(f"{cluster.seed}/races")
     api, loop = cluster.apis[0], cluster.loop
     names = COLD_NAMES
-    await api.reconfigure(*names, {"retention_policy": {"age": 1}})
+    await api.reconfigure(*names, {"retention": 1})
     for node in cluster.nodes:
         node.store.cold_share = rng.choice((0.5, 1.0))
         node.store.fetch_ms = (1.0, 120.0)

@@ -96,6 +96,9 @@ class RaftChecker:
     def __init__(self) -> None:
         self._groups: dict[int, _Group] = {}
         self.looks = 0
+        self.is_harmed: Callable[[int, int], bool] = lambda node, group_id: False
+        """Whether the rows of that replica were changed behind its back, and are not mended: what
+        it makes of an entry that reads them is not what the others make of it."""
 
     @property
     def elections(self) -> int:
@@ -114,7 +117,8 @@ class RaftChecker:
             self._log_matching(group, replica, probe, where)
             self._committed(group, replica, probe, where)
             self._complete_leader(group, probe, where)
-            self._same_state(group, node, probe, where)
+            if not self.is_harmed(node, probe.group_id):
+                self._same_state(group, node, probe, where)
 
     def forget_disk(self, node: int) -> None:
         """The node's disk was replaced by an empty one: it may know nothing."""

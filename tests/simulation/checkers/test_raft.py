@@ -152,3 +152,14 @@ def test_one_place_is_acknowledged_once() -> None:
         _acked().acknowledged(Append(2, 2, 3, ("c",), Outcome.OK, start=1, end=2))
     with pytest.raises(InvariantError, match="ack-covers-batch"):
         _acked().acknowledged(Append(2, 2, 3, ("c",), Outcome.OK, start=2, end=4))
+
+
+def test_another_digest_is_excused_of_the_harmed_replica_alone() -> None:
+    """What was changed behind a replica's back is no fault of the program; what the others hold is
+    compared as ever, and the harmed one's digest is nobody's measure."""
+    checker = RaftChecker()
+    checker.is_harmed = lambda node, group_id: node == 1
+    checker.observe(1, 1, [_probe(log=(1, 1), commit=2, digest="harmed")])
+    checker.observe(2, 1, [_probe(log=(1, 1), commit=2, digest="x")])
+    with pytest.raises(InvariantError, match="same-index-same-state"):
+        checker.observe(3, 1, [_probe(log=(1, 1), commit=2, digest="y")])

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from svc_cluster.gateway.usage_client import UsageBackend
+from svc_cluster.gateway.cluster.usage_client import UsageBackend
 from svc_cluster.model.usage import Counts, Readings, UsageReport
 from svc_cluster.stream import keys, rows
 from svc_cluster.stream.batch_row import decode_placement

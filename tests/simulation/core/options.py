@@ -5,7 +5,11 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from svc_cluster.raft.settings import RaftSettings
+from svc_cluster.raft.raft_settings import (
+    APPEND_ENTRIES_MAX,
+    IN_FLIGHT_ENTRIES_MAX,
+    RaftSettings,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,8 @@ def draw(
     and under more load."""
     rng = random.Random(f"options {seed}")
     batch = rng.choice([64, 200, 65_536])
+    small = random.Random(f"entries {seed}")
+    few = small.random() < 0.4
     drawn_count = rng.choice([3, 3, 3, 5, 5, 1] if rng.random() < 0.3 else [3, 3, 5])
     drawn_adversarial = rng.random() < 0.6
     return Options(
@@ -50,6 +56,8 @@ def draw(
             entry_bytes_max=48,
             in_flight_bytes_max=rng.choice([100, 1_000, 1_000_000]),
             committed_bytes_max=rng.choice([50, 100_000]),
+            append_entries_max=small.choice([2, 3]) if few else APPEND_ENTRIES_MAX,
+            in_flight_entries_max=small.choice([1, 4]) if few else IN_FLIGHT_ENTRIES_MAX,
         ),
         proposals_per_second=rng.choice(_load(rng, heavy=heavy)),
         fault_seconds=rng.choice([0.2, 0.5, 1.5] if heavy else [0.2, 0.4, 1.0]),

@@ -266,7 +266,7 @@ class World:
             case 6:
                 if self._pairs:
                     self._reset(self.rng.choice(self._pairs))
-            case 7:
+            case _:
                 if node.life is not None and node.life.group.can_propose and self._pairs:
                     other = self.rng.choice([m for m in members if m != node.node_id])
                     node.life.group.transfer_leadership(other)
