@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from svc_cluster.cli.own_cluster import free_port
+from svc_cluster.cli.local.ports import HeldPorts
 
 END_S = 30.0
 
@@ -21,14 +21,15 @@ class AdminNode:
 
     def __init__(self, directory: Path, **settings: Any) -> None:
         self.directory = directory
-        self.http, self.admin_rpc, self.health = free_port(), free_port(), free_port()
+        self._held = HeldPorts(4)
+        self.http, self.admin_rpc, self.health, rpc = self._held.numbers
         self._log = directory / "node.log"
         secret = directory / "secret"
         secret.write_text("s" * 64)
         self.settings = {
             "cluster_id": "alone",
             "node_id": 1,
-            "nodes": {"1": f"127.0.0.1:{free_port()}"},
+            "nodes": {"1": f"127.0.0.1:{rpc}"},
             "replication_factor": 1,
             "data_dir": str(directory / "data"),
             "secret_file": str(secret),

@@ -13,13 +13,13 @@ from typing import Any
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.ids import NodeId
 from svc_cluster.base.tasks import Tasks
-from svc_cluster.gateway.replica_client import ReplicaClient
-from svc_cluster.link.calls import Message, decode
+from svc_cluster.gateway.cluster.replica_client import ReplicaClient
+from svc_cluster.link.calls import CallMessage, decode
 from svc_cluster.link.conversation import Conversation, Terms
-from svc_cluster.link.errors import LinkLostError
-from svc_cluster.link.frame import Kind
+from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import Identity
+from svc_cluster.link.link_errors import LinkLostError
 from svc_cluster.link.session import NodeSession
 from svc_cluster.model.stream_config import BasinConfig, NewStream
 from svc_cluster.replica.host_settings import HostSettings
@@ -28,7 +28,7 @@ from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
 from svc_cluster.replica.service_session import ServiceSession
 from svc_cluster.storage.disk import RealDisk
 from svc_cluster.storage.memory_store import MemoryStore
-from svc_cluster.storage.wal.settings import WalSettings
+from svc_cluster.storage.wal.wal_settings import WalSettings
 
 ONE = NodeId(1)
 DEADLINE_SECONDS = 60.0
@@ -58,9 +58,9 @@ class Wire:
     def __init__(self, node: ReplicaNode, events: NodeSession) -> None:
         self._loop = asyncio.get_running_loop()
         self._events = events
-        self.requests: list[Message] = []
-        self.answers: list[Message] = []
-        self.longest: dict[Kind, int] = {}
+        self.requests: list[CallMessage] = []
+        self.answers: list[CallMessage] = []
+        self.longest: dict[FrameKind, int] = {}
         """Bytes of the longest message that arrived, of either side, by class."""
         self.frozen = False
         self.is_up = True
@@ -87,13 +87,16 @@ class Wire:
         """What the two sides keep of each other's messages."""
         return self.near.held_bytes + self.far.held_bytes
 
-    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         if not self.is_up:
             raise LinkLostError(sent=False)
         self.near.send(kind, flow, payload)
         self._schedule()
 
-    def dealt_with(self, kind: Kind, size: int) -> None:
+    def has_credit(self, kind: FrameKind, size: int) -> bool:
+        return self.near.outbox.credits[kind].allows(size)
+
+    def dealt_with(self, kind: FrameKind, size: int) -> None:
         self.near.dealt_with(kind, size)
         self._schedule()
 
@@ -108,7 +111,7 @@ class Wire:
 
     # -- what both sides tell
 
-    def heard(self, sent: list[Message], kind: Kind, payload: bytes) -> None:
+    def heard(self, sent: list[CallMessage], kind: FrameKind, payload: bytes) -> None:
         sent.append(decode(payload))
         self.longest[kind] = max(self.longest.get(kind, 0), len(payload))
 
@@ -140,11 +143,11 @@ class _Near:
     def opened(self, speaker: Speaker) -> None:
         self._wire._events.link_up(speaker)
 
-    def message(self, kind: Kind, payload: bytes) -> None:
+    def message(self, kind: FrameKind, payload: bytes) -> None:
         self._wire.heard(self._wire.answers, kind, payload)
         self._wire._events.message(kind, payload)
 
-    def room(self, kind: Kind, size: int) -> None:
+    def room(self, kind: FrameKind, size: int) -> None:
         self._wire._events.room(kind, size)
 
 
@@ -159,20 +162,20 @@ class _Far:
     def opened(self, speaker: Speaker) -> None:
         self._wire.caller = caller_of(self._node, speaker, self, self._tasks)
 
-    def message(self, kind: Kind, payload: bytes) -> None:
+    def message(self, kind: FrameKind, payload: bytes) -> None:
         self._wire.heard(self._wire.requests, kind, payload)
         self._wire.caller.message(kind, payload)
 
-    def room(self, kind: Kind, size: int) -> None:
+    def room(self, kind: FrameKind, size: int) -> None:
         self._wire.caller.room(kind, size)
 
-    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         if not self._wire.is_up:
             raise LinkLostError(sent=False)
         self._wire.far.send(kind, flow, payload)
         self._wire._schedule()
 
-    def dealt_with(self, kind: Kind, size: int) -> None:
+    def dealt_with(self, kind: FrameKind, size: int) -> None:
         if self._wire.is_up:
             self._wire.far.dealt_with(kind, size)
             self._wire._schedule()

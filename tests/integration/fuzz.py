@@ -24,10 +24,10 @@ from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.base.log import configure
 from svc_cluster.base.tasks import Tasks
-from svc_cluster.codec.formation import decode_report, encode_report
+from svc_cluster.codec.formation_report import decode_report, encode_report
 from svc_cluster.link.calls import Verb, decode, encode
 from svc_cluster.link.credit import MESSAGE_BYTES_MAX, send_credits
-from svc_cluster.link.frame import CLASSES, FrameError, Kind
+from svc_cluster.link.frame import CLASSES, FrameError, FrameKind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import Identity
 from svc_cluster.link.outbox import NoCreditError
@@ -39,8 +39,8 @@ from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
 from svc_cluster.replica.peers import RAFT
 from svc_cluster.storage.disk import RealDisk
 from svc_cluster.storage.memory_store import MemoryStore
-from svc_cluster.storage.wal.settings import WalSettings
-from tests.integration.hostile import INTERESTING, U64_MAX, bombs, mutated, random_envelope
+from svc_cluster.storage.wal.wal_settings import WalSettings
+from tests.hostile.peers.words import INTERESTING, U64_MAX, bombs, mutated, random_envelope
 
 _DEADLINES_MS: Final = (0, 1, 5, 100)
 _FIRST: Final = Stage.GATHERING
@@ -83,7 +83,7 @@ class Line:
         self._credits = send_credits()
         return caller_of(self._target.node, self._speaker, self, self._target.tasks)
 
-    def say(self, kind: Kind, payload: bytes) -> bool:
+    def say(self, kind: FrameKind, payload: bytes) -> bool:
         """False when the node ended the conversation because of it."""
         try:
             self._caller.message(kind, payload[: MESSAGE_BYTES_MAX[kind]])
@@ -95,7 +95,7 @@ class Line:
 
     # -- the node's way back
 
-    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         credit = self._credits[kind]
         if not credit.allows(len(payload)):
             raise NoCreditError
@@ -108,7 +108,7 @@ class Line:
             credit.dealt_with += len(payload)
             asyncio.get_running_loop().call_soon(self._caller.room, kind, len(payload))
 
-    def dealt_with(self, kind: Kind, size: int) -> None:
+    def dealt_with(self, kind: FrameKind, size: int) -> None:
         assert size > 0
 
 
@@ -204,7 +204,7 @@ class Target:
         for name, value in fields.items():
             setattr(inner, name, value)
         said = encode(Verb.REQUEST, self._next(), request.SerializeToString())
-        assert self.gateway.say(Kind.CALL, said)
+        assert self.gateway.say(FrameKind.CALL, said)
 
     async def close(self) -> None:
         await self.tasks.cancel_all()
@@ -219,7 +219,7 @@ class Target:
         data = random_envelope(rng, self.node.host.probe(), term_max=2**31)
         line = self.peers[NodeId(rng.choice((2, 3)))]
         unread = self._unread()
-        taken = line.say(Kind.BULK, encode(Verb.PEER, 0, self._spoil(data)))
+        taken = line.say(FrameKind.BULK, encode(Verb.PEER, 0, self._spoil(data)))
         self.answers["envelope taken" if taken else "envelope refused"] += 1
         self.answers["messages refused"] += self._unread() - unread
 
@@ -250,7 +250,7 @@ class Target:
         if not line.say(rng.choice(CLASSES), data):
             self.answers["number refused"] += 1
         if rng.random() < 0.1:
-            line.say(Kind.URGENT, encode(Verb.CANCEL, rng.choice((number, number // 2))))
+            line.say(FrameKind.URGENT, encode(Verb.CANCEL, rng.choice((number, number // 2))))
 
     def words(self) -> None:
         """Anything at all, of anybody: verbs that are another's, and what is none."""
@@ -292,7 +292,7 @@ class Target:
         number = self._next()
         answer = self._chunks[number] = asyncio.get_running_loop().create_future()
         data = encode(Verb.SNAPSHOT, number, self._spoil(chunk.SerializeToString()))
-        if self.peers[sender].say(Kind.TRANSFER, data):
+        if self.peers[sender].say(FrameKind.TRANSFER, data):
             self.answers[await answer] += 1
         else:
             del self._chunks[number]

@@ -17,9 +17,9 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
-from svc_cluster.cli.embedded import EmbeddedNode, embedded_settings
-from svc_cluster.cli.local import free_ports
-from svc_cluster.cli.process import run
+from svc_cluster.cli.local.embedded import EmbeddedNode, embedded_settings
+from svc_cluster.cli.local.ports import HeldPorts
+from svc_cluster.cli.processes.process import run
 
 MARK: Final = "path-mark-6b2d"
 """In every name, so that none can be taken for something else."""
@@ -126,12 +126,14 @@ async def use(url: str) -> None:
 async def serve(directory: Path) -> None:
     secret = directory / "secret"
     secret.write_text("s" * 64)
-    ports = free_ports(3)
-    node, gateway = embedded_settings(directory, "paths", secret, ports, {"flush_seconds": 0.1})
+    held = HeldPorts(3)
+    node, gateway = embedded_settings(
+        directory, "paths", secret, held.numbers, {"flush_seconds": 0.1}
+    )
     embedded = EmbeddedNode(node, gateway)
     await embedded.start()
     print("started", flush=True)
-    await use(f"http://127.0.0.1:{ports[2]}")
+    await use(f"http://127.0.0.1:{held.numbers[2]}")
     await embedded.stop()
 
 

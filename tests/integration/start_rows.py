@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import svc_cluster.__main__
-import svc_cluster.cli.gateway_process  # the last three are there for the children
 import svc_cluster.cli.main
-import svc_cluster.cli.node_process
+import svc_cluster.cli.processes.gateway_process  # the last three are there for the children
+import svc_cluster.cli.processes.node_process
 
 DEADLINE_S: Final = 60
 

@@ -4,9 +4,8 @@ the process of a node."""
 from __future__ import annotations
 
 import asyncio
-import functools
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +22,14 @@ from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
 from svc_cluster._pb.cluster.v1 import admin_pb2_grpc
 from svc_cluster.administration.operations import HEALTH, REFLECTION, SERVICE
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.cli.http_client import ConnectionLostError, HttpClient
+from svc_cluster.http.client import ConnectionLostError, HttpClient
 from tests.integration.admin_node import AdminNode
+from tests.integration.processes import in_loop
 
 READY_S = 60.0
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 Request = health_pb2.HealthCheckRequest
-
-
-def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test's coroutine on a loop of its own."""
-
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(test(*args, **kwargs))
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +47,7 @@ async def wait_health(port: int, service: str, status: int) -> None:
     """Until health says so. Raises AssertionError."""
     end = SystemClock().monotonic() + READY_S
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        stub: Any = health_pb2_grpc.HealthStub(channel)  # type: ignore[no-untyped-call]
+        stub: Any = health_pb2_grpc.HealthStub(channel)
         while True:
             answer = await stub.Check(
                 Request(service=service), wait_for_ready=True, timeout=READY_S
@@ -87,7 +77,7 @@ def test_a_client_that_knows_nothing_of_us_learns_by_reflection(node: AdminNode)
     """As grpcurl does: the services, the descriptors of one of them, and a call with messages made
     from what the node told, which our own generated code has no part in."""
     with grpc.insecure_channel(f"127.0.0.1:{node.admin_rpc}") as channel:
-        told = ProtoReflectionDescriptorDatabase(channel)  # type: ignore[no-untyped-call]
+        told = ProtoReflectionDescriptorDatabase(channel)
         assert set(told.get_services()) == {SERVICE, HEALTH, REFLECTION}
         pool = descriptor_pool.DescriptorPool(told)
         service = pool.FindServiceByName(SERVICE)
@@ -161,7 +151,7 @@ async def test_a_request_of_a_later_release_is_refused_whole(node: AdminNode) ->
 async def test_the_port_for_probes_has_health_and_nothing_else(node: AdminNode) -> None:
     """It is in clear and open: no administration, no reflection."""
     async with grpc.aio.insecure_channel(f"127.0.0.1:{node.health}") as channel:
-        stub: Any = health_pb2_grpc.HealthStub(channel)  # type: ignore[no-untyped-call]
+        stub: Any = health_pb2_grpc.HealthStub(channel)
         for service in ("", "readiness", "liveness"):
             assert (await stub.Check(Request(service=service))).status == SERVING
         assert await code_of(stub.Check(Request(service="x"))) is grpc.StatusCode.NOT_FOUND
@@ -200,7 +190,7 @@ async def test_health_follows_readiness_to_the_end(tmp_path: Path) -> None:
     node.start()
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{node.admin_rpc}") as channel:
-            stub: Any = health_pb2_grpc.HealthStub(channel)  # type: ignore[no-untyped-call]
+            stub: Any = health_pb2_grpc.HealthStub(channel)
             watch = stub.Watch(Request(), wait_for_ready=True)
             while (await watch.read()).status != SERVING:
                 pass

@@ -7,7 +7,7 @@ import asyncio
 import functools
 import json
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,14 @@ from svc_cluster.administration.credentials import open_channel
 from svc_cluster.administration.operations import OPERATIONS, SERVICE
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.ids import NodeId
-from svc_cluster.cli.admin import app
-from svc_cluster.cli.api_client import ApiClient, AppendRecord
-from svc_cluster.cli.authority import Authority, certificate_names, issue, utc_now
-from svc_cluster.cli.own_cluster import OwnCluster
+from svc_cluster.cli.admin.admin_app import app
+from svc_cluster.cli.admin.authority import Authority, certificate_names, issue
+from svc_cluster.cli.processes.own_certificate import utc_now
+from svc_cluster.lab.api_client import ApiClient, AppendRecord
+from svc_cluster.lab.own_cluster import OwnCluster
 from svc_cluster.link.tls import PeerTls, node_name
-from tests.integration.test_tls import trust
+from tests.integration.processes import READY_S, in_loop, tls_cluster, trust
 
-READY_S = 90.0
 BASINS = [f"drained-{number}" for number in range(6)]
 ASKED = 1
 """The node that the matrix is tried at."""
@@ -47,43 +47,14 @@ MAY: dict[str, set[str]] = {
 }
 
 
-def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test's coroutine on a loop of its own."""
-
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(test(*args, **kwargs))
-
-    return run
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCluster]:
     """Three nodes and a gateway under TLS, with basins, and one more certificate, as pods share."""
-    own = OwnCluster(tmp_path_factory.mktemp("roles") / "data", options=["--tls"])
-    own.start()
-    try:
-        asyncio.run(_filled(own))
+    with tls_cluster(tmp_path_factory.mktemp("roles") / "data", BASINS) as own:
         names = certificate_names([1, 2, 3], gateway=True)
         place = own.directory / "certificates" / "shared"
         issue(Authority(own.directory / "ca", utc_now), names, place)
         yield own
-    finally:
-        own.stop()
-
-
-async def _filled(own: OwnCluster) -> None:
-    end = SystemClock().monotonic() + READY_S
-    while not (own.directory / "ca" / "ca.pem").exists():
-        assert SystemClock().monotonic() < end, own.log_tail()
-        await asyncio.sleep(0.05)
-    api = ApiClient(f"https://127.0.0.1:{own.port}", trust(own))
-    try:
-        for basin in BASINS:
-            await api.make(SystemClock(), basin, None, READY_S)
-            await api.make(SystemClock(), basin, "s", READY_S)
-    finally:
-        api.close()
 
 
 def certificate(own: OwnCluster, name: str) -> PeerTls:
@@ -300,7 +271,7 @@ def test_the_node_of_an_embedded_cluster_is_asked_like_any_other(tmp_path: Path)
         code, out, _ = run_admin("drain", *directory, "--json")
         assert (code, json.loads(out)["groups_led"]) == (0, 0)
     finally:
-        own.stop()
+        own.end()
 
 
 @pytest.mark.parametrize(

@@ -14,18 +14,18 @@ from svc_cluster._pb.s2.v1 import s2_pb2
 from svc_cluster.base.errors import HotServerError, InternalError, ServiceError
 from svc_cluster.base.ids import GroupId, TimestampMs
 from svc_cluster.codec import rpc
-from svc_cluster.codec.records import build_batch
+from svc_cluster.codec.batch_codec import build_batch
 from svc_cluster.link.calls import HEAD, Verb, encode
 from svc_cluster.link.credit import CREDIT_BYTES, MESSAGE_BYTES_MAX
-from svc_cluster.link.errors import LinkBusyError
-from svc_cluster.link.frame import Kind
+from svc_cluster.link.frame import FrameKind
+from svc_cluster.link.link_errors import LinkBusyError
 from svc_cluster.link.session import REQUEST_BYTES_MAX, RequestTooLongError
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import AppendAck, StoredBatch
 from svc_cluster.replica import answer_room
-from svc_cluster.replica.answer_room import ROOM_BYTES_MAX
+from svc_cluster.replica.answer_room import ROOM_BYTES_MAX, AnswerRoom
+from svc_cluster.replica.repeatable import Fill
 from svc_cluster.replica.roles import OWN
-from svc_cluster.replica.service_session import Fill
 from tests.integration.conversation import DEADLINE_SECONDS, Pair, pair
 
 CLIENTS = 6
@@ -135,7 +135,7 @@ def test_a_request_that_cannot_be_written_is_never_sent(tmp_path: Path) -> None:
             group = two.client.directory.known(f"busy-basin-{number % CLIENTS}")
             assert group is not None
             with pytest.raises(ValueError, match="out of range"):
-                two.session.call(group.group_id, 4000, fill)
+                _ = two.session.call(group.group_id, 4000, fill)
 
         await beside_busy_clients(two, ghost)
         arrived = [each for each in two.wire.requests if each.verb is Verb.REQUEST]
@@ -221,7 +221,7 @@ def test_a_message_that_cannot_be_read_harms_no_other(tmp_path: Path) -> None:
         ping = pb.Request()
         ping.ping.SetInParent()
         for number, data in enumerate((noise, ping.SerializeToString(), noise), start=2**40):
-            two.wire.send(Kind.CALL, 1, encode(Verb.REQUEST, number, data))
+            two.wire.send(FrameKind.CALL, 1, encode(Verb.REQUEST, number, data))
         async with asyncio.timeout(DEADLINE_SECONDS):
             while len(two.wire.answers) < before + 3:
                 await asyncio.sleep(0)
@@ -242,7 +242,7 @@ def test_a_message_that_cannot_be_read_harms_no_other(tmp_path: Path) -> None:
         done = pb.Response(id=last)
         done.done.SetInParent()
         for number, data in ((last - 1, noise), (last, done.SerializeToString())):
-            two.wire.caller.send(Kind.CALL, 1, encode(Verb.ANSWER, number, data))
+            two.wire.caller.send(FrameKind.CALL, 1, encode(Verb.ANSWER, number, data))
         two.wire.read_on()
         assert (await other).WhichOneof("result") == "done", "what came behind was read"
         assert (await call).WhichOneof("result") == "done", "its own answer came later"
@@ -272,10 +272,10 @@ def test_what_is_asked_at_once_keeps_to_the_credit(tmp_path: Path) -> None:
         sent = len(two.wire.requests)
 
         def fill(request: pb.Request) -> None:
-            request.append.records = bytes(REQUEST_BYTES_MAX[Kind.CALL])
+            request.append.records = bytes(REQUEST_BYTES_MAX[FrameKind.CALL])
 
         with pytest.raises(RequestTooLongError):
-            two.session.call(GroupId(1), 1000, fill)
+            _ = two.session.call(GroupId(1), 1000, fill)
         await asyncio.sleep(0)
         assert len(two.wire.requests) == sent
 
@@ -315,7 +315,9 @@ def test_a_caller_that_does_not_read_has_a_bounded_room(
             while room.waiting_count < 150 or room.taken_bytes < ROOM_BYTES_MAX - 2_000_000:
                 await asyncio.sleep(0.01)
         assert room.taken_bytes <= ROOM_BYTES_MAX + 1_000_000
-        assert two.wire.far.held_bytes <= CREDIT_BYTES[Kind.BULK] + CREDIT_BYTES[Kind.CALL]
+        assert (
+            two.wire.far.held_bytes <= CREDIT_BYTES[FrameKind.BULK] + CREDIT_BYTES[FrameKind.CALL]
+        )
         assert two.wire.service.unsent > 0, "what has no credit is held back behind it"
         with pytest.raises(HotServerError):
             await room.take(GroupId(9), 1)
@@ -324,7 +326,7 @@ def test_a_caller_that_does_not_read_has_a_bounded_room(
         append = pb.Request(group_id=max(two.node.host.basins), deadline_ms=60_000)
         rpc.append_to_pb(append.append, "s", one_record(b"beside"), None, None)
         data = append.SerializeToString()
-        other.request(Kind.CALL, 1, data, len(data), OWN)
+        other.request(FrameKind.CALL, 1, data, len(data), OWN)
         async with asyncio.timeout(DEADLINE_SECONDS):
             while not heard:
                 await asyncio.sleep(0.01)
@@ -336,7 +338,7 @@ def test_a_caller_that_does_not_read_has_a_bounded_room(
         assert room.waiting_count == 0
         assert two.wire.service.unsent == 0
         # bytes that are dealt with are told in quarters of the credit
-        assert room.taken_bytes <= CREDIT_BYTES[Kind.BULK] // 4
+        assert room.taken_bytes <= CREDIT_BYTES[FrameKind.BULK] // 4
 
     in_a_pair(tmp_path, body)
 
@@ -347,10 +349,10 @@ class Other:
     def __init__(self, heard: list[pb.Response]) -> None:
         self._heard = heard
 
-    def send(self, kind: Kind, flow: int, payload: bytes) -> None:
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         self._heard.append(pb.Response.FromString(payload[HEAD.size :]))
 
-    def dealt_with(self, kind: Kind, size: int) -> None: ...
+    def dealt_with(self, kind: FrameKind, size: int) -> None: ...
 
 
 def test_who_goes_on_asking_and_reads_nothing_is_busy_and_then_ended(tmp_path: Path) -> None:
@@ -376,7 +378,7 @@ def test_who_goes_on_asking_and_reads_nothing_is_busy_and_then_ended(tmp_path: P
             if len(calls) % 20 == 0:
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
-            assert two.wire.near.held_bytes <= CREDIT_BYTES[Kind.CALL]
+            assert two.wire.near.held_bytes <= CREDIT_BYTES[FrameKind.CALL]
             assert len(calls) <= 100_000
         assert two.wire.service.pending <= len(calls)
         assert two.session.pending == len(calls)
@@ -391,11 +393,11 @@ def test_who_goes_on_asking_and_reads_nothing_is_busy_and_then_ended(tmp_path: P
     in_a_pair(tmp_path, body)
 
 
-def test_readers_of_one_basin_do_not_stand_before_those_of_another(tmp_path: Path) -> None:
+def test_readers_of_one_basin_do_not_stand_before_those_of_another() -> None:
     """One group's line is long; the only read of another group is next but one."""
 
-    async def body(two: Pair) -> None:
-        room = two.wire.service.room
+    async def main() -> None:
+        room = AnswerRoom(asyncio.get_running_loop())
         room.put(ROOM_BYTES_MAX)
         order: list[int] = []
 
@@ -415,7 +417,7 @@ def test_readers_of_one_basin_do_not_stand_before_those_of_another(tmp_path: Pat
         assert len(order) == 20, "all but the one that gave up"
         assert room.waiting_count == 0
 
-    in_a_pair(tmp_path, body)
+    asyncio.run(main())
 
 
 def test_who_asks_is_never_left_out(tmp_path: Path) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http.client
 import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
 
-from svc_cluster.cli.gateway_process import start_gateway
-from svc_cluster.cli.local import free_ports
+from svc_cluster.cli.local.ports import HeldPorts
+from svc_cluster.cli.processes.gateway_process import start_gateway
 from svc_cluster.settings import GatewaySettings
+from tests.contract.client import Answer, Client
 
 MIB = 1 << 20
 PUBLIC = [
@@ -29,7 +29,8 @@ PUBLIC = [
 @contextlib.asynccontextmanager
 async def gateway(**changes: Any) -> AsyncIterator[int]:
     """The port of one that knows no node: what it refuses by itself is all that is looked at."""
-    port = free_ports(1)[0]
+    held = HeldPorts(1)
+    port = held.numbers[0]
     settings = GatewaySettings(
         cluster_id="c", nodes={"1": "127.0.0.1:1"}, secret_file="-", port=port, **changes
     )
@@ -41,15 +42,9 @@ async def gateway(**changes: Any) -> AsyncIterator[int]:
         await running.close()
 
 
-def get(port: int, path: str, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    try:
-        connection.request("GET", path, headers=dict(headers))
-        response = connection.getresponse()
-        found = {name.lower(): value for name, value in response.headers.items()}
-        return response.status, found, response.read()
-    finally:
-        connection.close()
+def get(port: int, path: str, headers: dict[str, str]) -> Answer:
+    with Client(f"http://127.0.0.1:{port}") as client:
+        return client.get(path, headers)
 
 
 @pytest.mark.parametrize(
@@ -76,14 +71,12 @@ def test_host_names_select_a_basin_by_the_suffixes_that_are_set(
         async with gateway(basin_host_suffixes=suffixes, public_hosts=PUBLIC) as port:
             found = set()
             for host in hosts:
-                status, _, body = await asyncio.to_thread(
-                    get, port, "/v1/streams?limit=x", {"host": host}
-                )
-                assert status == 400
-                if b"bad_query" in body:
+                answer = await asyncio.to_thread(get, port, "/v1/streams?limit=x", {"host": host})
+                assert answer.status == 400
+                if b"bad_query" in answer.body:
                     found.add(host)
                 else:
-                    assert b"bad_header" in body
+                    assert b"bad_header" in answer.body
             return found
 
     assert asyncio.run(main()) == naming
@@ -96,9 +89,9 @@ def test_cors_and_compression_are_switches(on: bool) -> None:
     async def main() -> Mapping[str, str]:
         async with gateway(cors=on, compression=on) as port:
             wanted = {"origin": "http://localhost:3000", "accept-encoding": "gzip"}
-            status, headers, _ = await asyncio.to_thread(get, port, "/openapi.json", wanted)
-            assert status == 200
-            return headers
+            answer = await asyncio.to_thread(get, port, "/openapi.json", wanted)
+            assert answer.status == 200
+            return answer.headers
 
     headers = asyncio.run(main())
     assert headers.get("access-control-allow-origin") == ("http://localhost:3000" if on else None)
@@ -142,7 +135,7 @@ def test_no_more_bodies_are_held_than_the_setting_allows() -> None:
 
 
 async def held(port: int) -> float:
-    _, _, text = await asyncio.to_thread(get, port, "/metrics", {})
+    text = (await asyncio.to_thread(get, port, "/metrics", {})).body
     found = re.search(rb"^svc_http_body_bytes_in_flight (\S+)", text, re.MULTILINE)
     assert found is not None
     return float(found[1])

@@ -17,10 +17,11 @@ import pytest
 import yaml
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.cli.authority import Authority, certificate_names, issue, utc_now
-from svc_cluster.cli.bootstrap import bootstrap
-from svc_cluster.cli.http_client import ConnectionLostError, HttpClient
-from svc_cluster.settings import EXIT_CONFIGURATION, EXIT_CREDENTIAL
+from svc_cluster.cli.admin.authority import Authority, certificate_names, issue
+from svc_cluster.cli.admin.bootstrap import bootstrap
+from svc_cluster.cli.processes.own_certificate import utc_now
+from svc_cluster.http.client import ConnectionLostError, HttpClient
+from svc_cluster.settings_errors import EXIT_CONFIGURATION, EXIT_CREDENTIAL
 from tests.chaos.namespaces import unavailable
 from tests.integration.hosts import Hosts
 from tests.integration.wrong_callers import let_in, wrong_callers

@@ -6,9 +6,9 @@ import asyncio
 import re
 from pathlib import Path
 
-from svc_cluster.cli.api_client import ApiClient, AppendRecord
-from svc_cluster.cli.http_client import HttpClient
-from svc_cluster.cli.own_cluster import OwnCluster
+from svc_cluster.http.client import HttpClient
+from svc_cluster.lab.api_client import ApiClient, AppendRecord
+from svc_cluster.lab.own_cluster import OwnCluster
 from tests.e2e.cluster import running
 from tests.e2e.load import set_up
 

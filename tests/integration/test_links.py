@@ -16,15 +16,15 @@ from svc_cluster.link.calls import Verb, decode, encode
 from svc_cluster.link.connector import Connector
 from svc_cluster.link.conversation import Terms
 from svc_cluster.link.credit import CREDIT_BYTES
-from svc_cluster.link.errors import LinkBusyError, LinkLostError
-from svc_cluster.link.frame import Kind
+from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import Identity
+from svc_cluster.link.link_errors import LinkBusyError, LinkLostError
 from svc_cluster.link.outbox import NoCreditError
 from svc_cluster.link.session import REQUEST_BYTES_MAX, NodeSession, RequestTooLongError
 from svc_cluster.link.wire import Wire
 
-SECONDS = 20.0
+SECONDS = 60.0
 SECRET = b"s" * 32
 
 
@@ -36,23 +36,25 @@ def terms(role: str, node: int) -> Callable[[], Terms]:
 class Talk:
     """The node's side of one conversation. `heard` says what becomes of a message."""
 
-    def __init__(self, wire: Wire, number: int, heard: Callable[[Talk, Kind, bytes], None]) -> None:
+    def __init__(
+        self, wire: Wire, number: int, heard: Callable[[Talk, FrameKind, bytes], None]
+    ) -> None:
         self.wire = wire
         self.number = number
         """Counts the conversations from 1."""
 
         self._heard = heard
 
-    def message(self, kind: Kind, payload: bytes) -> None:
+    def message(self, kind: FrameKind, payload: bytes) -> None:
         self._heard(self, kind, payload)
 
-    def room(self, kind: Kind, size: int) -> None: ...
+    def room(self, kind: FrameKind, size: int) -> None: ...
 
     def link_down(self) -> None: ...
 
 
 def with_node(
-    heard: Callable[[Talk, Kind, bytes], None],
+    heard: Callable[[Talk, FrameKind, bytes], None],
     body: Callable[[str, list[Talk]], Awaitable[None]],
     begin: Callable[[Talk], None] = lambda _: None,
 ) -> None:
@@ -128,10 +130,10 @@ def test_what_is_no_answer_ends_the_link_once_and_it_comes_back(
     """The first conversation's answer is no message at all: whoever asked is told that nothing is
     known, the reason is in one warning, and the next conversation serves."""
 
-    def heard(talk: Talk, kind: Kind, payload: bytes) -> None:
+    def heard(talk: Talk, kind: FrameKind, payload: bytes) -> None:
         talk.wire.dealt_with(kind, len(payload))
         answer = nonsense if talk.number == 1 else done(decode(payload).number)
-        talk.wire.send(Kind.CALL, 0, answer)
+        talk.wire.send(FrameKind.CALL, 0, answer)
 
     async def body(address: str, talks: list[Talk]) -> None:
         session = session_to(address)
@@ -160,16 +162,16 @@ def test_an_answer_that_cannot_be_read_harms_no_other(caplog: pytest.LogCaptureF
     """Whoever waits for it goes by its own deadline; the conversation and the others go on; an
     answer to nothing, or to what was answered, is dropped."""
 
-    def heard(talk: Talk, kind: Kind, payload: bytes) -> None:
+    def heard(talk: Talk, kind: FrameKind, payload: bytes) -> None:
         talk.wire.dealt_with(kind, len(payload))
         verb, number, _ = decode(payload)
         if verb is Verb.CANCEL:
             return
         if number == 1:
-            talk.wire.send(Kind.CALL, 0, encode(Verb.ANSWER, number, b"\xff\xff"))
+            talk.wire.send(FrameKind.CALL, 0, encode(Verb.ANSWER, number, b"\xff\xff"))
             return
         for each in (number, number, number + 1000):
-            talk.wire.send(Kind.CALL, 0, done(each))
+            talk.wire.send(FrameKind.CALL, 0, done(each))
 
     async def body(address: str, talks: list[Talk]) -> None:
         session = session_to(address)
@@ -208,14 +210,16 @@ def test_a_fault_of_ours_in_a_link_does_not_end_it_for_ever(
             if len(ups) == 2:
                 raise ZeroDivisionError
 
-        def message(self, kind: Kind, payload: bytes) -> None:
+        def message(self, kind: FrameKind, payload: bytes) -> None:
             link = links[0]
             if len(ups) == 1:
-                link.send(Kind.CALL, 0, bytes(CREDIT_BYTES[Kind.CALL] // 4))  # room is to come
+                link.send(
+                    FrameKind.CALL, 0, bytes(CREDIT_BYTES[FrameKind.CALL] // 4)
+                )  # room is to come
                 return
             raise KeyError(payload)
 
-        def room(self, kind: Kind, size: int) -> None:
+        def room(self, kind: FrameKind, size: int) -> None:
             raise IndexError(size)
 
     async def body(address: str, _: list[Talk]) -> None:
@@ -226,7 +230,7 @@ def test_a_fault_of_ours_in_a_link_does_not_end_it_for_ever(
     with_node(
         lambda talk, kind, payload: talk.wire.dealt_with(kind, len(payload)),
         body,
-        lambda talk: talk.wire.send(Kind.CALL, 0, b"hello"),
+        lambda talk: talk.wire.send(FrameKind.CALL, 0, b"hello"),
     )
     failed = [line for line in caplog.records if line.message == "link_failed"]
     assert {line.levelname for line in failed} == {"ERROR"}
@@ -244,12 +248,12 @@ class Quiet:
 
     def link_down(self) -> None: ...
 
-    def message(self, kind: Kind, payload: bytes) -> None: ...
+    def message(self, kind: FrameKind, payload: bytes) -> None: ...
 
-    def room(self, kind: Kind, size: int) -> None: ...
+    def room(self, kind: FrameKind, size: int) -> None: ...
 
 
-def taken(link: Connector, kind: Kind, data: bytes) -> bool:
+def taken(link: Connector, kind: FrameKind, data: bytes) -> bool:
     try:
         link.send(kind, 0, data)
     except NoCreditError:
@@ -260,25 +264,25 @@ def taken(link: Connector, kind: Kind, data: bytes) -> bool:
 def test_what_waits_for_a_node_that_does_not_read_is_bounded() -> None:
     """Each class is refused at a bound of its own, so that there is room for what is small however
     many entries wait; and what is urgent arrives before them."""
-    order: list[Kind] = []
+    order: list[FrameKind] = []
 
     async def body(address: str, _: list[Talk]) -> None:
         events = Quiet()
         link = link_to(address, events)
         await until(lambda: events.is_up)
-        for kind in (Kind.TRANSFER, Kind.BULK, Kind.CALL):
+        for kind in (FrameKind.TRANSFER, FrameKind.BULK, FrameKind.CALL):
             refused = 0
-            for _ in range(50):
+            for _attempt in range(50):
                 refused += not taken(link, kind, bytes(1024 * 1024))
                 await asyncio.sleep(0)
             assert refused == 50 - CREDIT_BYTES[kind] // (1024 * 1024)
             assert link.under_way(kind) <= CREDIT_BYTES[kind]
         heartbeats = 0
-        while taken(link, Kind.URGENT, bytes(1024)):
+        while taken(link, FrameKind.URGENT, bytes(1024)):
             heartbeats += 1
-        assert heartbeats == CREDIT_BYTES[Kind.URGENT] // 1024
+        assert heartbeats == CREDIT_BYTES[FrameKind.URGENT] // 1024
         assert link.held_bytes <= sum(CREDIT_BYTES.values())
-        await until(lambda: order.count(Kind.URGENT) == heartbeats)
+        await until(lambda: order.count(FrameKind.URGENT) == heartbeats)
         await link.close()
 
     # the node hears all of it and deals with nothing
@@ -299,17 +303,17 @@ def test_a_session_with_a_node_that_deals_with_nothing_says_so_at_once() -> None
         asked = [session.call(GroupId(1), 1000, large) for _ in range(20)]
         await asyncio.sleep(0)
         busy = [future for future in asked if future.done()]
-        assert len(busy) >= 20 - CREDIT_BYTES[Kind.CALL] // (1024 * 1024)
+        assert len(busy) >= 20 - CREDIT_BYTES[FrameKind.CALL] // (1024 * 1024)
         for future in busy:
             fault = future.exception()
             assert isinstance(fault, LinkBusyError) and not fault.sent
         assert session.pending == len(asked) - len(busy)
         assert session.is_up, "the connection is well"
         with pytest.raises(RequestTooLongError):
-            session.call(
+            _never = session.call(
                 GroupId(1),
                 1000,
-                lambda r: setattr(r.append, "stream", "x" * REQUEST_BYTES_MAX[Kind.CALL]),
+                lambda r: setattr(r.append, "stream", "x" * REQUEST_BYTES_MAX[FrameKind.CALL]),
             )
         await session.close()
         for future in asked:

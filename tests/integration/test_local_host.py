@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from svc_cluster.cli.http_client import HttpClient
-from svc_cluster.cli.own_cluster import OwnCluster
+from svc_cluster.http.client import HttpClient
+from svc_cluster.lab.own_cluster import OwnCluster
 
 READY_S = 90.0
 

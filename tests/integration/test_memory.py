@@ -4,21 +4,51 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
-from svc_cluster.base.ids import GroupId
+from svc_cluster.base.ids import GroupId, NodeId
+from svc_cluster.base.memory import MIB
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.cli.node_metrics import NodeMetrics
+from svc_cluster.cli.processes.node_metrics import NodeMetrics
 from svc_cluster.codec import rpc
-from svc_cluster.replica.memory import MIB
+from svc_cluster.replica.memory_budget import PIECES_BYTES_MAX
 from svc_cluster.replica.peers import LinkPeers, PeerLink
+from svc_cluster.replica.snapshot import PIECE_BYTES, send_snapshot
+from svc_cluster.storage.disk import RealDisk
 from svc_cluster.storage.read_pool import ReadPool, ReadPoolSettings
 from tests.integration.conversation import Pair, pair
 from tests.integration.test_conversations import one_record
 
 
+class HeldDisk:
+    """Keeps a disk from writing: what is submitted waits until the test lets it through."""
+
+    def __init__(self, disk: RealDisk) -> None:
+        self._submit = disk.submit
+        self._waiting: list[tuple[Any, ...]] = []
+        disk.submit = self._keep  # type: ignore[method-assign, assignment]
+        self._disk = disk
+
+    def _keep(self, *submission: Any) -> None:
+        self._waiting.append(submission)
+
+    def let_through(self) -> None:
+        self._disk.submit = self._submit  # type: ignore[method-assign]
+        for submission in self._waiting:
+            self._submit(*submission)
+
+
 def no_link(*_: object) -> PeerLink:
     raise AssertionError("there are no peers")
+
+
+def metrics_of(two: Pair, directory: Path) -> tuple[Metrics, NodeMetrics, ReadPool]:
+    metrics = Metrics()
+    loop = asyncio.get_running_loop()
+    links = LinkPeers(loop=loop, peers=(), clock=lambda: None, open_link=no_link)
+    reads = ReadPool(loop, ReadPoolSettings())
+    return metrics, NodeMetrics(metrics, two.node, directory, links, two.disk, reads), reads
 
 
 async def append(two: Pair, group_id: GroupId, size: int) -> pb.Response:
@@ -37,12 +67,7 @@ def test_a_full_node_refuses_appends_without_effect_and_shows_it(tmp_path: Path)
             await two.stream("basin-one", "s")
             host = two.node.host
             (group_id,) = host.basins
-            metrics = Metrics()
-            links = LinkPeers(
-                loop=asyncio.get_running_loop(), peers=(), clock=lambda: None, open_link=no_link
-            )
-            reads = ReadPool(asyncio.get_running_loop(), ReadPoolSettings())
-            shown = NodeMetrics(metrics, two.node, tmp_path, links, two.disk, reads)
+            metrics, shown, reads = metrics_of(two, tmp_path)
             assert (await append(two, group_id, 1000)).WhichOneof("result") == "append"
             hoard = host.memory.bytes_max
             host.memory.add("hoard", lambda: hoard)
@@ -55,7 +80,7 @@ def test_a_full_node_refuses_appends_without_effect_and_shows_it(tmp_path: Path)
             assert (await two.client.check_tail("basin-one", "s")).seq_num == 1
             shown.expose()
             value = metrics.registry.get_sample_value
-            assert value("svc_memory_refused_total") == 1
+            assert value("svc_memory_refused_total", {"part": "requests"}) == 1
             assert value("svc_memory_held_bytes", {"part": "hoard"}) == hoard
             assert value("svc_memory_max_bytes") == host.memory.bytes_max
             assert (value("svc_memory_held_bytes", {"part": "log"}) or 0) > 1000
@@ -80,5 +105,94 @@ def test_an_append_is_measured_by_its_records(tmp_path: Path) -> None:
             host.memory.look()
             assert (await append(two, group_id, 900_000)).refusal.code == "unavailable"
             assert (await append(two, group_id, 1000)).append.start.seq_num == 0
+
+    asyncio.run(body())
+
+
+def test_what_waits_for_the_disk_is_part_of_the_budget(tmp_path: Path) -> None:
+    """A disk that writes nothing: appends wait in the log until the node holds as much as it may;
+    one more is a definite refusal. Once the disk writes, all that was admitted is acknowledged,
+    nothing is left, and what is new is admitted again."""
+
+    async def body() -> None:
+        async with pair(tmp_path) as two:
+            await two.stream("basin-one", "s")
+            host = two.node.host
+            (group_id,) = host.basins
+            metrics, shown, reads = metrics_of(two, tmp_path)
+            host.memory.bytes_max = 4 * MIB
+            host.memory.look()
+            disk = HeldDisk(two.disk)
+            waiting = [asyncio.ensure_future(append(two, group_id, 500_000)) for _ in range(3)]
+            try:
+                async with asyncio.timeout(30):
+                    while host.memory.held()["wal"] < 1_500_000:
+                        await asyncio.sleep(0)
+                host.memory.look()
+                refused = await append(two, group_id, 900_000)
+                shown.expose()
+            finally:
+                disk.let_through()
+            assert refused.refusal.code == "unavailable"
+            assert not refused.refusal.may_have_taken_effect
+            value = metrics.registry.get_sample_value
+            assert 1_500_000 < (value("svc_memory_held_bytes", {"part": "wal"}) or 0) < 1_700_000
+            assert value("svc_memory_refused_total", {"part": "requests"}) == 1
+            acks = await asyncio.gather(*waiting)
+            assert sorted(ack.append.start.seq_num for ack in acks) == [0, 1, 2]
+            async with asyncio.timeout(30):
+                while host.memory.held()["wal"]:
+                    await asyncio.sleep(0)
+            host.memory.look()
+            assert (await append(two, group_id, 900_000)).append.start.seq_num == 3
+            reads.close()
+
+    asyncio.run(body())
+
+
+def test_pieces_of_snapshots_have_room_of_their_own(tmp_path: Path) -> None:
+    """While they take all of it, a piece that comes is refused, definitely and before it is
+    decoded, and counted; a sender reads nothing until there is room. Then both go on. Appends are
+    refused only for what the node holds as a whole."""
+
+    async def body() -> None:
+        async with pair(tmp_path) as two:
+            await two.stream("basin-one", "s")
+            host = two.node.host
+            (group_id,) = host.basins
+            metrics, shown, reads = metrics_of(two, tmp_path)
+            host.memory.pieces.take(PIECES_BYTES_MAX)
+
+            async def offer() -> str:
+                reply = await host.receiver.chunk(NodeId(2), b"not a chunk")
+                return str(pb.SnapshotResult.FromString(reply).reason)
+
+            assert await offer() == "the node holds as many pieces of snapshots as it may"
+            sent: list[pb.SnapshotChunk] = []
+
+            async def call(chunk: bytes) -> bytes:
+                sent.append(pb.SnapshotChunk.FromString(chunk))
+                assert host.memory.held()["transfers"] >= PIECE_BYTES or sent[-1].last
+                return pb.SnapshotResult(accepted=True).SerializeToString()
+
+            group = host.basins[group_id].group
+            sending = asyncio.ensure_future(
+                send_snapshot(group, host.services, 7, call, host.memory.pieces)
+            )
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert sent == [] and host.memory.pieces.waiting == 1
+            assert (await append(two, group_id, 1000)).append.start.seq_num == 0
+            shown.expose()
+            value = metrics.registry.get_sample_value
+            part = {"part": "transfers"}
+            assert value("svc_memory_held_bytes", part) == PIECES_BYTES_MAX
+            assert value("svc_memory_refused_total", part) == 1
+            host.memory.pieces.give_back(PIECES_BYTES_MAX)
+            _, pairs = await sending
+            assert sum(len(chunk.keys) for chunk in sent) == pairs > 0 and sent[-1].last
+            assert await offer() == "not a snapshot chunk"
+            assert host.memory.held()["transfers"] == 0
+            reads.close()
 
     asyncio.run(body())

@@ -14,49 +14,30 @@ import pytest
 import yaml
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.cli.http_client import ConnectionLostError, HttpClient
-from svc_cluster.cli.own_cluster import OwnCluster, free_port
+from svc_cluster.cli.local.ports import HeldPorts
+from svc_cluster.http.client import HttpClient, HttpResponse
+from svc_cluster.lab.own_cluster import OwnCluster
+from tests.integration.processes import (
+    READY_S,
+    node_process,
+    page,
+    ready_cluster,
+    wait_page,
+)
 
-READY_S = 90.0
 BASIN = "stops-basin"
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCluster]:
-    own = OwnCluster(tmp_path_factory.mktemp("stops") / "data")
-    own.start()
-    try:
-        asyncio.run(own.wait_ready(READY_S))
+    with ready_cluster(tmp_path_factory.mktemp("stops") / "data") as own:
         yield own
-    finally:
-        own.stop()
-
-
-async def page(port: int, path: str) -> tuple[int, str]:
-    """Status and text; 0 while nobody answers."""
-    try:
-        async with HttpClient(f"http://127.0.0.1:{port}") as client:
-            answer = await client.request("GET", path, timeout_s=5.0)
-    except ConnectionLostError as lost:
-        return 0, str(lost)
-    return answer.status, answer.body.decode()
-
-
-async def wait_page(port: int, path: str, status: int, text: str) -> None:
-    """Until the page answers so. Raises AssertionError."""
-    end = SystemClock().monotonic() + READY_S
-    seen = (0, "")
-    while SystemClock().monotonic() < end:
-        seen = await page(port, path)
-        if seen[0] == status and text in seen[1]:
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError(f"{path} is {seen}")
 
 
 async def make_basin(cluster: OwnCluster) -> None:
     body = b'{"basin":"%s"}' % BASIN.encode()
     end = SystemClock().monotonic() + READY_S
+    answer: HttpResponse | None = None
     while SystemClock().monotonic() < end:
         async with HttpClient(cluster.url) as client:
             headers = {"content-type": "application/json"}
@@ -64,7 +45,7 @@ async def make_basin(cluster: OwnCluster) -> None:
         if answer.status in (201, 409):
             return
         await asyncio.sleep(0.2)
-    raise AssertionError(f"{answer.status} {answer.body!r}")
+    raise AssertionError(f"no basin: {answer}")
 
 
 def hand_over(pid: int, url: str) -> subprocess.CompletedProcess[str]:
@@ -122,20 +103,19 @@ def test_the_hook_says_what_it_cannot_do(arguments: list[str], status: int) -> N
     assert done.stderr
 
 
-def joining(cluster: OwnCluster, directory: Path) -> tuple[Path, int]:
-    """The settings of a fourth node and its admin port."""
+def joining(cluster: OwnCluster, directory: Path, rpc: int, admin: int) -> Path:
+    """The settings of a fourth node."""
     settings = yaml.safe_load((cluster.directory / "node-1.yaml").read_text())
-    admin = free_port()
     settings |= {
         "node_id": 4,
-        "nodes": settings["nodes"] | {"4": f"127.0.0.1:{free_port()}"},
+        "nodes": settings["nodes"] | {"4": f"127.0.0.1:{rpc}"},
         "data_dir": str(directory / "node-4"),
         "admin_address": f"127.0.0.1:{admin}",
         "join": True,
     }
     path = directory / "node-4.yaml"
     path.write_text(yaml.safe_dump(settings))
-    return path, admin
+    return path
 
 
 def test_a_node_that_is_no_member_waits_and_says_so_once(
@@ -143,15 +123,10 @@ def test_a_node_that_is_no_member_waits_and_says_so_once(
 ) -> None:
     """Alive, scraped, not ready; one line in its log; no log and no store are begun; and it ends
     with 0 when it is told to. The cluster goes on as it was."""
-    path, admin = joining(cluster, tmp_path)
+    held = HeldPorts(2)
+    rpc, admin = held.numbers
+    path = joining(cluster, tmp_path, rpc, admin)
     log = tmp_path / "node-4.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "svc_cluster", "node", "--config", str(path)],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-        )
 
     async def play() -> None:
         await wait_page(admin, "/readyz", 503, "[-]member")
@@ -165,13 +140,10 @@ def test_a_node_that_is_no_member_waits_and_says_so_once(
         assert list((tmp_path / "node-4" / "wal").iterdir()) == []
         await cluster.wait_ready(READY_S)
 
-    try:
+    with node_process(path, log) as process:
         asyncio.run(play())
         process.terminate()
         assert process.wait(30) == 0
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_a_member_that_is_told_to_wait_does_not(cluster: OwnCluster) -> None:

@@ -4,61 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.cli.api_client import ApiClient, AppendRecord, decode_batch
-from svc_cluster.cli.http_client import ConnectionLostError, HttpClient
-from svc_cluster.cli.own_cluster import OwnCluster
+from svc_cluster.lab.api_client import ApiClient, AppendRecord, decode_batch
+from svc_cluster.lab.own_cluster import OwnCluster
 from svc_cluster.replica.formation_file import FILE_NAME
 from tests.e2e.load import set_up
+from tests.integration.processes import READY_S, node_process, page, wait_page
 
 BASIN, STREAM = "refused-basin", "s"
-READY_S = 60.0
 DESTRUCTIVE = ("remove", "delete", "empty", "wipe", "rejoin", "new node id")
-
-
-async def page(port: int, path: str) -> tuple[int, str]:
-    try:
-        async with HttpClient(f"http://127.0.0.1:{port}") as client:
-            answer = await client.request("GET", path, timeout_s=5.0)
-    except ConnectionLostError as lost:
-        return 0, str(lost)
-    return answer.status, answer.body.decode()
-
-
-async def wait_page(port: int, path: str, status: int, *words: str) -> str:
-    """The page, once it has this status and these words."""
-    end = SystemClock().monotonic() + READY_S
-    seen: tuple[int, str] = (0, "")
-    while SystemClock().monotonic() < end:
-        seen = await page(port, path)
-        if seen[0] == status and all(word in seen[1] for word in words):
-            return seen[1]
-        await asyncio.sleep(0.1)
-    raise AssertionError(f"{port}{path}: {seen[0]} {seen[1][-3000:]}, wanted {status} {words}")
-
-
-@contextmanager
-def node_process(cluster: OwnCluster, node: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The node by its own configuration, beside the supervision."""
-    config = cluster.directory / f"node-{node}.yaml"
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "svc_cluster", "node", "--config", str(config)],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-        )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 class Writer:
@@ -113,7 +69,7 @@ def test_a_node_with_an_emptied_disk_is_refused_and_says_so(tmp_path: Path) -> N
     try:
         asyncio.run(_play(cluster, tmp_path))
     finally:
-        cluster.stop()
+        cluster.end()
 
 
 async def _play(cluster: OwnCluster, tmp_path: Path) -> None:
@@ -131,7 +87,7 @@ async def _refused_and_back(cluster: OwnCluster, tmp_path: Path, writer: Writer)
     place, aside = Path(row[3]["data_dir"]), tmp_path / "the right one"
     place.rename(aside)
     log = tmp_path / "node-3.log"
-    with node_process(cluster, 3, log):
+    with node_process(cluster.directory / "node-3.yaml", log):
         text = await wait_page(admin[3], "/readyz?verbose", 503, "[-]formed", "another data dir")
         for word in DESTRUCTIVE:
             assert word not in text
@@ -156,7 +112,7 @@ async def _refused_and_back(cluster: OwnCluster, tmp_path: Path, writer: Writer)
     assert said and "error" in said[0] and not any(word in said[0] for word in DESTRUCTIVE)
     place.rename(tmp_path / "the empty one")
     aside.rename(place)
-    with node_process(cluster, 3, log):
+    with node_process(cluster.directory / "node-3.yaml", log):
         await wait_page(admin[3], "/readyz", 200)
         await wait_page(admin[1], "/debug/groups", 200, '"3": "up"')
         await writer.append(5)
@@ -181,7 +137,7 @@ def test_directories_of_before_the_formation_go_on(tmp_path: Path) -> None:
     try:
         asyncio.run(_second_life(again, tmp_path, places))
     finally:
-        again.stop()
+        again.end()
 
 
 async def _first_life(cluster: OwnCluster) -> None:
@@ -207,7 +163,7 @@ async def _go_on(cluster: OwnCluster, tmp_path: Path, places: list[Path], writer
     admin = int(cluster.node(2)["admin_port"])
     cluster.kill_node(2, signal.SIGKILL)
     places[1].rename(tmp_path / "the right one")
-    with node_process(cluster, 2, tmp_path / "node-2.log"):
+    with node_process(cluster.directory / "node-2.yaml", tmp_path / "node-2.log"):
         await wait_page(admin, "/readyz?verbose", 503, "[-]formed", "another data directory")
         await writer.append(3)
         await writer.all_there()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from svc_cluster.cli.main import app
-from svc_cluster.settings import (
+from svc_cluster.settings_errors import (
     EXIT_ADDRESS,
     EXIT_CONFIGURATION,
     EXIT_CREDENTIAL,

@@ -6,9 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,16 +19,17 @@ from svc_cluster.base.guarded import guarded
 from svc_cluster.base.ids import Generation, StreamId
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.write_set import WriteSet
-from svc_cluster.cli.api_client import ApiClient, decode_batch
+from svc_cluster.lab.api_client import ApiClient, decode_batch
 from svc_cluster.model.content import Chunk
 from svc_cluster.replica.prefixed import PREFIX_BYTES, PrefixedReader, generation_prefix
 from svc_cluster.replica.scrub_reader import ScrubReader
 from svc_cluster.storage.rocks_store import RocksSettings, RocksStore
 from svc_cluster.storage.state_store import StoreStalledError
 from svc_cluster.stream import keys
-from svc_cluster.stream.content import BasinContent
+from svc_cluster.stream.basin_content import BasinContent
 from tests.e2e.cluster import running, whole
 from tests.e2e.load import set_up
+from tests.integration.processes import node_process
 from tests.integration.test_snapshot_install import BASIN, STREAM, write
 from tests.unit.stream.support import NOW, Leader, batch
 
@@ -219,17 +217,7 @@ def test_rows_that_vanish_from_a_nodes_disk_are_found_and_repaired(tmp_path: Pat
             await _gone(cluster.kill_node(victim))
             assert _harm_store(directory / f"node-{victim}" / "state") >= 6
             log = directory / "again.log"
-            with log.open("wb") as output:
-                again = subprocess.Popen(
-                    [
-                        *(sys.executable, "-m", "svc_cluster", "node"),
-                        *("--config", str(directory / f"node-{victim}.yaml")),
-                    ],
-                    stdout=output,
-                    stderr=output,
-                    env=os.environ | environment,
-                )
-            try:
+            with node_process(directory / f"node-{victim}.yaml", log, environment):
                 async with asyncio.timeout(120):
                     while b"replica_repaired" not in log.read_bytes():
                         await asyncio.sleep(0.2)
@@ -240,9 +228,6 @@ def test_rows_that_vanish_from_a_nodes_disk_are_found_and_repaired(tmp_path: Pat
                 cluster.kill_node(leader)
                 assert await cluster.wait_leader(BASIN) in others | {victim}
                 assert await _read_all(cluster.url) == 3 * 4 * 32
-            finally:
-                again.send_signal(signal.SIGTERM)
-                again.wait(20)
 
     asyncio.run(main())
 

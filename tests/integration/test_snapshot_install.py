@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
-from svc_cluster.cli.api_client import ApiClient, AppendRecord
-from svc_cluster.cli.own_cluster import OwnCluster
+from svc_cluster.lab.api_client import ApiClient, AppendRecord
+from svc_cluster.lab.own_cluster import OwnCluster
 from tests.e2e.cluster import running
 from tests.e2e.load import set_up
+from tests.integration.processes import node_process
 
 BASIN = "snapshot-basin"
 STREAM = "filler"
 MIB = 1024 * 1024
+RETAIN_MIB = 8
 SMALL_LOGS = {
     "wal_segment_mib": 4,
-    "wal_retain_mib": 8,
+    "wal_retain_mib": RETAIN_MIB,
     "log_retention_mib": 2,
     "log_retention_seconds": 1.0,
     "flush_seconds": 0.5,
@@ -74,27 +72,14 @@ def test_a_node_that_missed_three_times_the_logs_capacity_is_brought_back_by_a_s
             leader = await cluster.wait_leader(BASIN)
             away = next(node for node in (3, 2, 1) if node != leader)
             cluster.kill_node(away)
-            await write(cluster.url, 3 * SMALL_LOGS["wal_retain_mib"])  # type: ignore[operator]
+            await write(cluster.url, 3 * RETAIN_MIB)
             log = directory / "again.log"
-            with log.open("wb") as output:
-                again = subprocess.Popen(
-                    [
-                        *(sys.executable, "-m", "svc_cluster", "node"),
-                        *("--config", str(directory / f"node-{away}.yaml")),
-                    ],
-                    stdout=output,
-                    stderr=output,
-                    env=os.environ | environment,
-                )
-            try:
+            with node_process(directory / f"node-{away}.yaml", log, environment):
                 await agreed(cluster, 3)
                 assert b"snapshot_installed" in log.read_bytes()
                 for node in {1, 2, 3} - {away, leader}:
                     cluster.kill_node(node)
                 # the leader needs the newcomer for every further acknowledgement
                 await write(cluster.url, 1)
-            finally:
-                again.send_signal(signal.SIGTERM)
-                again.wait(20)
 
     asyncio.run(main())

@@ -23,14 +23,14 @@ from typing import Any
 import pytest
 import yaml
 
-from svc_cluster.cli.authority import Authority, certificate_names, issue, utc_now
-from svc_cluster.cli.start_checks import gateway_files_min, node_files_min
+from svc_cluster.cli.admin.authority import Authority, certificate_names, issue
+from svc_cluster.cli.processes.own_certificate import utc_now
+from svc_cluster.cli.processes.start_checks import gateway_files_min, node_files_min
 from svc_cluster.settings import GatewaySettings, NodeSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "operations" / "starting.md"
 NOBODY = 65532
-SENTENCE = "svc-cluster: "
 
 
 @dataclass
@@ -385,15 +385,17 @@ def outcomes() -> Iterator[dict[str, tuple[int, str]]]:
 def test_a_fault_ends_the_start_with_one_sentence_and_its_status(
     fault: str, outcomes: dict[str, tuple[int, str]]
 ) -> None:
-    """One line on standard error, beside what the log says, with key, value and remedy."""
+    """One line of the log, which is JSON to its end, has the sentence with key, value and remedy,
+    and the status."""
     wanted, _, words = ROWS[fault]
     status, text = outcomes[fault]
-    sentences = [line for line in text.splitlines() if line.startswith(SENTENCE)]
+    lines = [json.loads(line) for line in text.splitlines()]
+    said = [line for line in lines if line["event"] == "start_refused"]
     assert status == wanted, text
-    assert len(sentences) == 1, text
+    assert [(line["level"], line["exit_status"]) for line in said] == [("error", wanted)], text
     assert "Traceback" not in text
     for word in words:
-        assert word in sentences[0], sentences[0]
+        assert word in said[0]["message"], said[0]
 
 
 def test_the_page_has_the_floors_of_open_files() -> None:

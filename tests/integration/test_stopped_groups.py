@@ -11,29 +11,32 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from svc_cluster.cli.api_client import ApiClient, AppendRecord
-from svc_cluster.cli.own_cluster import OwnCluster
+from svc_cluster.lab.api_client import ApiClient, AppendRecord
+from svc_cluster.lab.own_cluster import OwnCluster
 from tests.e2e.cluster import Load, running
 from tests.e2e.load import set_up
-from tests.integration.test_planned_stops import page
+from tests.integration.processes import page
 
 HEALTHY, BROKEN, STREAM = "healthy-basin", "broken-basin", "stream-0"
 MARK = b"the record with the bug"
 
 PLANTED = f"""
-from svc_cluster.replica.machine import BasinMachine
-plan = BasinMachine.plan
+from svc_cluster.replica.machine import StateMachine
+plan = StateMachine.plan
 def planted(machine, entry):
     if {MARK!r} in entry.payload:
         raise ZeroDivisionError("planted")
     return plan(machine, entry)
-BasinMachine.plan = planted
+StateMachine.plan = planted
 """
 
 OLDER = """
 import svc_cluster.replica.machine as machine
-decode = machine.decode_entry
-machine.decode_entry = lambda payload, known: decode(payload, known - {"keyed_write"})
+decode = machine.decode_steps
+machine.decode_steps = lambda payload, known: decode(payload, known - {"keyed_write"})
+import svc_cluster.replica.basin as basin
+comes_back = basin.comes_back
+basin.comes_back = lambda command, known: comes_back(command, known - {"keyed_write"})
 """
 
 

@@ -10,8 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from svc_cluster.cli.own_cluster import free_port
-from svc_cluster.cli.proc_stat import read_cluster_file
+from svc_cluster.cli.cluster_file import read_cluster_file
+from svc_cluster.cli.local.ports import HeldPorts
 
 COMMAND = [sys.executable, "-m", "svc_cluster", "local", "--nodes", "3"]
 
@@ -22,7 +22,9 @@ class Supervisor:
     def __init__(self, directory: Path, *options: str) -> None:
         self.directory = directory
         self.lines: list[str] = []
-        self._options = [*options, "--data-dir", str(directory), "--port", str(free_port())]
+        self._held = HeldPorts(1)
+        port = str(self._held.numbers[0])
+        self._options = [*options, "--data-dir", str(directory), "--port", port]
         self.process: asyncio.subprocess.Process
 
     async def start(self) -> None:
@@ -91,7 +93,7 @@ def test_no_restart_leaves_a_dead_node_down(tmp_path: Path) -> None:
         await supervisor.start()
         os.kill(supervisor.node_pid(3), signal.SIGKILL)
         await supervisor.until(r"^node-3 ended with status -9; it stays down")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while supervisor.node_pid(3) != 0:
                 await asyncio.sleep(0.01)
         assert await supervisor.interrupt() == 0
@@ -102,7 +104,7 @@ def test_no_restart_leaves_a_dead_node_down(tmp_path: Path) -> None:
 OWNER = """
 import asyncio, sys, time
 from pathlib import Path
-from svc_cluster.cli.own_cluster import OwnCluster
+from svc_cluster.lab.own_cluster import OwnCluster
 
 cluster = OwnCluster(Path(sys.argv[1]))
 cluster.start()

@@ -4,77 +4,39 @@ callers of every wrong kind at a node's port, none of whom gets a word in."""
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import re
 import ssl
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.ids import NodeId
-from svc_cluster.cli.api_client import ApiClient, AppendRecord, decode_batch
-from svc_cluster.cli.authority import Authority, issue, utc_now
-from svc_cluster.cli.http_client import HttpClient
-from svc_cluster.cli.own_certificate import read_certificate
-from svc_cluster.cli.own_cluster import OwnCluster
-from svc_cluster.cli.tls_files import PublicCertificate
+from svc_cluster.cli.admin.authority import Authority, issue
+from svc_cluster.cli.processes.own_certificate import read_certificate, utc_now
+from svc_cluster.cli.processes.tls_files import PublicCertificate
+from svc_cluster.http.client import HttpClient
+from svc_cluster.lab.api_client import ApiClient, AppendRecord, decode_batch
+from svc_cluster.lab.own_cluster import OwnCluster
 from svc_cluster.link.handshake import Identity
 from svc_cluster.link.tls import PeerTls
+from tests.integration.processes import READY_S, in_loop, tls_cluster, trust
 from tests.integration.wrong_callers import Caller, is_let_in, let_in, wrong_callers
 
 BASIN = "secure-basin"
 METRIC = "svc_tls_cert_expiry_timestamp_seconds"
-READY_S = 90.0
 ATTEMPTS = int(os.environ.get("TLS_ATTEMPTS", "40"))
 """Wrong callers in all; the suite's number is small because each is a handshake."""
-
-
-def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test's coroutine on a loop of its own."""
-
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(test(*args, **kwargs))
-
-    return run
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCluster]:
     """Three nodes and a gateway, all of it under TLS."""
-    own = OwnCluster(tmp_path_factory.mktemp("tls") / "data", options=["--tls"])
-    own.start()
-    try:
-        asyncio.run(_ready(own))
+    with tls_cluster(tmp_path_factory.mktemp("tls") / "data", [BASIN]) as own:
         yield own
-    finally:
-        own.stop()
-
-
-async def _ready(own: OwnCluster) -> None:
-    url = f"https://127.0.0.1:{own.port}"
-    end = SystemClock().monotonic() + READY_S
-    while not (own.directory / "ca" / "ca.pem").exists():
-        assert SystemClock().monotonic() < end, own.log_tail()
-        await asyncio.sleep(0.05)
-    api = ApiClient(url, trust(own))
-    try:
-        await api.make(SystemClock(), BASIN, None, READY_S)
-        await api.make(SystemClock(), BASIN, "s", READY_S)
-    finally:
-        api.close()
-
-
-def trust(own: OwnCluster) -> ssl.SSLContext:
-    """A client's view, as strict as Python can be."""
-    context = ssl.create_default_context(cafile=str(own.directory / "ca" / "ca.pem"))
-    context.verify_flags |= ssl.VERIFY_X509_STRICT
-    return context
 
 
 @in_loop

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from svc_cluster.base.ids import NodeId
-from svc_cluster.cli.authority import Authority, certificate_names, issue, utc_now
+from svc_cluster.cli.admin.authority import Authority, certificate_names, issue
+from svc_cluster.cli.processes.own_certificate import utc_now
 from svc_cluster.link.connector import introduce
 from svc_cluster.link.conversation import Terms
-from svc_cluster.link.frame import Kind, encode_frame
+from svc_cluster.link.frame import FrameKind, encode_frame
 from svc_cluster.link.greeting import Speaker, make_challenge, make_claim
 from svc_cluster.link.handshake import HandshakeError, Identity
 from svc_cluster.link.tls import PeerTls, node_name
@@ -78,7 +79,7 @@ async def _is_let_in_clear(address: str, terms: Terms) -> bool:
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
         claim = make_claim(terms.secret, make_challenge(bytes(32)), terms.speaker, bytes(32))[0]
-        writer.write(encode_frame(Kind.GREETING, claim))
+        writer.write(encode_frame(FrameKind.GREETING, claim))
         async with asyncio.timeout(ANSWER_S):
             answer = await reader.read()
     except ConnectionError:
@@ -86,7 +87,7 @@ async def _is_let_in_clear(address: str, terms: Terms) -> bool:
     finally:
         writer.transport.abort()
     # TLS says what it thinks of it in a record of its own
-    return answer[4:5] == bytes([Kind.GREETING])
+    return answer[4:5] == bytes([FrameKind.GREETING])
 
 
 async def let_in(
