@@ -25,8 +25,8 @@ from typing import Any, Final
 import aiohttp
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.cli.own_cluster import OwnCluster
-from svc_cluster.cli.proc_stat import cpu_seconds
+from svc_cluster.lab.own_cluster import OwnCluster
+from svc_cluster.lab.proc_stat import cpu_seconds
 
 CREATED_AT_ONCE: Final = 8
 CONCENTRATE_S: Final = 300.0
@@ -63,6 +63,7 @@ async def concentrate(cluster: OwnCluster) -> int:
     """The others give theirs away until node 1 leads everything; how much that is."""
     clock = SystemClock()
     end = clock.monotonic() + CONCENTRATE_S
+    now: dict[int, int] = {}
     while clock.monotonic() < end:
         now = await led(cluster)
         others = [node for node, count in now.items() if node != LEAVING and count]

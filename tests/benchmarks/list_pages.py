@@ -21,7 +21,7 @@ from typing import Any, Final
 import aiohttp
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.cli.own_cluster import OwnCluster
+from svc_cluster.lab.own_cluster import OwnCluster
 
 BASIN: Final = "list-pages"
 P99_MS_MAX: Final = 50.0

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.cli.api_client import AppendRecord
-from svc_cluster.cli.bench_load import append_request, set_up
-from svc_cluster.cli.http_client import ConnectionLostError, HttpClient
-from svc_cluster.cli.own_cluster import OwnCluster
-from svc_cluster.cli.proc_stat import cpu_seconds, resident_bytes
+from svc_cluster.http.client import ConnectionLostError, HttpClient
+from svc_cluster.lab.api_client import AppendRecord
+from svc_cluster.lab.bench_load import append_request, set_up
+from svc_cluster.lab.own_cluster import OwnCluster
+from svc_cluster.lab.proc_stat import cpu_seconds, resident_bytes
 
 BASIN: Final = "slow-bodies"
 STREAMS: Final = 8

@@ -21,11 +21,11 @@ from statistics import median
 from typing import Any, Final
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.cli.api_client import AppendRecord
-from svc_cluster.cli.bench_load import append_request, set_up
-from svc_cluster.cli.http_client import HttpClient
-from svc_cluster.cli.own_cluster import OwnCluster
-from svc_cluster.cli.proc_stat import resident_bytes
+from svc_cluster.http.client import HttpClient
+from svc_cluster.lab.api_client import AppendRecord
+from svc_cluster.lab.bench_load import append_request, set_up
+from svc_cluster.lab.own_cluster import OwnCluster
+from svc_cluster.lab.proc_stat import resident_bytes
 
 BASIN: Final = "slow-consumers"
 STREAM: Final = "s"

@@ -23,14 +23,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import lmdb
 
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.storage import rocks_store
 from svc_cluster.storage.rocks_store import RocksStore
-from svc_cluster.storage.state_store import StateStore, StoreStalledError
+from svc_cluster.storage.state_store import StoreStalledError
 
 SIZES = {"1 KiB": (1024, 10_000), "64 KiB": (65_536, 1_000), "1 MiB": (1 << 20, 128)}
 FLUSH_BYTES = 32 << 20
@@ -205,7 +205,25 @@ class SegmentsStore:
         return os.pread(self._handles[number], size, offset)
 
 
-ENGINES: dict[str, Callable[[Path, asyncio.AbstractEventLoop], StateStore]] = {
+class Engine(Protocol):
+    """What the measurements need of a StateStore."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def scan(
+        self, start: bytes, end: bytes, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]: ...
+
+    def write(self, write_set: WriteSet) -> None: ...
+
+    def flush(self, done: Callable[[], None]) -> None: ...
+
+    def reclaim(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+ENGINES: dict[str, Callable[[Path, asyncio.AbstractEventLoop], Engine]] = {
     "rocksdb": RocksStore,
     "lmdb": LmdbStore,
     "segments": SegmentsStore,
@@ -238,7 +256,7 @@ def drop_caches(directory: Path) -> None:
             os.close(handle)
 
 
-async def flush(store: StateStore) -> None:
+async def flush(store: Engine) -> None:
     done = asyncio.get_running_loop().create_future()
     store.flush(lambda: done.set_result(None))
     await done
@@ -265,7 +283,7 @@ class StallMeter:
 
 
 async def put_all(
-    store: StateStore, prefix: bytes, size: int, count: int, facts: dict[str, float]
+    store: Engine, prefix: bytes, size: int, count: int, facts: dict[str, float]
 ) -> None:
     """Write `count` values of `size` bytes; the applied index and a flush now and then."""
     payloads = [os.urandom(size) for _ in range(8)]

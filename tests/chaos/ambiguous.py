@@ -228,9 +228,9 @@ class Run:
         first = self._rng.randrange(len(self.cluster.gateways))
         victims = {
             "gateway": self.cluster.gateways[first],
-            "other gateway": self.cluster.gateways[first - 1],
-            "leader": self.cluster.nodes[await self.cluster.leader_of(BASIN)],
-            "catalog leader": self.cluster.nodes[await self.cluster.leader_of(None)],
+            "other gateway": self.cluster.gateways[1 - first],
+            "leader": self.cluster.nodes[await self.cluster.wait_leader(BASIN)],
+            "catalog leader": self.cluster.nodes[await self.cluster.wait_leader(None)],
         }
         async with asyncio.TaskGroup() as group:
             for place in range(len(self._clients)):

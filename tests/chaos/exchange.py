@@ -20,7 +20,7 @@ from h2.events import (
 )
 from h2.exceptions import ProtocolError
 
-from svc_cluster.codec.session_frame import Frame, FrameDecoder
+from svc_cluster.codec.session_frame import FrameDecoder, SessionFrame
 
 SILENCE_S: Final = 6.0
 """Longer than a gateway needs for any answer."""
@@ -287,7 +287,7 @@ async def _begun(
     return exchange
 
 
-async def frames_of(exchange: Exchange) -> AsyncIterator[Frame]:
+async def frames_of(exchange: Exchange) -> AsyncIterator[SessionFrame]:
     """The frames of a session's answer, to its end."""
     decoder = FrameDecoder()
     while data := await exchange.receive():

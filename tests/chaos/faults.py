@@ -12,10 +12,11 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from svc_cluster.cli.proc_stat import resident_bytes
+from svc_cluster.lab.proc_stat import resident_bytes
 from svc_cluster.storage.disk import EXIT_STORAGE
 from tests.chaos import writers
-from tests.chaos.cluster import GATEWAYS, NODES
+from tests.chaos.cluster import GATEWAYS
+from tests.chaos.members import NODES
 from tests.chaos.scene import RECOVERY_S, Scene
 
 MIB: Final = 1024 * 1024
@@ -383,5 +384,5 @@ NOT_HERE: Final[dict[str, str]] = {
     "D12": "corruption trials of the log, offline",
     "D13": "corruption trials of the log, the store and snapshots, offline",
     "D14": "corruption trials of the store; every round here compares the state digests",
-    "D25": "tests/integration/test_hostile_peers.py",
+    "D25": "tests/hostile/peers/test_raft_messages.py",
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.cli.api_client import ApiClient
+from svc_cluster.lab.api_client import ApiClient
 from svc_cluster.storage.disk import EXIT_STORAGE
 from tests.chaos.api import ChaosApi, Http2Api
 from tests.chaos.cluster import ChaosCluster

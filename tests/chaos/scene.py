@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.chaos.api import ChaosApi
-from tests.chaos.cluster import NODES, ChaosCluster, Member
+from tests.chaos.cluster import ChaosCluster
+from tests.chaos.members import NODES, Member
 from tests.chaos.recorder import ChaosRecorder
 from tests.simulation.workload import StreamHistory
 

@@ -7,10 +7,10 @@ import json
 from collections.abc import Sequence
 
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
-from svc_cluster.codec.session_frame import Frame
+from svc_cluster.codec.session_frame import SessionFrame
 from tests.chaos.exchange import Exchange, LostError, Open, body_of, frames_of
 from tests.linearizability.history import SeenRecord
-from tests.simulation.http_client import acked_of, input_frame, raise_refusal
+from tests.simulation.json_client import acked_of, input_frame, raise_refusal
 from tests.simulation.workload import (
     NoEffectError,
     OnBatch,
@@ -61,7 +61,7 @@ async def _send(exchange: Exchange, batches: Sequence[SessionBatch], events: Ses
     await exchange.end()
 
 
-def _fail(frame: Frame) -> None:
+def _fail(frame: SessionFrame) -> None:
     """Raises what a terminal frame says."""
     status, body = frame.failure()
     raise_refusal(status, json.loads(body))

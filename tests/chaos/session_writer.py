@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
-from svc_cluster.codec.session_frame import Frame, encode_frame
+from svc_cluster.codec.session_frame import SessionFrame, encode_frame
 from tests.chaos.api import ChaosApi
 from tests.chaos.exchange import Exchange, LostError, Open, frames_of, open_http1, open_http2
 from tests.chaos.writers import read_bodies
@@ -125,7 +125,7 @@ class SessionWriter:
         if waiting and not self.stopping:
             self.violations.append(f"{self.stream}: a clean end leaves {len(waiting)} unanswered")
 
-    def _failed(self, frame: Frame, waiting: deque[Batch]) -> None:
+    def _failed(self, frame: SessionFrame, waiting: deque[Batch]) -> None:
         """The frame says whether the first may be there; if it is not, none behind it is."""
         _, body = frame.failure()
         if not json.loads(body).get("may_have_taken_effect"):

@@ -29,9 +29,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from svc_cluster.cli.api_client import AppendRecord, append_body, decode_batch, records_path
-from svc_cluster.cli.http_client import ConnectionLostError, HttpClient, HttpResponse
-from svc_cluster.gateway.usage_reporter import INTERVAL_SECONDS
+from svc_cluster.gateway.usage.reporter import INTERVAL_SECONDS
+from svc_cluster.http.client import ConnectionLostError, HttpClient, HttpResponse
+from svc_cluster.lab.api_client import AppendRecord, append_body, decode_batch, records_path
 from tests.chaos.processes import Processes
 from tests.reliability import RunLog
 
@@ -237,7 +237,7 @@ class Run:
         for victim in whom:
             await self._acknowledged(BETWEEN_KILLS_APPENDS)
             if victim == "leader":
-                member = cluster.nodes[await cluster.leader_of(BASIN)]
+                member = cluster.nodes[await cluster.wait_leader(BASIN)]
                 member.kill()
                 self.killed_leaders += 1
             else:

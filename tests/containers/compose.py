@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.cli.http_client import ConnectionLostError, HttpClient
-from svc_cluster.cli.own_cluster import free_port
+from svc_cluster.cli.local.ports import HeldPorts
+from svc_cluster.http.client import ConnectionLostError, HttpClient
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PROJECT: Final = "svc-cluster-test"
 NODES: Final = ("svc-0", "svc-1", "svc-2")
-READY_S: Final = 240.0
-COMMAND_S: Final = 240.0
+GATEWAYS: Final = ("gateway-0", "gateway-1")
+READY_S: Final = 420.0
+COMMAND_S: Final = 420.0
 
 
 class ComposeError(Exception):
@@ -51,13 +52,18 @@ class Compose:
         command = _compose_command()
         assert command is not None, "engine() was asked"
         self._command = command
-        self.port = free_port()
+        # The engine listens as every server here does, so the ports stay held all the while.
+        self._held = HeldPorts(2 + 2 * len(NODES))
+        self.port, self.prometheus_port, *ports = self._held.numbers
+        admin, administration = ports[: len(NODES)], ports[len(NODES) :]
         self._environment = {
             **os.environ,
             "COMPOSE_PROJECT_NAME": PROJECT,
             "SVC_CLUSTER_PORT": str(self.port),
+            "PROMETHEUS_PORT": str(self.prometheus_port),
             # the usual ones lie where the kernel takes ports for outgoing connections from
-            **{f"SVC_{node}_ADMIN_PORT": str(free_port()) for node in range(len(NODES))},
+            **{f"SVC_{node}_ADMIN_PORT": str(port) for node, port in enumerate(admin)},
+            **{f"SVC_{node}_ADMIN_RPC_PORT": str(port) for node, port in enumerate(administration)},
         }
 
     @property
@@ -157,8 +163,7 @@ class Compose:
         subprocess.run(
             [
                 *self._command,
-                "--profile",
-                "scale",
+                *("--profile", "scale", "--profile", "observability"),
                 "down",
                 "--volumes",
                 "--remove-orphans",

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from tests.chaos.api import ChaosApi
 from tests.chaos.recorder import ChaosRecorder
-from tests.containers.compose import NODES, Compose, ComposeError, docker, engine
+from tests.containers.compose import GATEWAYS, NODES, Compose, ComposeError, docker
 from tests.linearizability.checker import check
 from tests.linearizability.history import Outcome, SeenRecord
 from tests.simulation.workload import (
@@ -31,24 +31,9 @@ LATE_S = 6.0
 pytestmark = pytest.mark.timeout(1200)
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Compose]:
-    missing = engine()
-    if missing is not None:
-        pytest.skip(f"{missing}: the service is not tried in containers")
-    compose = Compose()
-    compose.remove()
-    try:
-        compose.run("up", "--detach", "--no-build")
-        asyncio.run(compose.wait_ready())
-        yield compose
-    finally:
-        compose.remove()
-
-
 def test_containers_are_confined(cluster: Compose) -> None:
     """No root, no writable root file system, no capability, and no peer port on the host."""
-    for service in (*NODES, "gateway"):
+    for service in (*NODES, *GATEWAYS, "front"):
         facts = cluster.describe(service)
         assert facts["Config"]["User"] == "65532:65532"
         assert facts["HostConfig"]["ReadonlyRootfs"]
@@ -58,10 +43,10 @@ def test_containers_are_confined(cluster: Compose) -> None:
 
 
 def test_each_container_has_its_own_key_and_nobody_has_that_of_the_ca(cluster: Compose) -> None:
-    """A process sees its certificate, its key and what all share; the key that signs is mounted
-    nowhere but in the service that has ended."""
+    """A process sees its certificate, or that of its role, its key and what all share; the key that
+    signs is mounted nowhere but in the service that has ended."""
     keys = set()
-    for service in (*NODES, "gateway"):
+    for service in (*NODES, *GATEWAYS):
         files = docker("exec", cluster.container(service), "find", "/pki", "-type", "f").split()
         wanted = {"/pki/tls.crt", "/pki/tls.key", "/pki/ca.crt", "/pki/cluster.secret"}
         assert {*files} == wanted | ({"/pki/root-token"} if service in NODES else set())

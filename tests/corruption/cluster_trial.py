@@ -19,14 +19,15 @@ import uvloop
 
 from svc_cluster.base.ids import NodeId
 from svc_cluster.base.log import configure
-from svc_cluster.cli.api_client import ApiClient, decode_batch
-from svc_cluster.cli.embedded import LoopbackLink
-from svc_cluster.cli.gateway_process import start_gateway
-from svc_cluster.cli.http_client import ConnectionLostError
-from svc_cluster.cli.node_process import RunningNode
-from svc_cluster.cli.own_cluster import free_port
+from svc_cluster.cli.local.embedded import LoopbackLink
+from svc_cluster.cli.local.ports import HeldPorts
+from svc_cluster.cli.processes.gateway_process import start_gateway
+from svc_cluster.cli.processes.node_process import RunningNode
+from svc_cluster.http.client import ConnectionLostError
+from svc_cluster.lab.api_client import ApiClient, decode_batch
 from svc_cluster.link.session import NodeSession
-from svc_cluster.settings import GatewaySettings, NodeSettings, SettingsError
+from svc_cluster.settings import GatewaySettings, NodeSettings
+from svc_cluster.settings_errors import SettingsError
 from svc_cluster.storage.damage import EXIT_STORE_DAMAGED
 from tests.corruption.dataset import NODES, SETTINGS, Dataset
 
@@ -102,16 +103,17 @@ class _Trial:
         self._refusals: list[str] = []
 
     async def run(self, patience_s: float) -> Result:
-        addresses = {str(node): f"127.0.0.1:{free_port()}" for node in NODES}
+        ports = HeldPorts(2 * len(NODES) + 1)
+        *numbers, port = ports.numbers
+        addresses = {str(node): f"127.0.0.1:{numbers.pop()}" for node in NODES}
         secret = str(self._directory / "cluster.secret")
         for node in NODES:
-            await self._start(node, addresses, secret)
+            await self._start(node, addresses, numbers.pop(), secret)
         sessions = {}
         for running in self._nodes:
             session = NodeSession(asyncio.get_running_loop())
             LoopbackLink(running.node, session)
             sessions[NodeId(running.settings.node_id)] = session
-        port = free_port()
         settings = GatewaySettings(
             cluster_id=self._dataset.cluster_id, nodes=addresses, secret_file=secret, port=port
         )
@@ -119,14 +121,14 @@ class _Trial:
         async with asyncio.timeout(_HANG_S):
             return await self._look(f"http://127.0.0.1:{port}", patience_s)
 
-    async def _start(self, node: int, addresses: dict[str, str], secret: str) -> None:
+    async def _start(self, node: int, addresses: dict[str, str], admin: int, secret: str) -> None:
         settings = NodeSettings(
             cluster_id=self._dataset.cluster_id,
             node_id=node,
             data_dir=str(self._directory / f"node-{node}"),
             nodes=addresses,
             secret_file=secret,
-            admin_address=f"127.0.0.1:{free_port()}",
+            admin_address=f"127.0.0.1:{admin}",
             **SETTINGS,
         )
         running = RunningNode(settings)

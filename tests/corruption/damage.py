@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from svc_cluster.storage.wal import reach
-from svc_cluster.storage.wal.frame import ALIGNMENT, MAGIC
 from svc_cluster.storage.wal.segment import DATA_START, segment_number
+from svc_cluster.storage.wal.wal_frame import ALIGNMENT, MAGIC
 
 PAGE = 4096
 SECTOR = 512

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from svc_cluster.cli.api_client import ApiClient, AppendRecord
-from svc_cluster.cli.own_cluster import OwnCluster
+from svc_cluster.lab.api_client import ApiClient, AppendRecord
+from svc_cluster.lab.own_cluster import OwnCluster
 
 NODES = (1, 2, 3)
 SETTINGS: dict[str, Any] = {

@@ -12,7 +12,7 @@ from svc_cluster.base.ids import GroupId
 from svc_cluster.base.log_ops import RecoveredLog
 from svc_cluster.replica.identity import open_identity
 from svc_cluster.storage.disk import RealDisk
-from svc_cluster.storage.wal.settings import WalSettings
+from svc_cluster.storage.wal.wal_settings import WalSettings
 from svc_cluster.storage.wal.writer import Wal
 from tests.corruption import damage
 from tests.corruption.dataset import SETTINGS, Dataset

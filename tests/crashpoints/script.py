@@ -18,13 +18,14 @@ from typing import Any, Final
 
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.ids import NodeId
-from svc_cluster.cli.api_client import ApiClient, AppendRecord, decode_batch
-from svc_cluster.cli.embedded import LoopbackLink
-from svc_cluster.cli.gateway_process import start_gateway
-from svc_cluster.cli.local import free_ports
-from svc_cluster.cli.node_process import RunningNode
+from svc_cluster.cli.local.embedded import LoopbackLink
+from svc_cluster.cli.local.ports import HeldPorts
+from svc_cluster.cli.processes.gateway_process import start_gateway
+from svc_cluster.cli.processes.node_process import RunningNode
+from svc_cluster.lab.api_client import ApiClient, AppendRecord, decode_batch
 from svc_cluster.link.session import NodeSession
-from svc_cluster.settings import GatewaySettings, NodeSettings, SettingsError
+from svc_cluster.settings import GatewaySettings, NodeSettings
+from svc_cluster.settings_errors import SettingsError
 
 BASIN: Final = "crash-basin"
 STREAMS: Final = ("a", "b")
@@ -96,7 +97,8 @@ class Cluster:
         self.api: ApiClient
 
     async def start(self, wanted: list[int]) -> None:
-        ports = free_ports(2 * self._count + 1)
+        self._held = HeldPorts(2 * self._count + 1)
+        ports = self._held.numbers
         (self.root / "secret").write_text("s" * 64)
         sessions: dict[NodeId, NodeSession] = {}
         rpc, admin = ports[: self._count], ports[self._count :]

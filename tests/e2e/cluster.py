@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
-from svc_cluster.cli.own_cluster import OwnCluster
+from svc_cluster.lab.own_cluster import OwnCluster
 from tests.e2e.load import StreamWriter, TailWatcher, Verdict
 
 READY_S = 40.0
@@ -33,7 +33,7 @@ async def running(
         print(cluster.log_tail(120))
         raise
     finally:
-        cluster.stop()
+        cluster.end()
 
 
 async def whole(cluster: OwnCluster, basin: str, nodes: int, deadline_s: float = 30.0) -> None:

@@ -11,11 +11,12 @@ import asyncio
 import random
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.cli.api_client import ApiClient, AppendRecord, decode_batch
-from svc_cluster.cli.http_client import ConnectionLostError
+from svc_cluster.http.client import ConnectionLostError
+from svc_cluster.lab.api_client import ApiClient, AppendRecord, decode_batch
 
 CLOCK = SystemClock()
 SETTLE_S = 30.0
@@ -50,6 +51,11 @@ class StreamWriter:
     number: int = 0
     doubtful: bool = False  # an attempt at the pending batch may have happened
     stopping: bool = False
+    sizes: Sequence[int] = (0, 10, 300, 3000)
+    """Bytes of a body behind its name: one of these."""
+
+    pause_s: float = 0.0
+    """Between an answer and the next append."""
 
     async def run(self) -> None:
         """Append until `stopping` is set. An append that is not known to have happened then stays
@@ -61,13 +67,15 @@ class StreamWriter:
                 if not self.pending:
                     self.pending = [self._body(rng) for _ in range(rng.randint(1, self.batch))]
                 await self._settle(api)
+                if self.pause_s:
+                    await asyncio.sleep(self.pause_s)
         finally:
             api.close()
 
     def _body(self, rng: random.Random) -> bytes:
         self.number += 1
         return b"%s/%d/%d/" % (self.stream.encode(), self.seed, self.number) + rng.randbytes(
-            rng.choice([0, 10, 300, 3000])
+            rng.choice(self.sizes)
         )
 
     async def _settle(self, api: ApiClient) -> None:

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.cli.api_client import ApiClient, AppendRecord
-from svc_cluster.cli.http_client import HttpResponse
-from svc_cluster.cli.own_cluster import OwnCluster
+from svc_cluster.http.client import HttpResponse
+from svc_cluster.lab.api_client import ApiClient, AppendRecord
+from svc_cluster.lab.own_cluster import OwnCluster
 from tests.e2e.load import quantile
 
 MIB: Final = 1024 * 1024

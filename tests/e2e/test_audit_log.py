@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from svc_cluster.cli.own_cluster import OwnCluster
+from svc_cluster.lab.own_cluster import OwnCluster
 from tests.e2e.cluster import running
 from tests.e2e.test_s2_clients import CLIENTS, root_token
 

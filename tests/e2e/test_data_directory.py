@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 
 from svc_cluster.base.checksum import crc32c
-from svc_cluster.cli.own_cluster import free_port
-from svc_cluster.settings import EXIT_CONFIGURATION, EXIT_DIRECTORY
+from svc_cluster.cli.local.ports import HeldPorts
+from svc_cluster.settings_errors import EXIT_CONFIGURATION, EXIT_DIRECTORY
 from tests.e2e.cluster import SameCommand, running
 
 SLOT = 4096
@@ -64,7 +64,8 @@ def test_two_clusters_cannot_share_a_directory(tmp_path: Path) -> None:
         async with running(tmp_path / "cluster") as cluster:
             before = cluster.file()
             command = SameCommand(before["supervisor_pid"])
-            command.command[command.command.index("--port") + 1] = str(free_port())
+            held = HeldPorts(1)
+            command.command[command.command.index("--port") + 1] = str(held.numbers[0])
             status, sentence = command.refusal()
             assert status != 0
             assert "in use" in sentence, sentence

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.cli.api_client import ApiClient, AppendRecord, decode_batch
-from svc_cluster.cli.own_cluster import OwnCluster
-from svc_cluster.cli.proc_stat import read_cluster_file
-from svc_cluster.settings import EXIT_DIRECTORY
+from svc_cluster.cli.cluster_file import read_cluster_file
+from svc_cluster.lab.api_client import ApiClient, AppendRecord, decode_batch
+from svc_cluster.lab.own_cluster import OwnCluster
+from svc_cluster.settings_errors import EXIT_DIRECTORY
 from svc_cluster.storage.disk import EXIT_STORAGE
 from tests.e2e.cluster import SameCommand, running
 from tests.e2e.load import set_up

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from svc_cluster.cli.introduction import END, FOLLOW, PASTE, S2
-from svc_cluster.cli.own_cluster import OwnCluster
+from svc_cluster.cli.local.introduction import END, FOLLOW, PASTE, S2
+from svc_cluster.lab.own_cluster import OwnCluster
 
 DEADLINE_S = 90.0
 OURS = ("S2_", "CURL_", "SVC_CLUSTER_")

@@ -13,7 +13,9 @@ from tests.e2e.load import quantile, set_up
 from tests.reliability import record_if_asked
 
 BASIN = "kill-leader-basin"
-FIRST_APPEND_S_MAX = 6.0
+FIRST_APPEND_S_MAX = 20.0
+"""An election takes a second or two; a busy machine may starve all of its voters for as long
+again, and again. How long it takes on a free one is told in docs/reliability.md."""
 
 
 @pytest.mark.timeout(3600)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from svc_cluster.cli.api_client import ApiClient, AppendRecord
-from svc_cluster.cli.http_client import ConnectionLostError
+from svc_cluster.http.client import ConnectionLostError
+from svc_cluster.lab.api_client import ApiClient, AppendRecord
 from tests.e2e.cluster import READY_S, Load, running, whole
 from tests.e2e.load import read_all, set_up
 

@@ -4,111 +4,16 @@ directions of a session flow, names come through, and nothing can be smuggled pa
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
-import shutil
 import socket
-import subprocess
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from svc_cluster.cli.local import free_ports
 from tests.contract.client import Client, EventStream
 from tests.contract.conftest import Server
 from tests.contract.h2_client import H2Session
 from tests.contract.scripted_app import DEADLINE, Peer, run_client
 from tests.contract.smuggling_vectors import AFTER, vectors
-
-ROOT = Path(__file__).parents[2]
-CONFIGURATION = ROOT / "deploy/nginx/svc-cluster.conf"
-BUILD = ROOT / "build/nginx"
-FETCH_SECONDS = 240
-
-MARK = "    proxy_set_header x-passed $request_id;"
-MAIN = """
-daemon off;
-worker_processes 1;
-pid {directory}/nginx.pid;
-error_log {directory}/error.log;
-events {{ worker_connections 256; }}
-http {{
-    access_log off;
-    client_body_temp_path {directory}/body;
-    proxy_temp_path {directory}/proxy;
-    fastcgi_temp_path {directory}/fastcgi;
-    uwsgi_temp_path {directory}/uwsgi;
-    scgi_temp_path {directory}/scgi;
-    include {directory}/site.conf;
-}}
-"""
-
-
-@functools.cache
-def nginx() -> str:
-    """Where it is, its package fetched where it is not installed."""
-    found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-    if found is not None:
-        return found
-    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        pytest.skip("nginx is not installed and there is no apt-get to fetch its package by")
-    command = [ROOT / "deploy/nginx/fetch.sh", BUILD]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False
-    )
-    if done.returncode != 0:
-        pytest.skip(f"Debian's nginx package cannot be fetched: {done.stderr[-200:]}")
-    return str(BUILD / "nginx")
-
-
-class Proxy:
-    """One nginx in the foreground; `port` speaks HTTP/1.1, `h2_port` HTTP/2."""
-
-    def __init__(self, directory: Path, gateway_port: int) -> None:
-        self.port, self.h2_port = free_ports(2)
-        site = CONFIGURATION.read_text()
-        for ours, theirs in (
-            ("server 127.0.0.1:8080;", f"server 127.0.0.1:{gateway_port};"),
-            ("listen 80;", f"listen 127.0.0.1:{self.port};"),
-            ("listen 8081 http2;", f"listen 127.0.0.1:{self.h2_port} http2;"),
-            # Marks what nginx takes for a request.
-            ('proxy_set_header Connection "";', f'proxy_set_header Connection "";\n{MARK}'),
-        ):
-            assert site.count(f"    {ours}\n") == 1, ours
-            site = site.replace(ours, theirs)
-        directory.mkdir(exist_ok=True)
-        (directory / "site.conf").write_text(site)
-        (directory / "nginx.conf").write_text(MAIN.format(directory=directory))
-        command = [nginx(), "-p", str(directory), "-c", str(directory / "nginx.conf")]
-        self.log = directory / "output"
-        with self.log.open("wb") as output:
-            self._process = subprocess.Popen(command, stdout=output, stderr=output)
-        self._wait()
-
-    def _wait(self) -> None:
-        end = time.monotonic() + DEADLINE
-        while True:
-            assert self._process.poll() is None, self.log.read_text()
-            with socket.socket() as sock:
-                if sock.connect_ex(("127.0.0.1", self.h2_port)) == 0:
-                    return
-            assert time.monotonic() < end, "nginx does not listen"
-            time.sleep(0.05)
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(DEADLINE)
-
-
-@contextlib.contextmanager
-def proxy(directory: Path, gateway_port: int) -> Iterator[Proxy]:
-    running = Proxy(directory, gateway_port)
-    try:
-        yield running
-    finally:
-        running.stop()
+from tests.e2e.nginx_proxy import proxy
 
 
 def test_requests_and_events_come_through(tmp_path: Path) -> None:
@@ -140,6 +45,36 @@ def test_requests_and_events_come_through(tmp_path: Path) -> None:
             with Client(f"http://127.0.0.1:{front.port}") as client:
                 alone = client.get("/v1/basins")
                 assert (alone.status, alone.json["code"]) == (503, "unavailable")
+    finally:
+        if server.running:
+            server.stop()
+
+
+def test_nothing_that_is_logged_has_a_ticket(tmp_path: Path) -> None:
+    """The path is logged, the query is not: of what is answered, of what is malformed, and of what
+    no gateway answers."""
+    (tmp_path / "server").mkdir()
+    server = Server(tmp_path / "server", 10.0)
+    ticket = "svcr_planted-in-the-query"
+    try:
+        with proxy(tmp_path / "nginx", server.port) as front:
+            url = f"http://127.0.0.1:{front.port}"
+            path = f"/v1/basins/nowhere-1/streams/s/read?ticket={ticket}&wait=1"
+            with Client(url) as client:
+                assert client.get(path).status == 404
+            with socket.create_connection(("127.0.0.1", front.port), timeout=DEADLINE) as sock:
+                sock.sendall(f"GET {path} HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n".encode())
+                assert b" 400 " in sock.recv(1 << 16)
+            server.stop()
+            with Client(url) as client:
+                assert client.get(path).status == 503
+        written = {each.name: each.read_text() for each in (tmp_path / "nginx").glob("*.log")}
+        written["output"] = front.log.read_text()
+        lines = written["site.log"].splitlines()
+        assert [line.split('"')[1] for line in lines].count(
+            "GET /v1/basins/nowhere-1/streams/s/read HTTP/1.1"
+        ) == 3
+        assert not [name for name, text in written.items() if ticket in text or "wait=1" in text]
     finally:
         if server.running:
             server.stop()

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.cli.api_client import ApiClient
-from svc_cluster.cli.own_cluster import OwnCluster
+from svc_cluster.lab.api_client import ApiClient
+from svc_cluster.lab.own_cluster import OwnCluster
 
 READY_S = 60.0
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import shutil
 import signal
 import subprocess
@@ -19,14 +20,20 @@ import pytest
 import yaml
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.cli.own_cluster import OwnCluster, free_port
-from tests.tidy.observability import ALERTS, asked_for, expressions
+from svc_cluster.cli.local.ports import HeldPorts
+from svc_cluster.http.client import HttpClient
+from svc_cluster.lab.own_cluster import OwnCluster
+from tests.e2e.cluster import Load
+from tests.e2e.load import set_up
+from tests.integration.processes import ready_cluster
+from tests.tidy.observability import ALERTS, DASHBOARDS, asked_for, expressions, panels
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "prometheus"
 FETCH = ROOT / "deploy" / "prometheus" / "fetch.sh"
 ALERTS_TEST = Path(__file__).with_name("alerts_test.yml")
 READY_S = 60.0
+BASIN = "shown-basin"
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +52,8 @@ def binaries() -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCluster]:
-    own = OwnCluster(tmp_path_factory.mktemp("scraped") / "data", options=["--no-restart"])
-    own.start()
-    try:
-        asyncio.run(own.wait_ready(READY_S))
+    with ready_cluster(tmp_path_factory.mktemp("scraped") / "data", "--no-restart") as own:
         yield own
-    finally:
-        own.stop()
 
 
 def targets(own: OwnCluster) -> dict[str, list[str]]:
@@ -64,7 +66,8 @@ class Prometheus:
     """A running one, and its answers."""
 
     def __init__(self, binary: Path, directory: Path, jobs: dict[str, list[str]]) -> None:
-        self.port = free_port()
+        self._held = HeldPorts(1)
+        self.port = self._held.numbers[0]
         config = directory / "prometheus.yml"
         config.write_text(
             yaml.safe_dump(
@@ -138,6 +141,51 @@ def test_every_process_is_scraped_and_a_dead_node_is_seen(
         asyncio.run(watch())
     finally:
         prometheus.stop()
+
+
+def panel_expressions() -> dict[str, str]:
+    """Of every line of every panel, by where it stands, as it is asked of Prometheus."""
+    out: dict[str, str] = {}
+    for board in DASHBOARDS:
+        for panel in panels(board):
+            for target in panel["targets"]:
+                text = target["expr"].replace("$__rate_interval", "20s")
+                for variable in ("$instance", "$basin"):
+                    text = text.replace(variable, ".*")
+                out[f"{board.stem}: {panel['title']} {target['refId']}"] = text
+    return out
+
+
+def test_no_panel_is_empty_on_a_healthy_cluster(binaries: Path, tmp_path: Path) -> None:
+    """While somebody appends and reads, every line of every panel of every dashboard comes to hold
+    a number, be it 0."""
+
+    async def watch(own: OwnCluster, prometheus: Prometheus) -> list[str]:
+        await set_up(own.url, BASIN, ["stream-0"])
+        load = Load(own.url, BASIN, writers=1)
+        load.start()
+        waiting = panel_expressions()
+        end = SystemClock().monotonic() + READY_S
+        try:
+            while waiting and SystemClock().monotonic() < end:
+                async with HttpClient(own.url) as client:
+                    path = "/v1/streams/stream-0/records?seq_num=0&count=1"
+                    await client.request("GET", path, {"svc-basin": BASIN})
+                for where, text in list(waiting.items()):
+                    values = await asyncio.to_thread(prometheus.query, text)
+                    if any(not math.isnan(value) for value in values.values()):
+                        del waiting[where]
+                await asyncio.sleep(0.2)
+        finally:
+            await load.stop()
+        return sorted(waiting)
+
+    with ready_cluster(tmp_path / "data", "--no-restart") as own:
+        prometheus = Prometheus(binaries, tmp_path, targets(own))
+        try:
+            assert asyncio.run(watch(own, prometheus)) == []
+        finally:
+            prometheus.stop()
 
 
 def test_the_expositions_are_clean(binaries: Path, cluster: OwnCluster) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from svc_cluster.base.clock import SystemClock
 from tests.e2e.cluster import running
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -81,7 +83,12 @@ def run(example: Example, port: int, environment: Mapping[str, str]) -> str:
     printed = b""
     try:
         os.set_blocking(process.stdout.fileno(), True)
+        end = SystemClock().monotonic() + SECONDS
         while not agrees(example.output, printed.decode()):
+            assert SystemClock().monotonic() < end, printed.decode()
+            # what is shown may not come at all
+            ready, _, _ = select.select([process.stdout], [], [], SECONDS)
+            assert ready, f"nothing more behind {printed.decode()}"
             piece = os.read(process.stdout.fileno(), 65536)
             assert piece, f"it ended with {printed.decode()}"
             printed += piece

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from svc_cluster.cli.http_client import HttpClient
+from svc_cluster.http.client import HttpClient
 from tests.e2e.cluster import running
 
 CLIENTS = Path(sys.prefix) / "clients" / "bin" / "python"

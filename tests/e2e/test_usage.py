@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from svc_cluster.cli.api_client import ApiClient, AppendRecord
+from svc_cluster.lab.api_client import ApiClient, AppendRecord
 from tests.e2e.cluster import running
 from tests.e2e.load import CLOCK, SETTLE_S, set_up
 

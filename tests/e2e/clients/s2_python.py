@@ -223,10 +223,11 @@ async def encrypted(s2: S2, cipher: Encryption) -> None:
     assert seen == [BODY, b"", b"mine", b"last"]
     assert (await basin.stream("s").check_tail()).seq_num == 4
     keyless = basin.stream("s")
-    for attempt in (
+    attempts: list[Callable[[], Awaitable[object]]] = [
         lambda: keyless.read(start=SeqNum(0)),
         lambda: keyless.append(AppendInput([Record(b"x")])),
-    ):
+    ]
+    for attempt in attempts:
         with refused(S2ServerError) as without:
             await attempt()
         assert (without[0].code, cipher.value in str(without[0])) == ("bad_header", True)

@@ -36,7 +36,7 @@ async def main(url: str, root: str, *names: str) -> None:
             s2.create_basin("s2-located-third", location="nowhere"),
             s2.set_default_location("nowhere"),
         ):
-            (error,) = await asyncio.gather(attempt, return_exceptions=True)
+            error = (await asyncio.gather(attempt, return_exceptions=True))[0]
             assert isinstance(error, S2ServerError), error
             assert (error.code, error.status_code) == ("invalid", 422), error
         print("a basin stays where it is: ok")

@@ -44,11 +44,11 @@ def by_name(metrics: list[Any]) -> dict[str, Any]:
 def total(metric: Any) -> float:
     now = time.time()
     assert all(now - 2 * 86400 <= at <= now for at, _ in metric.values)
-    return sum(value for _, value in metric.values)
+    return float(sum(value for _, value in metric.values))
 
 
 async def refused(call: Coroutine[Any, Any, Any], status: int) -> None:
-    (error,) = await asyncio.gather(call, return_exceptions=True)
+    error = (await asyncio.gather(call, return_exceptions=True))[0]
     assert isinstance(error, S2ServerError), error
     assert error.status_code == status, error
 

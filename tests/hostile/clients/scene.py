@@ -6,22 +6,21 @@ import asyncio
 import contextlib
 import itertools
 import json
-import re
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import pybase64
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.cli.api_client import AppendRecord, append_body, decode_batch, records_path
-from svc_cluster.cli.http_client import ConnectionLostError, HttpClient, HttpResponse
-from svc_cluster.cli.own_cluster import OwnCluster
-from tests.e2e.hostile_attacks import (
-    ATTACK_SECONDS,
+from svc_cluster.http.client import ConnectionLostError, HttpClient, HttpResponse
+from svc_cluster.lab.api_client import AppendRecord, append_body, decode_batch, records_path
+from svc_cluster.lab.own_cluster import OwnCluster
+from tests.hostile.clients.attacks import ATTACK_SECONDS, FOLLOWERS
+from tests.hostile.clients.names import (
+    AUTO_BASIN,
     BIG_BASIN,
     BIG_RECORD_BYTES,
     BIG_STREAM,
@@ -29,17 +28,39 @@ from tests.e2e.hostile_attacks import (
     LOG_RECORDS,
     LOG_STREAM,
 )
+from tests.hostile.conftest import Measured
+from tests.hostile.figures import p99_ms
+from tests.hostile.processes import above_budget, forget_peaks, in_mib, peaks
+from tests.hostile.scale import MIB
 
-MIB: Final = 1024 * 1024
-RESIDENT_BYTES_MAX: Final = 700 * MIB
 ANSWER_S: Final = 60.0
 """How long a client who behaves waits: what counts is what it is answered, not when."""
 READY_S: Final = 60.0
 NODES: Final = 3
 SETTLE_S: Final = 60.0
+WRITTEN_MAX: Final = {"log lines": 200, "audit bytes": MIB, "metrics bytes": 32 * 1024}
+"""Of one attack, however large it is."""
+
+STREAMS_OPEN_MAX: Final = FOLLOWERS + 20
+"""Of the gateway: so few that the sessions of an attack are more."""
+
+REFUSED: Final = "refused for a moment"
+SERVED: Final = frozenset({"200", REFUSED})
+"""What a client who behaves may be answered."""
+
 BUSY: Final = tuple(f"busy-basin-{number}" for number in range(6))
 VICTIM: Final = "victim-basin"
 STREAM: Final = "s"
+
+
+def refused_for_a_moment(answer: HttpResponse) -> bool:
+    """Whether nothing was done, because there is too much to do, and when to ask again is said."""
+    effects = answer.headers.get("svc-side-effects", "none")  # what reads is not told of them
+    return answer.status == 503 and effects == "none" and "retry-after-ms" in answer.headers
+
+
+def retry_after_s(answer: HttpResponse) -> float:
+    return int(answer.headers["retry-after-ms"]) / 1000
 
 
 class Client:
@@ -88,11 +109,15 @@ class Victim:
     name: str
     statuses: Counter[str] = field(default_factory=Counter)
     acknowledged: list[bytes] = field(default_factory=list)
+    waits_s: list[float] = field(default_factory=list)
+    """Of each question of the prober, to its answer."""
+
     stopping: bool = False
 
     async def append(self) -> None:
-        """One record after the other, each at the place that it must get. Stops at an answer that
-        is not 200: what follows would only repeat it."""
+        """One record after the other, each at the place that it must get. A definite refusal is
+        tried again when it says. Stops at any other answer that is not 200: what follows would
+        only repeat it."""
         client = Client(self.url, self.token)
         number = len(self.acknowledged)
         while not self.stopping:
@@ -103,6 +128,9 @@ class Victim:
                 self.statuses[f"lost: {lost}"] += 1
                 break
             self.note(answer)
+            if refused_for_a_moment(answer):
+                await asyncio.sleep(retry_after_s(answer))
+                continue
             if answer.status != 200:
                 break
             assert answer.json()["start"]["seq_num"] == number, answer
@@ -123,18 +151,27 @@ class Victim:
         number = 0
         while not self.stopping:
             number += 1
+            begun = SystemClock().monotonic()
             try:
-                self.note(await client.ask("GET", *places[number % len(places)]))
+                answer = await client.ask("GET", *places[number % len(places)])
+                self.note(answer)
+                if refused_for_a_moment(answer):
+                    await asyncio.sleep(retry_after_s(answer))
             except ConnectionLostError as lost:
                 self.statuses[f"lost: {lost}"] += 1
+            self.waits_s.append(SystemClock().monotonic() - begun)
         client.http.close()
 
     def note(self, answer: HttpResponse) -> None:
-        text = str(answer.status)
-        if answer.status != 200:
+        text = REFUSED if refused_for_a_moment(answer) else str(answer.status)
+        if text not in SERVED:
             effects = answer.headers.get("svc-side-effects", "")
             text += f" {effects} {answer.body[:200].decode(errors='replace')}"
         self.statuses[text] += 1
+
+    def unexpected(self) -> bool:
+        """Whether it was answered anything that it may not be."""
+        return not self.statuses.keys() <= SERVED
 
     async def committed(self) -> list[bytes]:
         """All that the stream holds."""
@@ -166,12 +203,17 @@ class Scene:
     spoiled: bool = False
     """An attack has done harm: the next one would be judged by it."""
 
+    measured: Measured = lambda **_: None
+    """Takes what an attack came to, for the table."""
+
     async def prepare(self) -> None:
         """Basins, streams with something in them, and tokens of low privilege."""
         client = Client(self.cluster.url, self.root)
         await until_taken(client)
         for basin in (BIG_BASIN, VICTIM, *BUSY):
             await client.insist("POST", "/v1/basins", None, {"basin": basin})
+        auto = {"create_stream_on_append": True, "create_stream_on_read": True}
+        await client.insist("POST", "/v1/basins", None, {"basin": AUTO_BASIN, "config": auto})
         for basin, stream in (
             (BIG_BASIN, BIG_STREAM),
             (BIG_BASIN, LOG_STREAM),
@@ -194,12 +236,15 @@ class Scene:
 
     async def under(self, attack: str, token: str, busy: Sequence[str] = ()) -> Counter[str]:
         """Play one attack beside an appender, a prober and busy clients on the basins of `busy`;
-        returns what the attacker was answered. Fails on anything that they may not see."""
+        returns what the attacker was answered. Fails on anything that they may not see.
+        A machine that has too much to do refuses them definitely for a moment, as real clients
+        are: they try again, and are refused less often than they are answered."""
         clients = [await self._victim(basin, f"{attack}-{basin}") for basin in (VICTIM, *busy)]
         prober = Victim(self.cluster.url, self.root, VICTIM, "prober")
         self.spoiled = True
         terms = await self.settled_terms()
         pids = self.cluster.pids()
+        before = await self._written()
         forget_peaks(pids)
         tasks = [asyncio.ensure_future(client.append()) for client in clients]
         tasks.append(asyncio.ensure_future(prober.probe()))
@@ -213,28 +258,68 @@ class Scene:
         faults = [
             f"{client.name} was answered {dict(client.statuses)}"
             for client in (*clients, prober)
-            if set(client.statuses) != {"200"}
+            if client.unexpected() or client.statuses[REFUSED] > client.statuses["200"]
         ]
         faults += [
             told_apart(client, found)
             for client in clients
             if (found := await client.committed()) != client.acknowledged
         ]
-        peaks = {pid: peak_bytes(pid) for pid in pids}
+        taken = peaks(self.cluster)
+        faults += above_budget(taken)
+        written = await self._written()
         faults += [
-            f"process {pid} took {size // MIB} MiB"
-            for pid, size in peaks.items()
-            if size >= RESIDENT_BYTES_MAX
+            f"{name} grew from {before[name]} to {size}"
+            for name, size in written.items()
+            if size - before[name] > WRITTEN_MAX[name]
         ]
         if (after := await self.settled_terms()) != terms:
             faults.append(f"there was an election: {terms} became {after}")
         if self.cluster.pids() != pids:
             faults.append("a process has ended")
         counts = {client.name: client.statuses["200"] for client in (*clients, prober)}
-        print(f"{attack}: {answered}, beside {counts}; MiB: {[s // MIB for s in peaks.values()]}")
+        self.measured(
+            **in_mib(taken),
+            p99_ms=p99_ms(prober.waits_s),
+            refusals=answered.total() - answered["answered"] - answered["whole"],
+            attackers=dict(answered),
+            clients=counts,
+            refused_clients=sum(client.statuses[REFUSED] for client in (*clients, prober)),
+        )
         assert not faults, "\n".join(faults)
         self.spoiled = False
         return answered
+
+    async def _written(self) -> dict[str, int]:
+        """How much the processes have told: lines of their logs, bytes of the audit log, and of
+        the gateway's metrics as they are."""
+        logs = [path for path in self.cluster.directory.glob("*.log") if path.stem != "audit"]
+        audit = self.cluster.directory / "audit.log"
+        client = Client(self.cluster.url, self.root)
+        try:
+            metrics = await client.ask("GET", "/metrics")
+        finally:
+            client.http.close()
+        return {
+            "log lines": sum(path.read_bytes().count(b"\n") for path in logs),
+            "audit bytes": audit.stat().st_size if audit.exists() else 0,
+            "metrics bytes": len(metrics.body),
+        }
+
+    async def metric(self, line: str) -> float:
+        """What the gateway's page has behind `line`; 0 where there is none such."""
+        client = Client(self.cluster.url, self.root)
+        try:
+            page = (await client.ask("GET", "/metrics")).body.decode()
+        finally:
+            client.http.close()
+        values = [row.split()[-1] for row in page.splitlines() if row.startswith(f"{line} ")]
+        return float(values[0]) if values else 0.0
+
+    async def until_no_stream_is_open(self) -> None:
+        async with asyncio.timeout(SETTLE_S):
+            while await self.metric("svc_http_streams_open"):
+                await asyncio.sleep(0.1)
 
     async def _victim(self, basin: str, name: str) -> Victim:
         """With what its stream holds already, so that the whole of it is judged."""
@@ -272,10 +357,10 @@ async def appended(clients: Sequence[Victim], count: int) -> AsyncIterator[None]
 
 
 async def _answers(clients: Sequence[Victim], more: int) -> None:
-    goals = [client.statuses.total() + more for client in clients]
+    goals = [client.statuses["200"] + more for client in clients]
     async with asyncio.timeout(ANSWER_S):
         while any(
-            client.statuses.total() < goal and set(client.statuses) <= {"200"}
+            client.statuses["200"] < goal and not client.unexpected()
             for client, goal in zip(clients, goals, strict=True)
         ):
             await asyncio.sleep(0.01)
@@ -284,7 +369,7 @@ async def _answers(clients: Sequence[Victim], more: int) -> None:
 async def play(attack: str, port: int, token: str) -> Counter[str]:
     """The attack in a process of its own, to its end; what it was answered, by status."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.e2e.hostile_attacks", attack, str(port), token),
+        *(sys.executable, "-m", "tests.hostile.clients.attacks", attack, str(port), token),
         stdout=asyncio.subprocess.PIPE,
     )
     try:
@@ -322,17 +407,3 @@ def told_apart(client: Victim, found: list[bytes]) -> str:
         f"{client.name} was acknowledged {len(wanted)} records and the stream has {len(found)}; "
         f"they differ from record {same} on"
     )
-
-
-def forget_peaks(pids: Sequence[int]) -> None:
-    """From now on `peak_bytes` counts anew."""
-    for pid in pids:
-        Path(f"/proc/{pid}/clear_refs").write_text("5")
-
-
-def peak_bytes(pid: int) -> int:
-    """The most resident memory that the process had at any time since `forget_peaks`."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
-    assert found is not None, status
-    return int(found[1]) * 1024

@@ -1,5 +1,5 @@
 """What one client can do to the others, in a process of its own: `python -m
-tests.e2e.hostile_attacks NAME PORT TOKEN` plays one attack to its end and prints what it was
+tests.hostile.clients.attacks NAME PORT TOKEN` plays one attack to its end and prints what it was
 answered as one JSON object, status to count. Each is bounded in count and in time."""
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import resource
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -16,24 +17,26 @@ import h2.config
 import h2.connection
 import h2.settings
 
-from svc_cluster.cli.http_client import ConnectionLostError, HttpClient
+from svc_cluster.http.client import ConnectionLostError, HttpClient
+from tests.hostile.clients import floods
+from tests.hostile.clients.names import (
+    BIG_BASIN,
+    BIG_STREAM,
+    LOG_RECORD_BYTES,
+    LOG_RECORDS,
+    LOG_STREAM,
+)
+from tests.hostile.scale import SCALE
 
-BIG_BASIN: Final = "hostile-basin"
-BIG_STREAM: Final = "big"
-BIG_RECORD_BYTES: Final = 900_000
-LOG_STREAM: Final = "log"
-LOG_RECORDS: Final = 40
-LOG_RECORD_BYTES: Final = 100_000
-
-CONNECTIONS: Final = 10
+CONNECTIONS: Final = 10 * SCALE
 READS_AT_ONCE: Final = 100
-FOLLOWERS: Final = 300
-BOMBS: Final = 6
+FOLLOWERS: Final = 300 * SCALE
+BOMBS: Final = 6 * SCALE
 BOMB_SECONDS: Final = 1.0
 BOMB_RECORDS: Final = 2_600_000
-GHOSTS: Final = 300
+GHOSTS: Final = 300 * SCALE
 GHOSTS_AT_ONCE: Final = 12
-ATTACK_SECONDS: Final = 30.0
+ATTACK_SECONDS: Final = 30.0 * SCALE
 """An attack that is not over by then is ended."""
 
 _WINDOW_MAX: Final = 2**31 - 1
@@ -208,6 +211,10 @@ ATTACKS: Final[dict[str, Callable[[int, str], Awaitable[Counter[str]]]]] = {
     "followers": followers,
     "bombs": bombs,
     "ghosts": ghosts,
+    "half heads": floods.half_heads,
+    "frames": floods.frames,
+    "sessions": floods.sessions,
+    "names": floods.names,
 }
 
 
@@ -221,4 +228,6 @@ async def _main(name: str, port: int, token: str) -> None:
 
 
 if __name__ == "__main__":
+    _, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_hard, _hard))
     asyncio.run(_main(sys.argv[1], int(sys.argv[2]), sys.argv[3]))

@@ -1,0 +1,1 @@
+"""One client who does not behave, beside others who do."""
