@@ -12,6 +12,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,13 @@ import yaml
 from helm_python import Chart, lint  # type: ignore[import-not-found]
 from jsonschema import Draft202012Validator
 
+from tests.helm import peer_certificates, upgrade
+from tests.tidy.observability import DASHBOARDS
+
+BEFORE = Path(__file__).resolve().parent / "before"
 CHART = Path(__file__).resolve().parents[2] / "helm" / "svc-cluster"
+REFUSAL_CHARACTERS = 240
+"""Of what Helm says of values that it refuses, this much is printed."""
 KUBERNETES = ("1.25", "1.37")
 FOREIGN = {
     path.stem: yaml.safe_load(path.read_text())
@@ -81,6 +88,49 @@ CASES: dict[str, Values] = {
         "replica": {"settings": {"flush_seconds": 2.5}, "nodeSelector": {"disk": "nvme"}},
         "gateway": {"settings": {"basin_host_suffixes": ["b.example"]}},
     },
+    "presets": {
+        "replica": {"resourcesPreset": "large"},
+        "gateway": {"resourcesPreset": "medium", "settings": {"memory_mib": 700}},
+    },
+    "own resources": {
+        "replica": {"resources": {"requests": {"cpu": "3"}}},
+        "gateway": {"resourcesPreset": "none"},
+    },
+    "more of everything": {
+        "replica": {
+            "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
+            "extraVolumeMounts": [{"name": "ca", "mountPath": "/ca", "readOnly": True}],
+            "extraEnv": [{"name": "TZ", "value": "UTC"}],
+        },
+        "gateway": {
+            "extraVolumes": [{"name": "more", "emptyDir": {}}],
+            "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
+        },
+        "extraObjects": [
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "own"},
+                "data": {"a": "b"},
+            }
+        ],
+    },
+    "gateway api": {
+        "gateway": {
+            "httpRoute": {
+                "enabled": True,
+                "parentRefs": [{"name": "edge", "sectionName": "https"}],
+                "hostnames": ["svc.example"],
+            }
+        }
+    },
+    "policy with clients": {
+        "networkPolicy": {
+            "enabled": True,
+            "clients": [{"namespaceSelector": {"matchLabels": {"team": "apps"}}}],
+            "extraEgress": [{"to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}],
+        }
+    },
     "no authentication": {"auth": {"enabled": False}},
     "no authentication, more names": {
         "auth": {"enabled": False},
@@ -107,6 +157,10 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "an unknown key": ({"replicas": 3}, "replicas"),
     "the tag latest": ({"image": {"tag": "latest"}}, "tag"),
     "a size without a unit": ({"replica": {"persistence": {"size": "20"}}}, "size"),
+    "a gateways' certificate without the nodes'": (
+        {"tls": {"peer": {"existingGatewaySecret": "x"}}},
+        "tls.peer.existingGatewaySecret is set without tls.peer.existingSecret",
+    ),
     "two sources of peer certificates": (
         {"tls": {"peer": {"existingSecret": "x", **PEER_ISSUER}}},
         "choose one",
@@ -128,6 +182,25 @@ REFUSED: dict[str, tuple[Values, str]] = {
         {"networkPolicy": {"administrators": {"podSelector": {}}}},
         "administrators",
     ),
+    "autoscaling without a request": (
+        {"gateway": {"autoscaling": {"enabled": True}, "resourcesPreset": "none"}},
+        "request no processor time",
+    ),
+    "autoscaling by a request of memory alone": (
+        {
+            "gateway": {
+                "autoscaling": {"enabled": True},
+                "resources": {"requests": {"memory": "1Gi"}},
+            }
+        },
+        "request no processor time",
+    ),
+    "a route without a gateway": ({"gateway": {"httpRoute": {"enabled": True}}}, "parentRefs"),
+    "a mount without a volume": (
+        {"replica": {"extraVolumeMounts": [{"name": "x", "mountPath": "/x"}]}},
+        "replica.extraVolumes",
+    ),
+    "an unknown preset": ({"replica": {"resourcesPreset": "huge"}}, "resourcesPreset"),
     "an ingress without hosts": ({"gateway": {"ingress": {"enabled": True}}}, "list at least one"),
 }
 
@@ -217,6 +290,61 @@ def reaches_administration(objects: Objects) -> list[dict[str, Any]] | None:
     return None
 
 
+def egress(objects: Objects, role: str) -> list[Any]:
+    """The ports that a role's pods may go to, of the rules that the chart makes."""
+    rules = objects["NetworkPolicy", f"demo-svc-cluster-{role}"]["spec"]["egress"]
+    return [(port["port"], port["protocol"]) for rule in rules for port in rule.get("ports", [])]
+
+
+def asks_and_limits(document: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """Processor time asked for, memory allowed, and memory_mib."""
+    found = containers(document)[0].get("resources", {})
+    cpu = found.get("requests", {}).get("cpu")
+    limit = found.get("limits", {}).get("memory")
+    return cpu, limit, environment(document).get("SVC_CLUSTER_MEMORY_MIB")
+
+
+def additions(name: str, objects: Objects) -> Iterator[str]:
+    """What single cases are about."""
+    node = objects["StatefulSet", "demo-svc-cluster-node"]
+    gateway = objects["Deployment", "demo-svc-cluster-gateway"]
+    ports = [(7000, "TCP"), (53, "UDP"), (53, "TCP")]
+    expected: dict[str, list[tuple[Any, Any]]] = {
+        "default": [
+            (asks_and_limits(node), ("250m", "1Gi", None)),
+            (asks_and_limits(gateway), ("250m", "1Gi", None)),
+        ],
+        "presets": [
+            (asks_and_limits(node), ("2", "6Gi", "5120")),
+            (asks_and_limits(gateway), ("1", "2Gi", "700")),
+        ],
+        "own resources": [
+            (asks_and_limits(node), ("3", None, None)),
+            (asks_and_limits(gateway), (None, None, None)),
+        ],
+        "more of everything": [
+            (containers(node)[0]["volumeMounts"][-1]["mountPath"], "/ca"),
+            (containers(gateway)[0]["volumeMounts"][-1]["mountPath"], "/more"),
+            (environment(node).get("TZ"), "UTC"),
+            (("ConfigMap", "own") in objects, True),
+        ],
+    }
+    if name.startswith("policy"):
+        policy = objects["NetworkPolicy", "demo-svc-cluster-gateway"]["spec"]["ingress"]
+        expected[name] = [
+            (egress(objects, "node"), ports),
+            (egress(objects, "gateway"), ports),
+            (policy[0]["ports"], [{"port": "http"}]),
+            ([list(peer) for peer in policy[0]["from"]], [["namespaceSelector"]]),
+        ]
+    if name == "gateway api":
+        (backend,) = objects["HTTPRoute", "demo-svc-cluster"]["spec"]["rules"][0]["backendRefs"]
+        expected[name] = [(backend, {"name": "demo-svc-cluster", "port": 80})]
+    for found, wanted in expected.get(name, []):
+        if found != wanted:
+            yield f"{name}: {found} is not {wanted}"
+
+
 def mounted_keys(documents: list[dict[str, Any]]) -> set[str]:
     """Entries of the peer secret that a pod gets; all of them where a volume names none."""
     out: set[str] = set()
@@ -245,9 +373,12 @@ def monitoring(objects: Objects) -> Iterator[str]:
     }
     if jobs != {"svc-node", "svc-gateway"}:
         yield f"monitoring: the jobs are {jobs}"
-    board = objects["ConfigMap", "demo-svc-cluster-dashboard"]
-    if json.loads(board["data"]["svc-cluster.json"])["uid"] != "svc-cluster":
-        yield "monitoring: the dashboard is not the one of deploy/grafana"
+    boards = objects["ConfigMap", "demo-svc-cluster-dashboard"]["data"]
+    if boards.keys() != {board.name for board in DASHBOARDS}:
+        yield f"monitoring: the dashboards are {sorted(boards)}"
+    for board in DASHBOARDS:
+        if json.loads(boards[board.name]) != json.loads(board.read_text()):
+            yield f"monitoring: the dashboard {board.name} is not the one of deploy/grafana"
 
 
 def broken(documents: list[dict[str, Any]]) -> Iterator[str]:
@@ -332,11 +463,14 @@ def facts(name: str, objects: Objects, values: Values) -> Iterator[str]:
         and set(public_hosts(gateway)[4:])
         == {
             *(values["gateway"]["ingress"]["hosts"] if has_ingress(values) else ()),
+            *values["gateway"]["httpRoute"]["hostnames"],
             *values["gateway"]["settings"].get("public_hosts", ()),
         },
         "gateways do not get the root token": "root-token"
         not in json.dumps(gateway["spec"]["template"]["spec"]["volumes"]),
     }
+    is_own = not values["tls"]["peer"]["existingSecret"]
+    yield from peer_certificates.mounts(name, node, gateway, is_own)
     made = objects.get(("Secret", "demo-svc-cluster-auth"))
     checks["the root token is one that nodes take"] = made is None or is_root_token(
         base64.b64decode(made["data"]["root-token"]).decode()
@@ -368,22 +502,44 @@ def refused(render_values: Callable[[], Any], name: str, says: str) -> Iterator[
 def main() -> int:
     chart = Chart.load(str(CHART))
     defaults = yaml.safe_load((CHART / "values.yaml").read_text())
+    before = Chart.load(str(BEFORE))
     faults: list[str] = []
+    compared = 0
+    apart: dict[str, str] = {}
     for name, values in CASES.items():
-        for upgrade in (False, True):
-            documents = render(chart, values, upgrade=upgrade)
-            faults += validate(documents, name)
+        fresh, documents = (render(chart, values, upgrade=upgrade) for upgrade in (False, True))
+        faults += [*validate(fresh, name), *validate(documents, name)]
         faults += facts(name, by_name(documents), merged(defaults, values))
-        faults += broken(documents)
+        faults += peer_certificates.faults(
+            name, by_name(documents), merged(defaults, values)["replica"]["replicaCount"]
+        )
         if name == "monitoring":
             faults += monitoring(by_name(documents))
+        faults += additions(name, by_name(documents))
+        faults += broken(documents)
+        try:
+            older = by_name(render(before, values))
+        except Exception as refusal:  # values that the version before does not have
+            apart[name] = " ".join(str(refusal).split())
+            continue
+        compared += 1
+        faults += upgrade.faults(name, older, by_name(documents))
+        if name == "default":
+            faults += upgrade.planted(older)
     for name, (values, says) in REFUSED.items():
-        faults += refused(lambda values=values: render(chart, values), name, says)
+        faults += refused(partial(render, chart, values), name, says)
     report = lint(str(CHART), strict=True)
     print(f"lint: {report}")
+    faults += upgrade.apart(set(apart))
+    for name, why in apart.items():
+        print(f"not under the version before: {name}: {why[:REFUSAL_CHARACTERS]}")
     for fault in faults:
         print(fault)
-    print(f"{len(CASES)} sets of values, {len(REFUSED)} refusals, {len(faults)} faults")
+    print(
+        f"{len(CASES)} sets of values, {compared} of them under the version before too "
+        f"({len(apart)} are named above), "
+        f"{len(REFUSED)} refusals, {len(faults)} faults"
+    )
     return 1 if faults else 0
 
 

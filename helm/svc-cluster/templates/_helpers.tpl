@@ -57,8 +57,17 @@ annotations:
 {{ .Values.auth.existingSecret | default (printf "%s-auth" (include "svc.fullname" .)) }}
 {{- end -}}
 
-{{- define "svc.peerSecret" -}}
-{{ .Values.tls.peer.existingSecret | default (printf "%s-peer-tls" (include "svc.fullname" .)) }}
+{{/* Not `<release>-peer-tls`, in which 0.1 had the certificate of all pods: those of before an upgrade
+   mount it until they are replaced, and read it again when it changes. */}}
+{{- define "svc.nodeSecret" -}}
+{{ .Values.tls.peer.existingSecret | default (printf "%s-node-tls" (include "svc.fullname" .)) }}
+{{- end -}}
+
+{{/* The gateways' own; who brings one Secret for all pods may. */}}
+{{- define "svc.gatewaySecret" -}}
+{{- with .Values.tls.peer -}}
+{{ .existingGatewaySecret | default .existingSecret | default (printf "%s-gateway-tls" (include "svc.fullname" $)) }}
+{{- end -}}
 {{- end -}}
 
 {{/* Which no pod mounts: for whoever administers nodes. */}}
@@ -76,10 +85,11 @@ httpGet: {path: {{ index . 1 }}, port: metrics}
 {{- end -}}
 {{- end -}}
 
-{{/* The pods' certificate and key, and the CA's certificate: never the CA's key. */}}
+{{/* Certificate and key of a role's pods from the Secret of this name, and the CA's certificate: never
+the CA's key. */}}
 {{- define "svc.peerVolume" -}}
 secret:
-  secretName: {{ include "svc.peerSecret" . }}
+  secretName: {{ . }}
   defaultMode: 0440
   items:
     - {key: tls.crt, path: tls.crt}
@@ -110,6 +120,11 @@ what gateway.settings.public_hosts adds. */}}
 {{- $hosts = append $hosts . -}}
 {{- end -}}
 {{- end -}}
+{{- if .Values.gateway.httpRoute.enabled -}}
+{{- range .Values.gateway.httpRoute.hostnames -}}
+{{- $hosts = append $hosts . -}}
+{{- end -}}
+{{- end -}}
 {{- range (get .Values.gateway.settings "public_hosts" | default list) -}}
 {{- $hosts = append $hosts . -}}
 {{- end -}}
@@ -127,12 +142,46 @@ what gateway.settings.public_hosts adds. */}}
 {{- end -}}
 
 {{/* The names in the pods' certificate. */}}
-{{- define "svc.peerNames" -}}
-{{- $names := list "gateway.svc-cluster.internal" -}}
+{{- define "svc.nodeNames" -}}
+{{- $names := list -}}
 {{- range $i := until (int .Values.replica.replicaCount) -}}
 {{- $names = append $names (printf "node-%d.svc-cluster.internal" (add $i 1)) -}}
 {{- end -}}
 {{- toJson $names -}}
+{{- end -}}
+
+{{/* What a preset stands for: processor time asked for, memory asked for and allowed, and memory_mib, which
+leaves the process some 400 MiB beside it. No limit of processor time: it would stop a loop in the
+middle of a turn. */}}
+{{- define "svc.presets" -}}
+small: {cpu: 250m, memory: 1Gi}
+medium: {cpu: "1", memory: 2Gi, memory_mib: 1280}
+large: {cpu: "2", memory: 6Gi, memory_mib: 5120}
+{{- end -}}
+
+{{- define "svc.resources" -}}
+{{- if .resources -}}
+{{- toYaml .resources -}}
+{{- else if ne .resourcesPreset "none" -}}
+{{- $preset := get (fromYaml (include "svc.presets" .)) .resourcesPreset -}}
+requests: {cpu: {{ $preset.cpu | quote }}, memory: {{ $preset.memory }}}
+limits: {memory: {{ $preset.memory }}}
+{{- end -}}
+{{- end -}}
+
+{{/* Where pods may go: other nodes, names, and what the values add. */}}
+{{- define "svc.egress" -}}
+- to:
+    - podSelector:
+        matchLabels:
+          {{- include "svc.selector" (dict "root" . "component" "node") | nindent 10 }}
+  ports: [{port: 7000, protocol: TCP}]
+- ports:
+    - {port: 53, protocol: UDP}
+    - {port: 53, protocol: TCP}
+{{- with .Values.networkPolicy.extraEgress }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{/* What both roles read from the environment. */}}
@@ -154,6 +203,12 @@ what gateway.settings.public_hosts adds. */}}
 {{- range $name, $value := omit .role.settings "public_hosts" }}
 - name: {{ printf "SVC_CLUSTER_%s" (upper $name) }}
   value: {{ kindIs "string" $value | ternary $value (toJson $value) | quote }}
+{{- end }}
+{{- if and (not .role.resources) (ne .role.resourcesPreset "none") (not (hasKey .role.settings "memory_mib")) }}
+{{- with (get (fromYaml (include "svc.presets" .)) .role.resourcesPreset).memory_mib }}
+- name: SVC_CLUSTER_MEMORY_MIB
+  value: {{ . | quote }}
+{{- end }}
 {{- end }}
 {{- with .role.extraEnv }}
 {{ toYaml . }}
@@ -229,6 +284,9 @@ annotations:
 {{- if and .Values.tls.peer.existingSecret .Values.tls.peer.certManager.enabled -}}
 {{- fail "tls.peer.existingSecret and tls.peer.certManager.enabled are both set: choose one" -}}
 {{- end -}}
+{{- if and .Values.tls.peer.existingGatewaySecret (not .Values.tls.peer.existingSecret) -}}
+{{- fail "tls.peer.existingGatewaySecret is set without tls.peer.existingSecret: name the nodes' Secret too" -}}
+{{- end -}}
 {{- if and .Values.tls.peer.certManager.enabled (not .Values.tls.peer.certManager.issuerRef.name) -}}
 {{- fail "tls.peer.certManager.enabled is set without tls.peer.certManager.issuerRef.name: name the issuer" -}}
 {{- end -}}
@@ -247,6 +305,18 @@ annotations:
 {{- end -}}
 {{- if and .Values.gateway.ingress.enabled (not .Values.gateway.ingress.hosts) -}}
 {{- fail "gateway.ingress.enabled is set without hosts: list at least one in gateway.ingress.hosts" -}}
+{{- end -}}
+{{- $asked := or (dig "requests" "cpu" "" .Values.gateway.resources) (and (not .Values.gateway.resources) (ne .Values.gateway.resourcesPreset "none")) -}}
+{{- if and .Values.gateway.autoscaling.enabled (not $asked) -}}
+{{- fail "gateway.autoscaling.enabled is set and gateways request no processor time, which it goes by: set gateway.resources.requests.cpu, or gateway.resourcesPreset" -}}
+{{- end -}}
+{{- if and .Values.gateway.httpRoute.enabled (not .Values.gateway.httpRoute.parentRefs) -}}
+{{- fail "gateway.httpRoute.enabled is set without parentRefs: name at least one Gateway in gateway.httpRoute.parentRefs" -}}
+{{- end -}}
+{{- range $name, $role := dict "replica" .Values.replica "gateway" .Values.gateway -}}
+{{- if and (gt (len $role.extraVolumeMounts) 0) (eq (len $role.extraVolumes) 0) -}}
+{{- fail (printf "%s.extraVolumeMounts is set without %s.extraVolumes: name the volumes there" $name $name) -}}
+{{- end -}}
 {{- end -}}
 {{- if and .Values.gateway.autoscaling.enabled (gt (int .Values.gateway.autoscaling.minReplicas) (int .Values.gateway.autoscaling.maxReplicas)) -}}
 {{- fail "gateway.autoscaling.minReplicas is above maxReplicas: exchange them" -}}

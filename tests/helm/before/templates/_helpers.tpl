@@ -1,0 +1,254 @@
+{{- define "svc.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "svc.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else if contains (include "svc.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "svc.name" .) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "svc.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/name: {{ include "svc.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Selectors never change: no version, no common labels. */}}
+{{- define "svc.selector" -}}
+app.kubernetes.io/name: {{ include "svc.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "svc.annotations" -}}
+{{- with .Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "svc.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+
+{{- define "svc.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{ .Values.serviceAccount.name | default (include "svc.fullname" .) }}
+{{- else -}}
+{{ .Values.serviceAccount.name | default "default" }}
+{{- end -}}
+{{- end -}}
+
+{{- define "svc.clusterId" -}}
+{{ .Values.clusterId | default (printf "%s-%s" .Release.Namespace (include "svc.fullname" .)) }}
+{{- end -}}
+
+{{- define "svc.authSecret" -}}
+{{ .Values.auth.existingSecret | default (printf "%s-auth" (include "svc.fullname" .)) }}
+{{- end -}}
+
+{{- define "svc.peerSecret" -}}
+{{ .Values.tls.peer.existingSecret | default (printf "%s-peer-tls" (include "svc.fullname" .)) }}
+{{- end -}}
+
+{{/* Which no pod mounts: for whoever administers nodes. */}}
+{{- define "svc.administratorSecret" -}}
+{{ include "svc.fullname" . }}-administrator-tls
+{{- end -}}
+
+{{/* A probe's question to a node: the settings of the role, the page, the service. Health in clear
+has a port of its own, because gRPC probes know no TLS, and no names of ports. */}}
+{{- define "svc.nodeProbe" -}}
+{{- if (index . 0).grpcProbes -}}
+grpc: {port: 9096, service: {{ index . 2 }}}
+{{- else -}}
+httpGet: {path: {{ index . 1 }}, port: metrics}
+{{- end -}}
+{{- end -}}
+
+{{/* The pods' certificate and key, and the CA's certificate: never the CA's key. */}}
+{{- define "svc.peerVolume" -}}
+secret:
+  secretName: {{ include "svc.peerSecret" . }}
+  defaultMode: 0440
+  items:
+    - {key: tls.crt, path: tls.crt}
+    - {key: tls.key, path: tls.key}
+    - {key: ca.crt, path: ca.crt}
+{{- end -}}
+
+{{- define "svc.publicSecret" -}}
+{{ .Values.tls.public.existingSecret | default (printf "%s-public-tls" (include "svc.fullname" .)) }}
+{{- end -}}
+
+{{- define "svc.publicPort" -}}
+{{ .Values.service.port | default (ternary 443 80 .Values.tls.public.enabled) }}
+{{- end -}}
+
+{{- define "svc.headless" -}}
+{{ include "svc.fullname" . }}-headless
+{{- end -}}
+
+{{/* Names that the gateways answer for without authentication: of the Service, of the Ingress, and
+what gateway.settings.public_hosts adds. */}}
+{{- define "svc.publicHosts" -}}
+{{- $name := include "svc.fullname" . -}}
+{{- $host := printf "%s.%s.svc" $name .Release.Namespace -}}
+{{- $hosts := list $name (printf "%s.%s" $name .Release.Namespace) $host (printf "%s.%s" $host .Values.clusterDomain) -}}
+{{- if .Values.gateway.ingress.enabled -}}
+{{- range .Values.gateway.ingress.hosts -}}
+{{- $hosts = append $hosts . -}}
+{{- end -}}
+{{- end -}}
+{{- range (get .Values.gateway.settings "public_hosts" | default list) -}}
+{{- $hosts = append $hosts . -}}
+{{- end -}}
+{{- toJson (uniq $hosts) -}}
+{{- end -}}
+
+{{/* Every node: id to address, as JSON in one line. */}}
+{{- define "svc.nodes" -}}
+{{- $nodes := dict -}}
+{{- range $i := until (int .Values.replica.replicaCount) -}}
+{{- $host := printf "%s-node-%d.%s.%s.svc.%s:7000" (include "svc.fullname" $) $i (include "svc.headless" $) $.Release.Namespace $.Values.clusterDomain -}}
+{{- $_ := set $nodes (toString (add $i 1)) $host -}}
+{{- end -}}
+{{- toJson $nodes -}}
+{{- end -}}
+
+{{/* The names in the pods' certificate. */}}
+{{- define "svc.peerNames" -}}
+{{- $names := list "gateway.svc-cluster.internal" -}}
+{{- range $i := until (int .Values.replica.replicaCount) -}}
+{{- $names = append $names (printf "node-%d.svc-cluster.internal" (add $i 1)) -}}
+{{- end -}}
+{{- toJson $names -}}
+{{- end -}}
+
+{{/* What both roles read from the environment. */}}
+{{- define "svc.env" -}}
+- name: SVC_CLUSTER_CLUSTER_ID
+  value: {{ include "svc.clusterId" .root | quote }}
+- name: SVC_CLUSTER_NODES
+  value: {{ include "svc.nodes" .root | quote }}
+- name: SVC_CLUSTER_SECRET_FILE
+  value: /secrets/auth/cluster-secret
+- name: SVC_CLUSTER_PEER_TLS_CERT
+  value: /secrets/peer/tls.crt
+- name: SVC_CLUSTER_PEER_TLS_KEY
+  value: /secrets/peer/tls.key
+- name: SVC_CLUSTER_PEER_TLS_CA
+  value: /secrets/peer/ca.crt
+- name: SVC_CLUSTER_LOG_FORMAT
+  value: json
+{{- range $name, $value := omit .role.settings "public_hosts" }}
+- name: {{ printf "SVC_CLUSTER_%s" (upper $name) }}
+  value: {{ kindIs "string" $value | ternary $value (toJson $value) | quote }}
+{{- end }}
+{{- with .role.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "svc.affinity" -}}
+{{- if eq .role.podAntiAffinityPreset "hard" }}
+affinity:
+  podAntiAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      - topologyKey: kubernetes.io/hostname
+        labelSelector:
+          matchLabels:
+            {{- include "svc.selector" . | nindent 12 }}
+{{- else if eq .role.podAntiAffinityPreset "soft" }}
+affinity:
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        podAffinityTerm:
+          topologyKey: kubernetes.io/hostname
+          labelSelector:
+            matchLabels:
+              {{- include "svc.selector" . | nindent 14 }}
+{{- else }}
+{{- with .role.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- with .role.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- range . }}
+  - {{- toYaml . | nindent 4 }}
+    labelSelector:
+      matchLabels:
+        {{- include "svc.selector" $ | nindent 8 }}
+  {{- end }}
+{{- end }}
+{{- with .role.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .role.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .role.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* No restart is needed when certificates change: they are read again. */}}
+{{- define "svc.podMetadata" -}}
+labels:
+  {{- include "svc.selector" . | nindent 2 }}
+  {{- with .root.Values.commonLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge (dict) .role.podAnnotations .root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Contradictions that the schema cannot name. */}}
+{{- define "svc.check" -}}
+{{- $known := lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-node" (include "svc.fullname" .)) -}}
+{{- if and $known (ne (int $known.spec.replicas) (int .Values.replica.replicaCount)) -}}
+{{- fail (printf "replica.replicaCount is %d and the cluster has %d nodes: the nodes of a cluster cannot be changed yet, put it back" (int .Values.replica.replicaCount) (int $known.spec.replicas)) -}}
+{{- end -}}
+{{- if and .Values.tls.peer.existingSecret .Values.tls.peer.certManager.enabled -}}
+{{- fail "tls.peer.existingSecret and tls.peer.certManager.enabled are both set: choose one" -}}
+{{- end -}}
+{{- if and .Values.tls.peer.certManager.enabled (not .Values.tls.peer.certManager.issuerRef.name) -}}
+{{- fail "tls.peer.certManager.enabled is set without tls.peer.certManager.issuerRef.name: name the issuer" -}}
+{{- end -}}
+{{- if .Values.tls.public.enabled -}}
+{{- if and .Values.tls.public.existingSecret .Values.tls.public.certManager.enabled -}}
+{{- fail "tls.public.existingSecret and tls.public.certManager.enabled are both set: choose one" -}}
+{{- end -}}
+{{- if not (or .Values.tls.public.existingSecret .Values.tls.public.certManager.enabled) -}}
+{{- fail "tls.public.enabled is set without a certificate: set tls.public.existingSecret or tls.public.certManager.enabled" -}}
+{{- end -}}
+{{- if and .Values.tls.public.certManager.enabled (not .Values.tls.public.certManager.issuerRef.name) -}}
+{{- fail "tls.public.certManager.enabled is set without tls.public.certManager.issuerRef.name: name the issuer" -}}
+{{- end -}}
+{{- else if or .Values.tls.public.existingSecret .Values.tls.public.certManager.enabled -}}
+{{- fail "tls.public has a certificate and is not enabled: set tls.public.enabled" -}}
+{{- end -}}
+{{- if and .Values.gateway.ingress.enabled (not .Values.gateway.ingress.hosts) -}}
+{{- fail "gateway.ingress.enabled is set without hosts: list at least one in gateway.ingress.hosts" -}}
+{{- end -}}
+{{- if and .Values.gateway.autoscaling.enabled (gt (int .Values.gateway.autoscaling.minReplicas) (int .Values.gateway.autoscaling.maxReplicas)) -}}
+{{- fail "gateway.autoscaling.minReplicas is above maxReplicas: exchange them" -}}
+{{- end -}}
+{{- end -}}
