@@ -2,6 +2,9 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
+# Tests start a thousand processes: where the environment forbids to keep what is compiled, each of
+# them compiles the product again, which takes as long as all else that it does to start.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup run test alerts-check test-quick demo check fmt sim chaos hostile crashpoints corruption mutants scorecard s2-cli contract-drift bench proto clean \
 	image nginx-image prometheus-image compose-test helm-check
 
