@@ -1,4 +1,4 @@
-"""One server for the whole suite, spoken to only over its socket.
+"""Servers for the suite, spoken to only over their sockets.
 
 `endpoint` is the base URL of a gateway; `slow_header_endpoint` is one with a short header deadline.
 Nothing in the tests knows what is behind them. Every test that asks for `endpoint`, or for `client`
@@ -11,8 +11,8 @@ import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -114,11 +114,70 @@ def running(server: Server) -> Iterator[Server]:
         server.stop()
 
 
-# One for each module: every test makes a basin, and a server with hundreds of groups is slow.
+BASINS_SHARED_MAX = 48
+"""A server that has as many basins is given to no further module: each is a Raft group of its own,
+and with hundreds of them it is slow."""
+
+
+class Shared:
+    """The server that modules of this process take in turn, until it has many basins.
+
+    No module gets one that it has had before, so that the names it gives to what it makes are free:
+    a module comes again where another process leaves the rest of its tests to this one.
+    """
+
+    def __init__(
+        self, new_directory: Callable[[str], Path], basins_max: int = BASINS_SHARED_MAX
+    ) -> None:
+        """`new_directory` makes one with this beginning of a name."""
+        self._new_directory = new_directory
+        self._basins_max = basins_max
+        self._running = ExitStack()
+        self._server: Server | None = None
+        self._taken_by: set[str] = set()
+
+    def taken(self, module: str) -> Server:
+        """The server, for this module."""
+        if self._server is None or module in self._taken_by or self._is_full(self._server):
+            self.end()
+            made = Server(self._new_directory("contract"), 10.0)
+            self._server = self._running.enter_context(running(made))
+        self._taken_by.add(module)
+        return self._server
+
+    def end(self) -> None:
+        self._server = None
+        self._taken_by.clear()
+        self._running.close()
+
+    def _is_full(self, server: Server) -> bool:
+        with Client(f"http://127.0.0.1:{server.port}") as client:
+            page = client.get(f"/v1/basins?limit={self._basins_max}").json
+        return len(page["basins"]) == self._basins_max
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    made = Shared(tmp_path_factory.mktemp)
+    yield made
+    made.end()
+
+
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with running(Server(tmp_path_factory.mktemp("contract"), 10.0)) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def server(request: pytest.FixtureRequest) -> Server:
+    """The one that modules share; its own for one that says `OWN_SERVER = True`, because its tests
+    look at what all basins of a server, or all requests to it, have in common."""
+    if getattr(request.module, "OWN_SERVER", False):
+        own: Server = request.getfixturevalue("own_server")
+        return own
+    every: Shared = request.getfixturevalue("shared")
+    return every.taken(request.module.__name__)
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +188,8 @@ def slow_header_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    """A server that asks for access tokens."""
+    """A server that asks for access tokens. It is the module's own: how often an address may fail
+    to show one is counted for the server."""
     made = Server(tmp_path_factory.mktemp("contract"), 10.0, ROOT_SECRET)
     with running(made), Account(f"http://127.0.0.1:{made.port}", made.directory) as account:
         yield account

@@ -10,6 +10,7 @@ import pytest
 from tests.contract.client import Client, EventStream, b64
 
 SHARES_A_BASIN = True
+OWN_SERVER = True
 
 
 def append_three(client: Client, basin: str, stream: str) -> str:

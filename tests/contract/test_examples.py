@@ -18,6 +18,8 @@ from svc_cluster.gateway.openapi.document import build_document
 from tests.contract.client import Client
 from tests.contract.conftest import Server
 
+OWN_SERVER = True
+
 DOCUMENT: Final = build_document(ROUTER.resources, "0.1.0")
 OPERATIONS: Final[dict[str, tuple[str, str, Any]]] = {
     operation["operationId"]: (method.upper(), path, operation)

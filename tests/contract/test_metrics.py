@@ -17,6 +17,8 @@ from tests.contract.access import ALL, EVERYWHERE, Account
 from tests.contract.client import Answer, Client, EventStream
 from tests.contract.session_client import Session, input_frame
 
+OWN_SERVER = True
+
 HOUR = 3600
 DAY = 86400
 S2 = {"user-agent": "s2-sdk-python/0.1"}

@@ -36,6 +36,8 @@ from svc_cluster.gateway.request.router import split_path
 from tests.contract.client import Client
 from tests.contract.conftest import Server
 
+OWN_SERVER = True
+
 EXAMPLES: Final = int(os.environ.get("OPENAPI_EXAMPLES", "10"))
 SEED: Final = 4
 

@@ -23,6 +23,7 @@ from tests.contract.session_client import (
 )
 
 SHARES_A_BASIN = True
+OWN_SERVER = True
 TYPES = ["svcs/proto", "s2s/proto"]
 
 
