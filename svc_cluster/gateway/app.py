@@ -50,6 +50,7 @@ from svc_cluster.gateway.limits.gateway_memory import GATEWAY_BYTES_MAX, Gateway
 from svc_cluster.gateway.limits.rate_limiter import UNLIMITED, RateLimiter
 from svc_cluster.gateway.records.fanout import SharedTails
 from svc_cluster.gateway.records.sealer import Sealer
+from svc_cluster.gateway.request.caching import tell_caches
 from svc_cluster.gateway.request.compress import coding_of, compressing_steps
 from svc_cluster.gateway.request.cross_origin import CrossOrigin
 from svc_cluster.gateway.request.dialect import detect
@@ -214,6 +215,7 @@ class GatewayApp:
             stages.enter("compression")
             await self._services.turns.run(steps, len(response.body))
         self._log.made(request, resource, stages, response)
+        tell_caches(request, response)
         self._cross_origin.grant(request, response)
         return response
 

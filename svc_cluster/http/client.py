@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from svc_cluster.http.message import BODILESS
+
 _HEAD_BYTES_MAX: Final = 64 * 1024
 _CHUNKS_QUEUED_MAX: Final = 1024
 
@@ -107,7 +109,7 @@ class _Protocol(asyncio.Protocol):
         self._chunked = headers.get("transfer-encoding", "").lower() == "chunked"
         self._until_close = not self._chunked and "content-length" not in headers
         self._left = 0 if self._chunked else int(headers.get("content-length", "0"))
-        if status in {204, 304}:
+        if status in BODILESS:
             self._until_close, self._chunked, self._left = False, False, 0
         if self._stream is not None and self._head is not None and status == 200:
             self._head.set_result(self._response)

@@ -19,6 +19,7 @@ from aiohttp.web_protocol import PayloadAccessError, RequestPayloadError
 from svc_cluster.base.errors import ErrorCode, MalformedError
 from svc_cluster.http.body import StreamedBody
 from svc_cluster.http.message import (
+    BODILESS,
     BodyBrokenError,
     ClientGoneError,
     Connection,
@@ -248,7 +249,8 @@ class Reply:
             or exchange.wire.is_closing()
         )
         if isinstance(body, bytes):
-            head = self._head(f"content-length: {len(body)}\r\n" if response.status != 204 else "")
+            has_length = response.status not in BODILESS
+            head = self._head(f"content-length: {len(body)}\r\n" if has_length else "")
             exchange.wire.send(head if exchange.message.method == "HEAD" else head + body)
             await exchange.wire.drained()
         else:

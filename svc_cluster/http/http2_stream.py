@@ -16,7 +16,7 @@ from svc_cluster.http.head_errors import (
     TargetTooLongError,
 )
 from svc_cluster.http.http2_head import RawHeaders, make_request
-from svc_cluster.http.message import ClientGoneError, Connection, Response
+from svc_cluster.http.message import BODILESS, ClientGoneError, Connection, Response
 
 _PIECE_BYTES_MAX: Final = 64 * 1024
 """How much of a request's body is given to its reader at once, and then owed to nobody."""
@@ -266,7 +266,7 @@ class Stream:
         await frames.writable()
         if isinstance(body, bytes):
             sends = with_body and bool(body)
-            length = len(body) if response.status != 204 else None
+            length = len(body) if response.status not in BODILESS else None
             self._begun = True
             frames.send_head(self.id, self._head(response, length), end=not sends, flush=not sends)
             if sends:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 JSON: Final = "application/json"
+BODILESS: Final = frozenset({204, 304})
+"""Statuses of answers without a body, of which no length is told either."""
 
 Headers = Sequence[tuple[str, str]]
 """Names in lower case, in the order received; names may repeat."""

@@ -93,12 +93,18 @@ class Cursor:
         self.start = start
         self.budget = budget
         self._incarnation: tuple[int, int] | None = None
+        self._is_encrypted = False
         self.portion_bytes: int | None = None
         """About how much to ask for at once; None: as much as there is."""
 
     @property
     def basin(self) -> str:
         return self._names[0]
+
+    @property
+    def plain_incarnation(self) -> tuple[int, int] | None:
+        """Which stream it is that was read; None where its records are encrypted."""
+        return None if self._is_encrypted else self._incarnation
 
     async def read(self, wait_ms: int, *, refuse_at_tail: bool = False) -> ReadResult:
         """One backend read from here on, which waits `wait_ms` or less at the tail.
@@ -133,6 +139,7 @@ class Cursor:
     def _of_one_stream(self, result: ReadResult) -> ReadResult:
         if self._incarnation is None:
             self._incarnation = result.incarnation
+            self._is_encrypted = result.cipher is not None
         elif self._incarnation != result.incarnation:
             raise StreamNotFoundError("the stream that was read is deleted")
         return result

@@ -9,6 +9,7 @@ from svc_cluster.codec.json_body import encode_object
 from svc_cluster.codec.token_json import decode_ticket_request
 from svc_cluster.gateway.access.authorization import require
 from svc_cluster.gateway.api.context import Call
+from svc_cluster.gateway.request.caching import NO_STORE
 from svc_cluster.gateway.request.negotiation import json_body
 from svc_cluster.http.message import Response, json_response
 from svc_cluster.model import names
@@ -27,7 +28,7 @@ async def issue_ticket(call: Call) -> Response:
     _require(grant, request.basin, streams)
     text, ends_at_ms = call.caller.read_ticket(request.basin, streams, request.seconds)
     told = {"read_ticket": text, "expires_at": rfc3339(ends_at_ms)}
-    return json_response(201, encode_object(told))
+    return json_response(201, encode_object(told), [NO_STORE])
 
 
 def _full_names(grant: Grant, streams: NameSet) -> NameSet:

@@ -29,6 +29,7 @@ from svc_cluster.gateway.api.read_query import Cursor, ReadQuery, parse_read
 from svc_cluster.gateway.api.read_session import open_read_session
 from svc_cluster.gateway.limits.answer_budget import AnswerReservation
 from svc_cluster.gateway.limits.gateway_memory import WAIT_SECONDS_MAX
+from svc_cluster.gateway.request import caching
 from svc_cluster.gateway.request.dialect import Dialect
 from svc_cluster.gateway.request.negotiation import (
     JSON_BODY_BYTES_MAX,
@@ -41,10 +42,13 @@ from svc_cluster.gateway.request.negotiation import (
 )
 from svc_cluster.gateway.request.negotiation import json_body as read_json
 from svc_cluster.http.message import Response, json_response
+from svc_cluster.model.read_bounds import StartKind
 from svc_cluster.model.record import Position
 from svc_cluster.model.stream_config import NewStream
 
 POLL_SECONDS_MAX: Final = 60
+_NAMED_STARTS: Final = (StartKind.SEQ_NUM, StartKind.TIMESTAMP)
+"""What begins at the same record whenever it is asked for."""
 
 
 async def append(call: Call) -> Response:
@@ -142,8 +146,10 @@ async def read(call: Call) -> Response:
     call.stages.enter("memory")
     place = await call.services.memory.answers.enter(call.request.connection)
     call.stages.enter("cluster")
-    records, tail = await _read_unary(call, basin, stream, wanted, place)
+    records, tail, tag = await _read_unary(call, basin, stream, wanted, place, encoding)
     call.stages.enter("answer")
+    if tag is not None and caching.is_known(call.request, tag):
+        return caching.not_modified(tag)
     accepted = call.head.answer_format
     if accepted is BodyFormat.PROTOBUF:
         steps = proto_steps(records, tail)
@@ -153,14 +159,22 @@ async def read(call: Call) -> Response:
     body = await call.services.turns.run(steps, size)
     place.made(len(body))
     response = answer(accepted, body)
+    if tag is not None:
+        caching.keep(response, tag)
     response.place = place
     return response
 
 
 async def _read_unary(
-    call: Call, basin: str, stream: str, wanted: ReadQuery, place: AnswerReservation
-) -> tuple[list[RecordOut], Position | None]:
-    """What there is within the bounds or, when there is nothing, the first that comes in time.
+    call: Call,
+    basin: str,
+    stream: str,
+    wanted: ReadQuery,
+    place: AnswerReservation,
+    encoding: DataFormat,
+) -> tuple[list[RecordOut], Position | None, str | None]:
+    """What there is within the bounds or, when there is nothing, the first that comes in time. With
+    it comes the tag of what is there for good.
 
     The tail is told always or, in the S2 dialect, with records that came live: they are told from
     stored ones by a first read that does not wait.
@@ -201,9 +215,31 @@ async def _read_unary(
             break
     tail = result.tail
     assert not records or records[-1].seq_num < tail.seq_num, "a record at or beyond the tail"
-    if by_s2 and not is_live:
-        return records, None
-    return records, tail
+    told = None if by_s2 and not is_live else tail
+    tag = None if is_live else _tag(call, cursor, wanted, records, told, encoding)
+    return records, told, tag
+
+
+def _tag(
+    call: Call,
+    cursor: Cursor,
+    wanted: ReadQuery,
+    records: list[RecordOut],
+    tail: Position | None,
+    encoding: DataFormat,
+) -> str | None:
+    """The tag of the records of a closed range. None where a later read may find others, and where
+    they are encrypted. A range is closed that starts at a named place and has met its bounds, with
+    something in it. What is trimmed of it changes its first record or its count."""
+    stream = cursor.plain_incarnation
+    is_closed = wanted.start.kind in _NAMED_STARTS and cursor.budget.exhausted
+    if not records or not is_closed or stream is None or not caching.may_be_kept(call.request):
+        return None
+    form = call.head.answer_format
+    spelling = encoding.value if form is BodyFormat.JSON else ""
+    span = (records[0].seq_num, records[-1].seq_num, len(records))
+    told = None if tail is None else (tail.seq_num, tail.timestamp_ms)
+    return caching.tag_of(stream, span, told, form.value, spelling)
 
 
 def _names(call: Call) -> tuple[str, str]:

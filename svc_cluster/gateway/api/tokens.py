@@ -21,6 +21,7 @@ from svc_cluster.gateway.api.context import Call
 from svc_cluster.gateway.api.paging import PAGE_MAX, ROW_BYTES, with_usable_end
 from svc_cluster.gateway.api.request_token import write_key
 from svc_cluster.gateway.cluster.token_client import TokenBackend
+from svc_cluster.gateway.request.caching import NO_STORE
 from svc_cluster.gateway.request.dialect import Dialect
 from svc_cluster.gateway.request.negotiation import (
     Query,
@@ -64,7 +65,7 @@ async def issue_token(call: Call) -> Response:
                 "to whoever shows the access token that the request was sent with"
             )
         told = opened
-    return json_response(201, encode_object({"access_token": told}))
+    return json_response(201, encode_object({"access_token": told}), [NO_STORE])
 
 
 def _sealer(request: Request, token: str, key: bytes) -> SecretSealer | None:

@@ -49,6 +49,7 @@ RECORDS: Final = (
         description=Description(
             summary="Read records once, as server-sent events, or as a session",
             status=200,
+            may_be_unmodified=True,
             answer={
                 JSON: ref("ReadBatch"),
                 **output_of("ReadBatch"),
@@ -71,6 +72,7 @@ RECORDS: Final = (
                 FORMAT,
                 TICKET,
                 header("last-event-id", TEXT, "Of the last event seen, to go on behind it."),
+                header("if-none-match", TEXT, "The tag of an answer that the client has."),
                 *STREAM_CONFIGS,
                 *KEYS,
                 *FORMATS,

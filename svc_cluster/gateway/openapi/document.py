@@ -23,6 +23,7 @@ from svc_cluster.gateway.openapi.schemas import (
     words,
 )
 from svc_cluster.gateway.openapi.vocabulary import ANYWHERE, STRICT, TEXT_HTML, TEXT_PLAIN
+from svc_cluster.gateway.request.caching import NOT_MODIFIED
 from svc_cluster.gateway.request.dialect import Dialect
 from svc_cluster.gateway.request.endpoint import Endpoint, Parameter
 from svc_cluster.gateway.request.error_answers import (
@@ -159,6 +160,12 @@ def _responses(resource: Resource, endpoint: Endpoint, refusals: _Refusals) -> d
     responses = {str(doc.status): success}
     if doc.further_status is not None:
         responses[str(doc.further_status)] = success
+    if doc.may_be_unmodified:
+        success["headers"] = {"etag": _ETAG, "cache-control": _CACHE_CONTROL}
+        responses[str(NOT_MODIFIED)] = {
+            "description": "The client has this answer: `if-none-match` has its tag.",
+            "headers": {"etag": _ETAG, "cache-control": _CACHE_CONTROL},
+        }
     codes = (*doc.errors, *(() if endpoint.need is None else ANYWHERE))
     dialects = (Dialect.SEED,) if resource.seed_path else tuple(Dialect)
     by_status = _by_status(codes, dialects)
@@ -172,6 +179,10 @@ def _responses(resource: Resource, endpoint: Endpoint, refusals: _Refusals) -> d
             "content": {TEXT_PLAIN: {"schema": TEXT, "example": "not ready"}},
         }
     return responses
+
+
+_ETAG: Final = {"schema": TEXT, "description": "Of a range that is closed: a weak tag."}
+_CACHE_CONTROL: Final = {"schema": TEXT, "description": "Whether the answer may be kept."}
 
 
 def _by_status(

@@ -63,12 +63,7 @@ class CrossOrigin:
         return Response(204, headers)
 
     def grant(self, request: Request, response: Response) -> None:
-        """Let the page that asks read the answer, if one asks that may. Whatever may be kept by a
-        cache says that it depends on who asks, be it no page."""
-        if not self._is_on:
-            return
-        if request.header("origin") is not None or _may_be_kept(response):
-            response.headers.append(("vary", _varying(request)))
+        """Let the page that asks read the answer, if one asks that may."""
         if (origin := self._page(request)) is not None:
             response.headers += [
                 ("access-control-allow-origin", origin),
@@ -82,15 +77,3 @@ class CrossOrigin:
         if origin is None or self._own_names is None or self._own_names.is_page(origin):
             return origin
         return None
-
-
-def _varying(request: Request) -> str:
-    if request.method == "OPTIONS":
-        return f"origin, {_ASKED_METHOD}, {_ASKED_HEADERS}"
-    return "origin"
-
-
-def _may_be_kept(response: Response) -> bool:
-    return any(
-        name == "cache-control" and "no-store" not in value for name, value in response.headers
-    )

@@ -112,6 +112,8 @@ class Description:
     answer_headers: tuple[str, ...] = ()
     further_status: int | None = None
     """Another success, with the same answer."""
+    may_be_unmodified: bool = False
+    """A client that has the answer already may be told so, without a body."""
     body_is_optional: bool = False
     plain_statuses: tuple[int, ...] = ()
     """Further statuses with a plain text body."""

@@ -38,8 +38,8 @@ FORMATS: Final = {
     "raw": DataFormat.UTF8,
     "json": DataFormat.UTF8,
 }
-_FORMAT_HEADERS: Final = ("svc-format", "s2-format")
-_BASIN_HEADERS: Final = ("svc-basin", "s2-basin")
+FORMAT_HEADERS: Final = ("svc-format", "s2-format")
+BASIN_HEADERS: Final = ("svc-basin", "s2-basin")
 STREAM_CONFIG_HEADERS: Final = ("svc-stream-config", "s2-stream-config")
 """The configuration of a stream that is made, over the basin's default; else of no meaning."""
 PROVISION_RESULTS: Final = ("svc-provision-result", "s2-provision-result")
@@ -68,7 +68,7 @@ def data_format(
     nothing it is raw text in the S2 dialect and base64 in the other. Raises MalformedError
     (bad_header, bad_query) for an unknown word, and where two say different things."""
     said = [
-        (value, ErrorCode.BAD_HEADER) for name, value in request.headers if name in _FORMAT_HEADERS
+        (value, ErrorCode.BAD_HEADER) for name, value in request.headers if name in FORMAT_HEADERS
     ]
     if query is not None and (word := query.text("format")) is not None:
         said.append((word, ErrorCode.BAD_QUERY))
@@ -185,7 +185,7 @@ def basin_of(request: Request, path_basin: str | None) -> str:
     """
     chosen = path_basin
     for header, name in request.headers:
-        if header not in _BASIN_HEADERS:
+        if header not in BASIN_HEADERS:
             continue
         if chosen is not None and name != chosen:
             raise MalformedError(ErrorCode.BAD_HEADER, "two different basins are named")
