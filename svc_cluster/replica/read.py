@@ -150,15 +150,13 @@ class Reader:
         start = request.start
         if not scan.needs_lookup(stream, start):
             return scan.place_of(stream, start, refuse_at_tail=request.refuse_at_tail)
-        _, found = await self._look_up(
+        now, found = await self._look_up(
             request.stream,
             stream.stream_id,
             lambda now: scan.look_up_first_at(now, start.value, self._guess(now)),
-            lambda now: scan.resolve_start(
-                self._state.reader, now, start, refuse_at_tail=request.refuse_at_tail
-            ),
+            lambda now: scan.resolve_start(self._state.reader, now, start, refuse_at_tail=False),
         )
-        return found
+        return scan.looked_up(now, found, refuse_at_tail=request.refuse_at_tail)
 
     async def _scan(self, request: ReadRequest, stream_id: StreamId, start: int) -> ReadAnswer:
         from_ms = request.start.value if request.start.kind is StartKind.TIMESTAMP else 0

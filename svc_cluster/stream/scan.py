@@ -56,11 +56,12 @@ def resolve_start(
 
     A start by time resolves to the first record of the first batch that holds a record at or
     behind that time, or to the tail when none does. Raises PastTailError for a start beyond the
-    tail that is not clamped and, with `refuse_at_tail`, for one at the tail (except a start by
-    time that nothing matches); HoleError for a start by time where a batch is missing.
+    tail that is not clamped and, with `refuse_at_tail`, for one at the tail; HoleError for a start
+    by time where a batch is missing.
     """
     if needs_lookup(stream, start):
-        return _first_at(reader, stream, start.value)
+        found = _first_at(reader, stream, start.value)
+        return looked_up(stream, found, refuse_at_tail=refuse_at_tail)
     return place_of(stream, start, refuse_at_tail=refuse_at_tail)
 
 
@@ -68,6 +69,14 @@ def needs_lookup(stream: StreamState, start: ReadStart) -> bool:
     """Tells whether it takes reads of the store to resolve this start. If so, `look_up_first_at`
     finds it, otherwise `place_of`."""
     return start.kind is StartKind.TIMESTAMP and start.value <= stream.last_timestamp_ms
+
+
+def looked_up(stream: StreamState, found: SeqNum, *, refuse_at_tail: bool) -> SeqNum:
+    """What `look_up_first_at` has found, as a place to read from. Raises as `resolve_start` does at
+    the tail: a time that nothing matches is there."""
+    if refuse_at_tail and found == stream.tail_seq_num:
+        raise _past_tail(stream)
+    return found
 
 
 def place_of(stream: StreamState, start: ReadStart, *, refuse_at_tail: bool) -> SeqNum:

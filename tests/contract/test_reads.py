@@ -224,14 +224,26 @@ def test_in_the_s2_dialect_a_start_at_the_tail_is_416_unless_it_waits(
         assert answer.json["tail"] == {"seq_num": 10, "timestamp": 1090}
 
 
-def test_a_start_by_time_that_nothing_matches_is_never_refused_at_the_tail(
-    client: Client, basin: str, stream: str
+@pytest.mark.parametrize("form", ["application/json", "application/protobuf"])
+def test_a_start_by_time_that_nothing_matches_is_one_at_the_tail(
+    client: Client, basin: str, stream: str, form: str
 ) -> None:
-    """An empty stream from its beginning: by time 200, by number 416, in the S2 dialect."""
-    assert client.get(f"{records_of(stream)}?timestamp=0", {"s2-basin": basin}).json == {
-        "records": []
-    }
-    assert client.get(f"{records_of(stream)}?seq_num=0", {"s2-basin": basin}).status == 416
+    """An empty stream from its beginning, and one that is trimmed to its end: by time as by number
+    416 in the S2 dialect, unless it waits, and never in the other."""
+    accept = {"accept": form}
+    path = records_of(stream)
+    for start in ("timestamp=0", "seq_num=0"):
+        refused = client.get(f"{path}?{start}", {"s2-basin": basin, **accept})
+        assert (refused.status, refused.json["tail"]["seq_num"]) == (416, 0)
+        waited = client.get(f"{path}?{start}&wait=1", {"s2-basin": basin, **accept})
+        found = client.get(f"{path}?{start}", {"svc-basin": basin, **accept})
+        assert (waited.status, found.status) == (200, 200)
+    trim = {"headers": [["", b64("trim")]], "body": b64((9).to_bytes(8, "big"))}
+    client.append(basin, stream, b"x")
+    assert client.post(path, {"records": [trim]}, {"svc-basin": basin}).status == 200
+    refused = client.get(f"{path}?timestamp=0", {"s2-basin": basin, **accept})
+    assert (refused.status, refused.json["tail"]["seq_num"]) == (416, 2)
+    assert client.get(f"{path}?timestamp=0", {"svc-basin": basin, **accept}).status == 200
 
 
 def test_in_the_s2_dialect_only_live_records_come_with_a_tail(

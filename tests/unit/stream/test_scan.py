@@ -93,16 +93,21 @@ def test_start_at_the_tail_is_refused_where_that_is_asked_for(kind: StartKind, v
         resolve(filled(), kind, value, clamp=True, refuse=True)
 
 
-def test_time_that_nothing_matches_is_the_tail_without_refusal() -> None:
+def test_time_that_nothing_matches_is_the_tail_and_refused_as_such() -> None:
     """Time 0 on an empty stream; and where everything at that time is trimmed."""
     leader = Leader()
     leader.create("s")
-    assert resolve(leader, TIME, 0, refuse=True) == 0
-    with pytest.raises(PastTailError):
-        resolve(leader, SEQ, 0, refuse=True)
+    for kind in (TIME, SEQ):
+        assert resolve(leader, kind, 0) == 0
+        with pytest.raises(PastTailError):
+            resolve(leader, kind, 0, refuse=True)
     leader = filled()
+    assert resolve(leader, TIME, 40, refuse=True) == 9
     leader.append("s", batch(timestamps=[1], commands=(trim(99),)))
-    assert resolve(leader, TIME, 20, refuse=True) == 13
+    assert resolve(leader, TIME, 20) == 13
+    with pytest.raises(PastTailError) as refused:
+        resolve(leader, TIME, 20, refuse=True)
+    assert refused.value.tail_seq_num == 13
 
 
 @pytest.mark.parametrize(
