@@ -19,7 +19,8 @@ HOUR_MINUTES: Final = 60
 DAY_MINUTES: Final = 24 * 60
 
 KEPT_MINUTES: Final = 31 * DAY_MINUTES
-"""Older minutes may go at any time: a query reaches back 30 days."""
+"""Older minutes go as soon as there is a new one. It is part of what an entry makes replicas write:
+ADR 0014 says why it cannot simply be raised."""
 
 REPORTER_BYTES: Final = 16
 REPORT_MINUTES_MAX: Final = 128
@@ -193,12 +194,12 @@ def bucket_range(start: int, end: int, step_seconds: int) -> range:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """Readings tell a stored amount over a time. `changes` has the last value of each step in which
-    there was a change, by the Unix second that the step begins at; `before` the one before the
-    first step; `now` the present one. None: there was nothing that could be read."""
+    """Readings tell a stored amount over a time. `changes` has, in order, the last value of each
+    step in which there was a change, by the Unix second that the step begins at; `before` the one
+    before the first step; `now` the present one. None: there was nothing that could be read."""
 
     before: int | None = None
-    changes: tuple[tuple[int, int], ...] = ()
+    changes: Iterable[tuple[int, int]] = ()
     now: int | None = None
 
 
@@ -207,12 +208,15 @@ def gauge_points(
 ) -> Iterator[tuple[int, int]]:
     """One value a step, the last of it: as it was left before where nothing changed, as it is now
     in the step that it is now. No step that lies ahead, and none before there was anything."""
-    changes = dict(readings.changes)
+    changes = iter(readings.changes)
+    change = next(changes, None)
     value = readings.before
     for at in steps:
         if at > now_seconds:
             break
-        value = changes.get(at, value)
+        while change is not None and change[0] <= at:
+            value = change[1]
+            change = next(changes, None)
         if at + step_seconds > now_seconds and readings.now is not None:
             value = readings.now
         if value is not None:

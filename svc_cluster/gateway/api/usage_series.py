@@ -6,7 +6,7 @@ has any part in the time asked for is told as a whole, the present one as far as
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -32,15 +32,19 @@ from svc_cluster.codec.usage_json import (
 from svc_cluster.gateway.access.authorization import require_account
 from svc_cluster.gateway.api.context import Call
 from svc_cluster.gateway.api.turns import Turns
+from svc_cluster.gateway.limits.answer_budget import AnswerReservation
 from svc_cluster.gateway.request.negotiation import Query
 from svc_cluster.gateway.usage.reporter import UsageReporter
+from svc_cluster.gateway.usage.usage_columns import Columns, spans
 from svc_cluster.http.message import JSON, Response, json_response
 from svc_cluster.model.access import Op
 from svc_cluster.model.usage import Counts, Readings, bucket_range, gauge_points
 
-RANGE_SECONDS_MAX: Final = 30 * 86400
+RANGE_SECONDS_MAX: Final = 90 * 86400
 WHOLE_BYTES_MAX: Final = 1024 * 1024
 """A longer answer is sent as it is made."""
+BUCKETS_AT_ONCE: Final = 512
+"""Counts of which numbers are taken before others have their turn."""
 LEEWAY_SECONDS: Final = 60
 """How far ahead of the gateway's clock a time may end."""
 _U32_MAX: Final = 2**32 - 1
@@ -139,8 +143,9 @@ async def account_metrics(call: Call) -> Response:
     if which is AccountSet.ESTIMATED_BILLABLE_USAGE:
         raise NotImplementedYetError("nothing is billed here: estimated-billable-usage is not told")
     await reporter.before_query(None)
-    buckets = await reporter.backend.usage(None, wanted.start, wanted.end, wanted.interval.seconds)
-    return await _answer(call, await _by_op(call, buckets, wanted.interval))
+    place = await call.services.memory.answers.enter(call.request.connection)
+    columns = await _columns(call, place, None, wanted, Columns(), _ops)
+    return await _held_answer(call, _by_op(columns, wanted.interval), place, columns)
 
 
 async def basin_metrics(call: Call) -> Response:
@@ -148,31 +153,47 @@ async def basin_metrics(call: Call) -> Response:
     basin = call.match.basin
     assert basin is not None, "the route has a basin in its path"
     reporter = _reporter(call)
+    place = await call.services.memory.answers.enter(call.request.connection)
     if which is BasinSet.STORAGE:
-        return await _answer(call, [await _storage(call, basin, None, wanted, "storage")])
+        return await _storage(call, place, basin, None, wanted, "storage")
     await reporter.before_query(basin)
-    buckets: list[tuple[int, Counts]] = []
-    with suppress(BasinNotFoundError):
-        buckets = await reporter.backend.usage(
-            basin, wanted.start, wanted.end, wanted.interval.seconds
-        )
     if which is BasinSet.BASIN_OPS:
-        return await _answer(call, await _by_op(call, buckets, wanted.interval))
+        columns = await _columns(call, place, basin, wanted, Columns(), _ops)
+        return await _held_answer(call, _by_op(columns, wanted.interval), place, columns)
     unit, series = _SERIES[which]
-    return await _answer(
-        call,
-        [
-            accumulation(name, unit, wanted.interval, map(_at(of), buckets))
-            for name, of in series.items()
-        ],
-    )
+
+    def numbers(counts: Counts) -> Iterable[tuple[str, int]]:
+        return [(name, of(counts)) for name, of in series.items()]
+
+    columns = await _columns(call, place, basin, wanted, Columns(series), numbers)
+    told = [accumulation(name, unit, wanted.interval, columns.series(name)) for name in series]
+    return await _held_answer(call, told, place, columns)
 
 
-_Bucket = tuple[int, Counts]
+async def _columns(
+    call: Call,
+    place: AnswerReservation,
+    basin: str | None,
+    wanted: Wanted,
+    columns: Columns,
+    numbers: Callable[[Counts], Iterable[tuple[str, int]]],
+) -> Columns:
+    """What `numbers` tells of each bucket, collected a span at a time. What it takes is held in
+    `place`; raises HotServerError where there is no room for it."""
+    usage = _reporter(call).backend.usage
+    with suppress(BasinNotFoundError):
+        for start, end in spans(wanted.start, wanted.end):
+            buckets = await usage(basin, start, end, wanted.interval.seconds)
+            for begin in range(0, len(buckets), BUCKETS_AT_ONCE):
+                await call.services.turns.turn()
+                for at, counts in buckets[begin : begin + BUCKETS_AT_ONCE]:
+                    columns.add(at, numbers(counts))
+            place.holds(columns.held_bytes)
+    return columns
 
 
-def _at(of: Callable[[Counts], int]) -> Callable[[_Bucket], tuple[int, int]]:
-    return lambda bucket: (bucket[0], of(bucket[1]))
+def _ops(counts: Counts) -> Iterable[tuple[str, int]]:
+    return counts.ops.items()
 
 
 async def stream_metrics(call: Call) -> Response:
@@ -181,34 +202,44 @@ async def stream_metrics(call: Call) -> Response:
     basin, stream = call.match.basin, call.match.stream
     assert basin is not None, "the route has a basin in its path"
     assert stream is not None, "the route has a stream in its path"
-    return await _answer(call, [await _storage(call, basin, stream, wanted, "stream_storage")])
+    place = await call.services.memory.answers.enter(call.request.connection)
+    return await _storage(call, place, basin, stream, wanted, "stream_storage")
 
 
-async def _storage(call: Call, basin: str, stream: str | None, wanted: Wanted, name: str) -> Metric:
+async def _storage(
+    call: Call,
+    place: AnswerReservation,
+    basin: str,
+    stream: str | None,
+    wanted: Wanted,
+    name: str,
+) -> Response:
+    """The first span tells what there was before all of them, the last what there is now."""
     step_seconds = wanted.interval.seconds
-    readings = Readings()
+    storage = _reporter(call).backend.storage
+    columns = Columns([name])
+    before = now = None
     with suppress(BasinNotFoundError):
-        readings = await _reporter(call).backend.storage(
-            basin, stream, wanted.start, wanted.end, step_seconds
-        )
+        for start, end in spans(wanted.start, wanted.end):
+            found = await storage(basin, stream, start, end, step_seconds)
+            if start == wanted.start:
+                before = found.before
+            now = found.now
+            await call.services.turns.turn()
+            for at, stored_bytes in found.changes:
+                columns.add(at, [(name, stored_bytes)])
+            place.holds(columns.held_bytes)
+    readings = Readings(before, columns.series(name), now)
     now_seconds = call.services.clock.wall_ms() // 1000
     points = gauge_points(readings, wanted.steps, now_seconds, step_seconds)
-    return gauge(name, Unit.BYTES, points)
+    return await _held_answer(call, [gauge(name, Unit.BYTES, points)], place, columns)
 
 
-async def _by_op(call: Call, buckets: list[_Bucket], interval: Interval) -> list[Metric]:
+def _by_op(columns: Columns, interval: Interval) -> list[Metric]:
     """One series for each operation that there was."""
-    ops: set[str] = set()
-    for begin in range(0, len(buckets), NUMBERS_AT_ONCE):
-        await call.services.turns.turn()
-        ops.update(*[counts.ops for _, counts in buckets[begin : begin + NUMBERS_AT_ONCE]])
-
-    def count(op: str) -> Callable[[Counts], int]:
-        return lambda counts: counts.ops.get(op, 0)
-
     return [
-        accumulation(op, Unit.OPERATIONS, interval, map(_at(count(op)), buckets))
-        for op in sorted(ops)
+        accumulation(op, Unit.OPERATIONS, interval, columns.series(op))
+        for op in sorted(columns.names)
     ]
 
 
@@ -232,7 +263,7 @@ def parse(query: Query, sets: type[_Set], now_seconds: int) -> tuple[_Set, Wante
     if end > now_seconds + LEEWAY_SECONDS:
         raise InvalidError("end is in the future")
     if end - start > RANGE_SECONDS_MAX:
-        raise InvalidError("start and end are at most 30 days apart")
+        raise InvalidError("start and end are at most 90 days apart")
     if interval is not default and which in _ONE_INTERVAL:
         raise InvalidError(f"the set {which.value} has no interval but {default.value}")
     return which, Wanted(start, end, interval)
@@ -254,6 +285,17 @@ def _reporter(call: Call) -> UsageReporter:
     if reporter is None:
         raise NotImplementedYetError("usage is not counted here")
     return reporter
+
+
+async def _held_answer(
+    call: Call, metrics: list[Metric], place: AnswerReservation, columns: Columns
+) -> Response:
+    """The answer with its place, where the columns that it is made of are held until the client
+    has it."""
+    response = await _answer(call, metrics)
+    place.made(columns.held_bytes + WHOLE_BYTES_MAX)
+    response.place = place
+    return response
 
 
 async def _answer(call: Call, metrics: list[Metric]) -> Response:

@@ -173,11 +173,24 @@ class AnswerReservation:
             self._in_work = False
             self._room.leave(self._connection, in_work=True, unsent=0)
 
+    def holds(self, size: int) -> None:
+        """What the answer is to be made of takes `size` bytes by now, more than before. Raises
+        HotServerError where it is more than expected, and there is no room for the rest."""
+        more = size - WORK_BYTES - self._unsent
+        if more <= 0:
+            return
+        if self._room.held_bytes + more > self._room.bytes_max:
+            self._room.refused += 1
+            raise HotServerError("the answers before this one are not read")
+        self._unsent += more
+        self._room.made(self._connection, more, in_work=False)
+
     def made(self, size: int) -> None:
-        """The answer is encoded, and `size` bytes wait for the client from now on."""
+        """The answer is encoded, and `size` bytes wait for the client from now on, with what the
+        rest of it is made of."""
         in_work, self._in_work = self._in_work, False
-        self._unsent = size
-        self._room.made(self._connection, size, in_work=in_work)
+        more, self._unsent = size - self._unsent, size
+        self._room.made(self._connection, more, in_work=in_work)
 
     def gone(self) -> None:
         """The answer has left, or nobody wants it."""

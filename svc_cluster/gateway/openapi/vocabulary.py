@@ -90,7 +90,7 @@ def of_usage(*sets: str) -> tuple[Parameter, ...]:
         query(
             "end",
             _U32,
-            "Unix seconds, at most 30 days behind start, not ahead of now.",
+            "Unix seconds, at most 90 days behind start, not ahead of now.",
             is_required=True,
         ),
         query(

@@ -188,7 +188,7 @@ class LargeTokens:
 
 
 class LargeUsage:
-    """Implements `UsageBackend`: something of everything in every minute of 30 days."""
+    """Implements `UsageBackend`: something of everything in every minute."""
 
     async def report(self, basin: str | None, report: UsageReport) -> None:
         pass

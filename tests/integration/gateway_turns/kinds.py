@@ -22,7 +22,7 @@ Kinds = Iterator[tuple[str, Play]]
 JSON: Final = {"content-type": "application/json"}
 PROTO: Final = {"content-type": PROTOBUF_TYPES[0], "accept": PROTOBUF_TYPES[0]}
 KEY_HEADER: Final = {"s2-encryption-key": base64.b64encode(KEY).decode()}
-MONTH: Final = 30 * 86400
+LONGEST: Final = 90 * 86400
 SESSION_BATCHES: Final = 6
 
 FORMATS: Final = {DataFormat.UTF8: "raw", DataFormat.BASE64: "base64"}
@@ -229,7 +229,7 @@ def metrics(path: str, sets: dict[str, tuple[str, ...]]) -> Kinds:
     for name, intervals in sets.items():
         for interval in intervals:
             end = 1_700_000_000
-            query = f"set={name}&interval={interval}&start={end - MONTH}&end={end}"
+            query = f"set={name}&interval={interval}&start={end - LONGEST}&end={end}"
             yield f"{name} {interval}", asks({200}, "GET", f"{path}?{query}")
 
 

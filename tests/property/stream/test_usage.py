@@ -303,7 +303,8 @@ def test_a_gauge_has_the_last_value_of_every_step_up_to_now(
 ) -> None:
     """Against asking, for each step, which change was the last until its end."""
     steps = range(0, 21 * 60, 60)
-    readings = Readings(before, tuple((step * 60, v) for step, v in changes.items()), present)
+    told = tuple((step * 60, value) for step, value in sorted(changes.items()))
+    readings = Readings(before, told, present)
     points = dict(gauge_points(readings, steps, now, 60))
     for at in steps:
         past = [value for step, value in sorted(changes.items()) if step * 60 <= at]
