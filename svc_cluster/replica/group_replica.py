@@ -41,13 +41,9 @@ from svc_cluster.storage.state_store import StoreStalledError
 STALL_RETRY_SECONDS: Final = 0.01
 """How long apply backs off when the store cannot take a write."""
 
-APPLY_COMMANDS_PER_TURN: Final = 64
-"""Commands worked out before the event loop gets a turn, in the middle of an entry too: neither a
-long backlog nor a long entry may silence heartbeats. An entry counts for one of its own, and one
-for each COMMAND_BYTES of it."""
-
 COMMAND_BYTES: Final = 1024
-"""So many bytes to be written cost about as much as a command."""
+"""So many bytes to be written cost about as much as a command. An entry counts for one of its own,
+and one for each COMMAND_BYTES of it."""
 
 Plan_co = TypeVar("Plan_co", bound=EntryPlan[object], covariant=True)
 
@@ -88,7 +84,9 @@ class GroupReplica(Generic[Plan_co]):
         self._reads = WaitingReads(self, services.waking)
         self.times = GroupWatch(services.clock.monotonic, services.figures)
         self._drain_scheduled = False
-        self._apply_timer: asyncio.Handle | None = None
+        self._durable_number = 0
+        """The last of what the engine handed out that is on the disk, as far as was told here."""
+        self._stall_timer: asyncio.Handle | None = None
         self._seen = (engine.role, engine.term)
         self._seen_serving = False
         self.voted_for: NodeId | None = None
@@ -293,7 +291,7 @@ class GroupReplica(Generic[Plan_co]):
     def _schedule_drain(self) -> None:
         if not self._drain_scheduled:
             self._drain_scheduled = True
-            self._services.loop.call_soon(self._drain)
+            self._services.turns.soon(self._drain)
 
     def _drain(self) -> None:
         """Carry out everything the engine wants done. Never waits for the disk: durability comes
@@ -304,6 +302,9 @@ class GroupReplica(Generic[Plan_co]):
         services = self._services
         group_id = self.group_id
         try:
+            if self._durable_number:
+                number, self._durable_number = self._durable_number, 0
+                self.engine.step(Durable(number))
             while (ready := self.engine.ready()) is not None:
                 if ready.log_ops:
                     waits = False
@@ -334,10 +335,13 @@ class GroupReplica(Generic[Plan_co]):
         self._apply()
 
     def _durable(self, ready_number: int) -> None:
-        self.step(Durable(ready_number))
+        """A sync covers this, and all before it. Very many groups may have waited for that sync:
+        the engine hears of it when it is this group's turn."""
+        self._durable_number = ready_number
+        self._schedule_drain()
 
     def _apply(self) -> None:
-        if self._apply_timer is not None or self.is_held:
+        if self._stall_timer is not None or self.is_held:
             return
         try:
             self._apply_some()
@@ -378,20 +382,18 @@ class GroupReplica(Generic[Plan_co]):
             self.fail(fault)
 
     def _apply_some(self) -> None:
-        left = APPLY_COMMANDS_PER_TURN
         while self._to_apply:
             entry = self._to_apply[0]
-            left = self._plan_some(entry, left)
-            plan = self._plan
+            plan = self._plan_some(entry)
             if plan is None:
-                self._apply_timer = self._services.loop.call_soon(self._apply_again)
+                self._schedule_drain()
                 break
             try:
                 with of_the_node("the state store"):
                     self._services.store.write(plan.write_set.prefixed(self._prefix))
             except StoreStalledError:
-                self._apply_timer = self._services.loop.call_later(
-                    STALL_RETRY_SECONDS, self._apply_again
+                self._stall_timer = self._services.loop.call_later(
+                    STALL_RETRY_SECONDS, self._stall_is_over
                 )
                 break
             self.machine.commit(plan)
@@ -408,31 +410,33 @@ class GroupReplica(Generic[Plan_co]):
                 self._on_leadership()
             for done in self._waiting.applied(entry, self.times.lost):
                 self.commands_applied_as_leader += len(plan.outcomes)
+                self._services.turns.spend(len(plan.outcomes))
                 done(plan, None)
             self._on_applied(plan)
         self._reads.applied()
 
-    def _plan_some(self, entry: LogEntry, left: int) -> int:
-        """Work out what the entry does, as far as `left` commands reach; returns what is left of
-        them. The state is what it was meanwhile: only what is applied here changes it."""
-        if self._plan is not None or left <= 0:
-            return left
+    def _plan_some(self, entry: LogEntry) -> Plan_co | None:
+        """Work out what the entry does, as far as this turn reaches; None: it goes on in another.
+        The state is what it was meanwhile: only what is applied here changes it."""
+        turns = self._services.turns
+        if self._plan is not None or turns.left <= 0:
+            return self._plan
         if self._planning is None:
             self.times.apply_begins()
             self._planning = self.machine.plan(entry)
-            left -= 1 + len(entry.payload) // COMMAND_BYTES
+            turns.spend(1 + len(entry.payload) // COMMAND_BYTES)
         try:
             while True:
-                left -= next(self._planning)
-                if left <= 0:
-                    return left
+                turns.spend(next(self._planning))
+                if turns.left <= 0:
+                    return None
         except StopIteration as done:
             self._planning, self._plan = None, done.value
-        return left
+        return self._plan
 
-    def _apply_again(self) -> None:
-        self._apply_timer = None
-        self._apply()
+    def _stall_is_over(self) -> None:
+        self._stall_timer = None
+        self._schedule_drain()
 
     def _note_leadership(self) -> None:
         now = (self.engine.role, self.engine.term)
@@ -477,9 +481,9 @@ class GroupReplica(Generic[Plan_co]):
         """Take no further event and answer everyone who waits. What was proposed may still be
         committed by the other replicas: its outcome is unknown."""
         self.stopped = True
-        if self._apply_timer is not None:
-            self._apply_timer.cancel()
-            self._apply_timer = None
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
         self._waiting.stop()
         self._reads.stop()
 

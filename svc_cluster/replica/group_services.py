@@ -11,6 +11,7 @@ from svc_cluster.base.errors import ServiceError
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.base.log import Logger
 from svc_cluster.raft.messages import PeerMessage
+from svc_cluster.replica.group_turns import GroupTurns
 from svc_cluster.replica.group_watch import NodeFigures
 from svc_cluster.replica.retention_clock import PeerClocks
 from svc_cluster.replica.waking import Waking
@@ -48,7 +49,9 @@ class GroupServices:
     figures: NodeFigures = field(default_factory=NodeFigures)
     scrub_version: int = 0
     """The version of the scrub that this node takes part in; 0: in none."""
+    turns: GroupTurns = field(init=False)
     waking: Waking[ServiceError | None] = field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "turns", GroupTurns(self.loop))
         object.__setattr__(self, "waking", Waking(self.loop))

@@ -176,7 +176,7 @@ class Proposer(Generic[Command, Outcome]):
     def _pump_soon(self) -> None:
         if not self._pump_scheduled:
             self._pump_scheduled = True
-            self._services.loop.call_soon(self._pump_once)
+            self._services.turns.soon(self._pump_once)
 
     def _can_propose(self) -> bool:
         return (
@@ -230,6 +230,7 @@ class Proposer(Generic[Command, Outcome]):
             encoded.append(decided[1])
             taken.append(proposal)
             size += len(decided[1])
+        self._services.turns.spend(len(commands) + len(refused))
         if commands:
             self._propose(commands, encoded, taken)
         for proposal, refusal_or_none in refused:
@@ -325,7 +326,10 @@ class Proposer(Generic[Command, Outcome]):
     def applied(self, log_index: LogIndex) -> None:
         """The state store has taken over `log_index`."""
         self._sequencer.applied(log_index)
-        self.pump()
+        if self._services.turns.left > 0:
+            self.pump()
+        else:
+            self._pump_soon()
 
 
 def _tell(

@@ -105,7 +105,9 @@ class Options:
             drawn.in_flight_entries_max = rng.choice((1, 8))
             drawn.constants += (("snapshot.TURN_PAIRS_MAX", rng.choice((1, 7))),)
         if rng.random() < 0.3:
-            drawn.constants += (("group_walks.GROUPS_PER_TURN", rng.choice((1, 2))),)
+            # fewer than the groups of a node, which are the basins' and the catalog's
+            visits = min(rng.choice((1, 2)), drawn.basins)
+            drawn.constants += (("group_walks.GROUPS_PER_TURN", visits),)
         return drawn
 
     def _draw_odd(self, rng: random.Random) -> None:
@@ -131,7 +133,7 @@ class Options:
         if odd():
             constants["snapshot.CHUNK_BYTES"] = rng.choice((1, 500, 20_000))
         if odd():
-            constants["group_replica.APPLY_COMMANDS_PER_TURN"] = rng.choice((1, 3))
+            constants["group_turns.COMMANDS_PER_TURN"] = rng.choice((1, 3))
         if odd():
             constants["keeper.PURGE_SECONDS"] = rng.choice((0.0, 1.0))
         if odd():

@@ -19,7 +19,7 @@ from svc_cluster.codec.log_entry import encode_entry
 from svc_cluster.model.stream_config import BasinConfig, StreamConfig
 from svc_cluster.raft.group import Tick
 from svc_cluster.raft.messages import PeerMessage
-from svc_cluster.replica import group_replica
+from svc_cluster.replica import group_turns
 from svc_cluster.replica.faults import NodeFaultError, ends_the_process
 from svc_cluster.replica.group_replica import GroupReplica
 from svc_cluster.replica.group_services import GroupServices
@@ -168,7 +168,7 @@ def test_a_failed_apply_ends_the_replica_instead_of_leaving_it_behind() -> None:
 def test_a_long_entry_is_worked_out_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between them the state is the one before, whole; then it is the one behind, whole, and
     whoever proposed it is told once."""
-    monkeypatch.setattr(group_replica, "APPLY_COMMANDS_PER_TURN", 4)
+    monkeypatch.setattr(group_turns, "COMMANDS_PER_TURN", 4)
 
     async def body() -> None:
         rig = await Rig().serving()
