@@ -335,8 +335,7 @@ class GroupReplica(Generic[Plan_co]):
         self._apply()
 
     def _durable(self, ready_number: int) -> None:
-        """A sync covers this, and all before it. Very many groups may have waited for that sync:
-        the engine hears of it when it is this group's turn."""
+        """A sync covers this, and all before it: the engine hears of it in this group's turn."""
         self._durable_number = ready_number
         self._schedule_drain()
 

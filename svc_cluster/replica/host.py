@@ -43,6 +43,7 @@ from svc_cluster.replica.generations import Generations
 from svc_cluster.replica.group_replica import AnyGroup
 from svc_cluster.replica.group_services import GroupServices
 from svc_cluster.replica.group_walks import GroupWalks
+from svc_cluster.replica.head_starts import HeadStarts, standing
 from svc_cluster.replica.held import Held, HeldGroups
 from svc_cluster.replica.host_settings import HostSettings
 from svc_cluster.replica.memory_budget import MemoryBudget
@@ -51,9 +52,6 @@ from svc_cluster.replica.probe import probe_row
 from svc_cluster.replica.reconciler import Reconciler
 from svc_cluster.replica.snapshot import SnapshotReceiver, SnapshotSender, SnapshotTransport
 from svc_cluster.replica.snapshot_admission import SnapshotAdmission
-
-CAMPAIGN_RETRY_SECONDS: Final = 0.06
-CAMPAIGN_TRIES: Final = 6
 
 OPENING_VISITS: Final = 8
 """To open a replica is as dear as so many visits of one that is open, and more."""
@@ -92,6 +90,7 @@ class Host:
         self.memory.add("wal", lambda: services.wal.unsynced_bytes)
         self._tasks = Tasks(on_failure=on_fatal)
         self.walks = GroupWalks(services.loop, on_fatal)
+        self._head_starts = HeadStarts(services.loop, on_fatal)
         self.news = PeerNews(self.walks, self.replicas)
         self.reconciler = Reconciler(
             services,
@@ -103,10 +102,9 @@ class Host:
             on_fatal=on_fatal,
         )
         self._tick_handle: asyncio.TimerHandle | None = None
-        self.snapshots_installed = 0
+        self.snapshots_installed = self.divergences = 0
         self.repaired = 0
         """Recovering replicas that were made whole in this process."""
-        self.divergences = 0
         self.on_scrub: Callable[[AnyGroup, NodeId, ScrubMessage], None] = lambda *_: None
         self.on_copied: Callable[[GroupId, NodeId], None] = lambda *_: None
         """Told of each group whose state is now another node's, by its snapshot."""
@@ -164,6 +162,7 @@ class Host:
         if self._tick_handle is not None:
             self._tick_handle.cancel()
         self.walks.stop()
+        self._head_starts.stop()
         self.reconciler.stop()
         self.generations.stop()
         for replica in self.replicas():
@@ -376,25 +375,13 @@ class Host:
             record.replicas, log if log is not None else self._new_log(record.group_id)
         )
         if fresh and replica is not None and record.replicas[0] == self.services.node_id:
-            self._campaign(replica, CAMPAIGN_TRIES)
+            self._head_starts.give(standing(replica.group))
 
     def _is_whole(self) -> None:
         """Every replica that may have been lost is here again, distrusted: others are new."""
         if self._forgetful:
             self._forgetful = False
             self.services.wal.settle_losses()
-
-    def _campaign(self, replica: BasinReplica, tries: int) -> None:
-        """The preferred leader of a new group does not wait for a time-out. The other replicas may
-        not exist yet, so it asks a few times."""
-        group = replica.group
-        if group.stopped or group.engine.leader is not None:
-            return
-        group.campaign()
-        if tries > 1:
-            self.services.loop.call_later(
-                CAMPAIGN_RETRY_SECONDS, self._campaign, replica, tries - 1
-            )
 
     def _destroy(self, group_id: GroupId) -> None:
         self.walks.spend(OPENING_VISITS)
