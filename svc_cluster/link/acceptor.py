@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks
+from svc_cluster.link.arriving import ARRIVING_BYTES_MAX
 from svc_cluster.link.conversation import Terms
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.greeting import NONCE_BYTES, Speaker
@@ -87,6 +88,9 @@ class Acceptor:
 
         self._listener: socket.socket | None = None
         self._context: ssl.SSLContext | None = None
+        self.arriving_bytes = 0
+        """Bytes of messages that have arrived in part, in all conversations."""
+
         self._tasks = Tasks()
         self._refused = RefusedCallers(loop.time)
         self.refusals = 0
@@ -161,11 +165,6 @@ class Acceptor:
     def unproven(self) -> int:
         return len(self._unproven) + self._shaking_hands
 
-    @property
-    def arriving_bytes(self) -> int:
-        """Bytes of messages that have arrived in part, in all conversations."""
-        return sum(connection.wire.talk.arriving_bytes for connection in self._connections)
-
     async def close(self, reason: str) -> None:
         """Stop listening and end every conversation with this reason."""
         await self._tasks.cancel_all()
@@ -208,7 +207,31 @@ class Acceptor:
         if key[0] != "node" and others >= CONVERSATIONS_MAX:
             raise HandshakeError(f"there are {CONVERSATIONS_MAX} conversations, as many as may be")
 
+    def received(self, connection: _Connection) -> None:
+        """A piece came, which may have left something incomplete, or made it whole."""
+        arriving = connection.wire.talk.arriving_bytes
+        self.arriving_bytes += arriving - connection.arriving_bytes
+        connection.arriving_bytes = arriving
+        while self.arriving_bytes > ARRIVING_BYTES_MAX:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """The caller with the most that is incomplete, in all its conversations, loses the one with
+        the most of that."""
+        by_caller: Counter[_CallerKey] = Counter()
+        for connection in self._connections:
+            if connection.key is not None:
+                by_caller[connection.key] += connection.arriving_bytes
+        ((caller, _),) = by_caller.most_common(1)
+        theirs = (each for each in self._connections if each.key == caller)
+        dearest = max(theirs, key=lambda each: each.arriving_bytes)
+        reason = "too much has arrived in part"
+        self._turned_away(dearest.address, reason, dearest.node)
+        dearest.wire.give_up(reason)
+
     def ended(self, connection: _Connection, reason: str) -> None:
+        self.arriving_bytes -= connection.arriving_bytes
+        connection.arriving_bytes = 0
         self._connections.discard(connection)
         self._unproven.discard(connection)
         if connection.key is not None:
@@ -245,6 +268,7 @@ class Acceptor:
             connection.on_end,
             acceptor=True,
             on_transport=connection.on_transport,
+            on_received=lambda: self.received(connection),
         )
 
 
@@ -276,6 +300,8 @@ class _Connection:
         self.key: _CallerKey | None = None
         """Whose conversation it is, once that is proved."""
         self.caller: ProvenCaller | None = None
+        self.arriving_bytes = 0
+        """Bytes of messages that have arrived in part, as far as that was counted."""
         self.wire = acceptor.new_wire(self)
 
     def on_transport(self, transport: Any) -> str | None:

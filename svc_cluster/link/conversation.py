@@ -115,6 +115,18 @@ class Conversation:
         """Bytes of messages that have arrived in part."""
         return self._reader.held_bytes + self._inbox.held_bytes
 
+    @property
+    def incomplete(self) -> list[tuple[str, int]]:
+        """Return what has arrived in part, each called as nothing else in this conversation is.
+        That is the frame that is arriving, and the series that began first of those that are."""
+        found = []
+        if self._reader.held_bytes:
+            found.append(("frame", self._reader.completed))
+        oldest = self._inbox.oldest
+        if oldest is not None:
+            found.append(("series", oldest))
+        return found
+
     # -- what goes in
 
     def receive(self, data: bytes) -> None:

@@ -83,6 +83,8 @@ class FrameReader:
         self._payload_bytes_max = payload_bytes_max
         self._held = bytearray()
         self._wanted = HEADER.size
+        self.completed = 0
+        """Frames that were complete so far."""
 
     @property
     def held_bytes(self) -> int:
@@ -115,6 +117,7 @@ class FrameReader:
                 self._wanted = HEADER.size + size
                 break
             position = start + size
+            self.completed += 1
             yield Frame(FrameKind(kind), bool(flags), series, data[start:position])
         if position < end:
             self._held += memoryview(data)[position:]

@@ -25,8 +25,16 @@ class Inbox:
     def __init__(self) -> None:
         self.credits = receive_credits()
         self._series: dict[int, _Series] = {}
+        """The one that began first is the first."""
+        self._begun = 0
         self.held_bytes = 0
         """Bytes of incomplete series: bounded by the credits."""
+
+    @property
+    def oldest(self) -> int | None:
+        """Return which series is the first of those that are incomplete; None: none is. They are
+        counted as they began, all of this conversation."""
+        return next((series.ordinal for series in self._series.values()), None)
 
     def take(self, frame: Frame) -> bytes | None:
         """Return the message that `frame` completes, or None. Raises FrameError for more than the
@@ -44,7 +52,8 @@ class Inbox:
                 raise FrameError("the end of a series that has no beginning")
             if len(self._series) >= SERIES_MAX:
                 raise FrameError(f"more than {SERIES_MAX} series at once")
-            series = self._series[frame.series] = _Series(frame.kind)
+            self._begun += 1
+            series = self._series[frame.series] = _Series(frame.kind, self._begun)
         if series.kind is not frame.kind:
             raise FrameError("a series of two classes")
         if len(series.parts) >= SERIES_FRAMES_MAX:
@@ -62,9 +71,10 @@ class Inbox:
 
 
 class _Series:
-    __slots__ = ("kind", "parts", "size")
+    __slots__ = ("kind", "ordinal", "parts", "size")
 
-    def __init__(self, kind: FrameKind) -> None:
+    def __init__(self, kind: FrameKind, ordinal: int) -> None:
         self.kind = kind
+        self.ordinal = ordinal
         self.parts: list[bytes] = []
         self.size = 0

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+from svc_cluster.link.arriving import ARRIVING_SECONDS_MAX, Arriving
 from svc_cluster.link.conversation import WRITE_BYTES, Conversation, ConversationEvents, Terms
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.link_errors import LinkLostError
@@ -37,13 +38,16 @@ class Wire(asyncio.Protocol):
         *,
         acceptor: bool,
         on_transport: Callable[[asyncio.Transport], str | None] = lambda _: None,
+        on_received: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_transport` sees the connection before a byte is read and may name a reason to refuse
-        it."""
+        it. `on_received` is told behind each piece that came."""
         self.talk = Conversation(terms, events, nonce, acceptor=acceptor)
         self._loop = loop
         self._on_end = on_end
         self._on_transport = on_transport
+        self._on_received = on_received
+        self._arriving = Arriving()
         self._transport: asyncio.Transport | None = None
         self._paused = False
         self._pump_scheduled = False
@@ -90,6 +94,12 @@ class Wire(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    @property
+    def host(self) -> str:
+        """The other side's address, without its port; empty where there is none."""
+        name = self.info("peername")
+        return str(name[0]) if isinstance(name, tuple) else ""
+
     def info(self, name: str) -> Any:
         """What the transport knows, such as the other side's address or certificate."""
         return None if self._transport is None else self._transport.get_extra_info(name)
@@ -110,6 +120,7 @@ class Wire(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._heard_at = self._loop.time()
         self.talk.receive(data)
+        self._on_received()
         if not self.talk.outbox.is_empty or self.talk.is_over:
             self._schedule_pump()
 
@@ -157,9 +168,14 @@ class Wire(asyncio.Protocol):
             self.give_up(f"no proof within {GREETING_SECONDS:.0f} s")
 
     def _watch(self) -> None:
-        silent = self._loop.time() - self._heard_at
+        now = self._loop.time()
+        silent = now - self._heard_at
         if silent >= SILENCE_SECONDS_MAX:
             self.give_up(f"no sign of life for {silent:.0f} s")
+            return
+        arriving = self._arriving.look(now, self.talk.incomplete)
+        if arriving >= ARRIVING_SECONDS_MAX:
+            self.give_up(f"a message that has been arriving for {arriving:.0f} s")
             return
         if silent >= PING_SECONDS:
             self.talk.ping()

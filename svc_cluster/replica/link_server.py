@@ -63,12 +63,14 @@ def terms_of(node: ReplicaNode, secret: bytes) -> Terms:
 
 
 def caller_of(
-    node: ReplicaNode, speaker: Speaker, wire: Outgoing, tasks: Tasks
+    node: ReplicaNode, speaker: Speaker, wire: Outgoing, tasks: Tasks, address: str = ""
 ) -> PeerCaller | ServiceCaller:
-    """Who deals with what a proven caller says. `tasks` own what takes a while."""
+    """Who deals with what a proven caller says. `tasks` own what takes a while. Callers that are no
+    nodes share what a caller may have by `address`, where that is known: what they say of
+    themselves beside their role is not proved."""
     if RAFT in speaker.features:
         return PeerCaller(node, speaker.identity, wire, tasks)
-    return ServiceCaller(node, speaker.identity, wire)
+    return ServiceCaller(node, speaker.identity, wire, address)
 
 
 @dataclass(slots=True)
@@ -166,11 +168,15 @@ class PeerCaller:
 class ServiceCaller:
     """A gateway, or a node that asks the catalog's leader or takes part in a formation."""
 
-    def __init__(self, node: ReplicaNode, identity: Identity, wire: Outgoing) -> None:
+    def __init__(
+        self, node: ReplicaNode, identity: Identity, wire: Outgoing, address: str = ""
+    ) -> None:
         self._node = node
         self._identity = identity
         self._wire = wire
-        self.session = node.service.session(self)
+        is_node = identity.role == "node"
+        which = str(identity.node_id) if is_node else address or identity.incarnation
+        self.session = node.service.session(self, f"{identity.role} {which}")
 
     def message(self, kind: FrameKind, payload: bytes) -> None:
         """Raises FrameError."""
@@ -249,7 +255,7 @@ class LinkServer:
         self.acceptor = Acceptor(
             loop,
             lambda: terms_of(node, secret),
-            lambda speaker, wire: caller_of(node, speaker, wire, self._tasks),
+            lambda speaker, wire: caller_of(node, speaker, wire, self._tasks, wire.host),
         )
         node.host.memory.add("arriving", lambda: self.acceptor.arriving_bytes)
 

@@ -32,9 +32,9 @@ WRITES: Final = frozenset(
 )
 """Operations whose answer after the deadline is "unknown", not "not done"."""
 
-WORKING_MAX: Final = 49_152
-"""Requests of all callers together that are worked on; one more is refused. Each costs some 2 KiB
-beside what it reads, so that they take 96 MiB at most."""
+CHANGES: Final = WRITES | {"report_usage"}
+"""Operations that queue a command. Nobody can end one that is begun: it costs its caller and the
+node what it did until its outcome is known or its deadline is over, whoever still waits for it."""
 
 NEVER_REFUSED: Final = frozenset({"renew_lease", "hand_on_leases"})
 """Operations without which no request of anybody would be answered before long."""

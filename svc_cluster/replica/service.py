@@ -23,7 +23,6 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, TimestampMs
 from svc_cluster.base.log import get_logger
-from svc_cluster.base.tasks import Tasks
 from svc_cluster.codec import config_pb, rpc
 from svc_cluster.codec.access_pb import AccessFormatError
 from svc_cluster.link.frame import FrameKind
@@ -39,9 +38,9 @@ from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.catalog_operations import CatalogOperations
 from svc_cluster.replica.host import Host
 from svc_cluster.replica.operation_rules import (
+    CHANGES,
     NEVER_REFUSED,
     ROOM_BYTES,
-    WORKING_MAX,
     WRITES,
 )
 from svc_cluster.replica.page_limit import check_page
@@ -51,6 +50,7 @@ from svc_cluster.replica.repeatable import Fill, Operation
 from svc_cluster.replica.service_session import AnswerChannel, ServiceSession
 from svc_cluster.replica.token_operations import TokenOperations
 from svc_cluster.replica.usage_operations import UsageOperations
+from svc_cluster.replica.working import Working
 from svc_cluster.stream.apply import Outcome
 from svc_cluster.stream.commands import Write
 
@@ -67,7 +67,7 @@ class Service:
     def __init__(self, host: Host, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._host = host
-        self._tasks = Tasks()
+        self._working = Working()
         self._sessions: set[ServiceSession] = set()
         host.memory.add("requests", lambda: sum(one.asked_bytes for one in self._sessions))
         host.memory.add("answers", lambda: sum(one.answer_bytes for one in self._sessions))
@@ -92,13 +92,14 @@ class Service:
             ).operations,
         }
 
-    def session(self, caller: AnswerChannel) -> ServiceSession:
-        session = ServiceSession(self, caller, self._sessions.discard)
+    def session(self, caller: AnswerChannel, name: str = "") -> ServiceSession:
+        """A conversation of the caller that is called so: all of one caller have its share."""
+        session = ServiceSession(self, caller, self._sessions.discard, name)
         self._sessions.add(session)
         return session
 
     async def close(self) -> None:
-        await self._tasks.cancel_all()
+        await self._working.cancel_all()
 
     def dispatch(self, session: ServiceSession, request: pb.Request) -> None:
         if request.HasField("ping"):
@@ -112,20 +113,33 @@ class Service:
         elif operation == "append":
             # the hot path: no task, no future, one callback
             self._append(session, request)
-        elif len(self._tasks) >= WORKING_MAX and operation not in NEVER_REFUSED:
+        elif operation not in NEVER_REFUSED and not self._working.has_room(session.name):
             session.refuse(request.id, HotServerError("the node has too many requests to answer"))
         elif operation in ROOM_BYTES:
-            task = self._tasks.spawn_one(self._answer_long(session, request, operation), "request")
+            work = self._answer_long(session, request, operation)
+            task = self._working.begin(session.name, work)
             session.works(request.id, task, FrameKind.BULK)
+        elif operation in CHANGES:
+            self._begin_change(session, request, operation)
         elif operation in self._operations:
-            task = self._tasks.spawn_one(
-                self._answer(session, request, self._operations[operation]), "request"
-            )
+            work = self._answer(session, request, self._operations[operation])
+            task = self._working.begin(session.name, work)
             session.works(request.id, task, FrameKind.CALL)
         else:
             session.refuse(
                 request.id, MalformedError(ErrorCode.NOT_IMPLEMENTED, "unknown operation")
             )
+
+    def _begin_change(self, session: ServiceSession, request: pb.Request, operation: str) -> None:
+        """Its command is going to wait in a queue, and its request counts for as long: nobody can
+        take it back from there."""
+        try:
+            self._host.memory.admit(request.ByteSize())
+        except UnavailableError as refusal:
+            session.refuse(request.id, refusal)
+            return
+        work = self._answer(session, request, self._operations[operation])
+        _ = self._working.begin(session.name, work)
 
     async def _answer_long(
         self, session: ServiceSession, request: pb.Request, operation: str

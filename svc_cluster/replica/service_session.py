@@ -81,7 +81,7 @@ class _Asked:
     group_id: GroupId = CATALOG_GROUP
     answer_kind: FrameKind = FrameKind.CALL
     task: asyncio.Task[None] | None = None
-    """None: it ends by itself, as an append does, and nobody can end it before."""
+    """None: it ends by itself, as an append or a change does, and nobody can end it before."""
     is_given_up: bool = False
     """Nobody waits for its answer any more."""
 
@@ -109,15 +109,18 @@ class ServiceSession:
 
     An answer is encoded by itself, so that a fault in one harms no other. What a request costs
     here counts against its caller's credit until its answer is on the way: a caller that does not
-    read answers cannot ask for ever. Nor can one that gives up what it asked: an append that is
-    queued or in the log costs as much as before, until its outcome is known."""
+    read answers cannot ask for ever. Nor can one that gives up what it asked: an append or a change
+    that is queued or in the log costs as much as before, until its outcome is known."""
 
     def __init__(
         self,
         service: Dispatcher,
         caller: AnswerChannel,
         on_closed: Callable[[ServiceSession], None] = lambda _: None,
+        name: str = "",
     ) -> None:
+        """`name` is the caller's: it may have several conversations."""
+        self.name = name
         self._service = service
         self._on_closed = on_closed
         self.asked_bytes = 0
@@ -194,8 +197,8 @@ class ServiceSession:
             asked.answer_kind = answer_kind
 
     def cancel(self, number: int) -> None:
-        """The caller waits for this answer no more: work on it ends. An append goes on, and counts
-        until it has ended."""
+        """The caller waits for this answer no more: work on it ends. An append or a change goes on,
+        and counts until it has ended."""
         asked = self._asked.get(number)
         if asked is None:
             return

@@ -85,6 +85,7 @@ class Node:
         self.chunks: list[tuple[NodeId, bytes]] = []
         self.gate = asyncio.Event()
         self.opened = Session()
+        self.named: list[str] = []
         self.peer_turns = PeerTurns(asyncio.get_running_loop())
 
     def speaker(self) -> Speaker:
@@ -107,7 +108,8 @@ class Node:
         await self.gate.wait()
         return b"taken " + chunk
 
-    def session(self, caller: Any) -> Session:
+    def session(self, caller: Any, name: str) -> Session:
+        self.named.append(name)
         return self.opened
 
     class former:
@@ -138,6 +140,24 @@ def with_caller(
 async def settle() -> None:
     for _ in range(4):
         await asyncio.sleep(0)
+
+
+def test_what_a_caller_may_have_is_shared_by_where_they_call_from() -> None:
+    """A node has proved which one it is; of the others no more than their role is proved, so that
+    another incarnation is not another caller. In one process there is no address."""
+
+    async def body(node: Node, caller: PeerCaller, wire: Wire) -> None:
+        gateway = Identity("c1", "gateway", NodeId(0), "i7")
+        for identity, address in (
+            (PEER, "10.0.0.2"),
+            (gateway, "10.0.0.3"),
+            (replace(gateway, incarnation="i8"), "10.0.0.3"),
+            (gateway, ""),
+        ):
+            caller_of(cast(Any, node), Speaker(identity, ()), wire, Tasks(), address)
+        assert node.named == ["node 2", "gateway 10.0.0.3", "gateway 10.0.0.3", "gateway i7"]
+
+    with_caller(body)
 
 
 def test_envelopes_of_a_peer_are_taken_and_cost_nothing_afterwards() -> None:

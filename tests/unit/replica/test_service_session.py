@@ -10,15 +10,21 @@ import pytest
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.base.errors import HotServerError, InternalError, ServiceError
+from svc_cluster.base.errors import (
+    HotServerError,
+    InternalError,
+    ServiceError,
+    UnavailableError,
+)
 from svc_cluster.base.ids import GroupId
 from svc_cluster.codec import rpc
 from svc_cluster.link.calls import HEAD, CallError, Verb, decode
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.outbox import NoCreditError
-from svc_cluster.replica import service
 from svc_cluster.replica import service_session as service_module
+from svc_cluster.replica import working
 from svc_cluster.replica.memory_budget import MemoryBudget
+from svc_cluster.replica.operation_rules import CHANGES
 from svc_cluster.replica.repeatable import Fill
 from svc_cluster.replica.roles import ADMINISTRATOR, EVERYDAY, GATEWAY, NODE, ROLES, CallerRights
 from svc_cluster.replica.service import Service
@@ -255,12 +261,13 @@ def test_one_request_too_many_is_refused_without_effect(monkeypatch: pytest.Monk
 def test_all_callers_together_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """One request more than the node works on is refused, whoever asks, and not begun; the renewal
     of a lease is not. What was answered, or is cancelled, makes room."""
-    monkeypatch.setattr(service, "WORKING_MAX", 3)
+    monkeypatch.setattr(working, "WORKING_MAX", 3)
+    monkeypatch.setattr(working, "WORKING_SHARE", 3)
 
     async def body(rig: Rig) -> None:
         rig.service._operations["renew_lease"] = rig._operation
         other = Caller()
-        session = rig.service.session(other)
+        session = rig.service.session(other, "another")
         for number in (1, 2, 3):
             rig.ask(number)
         await rig.settle()
@@ -282,6 +289,88 @@ def test_all_callers_together_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> N
         rig.gate.set()
         await rig.settle()
         assert sorted(rig.caller.numbers) == [3, 4] and other.numbers == [7, 8, 9]
+
+    with_rig(body)
+
+
+def test_no_caller_takes_the_room_of_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all of its conversations together: it has two thirds where it is alone, the next one
+    that asks finds room, and so does the one behind that. What has ended is given back."""
+    monkeypatch.setattr(working, "WORKING_MAX", 27)
+
+    async def body(rig: Rig) -> None:
+        callers: dict[str, list[tuple[Caller, ServiceSession]]] = {}
+        for name in ("greedy", "greedy", "next", "last"):
+            caller = Caller()
+            callers.setdefault(name, []).append((caller, rig.service.session(caller, name)))
+
+        async def most(name: str) -> int:
+            """How many are begun where it asks for as many as the node has room for."""
+            before = len(rig.begun)
+            for number in range(27):
+                for _, session in callers[name]:
+                    request = pb.Request(group_id=GROUP, deadline_ms=60_000)
+                    request.check_tail.SetInParent()
+                    session.request(
+                        FrameKind.CALL, number, request.SerializeToString(), 100, ADMITTED
+                    )
+            await rig.settle()
+            return len(rig.begun) - before
+
+        assert [await most(name) for name in ("greedy", "next", "last")] == [18, 6, 2]
+        refused = [caller for caller, _ in callers["greedy"] for _ in caller.numbers]
+        assert len(refused) == 2 * 27 - 18
+        rig.gate.set()
+        await rig.settle()
+        assert (len(rig.service._working), rig.service._working.callers()) == (0, [])
+        assert len(rig.begun) == len(rig.ended) == 26
+
+    with_rig(body)
+
+
+@pytest.mark.parametrize("operation", sorted(CHANGES))
+def test_a_change_that_is_given_up_costs_until_it_has_ended(operation: str) -> None:
+    """Its command is in a queue: credit, budget and its place among what is worked on come back
+    with its outcome, also where the caller is gone."""
+
+    async def body(rig: Rig) -> None:
+        rig.service._operations[operation] = rig._operation
+        for number in (1, 2):
+            rig.ask(number, operation=operation, admission=CallerRights(NODE))
+        await rig.settle()
+        rig.session.cancel(1)
+        rig.session.cancel(1)
+        await rig.settle()
+        assert (rig.begun, rig.ended, rig.caller.freed) == ([1, 2], [], [])
+        assert (rig.session.asked_bytes, rig.session.pending) == (200, 2)
+        rig.session.close()
+        await rig.settle()
+        assert rig.ended == [] and rig.session.asked_bytes == 200
+        assert rig.session in rig.service._sessions
+        rig.gate.set()
+        await rig.settle()
+        assert sorted(rig.ended) == [1, 2]
+        assert (rig.session.asked_bytes, rig.session.pending) == (0, 0)
+        assert (rig.caller.answers, rig.session in rig.service._sessions) == ([], False)
+
+    with_rig(body)
+
+
+def test_a_change_for_which_there_is_no_memory_is_refused_without_effect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As an append is: it is not begun, and may be tried again. What only reads is begun."""
+    monkeypatch.setattr(Host, "memory", MemoryBudget(0, SystemClock()))
+
+    async def body(rig: Rig) -> None:
+        rig.service._operations["create_stream"] = rig._operation
+        rig.ask(1, operation="create_stream")
+        rig.ask(2)
+        await rig.settle()
+        assert (rig.caller.numbers, rig.begun) == ([1], [2])
+        refusal = rig.caller.refusal(1)
+        assert isinstance(refusal, UnavailableError) and not refusal.may_have_taken_effect
+        assert rig.caller.freed == [(FrameKind.CALL, 100)]
 
     with_rig(body)
 
@@ -349,7 +438,7 @@ def test_a_caller_that_is_gone_leaves_nothing_behind() -> None:
         assert sorted(rig.ended) == [2, 3]
         assert (rig.session.pending, rig.session.unsent) == (0, 0)
         assert rig.caller.answers == []
-        assert len(rig.service._tasks) == 0
+        assert len(rig.service._working) == 0
 
     with_rig(body)
 
