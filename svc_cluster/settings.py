@@ -12,6 +12,7 @@ import msgspec
 from svc_cluster.settings_checks import (
     PORT_MAX,
     check_address,
+    check_client_certificates,
     check_host_names,
     check_locations,
     check_log,
@@ -212,6 +213,12 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     tls_key: str | None = None
     """PEM files of the certificate that clients see, both or none; without them the port speaks
     clear text. Renewed files are taken over without a restart."""
+    tls_client_ca: str | None = None
+    """PEM file of the CAs that certificates of clients may come from; renewed without a restart. A
+    certificate's common name is the id of the access token that it stands for. None: clients are
+    asked for none."""
+    tls_client_certificate: str = "optional"
+    """`optional`, or `required`: nobody is let in by an access token alone."""
     basin_host_suffixes: list[str] | None = None
     """What follows a basin's name in a host name that selects it. None: `b` and any domain; an
     empty list: no host name selects a basin."""
@@ -309,6 +316,12 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         _check_peer_tls(self)
         if (self.tls_cert is None) != (self.tls_key is None):
             raise SettingsError("tls_cert and tls_key belong together: set both, or neither")
+        check_client_certificates(
+            self.tls_client_certificate,
+            self.tls_client_ca,
+            under_tls=self.tls_cert is not None,
+            asks_for_tokens=self.asks_for_tokens,
+        )
         check_log(self.log_level, self.log_format)
 
 

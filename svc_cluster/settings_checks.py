@@ -16,6 +16,7 @@ LOCATIONS_MAX: Final = 1_000
 HOST_NAME_BYTES_MAX: Final = 253
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("json", "text")
+CLIENT_CERTIFICATES: Final = ("optional", "required")
 
 
 def check_locations(locations: Mapping[str, bool] | None) -> None:
@@ -31,6 +32,33 @@ def check_locations(locations: Mapping[str, bool] | None) -> None:
             raise SettingsError(
                 f"locations has {name!r}: use 1 to 64 letters, digits, dots, colons and hyphens"
             )
+
+
+def check_client_certificates(
+    wanted: str, authorities: str | None, *, under_tls: bool, asks_for_tokens: bool
+) -> None:
+    """Raises SettingsError. `wanted` is one of CLIENT_CERTIFICATES, `authorities` the file that
+    they come from: they need a listener that speaks TLS, and tokens to stand for."""
+    optional, required = CLIENT_CERTIFICATES
+    if wanted not in CLIENT_CERTIFICATES:
+        raise SettingsError(f"tls_client_certificate is {wanted!r}: use {optional} or {required}")
+    if authorities is None:
+        if wanted == required:
+            raise SettingsError(
+                "tls_client_certificate is required without tls_client_ca: name the file of the "
+                "CAs that clients' certificates come from"
+            )
+        return
+    if not under_tls:
+        raise SettingsError(
+            "tls_client_ca is set without tls_cert and tls_key: clients show certificates under "
+            "TLS alone, set both"
+        )
+    if not asks_for_tokens:
+        raise SettingsError(
+            "tls_client_ca is set and nobody is asked for an access token: certificates stand for "
+            "tokens, set authentication to true"
+        )
 
 
 def check_node_ids(nodes: Mapping[str, str]) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from svc_cluster import settings as rules
 from svc_cluster.settings import GatewaySettings, NodeSettings
-from svc_cluster.settings_checks import LOG_FORMATS, PORT_MAX
+from svc_cluster.settings_checks import CLIENT_CERTIFICATES, LOG_FORMATS, PORT_MAX
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -51,6 +51,7 @@ RANGES: Final[dict[str, tuple[float, float]]] = {
 CHOICES: Final[dict[str, tuple[int | str, ...]]] = {
     "replication_factor": (1, 3, 5),
     "log_format": LOG_FORMATS,
+    "tls_client_certificate": CLIENT_CERTIFICATES,
 }
 
 

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import ServiceError
+from svc_cluster.http.client_certificate import certificate_of
 from svc_cluster.http.message import Connection as Client
 from svc_cluster.http.message import Request, Response
 
@@ -46,9 +47,10 @@ class App(Protocol):
 
 
 def client_of(transport: asyncio.BaseTransport) -> Client:
-    """Who is at the other end, by address."""
+    """Who is at the other end, by address, and by the certificate if one was shown."""
     peer = transport.get_extra_info("peername")
-    return Client(str(peer[0]) if isinstance(peer, tuple) and peer else "")
+    address = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+    return Client(address, certificate_of(transport))
 
 
 class HttpDate:

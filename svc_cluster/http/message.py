@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from svc_cluster.http.client_certificate import ClientCertificate
+
 JSON: Final = "application/json"
 BODILESS: Final = frozenset({204, 304})
 """Statuses of answers without a body, of which no length is told either."""
@@ -81,6 +83,8 @@ class Connection:
 
     address: str
     """The address of the client, without its port."""
+    certificate: ClientCertificate | None = None
+    """What the client has shown in the handshake; None: nothing, or nobody asked for it."""
     note: object = None
     """Whatever the application remembers of it from one request to the next."""
 

@@ -77,6 +77,16 @@ def test_a_wrong_value_is_refused_with_its_key(
         ({"port": 70_000}, "port is 70000: use 1 to 65535"),
         ({"tls_cert": "/a"}, "tls_cert and tls_key belong together"),
         ({"tls_key": "/a"}, "tls_cert and tls_key belong together"),
+        ({"tls_client_ca": "/ca", "authentication": True}, "under TLS alone"),
+        (
+            {"tls_cert": "/a", "tls_key": "/b", "tls_client_ca": "/ca", "authentication": False},
+            "set authentication to true",
+        ),
+        (
+            {"tls_cert": "/a", "tls_key": "/b", "tls_client_certificate": "required"},
+            "required without tls_client_ca",
+        ),
+        ({"tls_client_certificate": "maybe"}, "use optional or required"),
         ({"body_mib_in_flight": 15}, "body_mib_in_flight is 15: use 16 to 1048576"),
         ({"body_mib_in_flight": "much"}, "body_mib_in_flight"),
         ({"cors": "perhaps"}, "cors"),

@@ -21,6 +21,7 @@ from svc_cluster.settings_errors import AddressError, LimitError, SettingsError
 CLEAR: Final = "none"
 MUTUAL: Final = "1.3, both sides show certificates"
 SERVER: Final = "1.2 or 1.3"
+CERTIFIED: Final = "1.3, clients may show certificates"
 
 log = get_logger("process")
 
@@ -73,8 +74,11 @@ def gateway_ports(settings: GatewaySettings, port: int) -> list[Port]:
     """Return the one listener of a gateway."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     tls = CLEAR if settings.tls_cert is None else SERVER
-    tokens = "access tokens" if settings.asks_for_tokens else "none"
-    return [Port("clients", f"{host}:{port}", tls, tokens)]
+    asked = "access tokens" if settings.asks_for_tokens else "none"
+    if settings.tls_client_ca is not None:
+        tls = CERTIFIED
+        asked = f"access tokens, client certificates {settings.tls_client_certificate}"
+    return [Port("clients", f"{host}:{port}", tls, asked)]
 
 
 def _bound(address: str, port: int) -> str:

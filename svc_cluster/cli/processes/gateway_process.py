@@ -120,10 +120,7 @@ async def start_gateway(
         keeper.start()
         known = KnownTokens(token_directory, keeper)
         if settings.asks_for_tokens:
-            failed = settings.failed_authentications_per_second
-            access = AccessControl(
-                token_directory, keeper, clock=clock, metrics=metrics, failed_per_second=failed
-            )
+            access = _access(settings, token_directory, keeper, clock, metrics)
     limiter = _limiter(settings, keeper, clock, rng, metrics) if is_limited and keeper else None
     declarer = Declarer(
         declared, client, clock=clock, rng=rng, trail=audit, token_backend=tokens, known=known
@@ -215,6 +212,23 @@ async def _first_lease(keeper: LeaseKeeper) -> None:
     """Nobody with a valid token is refused by a gateway because that has just started."""
     if not await keeper.await_first(FIRST_LEASE_SECONDS):
         log.warning("access_tokens_unknown", waited_s=FIRST_LEASE_SECONDS)
+
+
+def _access(
+    settings: GatewaySettings,
+    directory: TokenDirectory,
+    keeper: LeaseKeeper,
+    clock: Clock,
+    metrics: Metrics,
+) -> AccessControl:
+    return AccessControl(
+        directory,
+        keeper,
+        clock=clock,
+        metrics=metrics,
+        failed_per_second=settings.failed_authentications_per_second,
+        needs_certificate=settings.tls_client_certificate == "required",
+    )
 
 
 def _limiter(

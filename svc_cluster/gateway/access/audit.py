@@ -197,6 +197,7 @@ class Audit:
                 stream,
                 effect_of(refusal),
                 code,
+                certificate=_certificate(request),
             )
             self._commands.add(key, count, trim_point, _request_id(request), now)
         if self._timer is None:
@@ -213,6 +214,7 @@ class Audit:
             effect,
             None if note.refusal is None else note.refusal.code.value,
             _NO_ANSWER if response is None else response.status,
+            _certificate(note.request),
             is_rationed=True,
         )
         self._commands.add(key, 1, None, _request_id(note.request), self._clock.monotonic())
@@ -255,6 +257,8 @@ class Audit:
             "outcome": None,
             "count": count,
         }
+        if key.certificate is not None:
+            event["certificate"] = key.certificate
         if trim_point is not None:
             event["trim_point"] = trim_point
         if untold:
@@ -268,7 +272,7 @@ class Audit:
     def _event(
         self, operation: str, token: str, subject: Subject, request: Request
     ) -> dict[str, object]:
-        return {
+        event: dict[str, object] = {
             "time": rfc3339(self._clock.wall_ms()),
             "operation": operation,
             "token": token,
@@ -279,6 +283,10 @@ class Audit:
             "location": subject.location,
             "request_id": _request_id(request),
         }
+        certificate = _certificate(request)
+        if certificate is not None:
+            event["certificate"] = certificate
+        return event
 
     def _take_allowance(self, token: str, count: int = 1) -> int | None:
         """Tell whether a line about `count` refusals, or tickets, of the token may be told.
@@ -309,6 +317,12 @@ class Audit:
             allowance.refill(now)
             if allowance.left >= REFUSALS_BURST:
                 del self._allowances[token]
+
+
+def _certificate(request: Request) -> str | None:
+    """Return the fingerprint of what the client has shown in the handshake."""
+    certificate = request.connection.certificate
+    return None if certificate is None else certificate.fingerprint
 
 
 def _request_id(request: Request) -> str | None:

@@ -23,17 +23,30 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.base.ids import TimestampMs
 from svc_cluster.base.metrics import Metrics
+from svc_cluster.gateway.access.client_identity import (
+    NO_SUCH_TOKEN,
+    ClientIdentity,
+    certificate_missing,
+    identity_of,
+)
 from svc_cluster.gateway.access.failed_attempts import FailedAttempts
 from svc_cluster.gateway.access.lease import LeaseKeeper
 from svc_cluster.gateway.access.read_ticket import (
     ELSEWHERE,
+    OVER,
     READS_ALONE,
     TICKET_OPERATIONS,
     ReadTicket,
     parse_ticket,
     ticket_text,
 )
-from svc_cluster.gateway.access.token_directory import EXPIRED, NO_LEASE, TokenDirectory, Watch
+from svc_cluster.gateway.access.token_directory import (
+    EXPIRED,
+    NO_LEASE,
+    End,
+    TokenDirectory,
+    Watch,
+)
 from svc_cluster.gateway.request.negotiation import Query
 from svc_cluster.gateway.request.request_head import RequestHead
 from svc_cluster.http.message import Request
@@ -98,11 +111,15 @@ FOREIGN_PAGE_CALLER: Final = ForeignPage()
 
 
 class TokenHolder(Caller):
-    """The holder of a token that this gateway found valid."""
+    """The holder of a token that this gateway found valid, by its secret or by a certificate."""
 
-    def __init__(self, directory: TokenDirectory, token: AccessToken) -> None:
+    def __init__(
+        self, directory: TokenDirectory, token: AccessToken, end: End | None = None
+    ) -> None:
+        """`end`: of what was shown beside the token, or in its place."""
         self._directory = directory
         self._token = token
+        self._end = end
         self.grant = directory.grant_of(token)
         self.serial = token.serial
         self.asked_by = token.serial
@@ -110,7 +127,7 @@ class TokenHolder(Caller):
         self.token_id = token.token_id
 
     def check(self) -> None:
-        fault = self._directory.fault(self._token)
+        fault = self._directory.fault(self._token, self._end)
         if fault is not None:
             raise fault
 
@@ -118,10 +135,12 @@ class TokenHolder(Caller):
         self, grace_seconds: float = 0, *, is_write: bool = False
     ) -> AbstractAsyncContextManager[None]:
         wrap = _with_effects if is_write else _as_it_is
-        return Watch(self._directory, self._token, grace_seconds, wrap)
+        return Watch(self._directory, self._token, grace_seconds, wrap, self._end)
 
     def read_ticket(self, basin: str, streams: NameSet, seconds: int) -> tuple[str, TimestampMs]:
         ends_at_ms = self._directory.ticket_end(self._token, seconds)
+        if self._end is not None:
+            ends_at_ms = min(ends_at_ms, self._end.at_ms)
         ticket = ReadTicket(self._token.serial, ends_at_ms, basin, streams)
         return ticket_text(ticket, self._token), ends_at_ms
 
@@ -141,8 +160,10 @@ class TicketHolder(TokenHolder):
 
     reads_alone = True
 
-    def __init__(self, directory: TokenDirectory, token: AccessToken, ticket: ReadTicket) -> None:
-        super().__init__(directory, token)
+    def __init__(
+        self, directory: TokenDirectory, token: AccessToken, ticket: ReadTicket, end: End
+    ) -> None:
+        super().__init__(directory, token, end)
         self._ticket = ticket
         self.grant = replace(self.grant, operations=self.grant.operations & TICKET_OPERATIONS)
 
@@ -151,17 +172,11 @@ class TicketHolder(TokenHolder):
         if head.basin != self._ticket.basin or name not in self._ticket.streams:
             raise UnauthenticatedError(ELSEWHERE)
 
-    def check(self) -> None:
-        fault = self._directory.fault(self._token, self._ticket.ends_at_ms)
-        if fault is not None:
-            raise fault
-
     def while_valid(
         self, grace_seconds: float = 0, *, is_write: bool = False
     ) -> AbstractAsyncContextManager[None]:
         assert not is_write, "nothing is written with a ticket"
-        until_ms = self._ticket.ends_at_ms
-        return Watch(self._directory, self._token, grace_seconds, _as_it_is, until_ms)
+        return super().while_valid(grace_seconds)
 
 
 class AccessControl:
@@ -175,15 +190,17 @@ class AccessControl:
         clock: Clock | None = None,
         metrics: Metrics | None = None,
         failed_per_second: float | None = None,
+        needs_certificate: bool = False,
     ) -> None:
         """`failed_per_second`: attempts of one address that are answered 401; more get 429. None:
-        no limit; needs a clock."""
+        no limit; needs a clock. `needs_certificate`: nobody is let in who shows no certificate."""
         assert failed_per_second is None or clock is not None, "rates need a clock"
         self._directory = directory
         self._keeper = keeper
         self._clock = clock
         self._failures = None if metrics is None else metrics.auth_failures
         self._failed = FailedAttempts(failed_per_second)
+        self._needs_certificate = needs_certificate
 
     @property
     def is_ready(self) -> bool:
@@ -192,17 +209,24 @@ class AccessControl:
     async def caller_of(self, request: Request, *, takes_ticket: bool = False) -> Caller:
         """Raises UnauthenticatedError, RateLimitedError for an address that fails too much. Raises
         UnavailableError while nobody's token can be checked. `takes_ticket`: what is asked is done
-        for whoever shows a read ticket, too."""
+        for whoever shows a read ticket, too. Which token a client certificate stands for is looked
+        at for each request, since the connection may outlive either."""
         ticket = ticket_of(request)
+        certificate = request.connection.certificate
+        shows_secret = ticket is not None or request.header("authorization") is not None
         try:
-            if ticket is None:
-                return await self._holder(request)
-            return await self._ticket_holder(request, ticket, takes_ticket=takes_ticket)
+            if certificate is None and self._needs_certificate:
+                raise certificate_missing(shows_secret=shows_secret)
+            identity = None if certificate is None else identity_of(certificate)
+            if ticket is not None:
+                return await self._ticket_holder(request, ticket, identity, takes_ticket)
+            if identity is not None and not shows_secret:
+                return await self._certified(identity)
+            return await self._holder(request, identity)
         except UnauthenticatedError:
             # only now: a valid token is let in, whatever else comes from its address
             wait_ms = 0
-            shown = ticket is not None or request.header("authorization") is not None
-            if self._clock is not None and shown:
+            if self._clock is not None and (shows_secret or certificate is not None):
                 wait_ms = self._failed.note(request.connection.address, self._clock.monotonic())
             self._count("rate_limited" if wait_ms else "unauthenticated")
             if wait_ms:
@@ -215,7 +239,31 @@ class AccessControl:
         if self._failures is not None:
             self._failures.labels(reason).inc()
 
-    async def _holder(self, request: Request) -> TokenHolder:
+    async def _certified(self, identity: ClientIdentity) -> TokenHolder:
+        identity.check_alone()
+        directory, token_id = self._directory, identity.token_id
+        if not directory.is_fresh:
+            raise UnavailableError(NO_LEASE)
+        token = directory.of_id(token_id)
+        if token is None:
+            # perhaps it was issued a moment ago, through another gateway
+            await self._keeper.look_up()
+            token = directory.of_id(token_id)
+        if token is None:
+            is_over = directory.id_has_expired(token_id)
+            raise UnauthenticatedError(EXPIRED if is_over else NO_SUCH_TOKEN)
+        return self._admitted(token, identity)
+
+    def _admitted(self, token: AccessToken, identity: ClientIdentity | None) -> TokenHolder:
+        """The holder of a token that was found, if the certificate beside it is good for it."""
+        if identity is None:
+            return TokenHolder(self._directory, token)
+        identity.check(token)
+        holder = TokenHolder(self._directory, token, identity.end)
+        holder.check()
+        return holder
+
+    async def _holder(self, request: Request, identity: ClientIdentity | None) -> TokenHolder:
         secret = bearer_secret(request)
         if not self._directory.is_fresh:
             raise UnavailableError(NO_LEASE)
@@ -227,10 +275,14 @@ class AccessControl:
             token = self._directory.find(hashed)
         if token is None:
             raise UnauthenticatedError(EXPIRED if self._directory.has_expired(hashed) else UNKNOWN)
-        return TokenHolder(self._directory, token)
+        return self._admitted(token, identity)
 
     async def _ticket_holder(
-        self, request: Request, text: str, *, takes_ticket: bool
+        self,
+        request: Request,
+        text: str,
+        identity: ClientIdentity | None,
+        takes_ticket: bool,
     ) -> TicketHolder:
         if request.header("authorization") is not None:
             raise UnauthenticatedError("send an access token or a read ticket, not both")
@@ -249,10 +301,13 @@ class AccessControl:
             raise UnauthenticatedError("the access token of the read ticket is unknown or revoked")
         ticket = sealed.open(token)
         directory.check_ticket_end(ticket.ends_at_ms)
-        fault = directory.fault(token, ticket.ends_at_ms)
-        if fault is not None:
-            raise fault
-        return TicketHolder(directory, token, ticket)
+        ends = [End(ticket.ends_at_ms, OVER)]
+        if identity is not None:
+            identity.check(token)
+            ends.append(identity.end)
+        holder = TicketHolder(directory, token, ticket, min(ends, key=lambda end: end.at_ms))
+        holder.check()
+        return holder
 
 
 def ticket_of(request: Request) -> str | None:

@@ -37,6 +37,8 @@ class CommandKey:
     effect: str
     code: str | None
     status: int | None = None
+    certificate: str | None = None
+    """The fingerprint of the certificate that the client has shown."""
     is_rationed: bool = False
     """Told as far as the allowance of the token lasts, as refusals are, whatever the effect."""
 

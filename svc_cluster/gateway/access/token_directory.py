@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from hmac import compare_digest
 from types import TracebackType
 from typing import Final
@@ -17,7 +18,7 @@ from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import ServiceError, UnauthenticatedError, UnavailableError
 from svc_cluster.base.ids import TimestampMs
 from svc_cluster.catalog.leases import LEASE_SECONDS
-from svc_cluster.gateway.access.read_ticket import OVER, TAMPERED
+from svc_cluster.gateway.access.read_ticket import TAMPERED
 from svc_cluster.gateway.cluster.token_client import TokenNews
 from svc_cluster.model.access import Grant
 from svc_cluster.model.access_token import NO_PARENT, ROOT_TOKEN_ID, AccessToken
@@ -29,19 +30,30 @@ TICKET_CLOCK_SKEW_SECONDS: Final = 60
 """So far ahead the clock of the gateway that issued a read ticket may be of that of another."""
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """When something ends that a caller shows beside its token, or in its place: a read ticket, a
+    certificate."""
+
+    at_ms: TimestampMs
+    says: str
+    """What is said to who comes later."""
+
+
 class TokenDirectory:
-    """Tokens by serial and by hash, as of `version`."""
+    """Tokens by serial, by id and by hash, as of `version`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._by_serial: dict[int, AccessToken] = {}
         self._by_hash: dict[bytes, AccessToken] = {}
+        self._by_id: dict[str, AccessToken] = {}
         self._grants: dict[bytes, Grant] = {}
         self._payers: dict[int, int] = {}
         """By serial: whose limits of rates it counts against."""
         self._lease_until: float | None = None
-        self._watched: dict[tuple[bytes, TimestampMs | None], set[Watch]] = {}
-        """By what they are good for: the token, and the end of the read ticket if it is one."""
+        self._watched: dict[tuple[bytes, End | None], set[Watch]] = {}
+        """By what they are good for: the token, and the end of what was shown beside it."""
         self._next: dict[int, AccessToken] = {}
         """While all tokens are being read: those that have come."""
         self._next_version: int | None = None
@@ -105,8 +117,15 @@ class TokenDirectory:
             # not another token's with the same secret, which is still good
             del self._by_hash[old.secret_hash]
             self._grants.pop(old.secret_hash, None)
+        named = None if old is None else self._by_id.get(old.token_id)
+        if named is not None and named.serial == serial:
+            # not a newer one, which was given the id again
+            del self._by_id[named.token_id]
         if token is not None:
             self._by_serial[serial] = token
+            newest = self._by_id.get(token.token_id)
+            if newest is None or newest.serial < serial:
+                self._by_id[token.token_id] = token
             self._by_hash[token.secret_hash] = token
             self._grants[token.secret_hash] = token.grant
             # Parents come first: they are older, and changes are told in their order.
@@ -135,12 +154,14 @@ class TokenDirectory:
         return None if token.is_expired(self._clock.wall_ms()) else token
 
     def of_id(self, token_id: str) -> AccessToken | None:
-        """Return the token with this id, if it has not expired. It looks through all there are."""
-        now_ms = self._clock.wall_ms()
-        for token in self._by_serial.values():
-            if token.token_id == token_id and not token.is_expired(now_ms):
-                return token
-        return None
+        """Return the token with this id, if it has not expired."""
+        token = self._by_id.get(token_id)
+        return None if token is None or token.is_expired(self._clock.wall_ms()) else token
+
+    def id_has_expired(self, token_id: str) -> bool:
+        """Whether the token with this id is known, and its time is over."""
+        named = self._by_id.get(token_id)
+        return named is not None and named.is_expired(self._clock.wall_ms())
 
     def of_serial(self, serial: int) -> AccessToken | None:
         """The token with this serial, be it over."""
@@ -162,17 +183,15 @@ class TokenDirectory:
         bring limits of their own."""
         return self._payers.get(token.serial, token.serial)
 
-    def fault(
-        self, token: AccessToken, ticket_ends_at_ms: TimestampMs | None = None
-    ) -> ServiceError | None:
-        """Why `token`, once found here, is no good now, or a read ticket of it with that end."""
+    def fault(self, token: AccessToken, end: End | None = None) -> ServiceError | None:
+        """Why `token`, once found here, is no good now, or what was shown with that end."""
         known = self._by_serial.get(token.serial)
         if known is not token and known != token:
             return UnauthenticatedError("the access token has been revoked")
         if token.is_expired(self._clock.wall_ms()):
             return UnauthenticatedError(EXPIRED)
-        if ticket_ends_at_ms is not None and self._clock.wall_ms() >= ticket_ends_at_ms:
-            return UnauthenticatedError(OVER)
+        if end is not None and self._clock.wall_ms() >= end.at_ms:
+            return UnauthenticatedError(end.says)
         return None if self.is_fresh else UnavailableError(NO_LEASE)
 
     def ticket_end(self, token: AccessToken, seconds: int) -> TimestampMs:
@@ -205,7 +224,7 @@ class TokenDirectory:
         the end of a lease happen by themselves."""
         for watches in list(self._watched.values()):
             first = next(iter(watches))
-            fault = self.fault(first.token, first.ticket_ends_at_ms)
+            fault = self.fault(first.token, first.end)
             if fault is not None:
                 for watch in list(watches):
                     watch.fail(fault)
@@ -226,11 +245,11 @@ class Watch:
         token: AccessToken,
         grace_seconds: float,
         wrap: Callable[[ServiceError], ServiceError],
-        ticket_ends_at_ms: TimestampMs | None = None,
+        end: End | None = None,
     ) -> None:
         self.token = token
-        self.ticket_ends_at_ms = ticket_ends_at_ms
-        self.key = (token.secret_hash, ticket_ends_at_ms)
+        self.end = end
+        self.key = (token.secret_hash, end)
         self._directory = directory
         self._grace_seconds = grace_seconds
         self._wrap = wrap
@@ -239,7 +258,7 @@ class Watch:
         self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> None:
-        fault = self._directory.fault(self.token, self.ticket_ends_at_ms)
+        fault = self._directory.fault(self.token, self.end)
         if fault is not None:
             raise fault
         task = asyncio.current_task()

@@ -265,3 +265,26 @@ def test_what_is_no_bearer_token_is_refused(value: str) -> None:
     request = Request("GET", "/", "", [("authorization", value)])
     with pytest.raises(UnauthenticatedError):
         bearer_secret(request)
+
+
+def test_an_id_leads_to_its_newest_token_alone() -> None:
+    """Whatever the order in which the end of the older and the newer are told; and to none once
+    that is gone, or over."""
+    clock = HandClock()
+    older, newer = (replace(token(serial), token_id="same") for serial in (1, 2))
+    for changes in (
+        ((1, older), (1, None), (2, newer)),
+        ((1, older), (2, newer), (1, None)),
+        ((2, newer), (1, older)),
+    ):
+        directory = TokenDirectory(clock)
+        directory.take(news(1, *changes), 100.0)
+        assert directory.of_id("same") == newer
+        directory.take(news(2, (2, None)), 100.0)
+        assert directory.of_id("same") is None
+    directory = TokenDirectory(clock)
+    directory.take(news(1, (3, token(3, expires_ms=2_000))), 100.0)
+    assert directory.of_id("t3") is not None and not directory.id_has_expired("t3")
+    clock.wall = 2_000
+    assert (directory.of_id("t3"), directory.id_has_expired("t3")) == (None, True)
+    assert not directory.id_has_expired("t4")
