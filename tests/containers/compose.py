@@ -8,15 +8,19 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any, Final
 
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.cli.local.ports import HeldPorts
 from svc_cluster.http.client import ConnectionLostError, HttpClient
+from svc_cluster.model.access_secret import SECRET_BYTES, secret_text
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PROJECT: Final = "svc-cluster-test"
+DECLARED: Final = "declared-basin"
+TOKEN_FILE: Final = "declared.token"
 NODES: Final = ("svc-0", "svc-1", "svc-2")
 GATEWAYS: Final = ("gateway-0", "gateway-1")
 READY_S: Final = 420.0
@@ -56,9 +60,13 @@ class Compose:
         self._held = HeldPorts(2 + 2 * len(NODES))
         self.port, self.prometheus_port, *ports = self._held.numbers
         admin, administration = ports[: len(NODES)], ports[len(NODES) :]
+        # what the gateways declare at their start, beside the token's secret
+        self.declared = tempfile.TemporaryDirectory()
+        declare(Path(self.declared.name))
         self._environment = {
             **os.environ,
             "COMPOSE_PROJECT_NAME": PROJECT,
+            "SVC_CLUSTER_INIT_DIR": self.declared.name,
             "SVC_CLUSTER_PORT": str(self.port),
             "PROMETHEUS_PORT": str(self.prometheus_port),
             # the usual ones lie where the kernel takes ports for outgoing connections from
@@ -176,6 +184,17 @@ class Compose:
             timeout=COMMAND_S,
             check=False,
         )
+
+
+def declare(directory: Path) -> None:
+    """An init file with a basin, a stream and a token that reads them, and the token's secret."""
+    scope = {"basins": {"exact": DECLARED}, "streams": {"prefix": ""}, "ops": ["list-streams"]}
+    token = {"id": "declared", "secret_file": TOKEN_FILE, "scope": scope}
+    basin = {"name": DECLARED, "streams": [{"name": "from-the-start"}]}
+    (directory / "init.json").write_text(json.dumps({"basins": [basin], "access_tokens": [token]}))
+    (directory / TOKEN_FILE).write_text(secret_text(os.urandom(SECRET_BYTES)))
+    for path in (directory, *directory.iterdir()):
+        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def docker(*arguments: str) -> str:

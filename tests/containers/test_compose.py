@@ -6,12 +6,21 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from tests.chaos.api import ChaosApi
 from tests.chaos.recorder import ChaosRecorder
-from tests.containers.compose import GATEWAYS, NODES, Compose, ComposeError, docker
+from tests.containers.compose import (
+    DECLARED,
+    GATEWAYS,
+    NODES,
+    TOKEN_FILE,
+    Compose,
+    ComposeError,
+    docker,
+)
 from tests.linearizability.checker import check
 from tests.linearizability.history import Outcome, SeenRecord
 from tests.simulation.workload import (
@@ -88,6 +97,19 @@ def test_requests_need_a_token(cluster: Compose) -> None:
         return out
 
     assert asyncio.run(ask()) == [401, 401, 200]
+
+
+def test_what_is_declared_is_there_from_the_start(cluster: Compose) -> None:
+    """Basin, stream and token of the init file, of which the secret stands in a file beside it."""
+    secret = (Path(cluster.declared.name) / TOKEN_FILE).read_text()
+
+    async def ask() -> tuple[int, list[str]]:
+        api = ChaosApi(cluster.url, secret)
+        status, body = await api.ask("GET", "/v1/streams", basin=DECLARED)
+        api.close()
+        return status, [each["name"] for each in body["streams"]]
+
+    assert asyncio.run(ask()) == (200, ["from-the-start"])
 
 
 class Load:

@@ -39,6 +39,12 @@ Values = dict[str, Any]
 Objects = dict[tuple[str, str], dict[str, Any]]
 
 PEER_ISSUER = {"certManager": {"enabled": True, "issuerRef": {"name": "ca", "kind": "Issuer"}}}
+DECLARED = {
+    "basins": [{"name": "orders-eu", "streams": [{"name": "events"}]}],
+    "access_tokens": [
+        {"id": "billing", "secret_file": "billing.token", "scope": {"basins": {"prefix": ""}}}
+    ],
+}
 CASES: dict[str, Values] = {
     "default": {},
     "one node": {"replicationFactor": 1, "replica": {"replicaCount": 1}},
@@ -131,6 +137,16 @@ CASES: dict[str, Values] = {
             "extraEgress": [{"to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}],
         }
     },
+    "init declarations": {"init": {"declarations": DECLARED, "existingSecret": "tokens"}},
+    "client certificates": {
+        "tls": {
+            "public": {
+                "enabled": True,
+                "existingSecret": "web",
+                "clientCa": {"existingConfigMap": "clients", "required": True},
+            }
+        }
+    },
     "no authentication": {"auth": {"enabled": False}},
     "no authentication, more names": {
         "auth": {"enabled": False},
@@ -176,6 +192,47 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "a public certificate without tls": (
         {"tls": {"public": {"existingSecret": "x"}}},
         "set tls.public.enabled",
+    ),
+    "declared tokens without their secrets": (
+        {"init": {"declarations": DECLARED}},
+        "name the Secret that has their secrets",
+    ),
+    "a secret in the values": (
+        {"init": {"declarations": {"access_tokens": [{"id": "a", "scope": {}, "secret": "x"}]}}},
+        "secret",
+    ),
+    "two sources of declarations": (
+        {"init": {"declarations": {"basins": []}, "existingConfigMap": "x"}},
+        "init.declarations and init.existingConfigMap are both set",
+    ),
+    "secrets of nothing that is declared": (
+        {"init": {"existingSecret": "x"}},
+        "nothing is declared",
+    ),
+    "required certificates without a CA": (
+        {
+            "tls": {
+                "public": {"enabled": True, "existingSecret": "x", "clientCa": {"required": True}}
+            }
+        },
+        "name the ConfigMap of the clients' CAs",
+    ),
+    "client certificates without tls": (
+        {"tls": {"public": {"clientCa": {"existingConfigMap": "x"}}}},
+        "clients show certificates under TLS alone",
+    ),
+    "client certificates without tokens": (
+        {
+            "auth": {"enabled": False},
+            "tls": {
+                "public": {
+                    "enabled": True,
+                    "existingSecret": "x",
+                    "clientCa": {"existingConfigMap": "x"},
+                }
+            },
+        },
+        "certificates stand for access tokens",
     ),
     "gateways are not asked by gRPC": ({"gateway": {"grpcProbes": True}}, "grpcProbes"),
     "administrators without a list": (
@@ -304,6 +361,33 @@ def asks_and_limits(document: dict[str, Any]) -> tuple[Any, Any, Any]:
     return cpu, limit, environment(document).get("SVC_CLUSTER_MEMORY_MIB")
 
 
+def declared(objects: Objects) -> Any:
+    """What the gateways are told to declare; None: nothing."""
+    made = objects.get(("ConfigMap", "demo-svc-cluster-init"))
+    return None if made is None else json.loads(made["data"]["init.json"])
+
+
+def projected(document: dict[str, Any], path: str) -> list[tuple[str, list[str]]]:
+    """The objects that a container has together at a path, and the keys of each; none: all."""
+    mounts = {m["mountPath"]: m["name"] for m in containers(document)[0]["volumeMounts"]}
+    volumes = document["spec"]["template"]["spec"]["volumes"]
+    found = [volume["projected"] for volume in volumes if volume["name"] == mounts.get(path)]
+    sources = [one for whole in found for each in whole["sources"] for one in each.values()]
+    return [(s["name"], [item["path"] for item in s.get("items", ())]) for s in sources]
+
+
+def mounted(document: dict[str, Any], path: str) -> tuple[str, str] | None:
+    """The ConfigMap and the key of it that a container has at a path."""
+    directory, _, name = path.rpartition("/")
+    mounts = {m["mountPath"]: m["name"] for m in containers(document)[0]["volumeMounts"]}
+    for volume in document["spec"]["template"]["spec"]["volumes"]:
+        if volume["name"] == mounts.get(directory) and "configMap" in volume:
+            source = volume["configMap"]
+            keys = {item["path"]: item["key"] for item in source.get("items", [])}
+            return source["name"], keys.get(name, name)
+    return None
+
+
 def additions(name: str, objects: Objects) -> Iterator[str]:
     """What single cases are about."""
     node = objects["StatefulSet", "demo-svc-cluster-node"]
@@ -327,6 +411,20 @@ def additions(name: str, objects: Objects) -> Iterator[str]:
             (containers(gateway)[0]["volumeMounts"][-1]["mountPath"], "/more"),
             (environment(node).get("TZ"), "UTC"),
             (("ConfigMap", "own") in objects, True),
+        ],
+        "init declarations": [
+            (environment(gateway).get("SVC_CLUSTER_INIT_FILE"), "/init/init.json"),
+            (environment(node).get("SVC_CLUSTER_INIT_FILE"), None),
+            (declared(objects), DECLARED),
+            (
+                projected(gateway, "/init"),
+                [("demo-svc-cluster-init", ["init.json"]), ("tokens", [])],
+            ),
+        ],
+        "client certificates": [
+            (environment(gateway).get("SVC_CLUSTER_TLS_CLIENT_CA"), "/clients/ca.crt"),
+            (environment(gateway).get("SVC_CLUSTER_TLS_CLIENT_CERTIFICATE"), "required"),
+            (mounted(gateway, "/clients/ca.crt"), ("clients", "ca.crt")),
         ],
     }
     if name.startswith("policy"):

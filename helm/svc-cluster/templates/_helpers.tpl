@@ -75,6 +75,15 @@ annotations:
 {{ include "svc.fullname" . }}-administrator-tls
 {{- end -}}
 
+{{/* The ConfigMap with what gateways declare; empty: nothing. */}}
+{{- define "svc.initConfig" -}}
+{{- if .Values.init.declarations -}}
+{{ include "svc.fullname" . }}-init
+{{- else -}}
+{{ .Values.init.existingConfigMap }}
+{{- end -}}
+{{- end -}}
+
 {{/* A probe's question to a node: the settings of the role, the page, the service. Health in clear
 has a port of its own, because gRPC probes know no TLS, and no names of ports. */}}
 {{- define "svc.nodeProbe" -}}
@@ -269,7 +278,12 @@ labels:
   {{- with .root.Values.commonLabels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- with merge (dict) .role.podAnnotations .root.Values.commonAnnotations }}
+{{- $own := dict -}}
+{{- /* declarations are seen to when a gateway starts */ -}}
+{{- if and (eq .component "gateway") .root.Values.init.declarations -}}
+{{- $own = dict "svc-cluster/declarations" (toJson .root.Values.init.declarations | sha256sum) -}}
+{{- end -}}
+{{- with merge $own .role.podAnnotations .root.Values.commonAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -302,6 +316,28 @@ annotations:
 {{- end -}}
 {{- else if or .Values.tls.public.existingSecret .Values.tls.public.certManager.enabled -}}
 {{- fail "tls.public has a certificate and is not enabled: set tls.public.enabled" -}}
+{{- end -}}
+{{- with .Values.init -}}
+{{- if and .declarations .existingConfigMap -}}
+{{- fail "init.declarations and init.existingConfigMap are both set: choose one" -}}
+{{- end -}}
+{{- if and .declarations.access_tokens (not .existingSecret) -}}
+{{- fail "init.declarations has access_tokens and init.existingSecret is not set: name the Secret that has their secrets" -}}
+{{- end -}}
+{{- if and .existingSecret (not .declarations) (not .existingConfigMap) -}}
+{{- fail "init.existingSecret is set and nothing is declared: set init.declarations or init.existingConfigMap" -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.tls.public.clientCa -}}
+{{- if and .required (not .existingConfigMap) -}}
+{{- fail "tls.public.clientCa.required is set without tls.public.clientCa.existingConfigMap: name the ConfigMap of the clients' CAs" -}}
+{{- end -}}
+{{- if and .existingConfigMap (not $.Values.tls.public.enabled) -}}
+{{- fail "tls.public.clientCa is set without tls.public.enabled: clients show certificates under TLS alone" -}}
+{{- end -}}
+{{- if and .existingConfigMap (not $.Values.auth.enabled) -}}
+{{- fail "tls.public.clientCa is set without auth.enabled: certificates stand for access tokens" -}}
+{{- end -}}
 {{- end -}}
 {{- if and .Values.gateway.ingress.enabled (not .Values.gateway.ingress.hosts) -}}
 {{- fail "gateway.ingress.enabled is set without hosts: list at least one in gateway.ingress.hosts" -}}
