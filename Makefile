@@ -130,6 +130,9 @@ alerts-check: $(READY) ## Each alert played quiet and firing by promtool, its ru
 helm-check: .venv/helm/.ready ## Render the chart with Helm's engine, lint it, and check it against Kubernetes' schemas
 	@.venv/helm/bin/python -m tests.helm.check
 
+# the chart's pods are rendered first
+compose-test: .venv/helm/.ready
+
 .venv/helm/.ready: requirements/helm.lock
 	@.ci/check-python $(PYTHON)
 	$(PYTHON) -m venv .venv/helm
