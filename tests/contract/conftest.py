@@ -114,9 +114,9 @@ def running(server: Server) -> Iterator[Server]:
         server.stop()
 
 
-BASINS_SHARED_MAX = 48
+BASINS_SHARED_MAX = 24
 """A server that has as many basins is given to no further module: each is a Raft group of its own,
-and with hundreds of them it is slow."""
+and as many cost as much processor time in half a minute as a server's start."""
 
 
 class Shared:
