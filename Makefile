@@ -50,7 +50,7 @@ run: $(READY) ## Three nodes and a gateway on PORT (8080), data in ./data, until
 	@.venv/bin/svc-cluster local --nodes 3 --port $(PORT) --data-dir ./data --demo
 
 test: $(READY) ## The whole test suite, some 20 minutes on two cores
-	@SIMULATION_SEEDS=$${SIMULATION_SEEDS:-20} CORE_SEEDS=$${CORE_SEEDS:-160} TURNS_SLACK=$${TURNS_SLACK:-2} .venv/bin/python -m pytest -n $(shell nproc) --dist worksteal $(TESTS)
+	@SIMULATION_SEEDS=$${SIMULATION_SEEDS:-20} CORE_SEEDS=$${CORE_SEEDS:-160} TURNS_SLACK=$${TURNS_SLACK:-2} .venv/bin/python -m pytest -n $(shell nproc) --dist worksteal --durations 30 --durations-min 5 $(TESTS)
 
 test-quick: $(READY) ## What decides, without processes: unit, property, scenarios, contract; under 4 minutes
 	@.venv/bin/python -m pytest -n $(shell nproc) --dist worksteal $(foreach suite,$(QUICK),tests/$(suite))
