@@ -24,7 +24,7 @@ _RECORDS: Final = b"\x0a"
 
 
 class BatchBuilder:
-    """This makes of records, one after the other, what `records.build_batch` makes of all of them.
+    """This makes of records, one after the other, what `build_batch_steps` makes of all of them.
 
     A record is begun by its headers or its end, and ended by `end_record`.
     """

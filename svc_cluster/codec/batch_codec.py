@@ -1,8 +1,8 @@
 """Records between their two forms: what a client gives or gets, and the stored batch.
 
-`build_batch` makes a stored batch of records in decoded bytes; `proto_body` makes one of a protobuf
-body, by the rules that stand here. `cut` is the only way back: whole stored batches in, the records
-that a read may return out.
+`build_batch_steps` makes a stored batch of records in decoded bytes; `proto_body` makes one of a
+protobuf body, by the rules that stand here. `cut_steps` is the only way back: whole stored batches
+in, the records that a read may return out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from google.protobuf.message import DecodeError
 
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
 from svc_cluster.base.errors import InternalError
-from svc_cluster.base.steps import at_once
 from svc_cluster.codec.batch_rules import (
     METERED_BYTES_MAX,
     RECORDS_MAX,
@@ -67,11 +66,6 @@ class RecordOut:
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
     metered_bytes: int
-
-
-def build_batch(records: Sequence[RecordIn]) -> StoredBatch:
-    """All of `build_batch_steps` at once."""
-    return at_once(build_batch_steps(records))
 
 
 def build_batch_steps(records: Sequence[RecordIn]) -> Generator[None, None, StoredBatch]:
@@ -186,32 +180,19 @@ class ReadBudget:
         return True
 
 
-def cut(
-    batches: Iterable[SequencedBatch],
-    start_seq_num: int,
-    budget: ReadBudget,
-    open_record: Open | None = None,
-) -> list[RecordOut]:
-    """The records of whole batches from `start_seq_num` on that `budget` allows, which is reduced.
-    `open_record` is for streams whose data records are sealed.
-
-    Raises InternalError when stored bytes are not what was stored, and what `open_record` raises.
-    """
-    records: list[RecordOut] = []
-    for run in cut_steps(batches, start_seq_num, budget, open_record):
-        records += run or ()
-    return records
-
-
 def cut_steps(
     batches: Iterable[SequencedBatch],
     start_seq_num: int,
     budget: ReadBudget,
     open_record: Open | None,
 ) -> Iterator[list[RecordOut] | None]:
-    """Does what `cut` does, in runs of bounded length, only the last of which may be empty. Of
-    `budget` is taken what is in the runs that were given out. None: a run takes so long that others
-    may work in between."""
+    """The records of whole batches from `start_seq_num` on that `budget` allows, in runs of bounded
+    length, only the last of which may be empty. Of `budget` is taken what is in the runs that were
+    given out. None: a run takes so long that others may work in between. `open_record` is for
+    streams whose data records are sealed.
+
+    Raises InternalError when stored bytes are not what was stored, and what `open_record` raises.
+    """
     run = _Run(RECORDS_MAX if open_record is None else SEALED_RUN_RECORDS_MAX)
     for batch in batches:
         if batch.placement.end_seq_num <= start_seq_num:

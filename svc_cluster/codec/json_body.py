@@ -17,7 +17,6 @@ import pybase64
 from msgspec import UNSET, UnsetType
 
 from svc_cluster.base.errors import ErrorCode, InvalidError, MalformedError
-from svc_cluster.base.steps import at_once
 from svc_cluster.codec.batch_builder import BatchBuilder
 from svc_cluster.codec.batch_codec import AppendInput, RecordIn, RecordOut, build_batch_steps
 from svc_cluster.codec.batch_rules import (
@@ -79,11 +78,6 @@ ESCAPES_MAX: Final = METERED_BYTES_MAX * 4 // 3 + 64 * RECORDS_MAX
 _APPEND_DECODER: Final = msgspec.json.Decoder(AppendJson)
 _ONLY_APPEND: Final = Only(AppendJson)
 _DECODERS: Final[dict[Any, msgspec.json.Decoder[Any]]] = {}
-
-
-def decode_append(body: bytes, data_format: DataFormat, *, strict: bool = False) -> AppendInput:
-    """All of `decode_append_steps` at once."""
-    return at_once(decode_append_steps(body, data_format, strict=strict))
 
 
 def decode_append_steps(

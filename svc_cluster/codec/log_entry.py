@@ -13,7 +13,6 @@ from google.protobuf.message import DecodeError
 
 from svc_cluster._pb.cluster.v1 import log_entry_pb2 as pb
 from svc_cluster.base.ids import SeqNum, StreamId, TimestampMs
-from svc_cluster.base.steps import at_once
 from svc_cluster.codec import config_pb, usage_pb
 from svc_cluster.codec.entry_version import (
     BASIN_KINDS,
@@ -74,10 +73,6 @@ def join_commands(encoded: Sequence[bytes]) -> bytes:
     return b"".join((_HEADER, *encoded))
 
 
-def encode_entry(commands: Sequence[BasinCommand]) -> bytes:
-    return join_commands([encode_command(command) for command in commands])
-
-
 def _to_pb(out: pb.Command, command: BasinCommand) -> None:
     match command:
         case AppendCommand():
@@ -126,17 +121,15 @@ def _to_pb(out: pb.Command, command: BasinCommand) -> None:
             assert_never(command)
 
 
-def decode_entry(payload: bytes, known: frozenset[str] = BASIN_KINDS) -> list[BasinCommand]:
-    """The commands, all of the kinds in `known`. Raises UnknownEntryError for what a newer release
-    may have written, EntryFormatError for what none has."""
-    return at_once(decode_steps(payload, known))
-
-
 def decode_steps(
     payload: bytes, known: frozenset[str] = BASIN_KINDS
 ) -> Generator[int, None, list[BasinCommand]]:
-    """Does what `decode_entry` does, with a pause behind each report of usage, which is as dear as
-    very many plain commands. What is yielded is the number of its minutes."""
+    """The commands, all of the kinds in `known`, with a pause behind each report of usage, which is
+    as dear as very many plain commands. What is yielded is the number of its minutes.
+
+    Raises UnknownEntryError for what a newer release may have written, EntryFormatError for what
+    none has.
+    """
     if payload[:2] != _HEADER:
         version = version_of(payload, *_VERSIONS)
         if version is None:

@@ -106,13 +106,6 @@ class Opened(NamedTuple):
     wall_ms: int | None
 
 
-def decode_envelope(data: bytes) -> Envelope:
-    """The messages in order, and the sender's clock. Raises PeerMessageError for what is no
-    envelope."""
-    opened = open_envelope(data)
-    return decode_members(opened.members, opened.wall_ms)
-
-
 def open_envelope(data: bytes) -> Opened:
     """Raises PeerMessageError for what is no envelope."""
     if len(data) > MESSAGE_BYTES_MAX:

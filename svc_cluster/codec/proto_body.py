@@ -15,7 +15,6 @@ from google.protobuf.message import DecodeError
 
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
 from svc_cluster.base.errors import ErrorCode, InvalidError, MalformedError
-from svc_cluster.base.steps import at_once
 from svc_cluster.codec.batch_codec import AppendInput, RecordOut
 from svc_cluster.codec.batch_rules import (
     METERED_BYTES_MAX,
@@ -49,11 +48,6 @@ _RECORDS: Final = 1 << 3 | 2
 _HEADERS: Final = 2 << 3 | 2
 _BODY: Final = 3 << 3 | 2
 _NAME: Final = 1 << 3 | 2
-
-
-def decode_append(body: bytes) -> AppendInput:
-    """All of `decode_append_steps` at once."""
-    return at_once(decode_append_steps(body))
 
 
 def decode_append_steps(body: bytes) -> Generator[None, None, AppendInput]:

@@ -2,7 +2,7 @@
 
 Sealed is a record's headers and body together, in their wire form; what comes out is the body of
 a record without headers that keeps the client's timestamp. Command records stay as they are.
-`records.cut` is the way back.
+`batch_codec.cut_steps` is the way back.
 """
 
 from __future__ import annotations
@@ -27,20 +27,11 @@ _TIMESTAMP: Final = 1 << 3
 _BODY: Final = bytes((3 << 3 | 2,))
 
 
-def seal_batch(batch: StoredBatch, identity: StreamIdentity, seal: Seal) -> StoredBatch:
-    """`batch`, which is plain, with its data records sealed by `seal` for the stream."""
-    sealed: StoredBatch | None = None
-    for step in seal_steps(batch, identity, seal):
-        sealed = step
-    assert sealed is not None, "the last step has the batch"
-    return sealed
-
-
 def seal_steps(
     batch: StoredBatch, identity: StreamIdentity, seal: Seal
 ) -> Iterator[StoredBatch | None]:
-    """Does what `seal_batch` does, in steps between which others may work; the last one yields the
-    batch."""
+    """Seal the data records of `batch`, which is plain, for the stream, in steps between which
+    others may work; the last one yields the batch."""
     assert batch.sealed_for is None, "sealed once"
     commands = {command.offset for command in batch.commands}
     data = batch.records

@@ -11,7 +11,17 @@ from svc_cluster.base.errors import ErrorCode, InvalidError, MalformedError
 from svc_cluster.base.telling import listed, quoted
 from svc_cluster.codec.json_body import decode_object
 from svc_cluster.model import names
-from svc_cluster.model.access import NameSet, Op, OpGroups, ReadWrite, Scope, is_empty, seen_from
+from svc_cluster.model.access import (
+    NameSet,
+    Op,
+    OpGroups,
+    ReadWrite,
+    Scope,
+    exact,
+    is_empty,
+    prefix,
+    seen_from,
+)
 from svc_cluster.model.access_token import AccessToken, Expiry, TokenRequest
 from svc_cluster.model.ticket_request import TICKET_SECONDS_MAX, TicketRequest
 
@@ -157,11 +167,11 @@ def _set(
     if wire.exact is not None:
         if wire.exact and not is_name(wire.exact):
             raise _bad(f"{member} has a name that cannot be")
-        return NameSet(wire.exact, is_prefix=False)
+        return exact(wire.exact)
     assert wire.prefix is not None, "one of them is given"
     if not is_prefix(wire.prefix):
         raise _bad(f"{member} has a prefix that no name begins with")
-    return NameSet(wire.prefix, is_prefix=True)
+    return prefix(wire.prefix)
 
 
 def _halves(wire: HalvesJson | None) -> ReadWrite:

@@ -12,7 +12,6 @@ from typing import Final
 from svc_cluster.base.errors import ErrorCode, MalformedError
 from svc_cluster.http.message import Request
 
-HTTP_1_0: Final = (1, 0)
 HTTP_1_1: Final = (1, 1)
 HTTP_2: Final = (2, 0)
 

@@ -123,12 +123,6 @@ class OwnCluster:
         """The gateway's and the nodes' process ids."""
         return cluster_pids(self.file())
 
-    def node_pids(self) -> dict[int, int]:
-        """The nodes that are up, with their process ids."""
-        return {
-            int(node["id"]): int(node["pid"]) for node in self.file()["nodes"] if node["pid"] > 0
-        }
-
     async def wait_ready(self, deadline_s: float = 30.0) -> None:
         """Until every node and the gateway say they are ready. Raises ClusterError."""
         end = self._clock.monotonic() + deadline_s

@@ -21,12 +21,3 @@ def cpu_seconds(pid: int) -> float:
         return 0.0
     fields = stat.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def resident_bytes(pid: int) -> int:
-    """Resident memory of a process. 0 for one that is gone."""
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except OSError:
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")

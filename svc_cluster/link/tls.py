@@ -18,10 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from svc_cluster.base.ids import NodeId
-from svc_cluster.base.log import get_logger
 from svc_cluster.link.handshake import HandshakeError, Identity
-
-log = get_logger("tls")
 
 DOMAIN: Final = "svc-cluster.internal"
 GATEWAY_NAME: Final = f"gateway.{DOMAIN}"

@@ -120,11 +120,3 @@ class ChunkBuilder:
 def behind(after: bytes) -> bytes:
     """The first key that may come behind `after`; empty: the first there is."""
     return after + b"\0" if after else b""
-
-
-def whole(content: Content, view: KeyReader) -> Chunk:
-    """All of the content as one chunk."""
-    builder = ChunkBuilder(2**62)
-    for visit in content.visits(view, b""):
-        builder.add(visit)
-    return builder.last()

@@ -15,7 +15,6 @@ from svc_cluster.model.access import Op
 
 MINUTE_MS: Final = 60_000
 MINUTE_SECONDS: Final = 60
-HOUR_MINUTES: Final = 60
 DAY_MINUTES: Final = 24 * 60
 
 KEPT_MINUTES: Final = 31 * DAY_MINUTES

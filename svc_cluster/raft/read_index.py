@@ -82,9 +82,6 @@ class ReadRounds:
         self._states = []
         return states
 
-    def has_states(self) -> bool:
-        return bool(self._states)
-
     def _confirmed(self) -> int | None:
         """The number that a quorum has answered; None when no other voter is needed."""
         if self._others_needed == 0:

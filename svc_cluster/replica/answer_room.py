@@ -36,10 +36,6 @@ class AnswerRoom:
     def taken_bytes(self) -> int:
         return self._taken
 
-    @property
-    def waiting_count(self) -> int:
-        return self._waiting_count
-
     def put(self, byte_count: int) -> None:
         """An answer was made: it is there, whether there is room or not."""
         self._taken += byte_count

@@ -84,11 +84,6 @@ class StreamKeeper:
         """While the due times are being worked out: the last name looked at."""
         self._timer: asyncio.TimerHandle | None = None
 
-    @property
-    def scheduled(self) -> int:
-        """Streams that have a due time."""
-        return len(self._timetable) + len(self._soon)
-
     def leadership_changed(self) -> None:
         """Begin anew, if the group is led from here now."""
         self.stop()

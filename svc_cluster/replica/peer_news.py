@@ -72,6 +72,8 @@ class PeerNews:
             if news.event.peer != event.peer or not isinstance(news.event, obsolete)
         )
         self._waiting.append(_News(event, wanted))
+        of_peer = sum(news.event.peer == event.peer for news in self._waiting)
+        assert of_peer <= WAITING_PER_PEER_MAX, "what is obsolete was dropped"
         if not self._is_told:
             self._tell_next()
 

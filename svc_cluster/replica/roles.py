@@ -9,7 +9,6 @@ from svc_cluster.base.errors import ErrorCode, ServiceError, UnavailableError
 
 NODE: Final = "node"
 GATEWAY: Final = "gateway"
-ADMINISTRATOR: Final = "administrator"
 
 ROLES: Final[dict[str, frozenset[str]]] = {
     "register_node": frozenset({NODE}),

@@ -290,10 +290,6 @@ class SnapshotReceiver:
         """Transfers that have begun to arrive."""
         return len(self._incoming)
 
-    def generations(self) -> set[Generation]:
-        """Generations that are being filled."""
-        return {incoming.generation for incoming in self._incoming.values()}
-
     async def chunk(self, sender: NodeId, data: bytes) -> bytes:
         """Take one chunk; the reply says whether it was accepted."""
         size = 2 * len(data)  # and what it is decoded to

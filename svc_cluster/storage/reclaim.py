@@ -56,11 +56,6 @@ class Reclaimer:
         self._rest_until = float("-inf")
 
     @property
-    def pending(self) -> int:
-        """Ranges that may hold space."""
-        return len(self._unflushed) + len(self._flushed) + len(self._in_work)
-
-    @property
     def is_busy(self) -> bool:
         """A round is under way."""
         return self._busy

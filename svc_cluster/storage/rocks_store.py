@@ -212,11 +212,6 @@ class RocksStore:
         found: int | None = self._guard.run(lambda: self._db.property_int_value(_UNFLUSHED))
         return found or 0
 
-    @property
-    def reclaim_pending(self) -> int:
-        """Deleted ranges that may still hold space."""
-        return self._reclaimer.pending
-
     # -- for the reclaimer
 
     def table_files(self) -> list[TableFile]:

@@ -6,7 +6,7 @@ import struct
 from typing import Final
 
 from svc_cluster.base.ids import SeqNum, TimestampMs
-from svc_cluster.model.record import BatchPlacement, SequencedBatch, TimestampingMode
+from svc_cluster.model.record import BatchPlacement, TimestampingMode
 
 # version, flags, mode, record_count, metered_bytes, first_seq_num, base, arrival, last timestamp,
 # expires_at, metered bytes of the stream before this batch
@@ -61,10 +61,6 @@ def decode_placement(value: bytes) -> BatchPlacement:
         uncapped=bool(flags & _UNCAPPED),
         expires_at_ms=TimestampMs(expires) if flags & _EXPIRES else None,
     )
-
-
-def decode_batch(value: bytes) -> SequencedBatch:
-    return SequencedBatch(decode_placement(value), value[_HEADER.size :])
 
 
 def metered_before(value: bytes) -> int:

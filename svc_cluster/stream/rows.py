@@ -66,7 +66,7 @@ class StreamState(msgspec.Struct, frozen=True):
     fencing_token: str = ""
     metered_bytes_appended: int = 0
     """The sum of all batches there ever were; what of them is still stored:
-    `scan.stored_metered_bytes`."""
+    `basin_usage.stored_metered_bytes`."""
     last_arrival_ms: TimestampMs | None = None
     """When the last batch arrived; None before the first."""
     creation_hash: bytes = b""

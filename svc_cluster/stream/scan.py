@@ -235,12 +235,6 @@ class _Taking:
         return self.ended(StoppedBy.TAIL)
 
 
-def stored_metered_bytes(reader: KeyReader, stream: StreamState) -> int:
-    """Metered bytes of the batches still stored; one that the trim point cuts counts whole."""
-    first = batch_at(reader, stream, stream.trim_point)
-    return 0 if first is None else stream.metered_bytes_appended - metered_before(first)
-
-
 class _Tally:
     """Counts what a read surely has, against its bounds."""
 

@@ -329,21 +329,6 @@ class Sequencer:
         behind it must not be taken."""
         self._sessions.clear()
 
-    def depends_on(self, stream_name: str) -> LogIndex | None:
-        """Return the last entry that a decision about this stream rests on and that is not applied
-        yet. It is `UNPROPOSED` while that is being filled, None when the decision rests on applied
-        state."""
-        found = self._overlay.stream_by_name(stream_name)
-        touched = [self._touched_at.get(None), self._touched_at.get(stream_name)]
-        if found is not None:
-            touched.append(self._touched_at.get(found.stream_id))
-        return max((log_index for log_index in touched if log_index is not None), default=None)
-
-    @property
-    def overlay_len(self) -> int:
-        """Things held that are not applied yet."""
-        return len(self._touched_at)
-
     # -- helpers
 
     def _living(self, stream_id: StreamId) -> StreamState | None:

@@ -27,7 +27,8 @@ from svc_cluster.http.client import ConnectionLostError, HttpClient
 from svc_cluster.lab.api_client import AppendRecord
 from svc_cluster.lab.bench_load import append_request, set_up
 from svc_cluster.lab.own_cluster import OwnCluster
-from svc_cluster.lab.proc_stat import cpu_seconds, resident_bytes
+from svc_cluster.lab.proc_stat import cpu_seconds
+from tests.own_processes import resident_bytes
 
 BASIN: Final = "slow-bodies"
 STREAMS: Final = 8

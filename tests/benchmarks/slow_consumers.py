@@ -25,7 +25,7 @@ from svc_cluster.http.client import HttpClient
 from svc_cluster.lab.api_client import AppendRecord
 from svc_cluster.lab.bench_load import append_request, set_up
 from svc_cluster.lab.own_cluster import OwnCluster
-from svc_cluster.lab.proc_stat import resident_bytes
+from tests.own_processes import resident_bytes
 
 BASIN: Final = "slow-consumers"
 STREAM: Final = "s"

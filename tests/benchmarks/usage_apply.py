@@ -13,13 +13,13 @@ import time
 from typing import Final
 
 from svc_cluster.base.ids import LogIndex, Term, TimestampMs
-from svc_cluster.codec.log_entry import decode_entry, encode_entry
 from svc_cluster.model.record import StoredBatch
 from svc_cluster.model.stream_config import BasinConfig
 from svc_cluster.stream import apply
 from svc_cluster.stream.basin_state import BasinState
 from svc_cluster.stream.commands import BasinCommand
 from svc_cluster.stream.sequencer import Sequencer
+from tests.at_once import decode_entry, encode_entry
 from tests.unit.stream.support import MemoryStore
 
 ROUNDS: Final = 9

@@ -12,12 +12,12 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from svc_cluster.lab.proc_stat import resident_bytes
 from svc_cluster.storage.disk import EXIT_STORAGE
 from tests.chaos import writers
 from tests.chaos.cluster import GATEWAYS
 from tests.chaos.members import NODES
 from tests.chaos.scene import RECOVERY_S, Scene
+from tests.own_processes import resident_bytes
 
 MIB: Final = 1024 * 1024
 

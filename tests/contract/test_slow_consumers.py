@@ -17,12 +17,13 @@ import uvloop
 
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.codec.batch_codec import RecordIn, build_batch
+from svc_cluster.codec.batch_codec import RecordIn
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.cluster.backend import ReadResult
 from svc_cluster.http.server import serve
 from svc_cluster.model.record import SequencedBatch
 from svc_cluster.model.stream_config import BasinConfig, NewStream
+from tests.at_once import build_batch
 from tests.contract.h2_client import H2Session
 from tests.contract.memory_backend import MemoryBackend
 

@@ -17,6 +17,7 @@ import pytest
 from svc_cluster.lab.own_cluster import OwnCluster
 from tests.e2e.cluster import running
 from tests.e2e.test_s2_clients import CLIENTS, root_token
+from tests.own_processes import node_pids
 
 SCRIPT = Path(__file__).parent / "clients" / "s2_python_locations.py"
 LOCATIONS = {"aws:eu-1": False, "aws:us-2": False, "lab": True}
@@ -99,7 +100,7 @@ def test_the_audit_log_is_whole_across_rotation(tmp_path: Path) -> None:
             moved = path.with_suffix(".1")
             path.rename(moved)
             before = len(lines(moved))
-            pids = [cluster.file()["gateway"]["pid"], *cluster.node_pids().values()]
+            pids = [cluster.file()["gateway"]["pid"], *node_pids(cluster).values()]
             for pid in pids:
                 os.kill(pid, signal.SIGHUP)
             async with asyncio.timeout(SECONDS):
@@ -113,7 +114,7 @@ def test_the_audit_log_is_whole_across_rotation(tmp_path: Path) -> None:
                 while await create(cluster, fresh, "with-new-root") == 401:
                     await asyncio.sleep(0.05)
             assert (await until(path, "create-basin"))["basin"] == "after-rotation"
-            assert pids == [cluster.file()["gateway"]["pid"], *cluster.node_pids().values()]
+            assert pids == [cluster.file()["gateway"]["pid"], *node_pids(cluster).values()]
             assert len(lines(moved)) == before
             text = moved.read_text() + path.read_text()
             for secret in (root, fresh):

@@ -13,6 +13,7 @@ from svc_cluster.storage.disk import EXIT_STORAGE
 from tests.e2e.cluster import READY_S, Load, SameCommand, logs, running, whole
 from tests.e2e.load import set_up
 from tests.e2e.power import Ledger, build_shim, compiler
+from tests.own_processes import node_pids
 
 BASIN = "failed-sync-basin"
 
@@ -74,7 +75,7 @@ def test_the_shim_is_inherited_by_every_process(tmp_path: Path) -> None:
         async with running(ledger.root / "cluster", environment=ledger.env()) as cluster:
             await set_up(cluster.url, BASIN, ["s"])
             logs = {int(path.stem) for path in ledger.state.glob("*.undo")}
-            assert set(cluster.node_pids().values()) <= logs
+            assert set(node_pids(cluster).values()) <= logs
 
     asyncio.run(main())
 

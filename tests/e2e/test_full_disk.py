@@ -20,6 +20,7 @@ from svc_cluster.storage.disk import EXIT_STORAGE
 from tests.e2e.cluster import SameCommand, running
 from tests.e2e.load import set_up
 from tests.e2e.small_disk import ADVICE_TO_DESTROY, fill, mounted, unavailable
+from tests.own_processes import node_pids
 
 BASIN = "full-disk-basin"
 MORE_THAN_ANY_DISK_MIB = 2**30
@@ -142,12 +143,12 @@ def test_full_disks_refuse_appends_and_all_goes_on_once_there_is_room(
             for body in kept:
                 await appended(api, body)
             filler = fill(small_disk)
-            before = cluster.node_pids()
+            before = node_pids(cluster)
             for node in NODES:
                 await until_said(logs / f"node-{node}.log", "flush_postponed")
             await refused(api, b"none")
             assert await bodies(api) == kept
-            assert cluster.node_pids() == before and "ended with" not in said(logs)
+            assert node_pids(cluster) == before and "ended with" not in said(logs)
 
             cluster.kill_node(1)
             await until_said(cluster.log_path, f"node-1 ended with status {EXIT_DIRECTORY}")
@@ -165,7 +166,7 @@ def test_full_disks_refuse_appends_and_all_goes_on_once_there_is_room(
             await appended(api, b"after")
             assert await bodies(api) == [*kept, b"after"]
             await cluster.wait_ready(DEADLINE_S)
-            pids = cluster.node_pids()
+            pids = node_pids(cluster)
             assert len(pids) == len(NODES) and not set(pids.values()) & set(before.values())
             api.close()
 
@@ -188,7 +189,7 @@ def test_what_a_full_disk_stops_says_so_and_advises_to_destroy_nothing(
             api = ApiClient(cluster.url)
             await appended(api, b"kept")
             api.close()
-            node = SameCommand(cluster.node_pids()[1])
+            node = SameCommand(node_pids(cluster)[1])
             filler = fill(small_disk)
             await until_said(logs / "node-1.log", "flush_postponed")
             supervisor_pid = int(read_cluster_file(cluster.directory)["supervisor_pid"])

@@ -13,6 +13,7 @@ from svc_cluster.http.client import ConnectionLostError
 from svc_cluster.lab.api_client import ApiClient, AppendRecord
 from tests.e2e.cluster import READY_S, Load, running, whole
 from tests.e2e.load import read_all, set_up
+from tests.own_processes import node_pids
 
 BASIN = "minority-basin"
 
@@ -39,7 +40,7 @@ def test_a_minority_refuses_and_its_effect_flags_are_true(tmp_path: Path) -> Non
             before = await api.append(BASIN, "s", [AppendRecord(b"before")])
             assert before.status == 200
             leader = await cluster.wait_leader(BASIN)
-            for node_id in cluster.node_pids():
+            for node_id in node_pids(cluster):
                 if node_id != leader:
                     cluster.kill_node(node_id)
             flags: dict[bytes, str] = {}

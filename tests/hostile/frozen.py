@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from svc_cluster.lab.own_cluster import OwnCluster
-from svc_cluster.lab.proc_stat import resident_bytes
 from tests.e2e.load import StreamWriter, Verdict, set_up
 from tests.hostile.processes import forget_peaks, peaks
 from tests.hostile.scale import FULL_SCALE, SCALE
+from tests.own_processes import node_pids, resident_bytes
 
 STREAM: Final = "s"
 BODY_BYTES: Final = (300, 3_000, 30_000)
@@ -120,14 +120,14 @@ class FrozenScene:
     async def freeze(self, node: int, seconds: float) -> Seen:
         """Stop the node under load for so long and let it go on; load ends once it is whole."""
         seen = Seen()
-        others = [other for other in self.cluster.node_pids() if other != node]
+        others = [other for other in node_pids(self.cluster) if other != node]
         forget_peaks(self.cluster.pids())
         refused = sum((writer.errors for writer in self.writers), Counter[str]())
         async with self._load():
             before = await self._calm(others)
             spared = {name: row for name, row in before.items() if row[1] != node}
             seen.led_by_frozen = len(before) - len(spared)
-            seen.frozen_bytes = resident_bytes(self.cluster.node_pids()[node])
+            seen.frozen_bytes = resident_bytes(node_pids(self.cluster)[node])
             self.cluster.kill_node(node, signal.SIGSTOP)
             begun = time.monotonic()
             try:

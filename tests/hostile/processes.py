@@ -8,6 +8,7 @@ from pathlib import Path
 
 from svc_cluster.lab.own_cluster import OwnCluster
 from tests.hostile.scale import GATEWAY_BYTES_MAX, MIB, NODE_BYTES_MAX
+from tests.own_processes import node_pids
 
 
 def forget_peaks(pids: Sequence[int]) -> None:
@@ -26,7 +27,7 @@ def peak_bytes(pid: int) -> int:
 
 def peaks(cluster: OwnCluster) -> dict[str, int]:
     """Of the gateway and of each node that is up."""
-    found = {f"node-{number}": peak_bytes(pid) for number, pid in cluster.node_pids().items()}
+    found = {f"node-{number}": peak_bytes(pid) for number, pid in node_pids(cluster).items()}
     return found | {"gateway": peak_bytes(int(cluster.file()["gateway"]["pid"]))}
 
 

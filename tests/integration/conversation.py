@@ -27,8 +27,8 @@ from svc_cluster.replica.link_server import caller_of, terms_of
 from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
 from svc_cluster.replica.service_session import ServiceSession
 from svc_cluster.storage.disk import RealDisk
-from svc_cluster.storage.memory_store import MemoryStore
 from svc_cluster.storage.wal.wal_settings import WalSettings
+from tests.memory_store import MemoryStore
 
 ONE = NodeId(1)
 DEADLINE_SECONDS = 60.0

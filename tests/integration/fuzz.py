@@ -38,9 +38,9 @@ from svc_cluster.replica.link_server import PeerCaller, ServiceCaller, caller_of
 from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
 from svc_cluster.replica.peers import RAFT
 from svc_cluster.storage.disk import RealDisk
-from svc_cluster.storage.memory_store import MemoryStore
 from svc_cluster.storage.wal.wal_settings import WalSettings
 from tests.hostile.peers.words import INTERESTING, U64_MAX, bombs, mutated, random_envelope
+from tests.memory_store import MemoryStore
 
 _DEADLINES_MS: Final = (0, 1, 5, 100)
 _FIRST: Final = Stage.GATHERING

@@ -14,7 +14,6 @@ from svc_cluster._pb.s2.v1 import s2_pb2
 from svc_cluster.base.errors import HotServerError, InternalError, ServiceError
 from svc_cluster.base.ids import GroupId, TimestampMs
 from svc_cluster.codec import rpc
-from svc_cluster.codec.batch_codec import build_batch
 from svc_cluster.link.calls import HEAD, Verb, encode
 from svc_cluster.link.credit import CREDIT_BYTES, MESSAGE_BYTES_MAX
 from svc_cluster.link.frame import FrameKind
@@ -26,6 +25,7 @@ from svc_cluster.replica import answer_room
 from svc_cluster.replica.answer_room import ROOM_BYTES_MAX, AnswerRoom
 from svc_cluster.replica.repeatable import Fill
 from svc_cluster.replica.roles import OWN
+from tests.at_once import build_batch
 from tests.integration.conversation import DEADLINE_SECONDS, Pair, pair
 
 CLIENTS = 6
@@ -312,7 +312,7 @@ def test_a_caller_that_does_not_read_has_a_bounded_room(
         reads = [asyncio.ensure_future(read_one(two, number % 4)) for number in range(200)]
         room = two.wire.service.room
         async with asyncio.timeout(DEADLINE_SECONDS):
-            while room.waiting_count < 150 or room.taken_bytes < ROOM_BYTES_MAX - 2_000_000:
+            while room._waiting_count < 150 or room.taken_bytes < ROOM_BYTES_MAX - 2_000_000:
                 await asyncio.sleep(0.01)
         assert room.taken_bytes <= ROOM_BYTES_MAX + 1_000_000
         assert (
@@ -335,7 +335,7 @@ def test_a_caller_that_does_not_read_has_a_bounded_room(
         async with asyncio.timeout(DEADLINE_SECONDS):
             found = await asyncio.gather(*reads)
         assert found == [bodies[number % 4] for number in range(200)]
-        assert room.waiting_count == 0
+        assert room._waiting_count == 0
         assert two.wire.service.unsent == 0
         # bytes that are dealt with are told in quarters of the credit
         assert room.taken_bytes <= CREDIT_BYTES[FrameKind.BULK] // 4
@@ -415,7 +415,7 @@ def test_readers_of_one_basin_do_not_stand_before_those_of_another() -> None:
         await asyncio.gather(*waiting, return_exceptions=True)
         assert order.index(8) <= 1
         assert len(order) == 20, "all but the one that gave up"
-        assert room.waiting_count == 0
+        assert room._waiting_count == 0
 
     asyncio.run(main())
 

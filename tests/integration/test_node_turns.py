@@ -19,11 +19,11 @@ from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId
 from svc_cluster.codec.catalog_entry import encode_catalog_entry
 from svc_cluster.codec.entry_version import BASIN_KINDS, CATALOG_KINDS
-from svc_cluster.codec.log_entry import encode_entry
 from svc_cluster.link.calls import Verb, decode
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.replica.roles import EVERYDAY, GATEWAY, ROLES
 from svc_cluster.replica.snapshot import send_snapshot
+from tests.at_once import encode_entry
 from tests.integration.turns import Full, Turn, full, kept_short, proposed
 from tests.integration.turns_commands import BASIN_CASES, CATALOG_CASES
 from tests.integration.turns_content import Content, fill, token_id

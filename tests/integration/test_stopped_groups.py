@@ -16,6 +16,7 @@ from svc_cluster.lab.own_cluster import OwnCluster
 from tests.e2e.cluster import Load, running
 from tests.e2e.load import set_up
 from tests.integration.processes import page
+from tests.own_processes import node_pids
 
 HEALTHY, BROKEN, STREAM = "healthy-basin", "broken-basin", "stream-0"
 MARK = b"the record with the bug"
@@ -95,7 +96,7 @@ def test_a_bug_in_one_basin_leaves_processes_and_neighbours_alone(tmp_path: Path
             load = Load(cluster.url, HEALTHY, writers=1)
             load.start()
             await load.acknowledged(5)
-            pids = cluster.node_pids()
+            pids = node_pids(cluster)
             first = await one(cluster.url, BROKEN, MARK)
             assert first.status in (408, 503), first
             second = await one(cluster.url, BROKEN)
@@ -103,7 +104,7 @@ def test_a_bug_in_one_basin_leaves_processes_and_neighbours_alone(tmp_path: Path
             assert json.loads(second.body)["code"] == "unavailable"
             assert second.headers["svc-side-effects"] == "none"
             await load.acknowledged(20)
-            assert cluster.node_pids() == pids, "no process ended"
+            assert node_pids(cluster) == pids, "no process ended"
             stopped = await stopped_on(cluster, "stopped")
             assert len(stopped) >= 2
             for node in stopped:
@@ -120,7 +121,7 @@ def test_a_bug_in_one_basin_leaves_processes_and_neighbours_alone(tmp_path: Path
             assert load.ambiguous == 0
             cluster.kill_node(stopped[0])
             async with asyncio.timeout(60):
-                while cluster.node_pids().get(stopped[0], pids[stopped[0]]) == pids[stopped[0]]:
+                while node_pids(cluster).get(stopped[0], pids[stopped[0]]) == pids[stopped[0]]:
                     await asyncio.sleep(0.1)
             await cluster.wait_ready(60)
             assert (await one(cluster.url, HEALTHY)).status == 200
@@ -157,7 +158,7 @@ def test_nodes_of_an_older_release_park_and_go_on_after_the_upgrade(
         async with running(directory, environment=environment) as cluster:
             for basin in (HEALTHY, BROKEN):
                 await set_up(cluster.url, basin, [STREAM])
-            pids = cluster.node_pids()
+            pids = node_pids(cluster)
             first = await one(cluster.url, BROKEN, request_token="token-1")
             assert first.status in (408, 503), first
             second = await one(cluster.url, BROKEN)
@@ -172,7 +173,7 @@ def test_nodes_of_an_older_release_park_and_go_on_after_the_upgrade(
             lines = log_lines(cluster, "replica_parked")
             assert len(lines) == len(parked)
             assert all("keyed_write" in line for line in lines)
-            assert cluster.node_pids() == pids
+            assert node_pids(cluster) == pids
 
     async def newer() -> None:
         async with running(directory) as cluster:

@@ -14,7 +14,6 @@ from svc_cluster.catalog.catalog_commands import CreateBasin
 from svc_cluster.catalog.token_commands import IssueToken
 from svc_cluster.catalog.token_table import TOKENS_MAX
 from svc_cluster.codec.catalog_entry import encode_catalog_entry
-from svc_cluster.codec.log_entry import encode_entry
 from svc_cluster.model.access import ROOT_SCOPE, Scope, prefix
 from svc_cluster.model.access_token import NO_PARENT, AccessToken
 from svc_cluster.model.record import BatchPlacement, TimestampingMode
@@ -30,6 +29,7 @@ from svc_cluster.model.usage import (
     UsageReport,
 )
 from svc_cluster.stream.commands import AppendCommand, CreateStream, IdempotentWrite, ReportUsage
+from tests.at_once import encode_entry
 from tests.integration.turns import Full, propose
 
 STREAMS: Final = 12_000

@@ -12,7 +12,6 @@ from svc_cluster.base.ids import CATALOG_GROUP, GroupId, LogIndex, NodeId, Term,
 from svc_cluster.base.log_ops import LogEntry
 from svc_cluster.catalog.catalog_commands import CreateBasin
 from svc_cluster.codec.catalog_entry import encode_catalog_entry
-from svc_cluster.codec.log_entry import encode_entry
 from svc_cluster.codec.peer_message import (
     MEMBER_OVERHEAD_BYTES,
     encode_envelope,
@@ -44,6 +43,7 @@ from svc_cluster.replica.group_replica import AnyGroup
 from svc_cluster.replica.peers import ENVELOPE_BYTES_MAX
 from svc_cluster.replica.portions import portions
 from svc_cluster.stream.commands import Bootstrap
+from tests.at_once import encode_entry
 from tests.integration.turns import ME, OTHER, Full
 
 MIB: Final = 1024 * 1024

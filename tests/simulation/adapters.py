@@ -14,7 +14,7 @@ from typing import Any, Final
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.base.tasks import Tasks
-from svc_cluster.codec.peer_message import decode_envelope, encode_envelope, encode_message
+from svc_cluster.codec.peer_message import encode_envelope, encode_message
 from svc_cluster.link.calls import Verb, decode
 from svc_cluster.link.connector import LinkEvents
 from svc_cluster.link.conversation import Terms
@@ -29,6 +29,7 @@ from svc_cluster.raft.messages import PeerMessage
 from svc_cluster.replica.link_server import caller_of, terms_of
 from svc_cluster.replica.node import ReplicaNode
 from svc_cluster.replica.peers import RAFT, LinkPeers, PeerLink
+from tests.at_once import decode_envelope
 from tests.simulation.loop import SimLoop, current_incarnation
 from tests.simulation.network import SimNetwork
 

@@ -21,7 +21,7 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.base.ids import NodeId
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.codec.batch_codec import ReadBudget, build_batch, cut
+from svc_cluster.codec.batch_codec import ReadBudget
 from svc_cluster.codec.request_key import append_hash, request_key
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.cluster.replica_client import ReplicaClient
@@ -36,6 +36,7 @@ from svc_cluster.model.stream_config import (
     Retention,
     StreamConfig,
 )
+from tests.at_once import build_batch, cut
 from tests.linearizability.history import SeenRecord
 from tests.simulation.adapters import SimRpcClient, gateway_speaker
 from tests.simulation.checkers.usage import USAGE_INTERVAL_S, ReportedUsage, SeenReports

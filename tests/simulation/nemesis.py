@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import product
 
 from svc_cluster.base.ids import GroupId
-from svc_cluster.model.content import whole
 from svc_cluster.replica.prefixed import PrefixedReader
 from svc_cluster.replica.scrub_reader import content_of
+from tests.at_once import whole
 from tests.simulation.adapters import addresses_of, hears_address, peer_address
 from tests.simulation.backend_client import SimGateway
 from tests.simulation.checkers.raft import InvariantError

@@ -183,7 +183,7 @@ class SimNode:
             return set()
         host = self.node.host
         known = {int(replica.group.generation) for replica in host.replicas()}
-        known |= {int(generation) for generation in host.receiver.generations()}
+        known |= {int(transfer.generation) for transfer in host.receiver._incoming.values()}
         return {int.from_bytes(key[:PREFIX_BYTES], "big") for key in self.store.pairs()} - known
 
     def leads_something(self) -> bool:

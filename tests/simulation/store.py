@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable, Iterator
 
 from svc_cluster.base.write_set import WriteSet
-from svc_cluster.storage.memory_store import MemoryStore
 from svc_cluster.storage.state_store import ON_DISK, Peeked, StoreStalledError
+from tests.memory_store import MemoryStore
 from tests.simulation.loop import SimLoop
 
 FLUSH_MS = (1.0, 200.0)

@@ -39,7 +39,7 @@ def test_log_goes_on_when_somebody_else_has_made_room() -> None:
         disk.switches.full = True
         durable: list[int] = []
         issued = 0
-        while not wal.is_stalled:
+        while not wal._pipeline._waiting:
             issued += 1
             entry = LogEntry(LogIndex(issued), Term(1), ENTRY)
             done = partial(durable.append, issued)
@@ -47,7 +47,7 @@ def test_log_goes_on_when_somebody_else_has_made_room() -> None:
             await asyncio.sleep(0.1)
         wal.mark_idle()
         await asyncio.sleep(1.0)
-        assert wal.is_stalled, "there is still no room"
+        assert wal._pipeline._waiting, "there is still no room"
         disk.switches.full = False
         wal.mark_idle()
         await asyncio.sleep(1.0)

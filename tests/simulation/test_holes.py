@@ -137,7 +137,7 @@ class Trial:
                 return await reader.read(request, place)
 
         waiting = asyncio.ensure_future(wait())
-        while not room.waiting_count:
+        while not room._waiting_count:
             await asyncio.sleep(0.001)
         _lose_batches(victim, self.rng, 1)
         with pytest.raises(UnavailableError):

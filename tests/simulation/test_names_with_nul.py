@@ -9,13 +9,13 @@ from typing import Any
 from urllib.parse import quote
 
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.codec.batch_codec import build_batch
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.cluster.token_client import TokenClient
 from svc_cluster.http.message import BytesBody, Request
 from svc_cluster.model.access import Op, Scope
 from svc_cluster.model.access_token import AuthenticationOff, TokenRequest
 from svc_cluster.model.stream_config import BasinConfig, NewStream
+from tests.at_once import build_batch
 from tests.simulation.backend_client import GatewayProcess
 from tests.simulation.cluster import SimCluster, in_simulation
 from tests.simulation.options import Options

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId, Term
 from svc_cluster.base.log_ops import LogEntry
-from svc_cluster.codec.peer_message import decode_envelope
 from svc_cluster.link.calls import Verb, decode, encode
 from svc_cluster.link.conversation import Terms
 from svc_cluster.link.frame import FrameKind
@@ -23,6 +22,7 @@ from svc_cluster.link.wire import Wire
 from svc_cluster.raft.messages import AppendRequest
 from svc_cluster.replica.peers import RAFT, LinkPeers
 from svc_cluster.replica.transfers import TRANSFERS_MAX
+from tests.at_once import decode_envelope
 from tests.simulation.adapters import SimAcceptor, SimCaller
 from tests.simulation.loop import SimLoop, run
 from tests.simulation.network import NetworkProfile, SimNetwork

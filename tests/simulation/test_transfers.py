@@ -394,9 +394,9 @@ class Trial:
         assert self.receiver.node is not None
         receiver = self.receiver.node.host.receiver
         assert (await self.bring(0)).accepted
-        (generation,) = receiver.generations()
-        assert self.rows_of(generation) == 1
-        return receiver, generation
+        (transfer,) = receiver._incoming.values()
+        assert self.rows_of(transfer.generation) == 1
+        return receiver, transfer.generation
 
     async def bring(self, sequence: int, more: int = 0) -> pb.SnapshotResult:
         """A chunk of one pair, and `more`."""

@@ -59,10 +59,6 @@ class AnswerBudget:
         return self._in_work
 
     @property
-    def unsent_bytes(self) -> int:
-        return self._unsent
-
-    @property
     def held_bytes(self) -> int:
         """With what reads at work are expected to hold."""
         return self._unsent + self._in_work * WORK_BYTES

@@ -46,9 +46,6 @@ class Cost(NamedTuple):
 
 _ACCOUNT: Final = "account"
 _DIMENSIONS: Final = Rates._fields
-REASONS: Final = tuple(
-    f"{owner}_{dimension}" for owner in (_ACCOUNT, "token") for dimension in _DIMENSIONS
-)
 
 
 class Meter:
@@ -85,7 +82,7 @@ class Wait:
 
     @property
     def reason(self) -> str:
-        """One of REASONS."""
+        """Whose limit it is and of what: `account` or `token`, `_`, one of the members of Rates."""
         return self.meter.reason
 
     @property

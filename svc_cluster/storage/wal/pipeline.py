@@ -104,11 +104,6 @@ class Pipeline:
         return not (self._in_flight or self._waiting or self._batch.forced or self._controls)
 
     @property
-    def is_stalled(self) -> bool:
-        """Operations wait for a segment or for room in the next batch."""
-        return bool(self._waiting)
-
-    @property
     def unsynced_bytes(self) -> int:
         """Return the bytes of frames that no sync covers yet. They are what waits for room, the
         batch that fills and the one that is being written."""

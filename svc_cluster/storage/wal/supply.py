@@ -62,10 +62,6 @@ class SegmentSupply:
         return self._preparing
 
     @property
-    def free_count(self) -> int:
-        return len(self._free) + (self._prepared is not None)
-
-    @property
     def free_bytes(self) -> int:
         """Bytes of the files that hold nothing."""
         prepared = 0 if self._prepared is None else self._prepared.size

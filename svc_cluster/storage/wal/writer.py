@@ -179,11 +179,6 @@ class Wal:
         return sum(segment.size for segment in self._active) + self._supply.free_bytes
 
     @property
-    def free_segments(self) -> int:
-        """Segments that are ready or can be recycled."""
-        return self._supply.free_count
-
-    @property
     def used_segments(self) -> int:
         return len(self._active)
 
@@ -191,11 +186,6 @@ class Wal:
     def unsynced_bytes(self) -> int:
         """Bytes of frames that no sync covers yet, all of them in memory."""
         return self._pipeline.unsynced_bytes
-
-    @property
-    def is_stalled(self) -> bool:
-        """Operations wait for a segment: the disk is full or slow."""
-        return self._pipeline.is_stalled
 
     def destroyed(self) -> frozenset[GroupId]:
         """Destroyed groups of which older frames may still be in the log."""

@@ -19,6 +19,7 @@ from tests.hostile.peers import words as hostile
 from tests.hostile.peers.stranger import OPEN, Stranger, frame
 from tests.hostile.peers.victim import BASIN, STREAM, Victim
 from tests.hostile.scale import MIB, SCALE
+from tests.own_processes import node_pids
 
 CALLER_BYTES = 15 * MIB
 KEPT_BYTES_MAX = 16 * MIB
@@ -86,7 +87,7 @@ def test_whoever_proves_nothing_is_told_why_or_runs_out_of_time(victim: Victim) 
 def test_callers_that_prove_nothing_cost_nothing(victim: Victim, measured: Measured) -> None:
     """15 MiB of each, in one frame, in frames of every kind, in claims of 4 KiB, from as many as
     may be unproven at once and more: the node keeps less than 16 MiB of it at any time."""
-    pid = victim.cluster.node_pids()[1]
+    pid = node_pids(victim.cluster)[1]
 
     async def main() -> None:
         before = hostile.forget_peak(pid)
@@ -118,7 +119,7 @@ def test_a_caller_that_never_reads_costs_a_bounded_amount(
     async def main() -> None:
         _, group = await victim.basin_group()
         leader = await victim.cluster.wait_leader(BASIN)
-        pid = victim.cluster.node_pids()[leader]
+        pid = node_pids(victim.cluster)[leader]
         await victim.fill("large", 4 * MIB)
         read = replica_pb2.Request(group_id=group["group_id"], deadline_ms=20_000)
         read.read.stream, read.read.clamp = "large", True
@@ -178,7 +179,7 @@ def test_gateways_that_disappear_leave_nothing_behind(victim: Victim, measured: 
     async def main() -> None:
         _, group = await victim.basin_group()
         leader = await victim.cluster.wait_leader(BASIN)
-        pid = victim.cluster.node_pids()[leader]
+        pid = node_pids(victim.cluster)[leader]
         wait = replica_pb2.Request(group_id=group["group_id"], deadline_ms=60_000)
         wait.read.stream, wait.read.wait_ms = STREAM, 60_000
         wait.read.start_value, wait.read.clamp = 10**6, True

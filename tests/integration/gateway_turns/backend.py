@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.ids import SeqNum, TimestampMs
-from svc_cluster.codec.batch_codec import RecordIn, build_batch
+from svc_cluster.codec.batch_codec import RecordIn
 from svc_cluster.codec.batch_rules import METERED_BYTES_MAX, RECORDS_MAX
-from svc_cluster.codec.sealed_batch import seal_batch
 from svc_cluster.gateway.cluster.backend import BasinInfo, ReadResult, StreamInfo
 from svc_cluster.gateway.cluster.token_client import TokenNews
 from svc_cluster.gateway.records.record_cipher import RecordCipher
@@ -24,6 +23,7 @@ from svc_cluster.model.read_bounds import ReadBounds, ReadStart
 from svc_cluster.model.record import AppendAck, Position, StoredBatch
 from svc_cluster.model.stream_config import BasinConfig, NewStream
 from svc_cluster.model.usage import Counts, Readings, UsageReport
+from tests.at_once import build_batch, seal_batch
 from tests.contract.memory_backend import MemoryBackend
 
 BASIN: Final = "turns-basin"

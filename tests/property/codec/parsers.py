@@ -18,11 +18,9 @@ from svc_cluster.base.errors import (
     MalformedError,
 )
 from svc_cluster.base.ids import SeqNum, TimestampMs
-from svc_cluster.codec import json_body, proto_body
-from svc_cluster.codec.batch_codec import AppendInput, ReadBudget, build_batch, cut
+from svc_cluster.codec.batch_codec import AppendInput, ReadBudget
 from svc_cluster.codec.batch_rules import METERED_BYTES_MAX
 from svc_cluster.codec.json_body import DataFormat
-from svc_cluster.codec.sealed_batch import seal_batch
 from svc_cluster.codec.session_frame import (
     FRAME_BYTES_MAX,
     MESSAGE_BYTES_MAX,
@@ -36,6 +34,7 @@ from svc_cluster.gateway.records.record_cipher import RecordCipher
 from svc_cluster.gateway.request.record_key import RecordKey
 from svc_cluster.model.cipher import AEGIS_256, AES_256_GCM, KEY_BYTES, StreamIdentity
 from svc_cluster.model.record import BatchPlacement, SequencedBatch, TimestampingMode
+from tests.at_once import build_batch, cut, decode_json_append, decode_proto_append, seal_batch
 from tests.property.codec import inputs
 
 REFUSED: Final = "refused"
@@ -51,7 +50,7 @@ def check_proto(rng: random.Random, data: bytes) -> str:
     """Taken: counted as the records are when each is looked at, and stored so that it decodes to
     the same batch again."""
     try:
-        found = proto_body.decode_append(data)
+        found = decode_proto_append(data)
     except MalformedError as error:
         _declared(error, ErrorCode.BAD_PROTO)
         return REFUSED
@@ -71,7 +70,7 @@ def check_proto(rng: random.Random, data: bytes) -> str:
     assert batch.metered_bytes <= METERED_BYTES_MAX
     assert (found.match_seq_num is not None) == message.HasField("match_seq_num")
     assert (found.fencing_token is not None) == message.HasField("fencing_token")
-    assert proto_body.decode_append(batch.records) == AppendInput(batch, None, None)
+    assert decode_proto_append(batch.records) == AppendInput(batch, None, None)
     return TAKEN
 
 
@@ -135,7 +134,7 @@ def check_json(rng: random.Random, data: bytes) -> str:
     """Taken: another JSON reader sees the same records, and no member twice."""
     encoding = rng.choice(tuple(DataFormat))
     try:
-        found = json_body.decode_append(data, encoding)
+        found = decode_json_append(data, encoding)
     except MalformedError as error:
         _declared(error, ErrorCode.BAD_JSON)
         return REFUSED
@@ -171,7 +170,7 @@ def check_sealed(rng: random.Random, data: bytes) -> str:
     """Taken: sealed and opened, every record is what it was without; nothing of a batch that was
     changed on its way opens to anything else."""
     try:
-        batch = proto_body.decode_append(data).batch
+        batch = decode_proto_append(data).batch
     except (MalformedError, InvalidError):
         return REFUSED
     identity = StreamIdentity(rng.getrandbits(64), 1, rng.choice((AEGIS_256, AES_256_GCM)))

@@ -20,7 +20,6 @@ from urllib.parse import quote
 
 import pytest
 
-from svc_cluster.codec.batch_codec import build_batch
 from svc_cluster.codec.compression import decompress
 from svc_cluster.gateway.access.authentication import AccessControl
 from svc_cluster.gateway.access.lease import LeaseKeeper
@@ -35,6 +34,7 @@ from svc_cluster.model.access_secret import secret_hash, secret_text
 from svc_cluster.model.access_token import AccessToken
 from svc_cluster.model.stream_config import BasinConfig, NewStream
 from svc_cluster.model.usage import Counts, Readings, UsageReport
+from tests.at_once import build_batch
 from tests.contract.memory_backend import MemoryBackend
 from tests.simulation.clock import SimClock
 from tests.simulation.loop import run

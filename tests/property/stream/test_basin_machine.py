@@ -19,8 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from svc_cluster.base.errors import ServiceError
 from svc_cluster.base.ids import LogIndex, StreamId, Term, TimestampMs
 from svc_cluster.codec.entry_version import BASIN_KINDS
-from svc_cluster.codec.log_entry import comes_back, decode_entry, encode_entry
-from svc_cluster.model.content import whole
+from svc_cluster.codec.log_entry import comes_back
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.reconfigure import BasinPatch, StreamPatch
 from svc_cluster.model.record import CommandKind, CommandRecord, StoredBatch, TimestampingMode
@@ -36,6 +35,7 @@ from svc_cluster.stream.basin_content import BasinContent
 from svc_cluster.stream.commands import BasinCommand
 from svc_cluster.stream.effects import View
 from svc_cluster.stream.sequencer import Sequencer
+from tests.at_once import decode_entry, encode_entry, whole
 from tests.property.stream.model import Command, Config, ModelBasin
 from tests.unit.stream.support import BASIN, MemoryStore, Replica
 
@@ -308,7 +308,7 @@ class BasinMachine(RuleBasedStateMachine):
         self._commit(self.in_flight.pop(0))
         self.sequencer.applied(self.leader.state.applied_index)
         if not self.in_flight and not self.open:
-            assert self.sequencer.overlay_len == 0
+            assert not self.sequencer._touched_at
 
     def _commit(self, entry: list[tuple[BasinCommand, Change, object]]) -> None:
         payload = encode_entry([command for command, _, _ in entry])

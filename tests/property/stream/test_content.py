@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from svc_cluster.base.ids import SeqNum, StreamId, TimestampMs
 from svc_cluster.base.write_set import WriteSet
-from svc_cluster.model.content import Chunk, ChunkBuilder, whole
+from svc_cluster.model.content import Chunk, ChunkBuilder
 from svc_cluster.model.idempotency_table import IdempotencyRow
 from svc_cluster.model.record import Position
 from svc_cluster.stream import keys, rows
 from svc_cluster.stream.basin_content import BasinContent
 from svc_cluster.stream.batch_row import HEADER_BYTES
+from tests.at_once import whole
 from tests.unit.stream.support import NOW, Leader, MemoryStore, batch, trim
 
 CONTENT = BasinContent()

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from svc_cluster.base.ids import LogIndex, StreamId, TimestampMs
-from svc_cluster.codec.log_entry import decode_entry, encode_entry
 from svc_cluster.model.record import CommandKind, CommandRecord, StoredBatch
 from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig
 from svc_cluster.model.usage import (
@@ -34,6 +33,7 @@ from svc_cluster.stream import keys
 from svc_cluster.stream.commands import Bootstrap, ReportUsage
 from svc_cluster.stream.sequencer import Sequencer
 from svc_cluster.stream.usage_rows import decode_basin_reading, decode_reading
+from tests.at_once import decode_entry, encode_entry
 from tests.unit.stream.support import BASIN, Replica
 
 FIRST = 2 * KEPT_MINUTES

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from svc_cluster.base.ids import SeqNum, StreamId, TimestampMs
 from svc_cluster.codec.entry_version import BASIN_KINDS, UnknownEntryError
-from svc_cluster.codec.log_entry import EntryFormatError, comes_back, decode_entry, encode_entry
+from svc_cluster.codec.log_entry import EntryFormatError, comes_back
 from svc_cluster.model.names import is_stream_name
 from svc_cluster.model.record import BatchPlacement, CommandKind, CommandRecord, TimestampingMode
 from svc_cluster.model.stream_config import (
@@ -28,6 +28,7 @@ from svc_cluster.stream.commands import (
     PurgeStream,
     Seal,
 )
+from tests.at_once import decode_batch, decode_entry, encode_entry
 from tests.unit.stream.support import Replica, batch
 
 U64 = st.integers(0, 2**64 - 1)
@@ -237,7 +238,7 @@ def test_batch_value_comes_back(placement: BatchPlacement, before: int, records:
     """Every field at every value."""
     value = batch_row.encode_batch(placement, before, records)
     assert batch_row.decode_placement(value) == placement
-    assert batch_row.decode_batch(value).records == records
+    assert decode_batch(value).records == records
     assert batch_row.metered_before(value) == before
 
 

@@ -11,8 +11,9 @@ from svc_cluster.catalog.catalog_commands import CreateBasin, RegisterNode
 from svc_cluster.catalog.catalog_content import CatalogContent
 from svc_cluster.catalog.location_table import SetDefaultLocation
 from svc_cluster.catalog.token_commands import IssueToken
-from svc_cluster.model.content import Chunk, whole
+from svc_cluster.model.content import Chunk
 from svc_cluster.model.stream_config import BasinConfig
+from tests.at_once import whole
 from tests.unit.catalog.support import Catalog
 from tests.unit.catalog.test_tokens import token
 

@@ -19,10 +19,10 @@ import pytest
 from svc_cluster.base.errors import InvalidError, MalformedError, ServiceError
 from svc_cluster.base.steps import at_once
 from svc_cluster.codec import json_body, proto_body
-from svc_cluster.codec.batch_codec import build_batch
 from svc_cluster.codec.json_body import DataFormat
 from svc_cluster.codec.json_scan import structure_steps
 from svc_cluster.codec.varint import varint
+from tests.at_once import build_batch, decode_json_append, decode_proto_append
 from tests.unit.codec.stored import records_of
 
 JSON_BYTES = 8 * 1024 * 1024
@@ -121,7 +121,7 @@ def test_a_json_bomb_is_refused_before_objects_are_made_of_it(name: str) -> None
     tracemalloc.start()
     try:
         with pytest.raises((InvalidError, MalformedError)):
-            json_body.decode_append(body, DataFormat.UTF8)
+            decode_json_append(body, DataFormat.UTF8)
         assert tracemalloc.get_traced_memory()[1] < 8 * 1024 * 1024
     finally:
         tracemalloc.stop()
@@ -142,9 +142,9 @@ def test_record_1001_is_refused_whatever_the_size_of_the_body() -> None:
         for count in (1001, 1500, 3000):
             body = json.dumps({"records": [{"body": "x" * size}] * count}).encode()
             with pytest.raises(InvalidError, match="1 to 1000 records"):
-                json_body.decode_append(body, DataFormat.UTF8)
+                decode_json_append(body, DataFormat.UTF8)
         body = json.dumps({"records": [{"body": "x" * size}] * 1000}).encode()
-        assert json_body.decode_append(body, DataFormat.UTF8).batch.record_count == 1000
+        assert decode_json_append(body, DataFormat.UTF8).batch.record_count == 1000
 
 
 @pytest.mark.parametrize("unknown", [b"", b'"also":{"a":[1,{"b":2}]},'])
@@ -163,7 +163,7 @@ def test_as_many_headers_as_a_batch_can_have_are_taken_in_short_steps(unknown: b
     doubled = body[:-3] + b',"body":"a","body":"b"}]}'[:-3] + b"}]}"
     assert json.loads(doubled)["records"][0]["body"] == "b"
     with pytest.raises(MalformedError, match="twice"):
-        json_body.decode_append(doubled, DataFormat.UTF8)
+        decode_json_append(doubled, DataFormat.UTF8)
 
 
 def test_headers_are_decoded_alike_in_one_go_and_in_steps() -> None:
@@ -171,8 +171,8 @@ def test_headers_are_decoded_alike_in_one_go_and_in_steps() -> None:
     odd = [['a\\"b', "],["], ["\\", "{\n}"], ["é\u2028", "\t:"], [",", '["x","y"]']]
     few = json.dumps({"records": [{"headers": odd * 3}]}, indent=1).encode()
     many = json.dumps({"records": [{"headers": odd * 3000}, {"body": "[["}]}, indent=1).encode()
-    short = records_of(json_body.decode_append(few, DataFormat.UTF8).batch)[0][1]
-    long, last = records_of(json_body.decode_append(many, DataFormat.UTF8).batch)
+    short = records_of(decode_json_append(few, DataFormat.UTF8).batch)[0][1]
+    long, last = records_of(decode_json_append(many, DataFormat.UTF8).batch)
     assert list(long[1]) == list(short) * 1000
     assert (long[0], long[2], last[2]) == (None, b"", b"[[")
 
@@ -185,7 +185,7 @@ def test_what_is_no_pair_is_refused_among_many(bad: bytes) -> None:
     for count in (10, 20_000):
         body = pairs(b'["a","b"]', count).replace(b"]}]}", b"," + bad + b"]}]}")
         with pytest.raises(MalformedError):
-            json_body.decode_append(body, DataFormat.UTF8)
+            decode_json_append(body, DataFormat.UTF8)
 
 
 def test_structure_is_counted_outside_strings_wherever_slices_end() -> None:
@@ -204,6 +204,6 @@ def test_a_command_among_many_headers_is_refused_at_once() -> None:
     headers = b"\x12\x00" * 500_000
     body = b"\x0a" + b"\xc0\x84\x3d" + headers
     with pytest.raises(InvalidError, match="empty only"):
-        proto_body.decode_append(body)
+        decode_proto_append(body)
     with pytest.raises(InvalidError, match="empty only"):
         build_batch([(None, [(b"", b"")] * 2, b"")])

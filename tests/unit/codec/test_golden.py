@@ -16,11 +16,10 @@ from typing import Final
 import pytest
 
 from svc_cluster.base.ids import SeqNum, TimestampMs
-from svc_cluster.codec.batch_codec import ReadBudget, RecordOut, build_batch, cut
+from svc_cluster.codec.batch_codec import ReadBudget, RecordOut
 from svc_cluster.codec.json_body import DataFormat, encode_read_batch
-from svc_cluster.codec.proto_body import decode_append, encode_append_ack
+from svc_cluster.codec.proto_body import encode_append_ack
 from svc_cluster.codec.proto_body import encode_read_batch as encode_read_batch_proto
-from svc_cluster.codec.sealed_batch import seal_batch
 from svc_cluster.codec.session_frame import Compression, SessionFrame, encode_frame, encode_terminal
 from svc_cluster.codec.sse import DONE, EventId, batch_event, error_event, ping_event
 from svc_cluster.gateway.records.record_cipher import RecordCipher
@@ -34,7 +33,8 @@ from svc_cluster.model.record import (
     StoredBatch,
     TimestampingMode,
 )
-from svc_cluster.stream.batch_row import decode_batch, encode_batch
+from svc_cluster.stream.batch_row import encode_batch
+from tests.at_once import build_batch, cut, decode_batch, decode_proto_append, seal_batch
 
 FOLDER: Final = Path(__file__).parent / "golden"
 TAIL: Final = Position(SeqNum(9), TimestampMs(1_700_000_000_009))
@@ -169,7 +169,7 @@ def test_compressed_frames_of_the_file_are_read() -> None:
 
 def test_the_stored_records_are_an_append_input() -> None:
     """What is stored is decoded by the decoder of the wire, to the same batch."""
-    assert decode_append(read_frames("batches.hex")["records"]).batch == stored()
+    assert decode_proto_append(read_frames("batches.hex")["records"]).batch == stored()
 
 
 def rewrite() -> None:

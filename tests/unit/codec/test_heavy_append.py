@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from svc_cluster.base.errors import MalformedError, ServiceError
 from svc_cluster.codec import heavy_append, json_body, json_walk
 from svc_cluster.codec.batch_builder import BatchBuilder
-from svc_cluster.codec.batch_codec import RecordIn, build_batch
+from svc_cluster.codec.batch_codec import RecordIn
 from svc_cluster.codec.batch_rules import METERED_BYTES_MAX
-from svc_cluster.codec.json_body import LIGHT_ARRAYS_MAX, DataFormat, decode_append
+from svc_cluster.codec.json_body import LIGHT_ARRAYS_MAX, DataFormat
+from tests.at_once import build_batch, decode_json_append
 from tests.unit.codec.stored import records_of
 from tests.unit.codec.test_bodies_made_to_be_dear import filled, longest_step, pairs
 
@@ -59,8 +60,8 @@ def test_what_is_walked_is_what_the_library_takes(
         patch.setattr(heavy_append, "PIECE_BYTES", PIECE)
         patch.setattr(json_body, "LIGHT_BYTES_MAX", 0)
         patch.setattr(json_body, "LIGHT_TEXT_BYTES_MAX", 0)
-        walked = _outcome(lambda: decode_append(body, DataFormat.UTF8))
-    assert walked == _outcome(lambda: decode_append(body, DataFormat.UTF8))
+        walked = _outcome(lambda: decode_json_append(body, DataFormat.UTF8))
+    assert walked == _outcome(lambda: decode_json_append(body, DataFormat.UTF8))
 
 
 def _outcome(decode: Any) -> Any:
@@ -179,7 +180,7 @@ def test_a_strict_request_is_as_strict_in_a_dear_body(
     for count in (1, LIGHT_ARRAYS_MAX + 1):
         headers = b",".join([b'["a","b"]'] * count)
         body = b'{%b"records":[{"headers":[%b]%b}]}' % (before, headers, member)
-        assert decode_append(body, DataFormat.UTF8).batch.record_count == 1
+        assert decode_json_append(body, DataFormat.UTF8).batch.record_count == 1
         with pytest.raises(MalformedError, match=re.escape(told)) as refused:
-            decode_append(body, DataFormat.UTF8, strict=True)
+            decode_json_append(body, DataFormat.UTF8, strict=True)
         assert "`timestamp`" in str(refused.value) or "`records`" in str(refused.value)

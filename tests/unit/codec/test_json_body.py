@@ -15,8 +15,9 @@ from svc_cluster.base.errors import InvalidError, MalformedError
 from svc_cluster.base.ids import SeqNum, TimestampMs
 from svc_cluster.codec.batch_codec import RecordOut
 from svc_cluster.codec.config_json import rfc3339
-from svc_cluster.codec.json_body import DataFormat, decode_append, encode_read_batch
+from svc_cluster.codec.json_body import DataFormat, encode_read_batch
 from svc_cluster.model.record import Position
+from tests.at_once import decode_json_append
 from tests.unit.codec.stored import records_of
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -56,7 +57,7 @@ def test_any_append_is_decoded_to_what_was_encoded(
         "match_seq_num": match_seq_num,
     }
     encoded = json.dumps(body, ensure_ascii=ascii_only).encode()
-    request = decode_append(encoded, data_format)
+    request = decode_json_append(encoded, data_format)
     assert request.match_seq_num == match_seq_num
     assert request.fencing_token is None
     assert records_of(request.batch) == [
@@ -69,7 +70,7 @@ def test_arbitrary_bytes_are_refused_or_decoded_never_a_fault(data: bytes) -> No
     """No input makes the decoder raise anything but a refusal."""
     for body in (data, b'{"records":[' + data + b"]}", b'{"records":[{"body":"' + data + b'"}]}'):
         with contextlib.suppress(MalformedError, InvalidError):
-            decode_append(body, DataFormat.BASE64)
+            decode_json_append(body, DataFormat.BASE64)
 
 
 @given(data=st.binary(max_size=9), flip=st.integers(0, 63))
@@ -81,7 +82,9 @@ def test_base64_has_one_spelling(data: bytes, flip: int) -> None:
     if digits:
         text[digits - 1] = alphabet[flip]
     try:
-        request = decode_append(b'{"records":[{"body":"%b"}]}' % bytes(text), DataFormat.BASE64)
+        request = decode_json_append(
+            b'{"records":[{"body":"%b"}]}' % bytes(text), DataFormat.BASE64
+        )
     except InvalidError:
         assert base64.b64encode(base64.b64decode(bytes(text))) != bytes(text)
     else:
@@ -101,7 +104,7 @@ def test_base64_has_one_spelling(data: bytes, flip: int) -> None:
 def test_a_member_that_stands_twice_is_refused(body: bytes) -> None:
     """However it is spelt and wherever it stands."""
     with pytest.raises(MalformedError, match="twice"):
-        decode_append(body, DataFormat.UTF8)
+        decode_json_append(body, DataFormat.UTF8)
 
 
 @given(

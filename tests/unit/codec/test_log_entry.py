@@ -11,7 +11,7 @@ from svc_cluster._pb.cluster.v1 import config_pb2
 from svc_cluster._pb.cluster.v1 import log_entry_pb2 as pb
 from svc_cluster.base.ids import SeqNum, StreamId, TimestampMs
 from svc_cluster.codec.entry_version import BASIN_KINDS, UnknownEntryError
-from svc_cluster.codec.log_entry import EntryFormatError, decode_entry, encode_entry
+from svc_cluster.codec.log_entry import EntryFormatError
 from svc_cluster.model.record import BatchPlacement, CommandKind, CommandRecord, TimestampingMode
 from svc_cluster.model.stream_config import (
     BasinConfig,
@@ -37,6 +37,7 @@ from svc_cluster.stream.commands import (
     ReportUsage,
     Seal,
 )
+from tests.at_once import decode_entry, encode_entry
 
 MS = TimestampMs
 ID = StreamId(3)

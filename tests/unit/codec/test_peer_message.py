@@ -12,7 +12,6 @@ from svc_cluster.base.log_ops import LogEntry
 from svc_cluster.codec.peer_message import (
     MEMBER_OVERHEAD_BYTES,
     PeerMessageError,
-    decode_envelope,
     encode_envelope,
     encode_message,
     payload_bytes,
@@ -37,6 +36,7 @@ from svc_cluster.raft.messages import (
     VoteGranted,
     VoteRequest,
 )
+from tests.at_once import decode_envelope
 
 TERM = Term(2**40)
 KEY = b"k" * KEY_BYTES_MAX

@@ -11,14 +11,11 @@ from hypothesis import strategies as st
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
 from svc_cluster.base.errors import ErrorCode, InvalidError, MalformedError
 from svc_cluster.base.ids import SeqNum, TimestampMs
-from svc_cluster.codec.batch_codec import RecordOut, build_batch
-from svc_cluster.codec.proto_body import (
-    decode_append,
-    encode_append_ack,
-    encode_read_batch,
-)
+from svc_cluster.codec.batch_codec import RecordOut
+from svc_cluster.codec.proto_body import encode_append_ack, encode_read_batch
 from svc_cluster.codec.varint import varint
 from svc_cluster.model.record import AppendAck, CommandKind, CommandRecord, Position
+from tests.at_once import build_batch, decode_proto_append
 from tests.property.codec.inputs import field
 
 U64 = st.integers(0, 2**64 - 1)
@@ -58,7 +55,7 @@ def test_any_append_is_decoded_to_what_was_encoded(
         conditions["match_seq_num"] = match_seq_num
     if fencing_token is not None:
         conditions["fencing_token"] = fencing_token
-    found = decode_append(message_of(records, **conditions).SerializeToString())
+    found = decode_proto_append(message_of(records, **conditions).SerializeToString())
     assert found.batch == build_batch(records)
     assert found.match_seq_num == match_seq_num
     assert found.fencing_token == fencing_token
@@ -67,9 +64,9 @@ def test_any_append_is_decoded_to_what_was_encoded(
 def test_zero_and_the_empty_token_are_conditions() -> None:
     """Presence counts, not truth."""
     record = field(1, b"")
-    none = decode_append(record)
+    none = decode_proto_append(record)
     assert (none.match_seq_num, none.fencing_token) == (None, None)
-    both = decode_append(record + field(2, 0) + field(3, b""))
+    both = decode_proto_append(record + field(2, 0) + field(3, b""))
     assert (both.match_seq_num, both.fencing_token) == (0, "")
 
 
@@ -77,7 +74,7 @@ def test_unknown_fields_are_taken_and_not_stored() -> None:
     """At every depth: what is stored for ever is only what is understood."""
     header = field(1, b"n") + field(2, b"v") + field(7, b"new")
     record = field(2, header) + field(3, b"body") + field(8, 1)
-    found = decode_append(field(1, record) + field(9, b"x" * 50))
+    found = decode_proto_append(field(1, record) + field(9, b"x" * 50))
     assert found.batch == build_batch([(None, [(b"n", b"v")], b"body")])
 
 
@@ -88,7 +85,7 @@ def test_command_records_are_found() -> None:
         (None, [(b"", b"fence")], b"owner"),
         (None, [(b"", b"trim")], (7).to_bytes(8, "big")),
     ]
-    found = decode_append(message_of(records).SerializeToString()).batch
+    found = decode_proto_append(message_of(records).SerializeToString()).batch
     assert found.commands == (
         CommandRecord(offset=1, kind=CommandKind.FENCE, token="owner"),
         CommandRecord(offset=2, kind=CommandKind.TRIM, trim_point=7),
@@ -109,7 +106,7 @@ def test_command_records_are_found() -> None:
 def test_improper_command_records_are_invalid(record: list[Any]) -> None:
     """As in any other form of an append."""
     with pytest.raises(InvalidError):
-        decode_append(message_of([(None, record, b"seven b")]).SerializeToString())
+        decode_proto_append(message_of([(None, record, b"seven b")]).SerializeToString())
 
 
 @pytest.mark.parametrize(
@@ -131,13 +128,13 @@ def test_improper_command_records_are_invalid(record: list[Any]) -> None:
 def test_what_is_refused_has_its_code(body: bytes, code: str) -> None:
     """Limits are invalid; what does not parse is bad_proto."""
     with pytest.raises((InvalidError, MalformedError)) as refusal:
-        decode_append(body)
+        decode_proto_append(body)
     assert refusal.value.code is ErrorCode(code)
 
 
 def test_the_largest_record_is_taken() -> None:
     """1,048,568 bytes of body are exactly 1 MiB metered."""
-    found = decode_append(field(1, field(3, b"x" * 1_048_568)))
+    found = decode_proto_append(field(1, field(3, b"x" * 1_048_568)))
     assert found.batch.metered_bytes == 1_048_576
 
 
@@ -176,21 +173,21 @@ def test_a_long_record_is_what_the_library_makes_of_it(last: bytes) -> None:
     content = b"\x08\x07\x1a\x02yz" + headers + b"\x1a\x03abc" + headers + last
     whole = pb.AppendRecord.FromString(content)
     whole.DiscardUnknownFields()
-    found = decode_append(b"\x0a" + varint(len(content)) + content).batch
+    found = decode_proto_append(b"\x0a" + varint(len(content)) + content).batch
     assert found.records == pb.AppendInput(records=[whole]).SerializeToString()
     assert found.metered_bytes == 8 + 3 * 120_000 + len(whole.body)
     assert found.timestamp_max_ms == whole.timestamp
     for bad in (b"\x12\x05\x0a", b"\x63\x64"):
         broken = content + bad
         with pytest.raises(MalformedError):
-            decode_append(b"\x0a" + varint(len(broken)) + broken)
+            decode_proto_append(b"\x0a" + varint(len(broken)) + broken)
 
 
 def test_a_short_body_may_have_groups_that_are_unknown() -> None:
     """They are passed over, as protobuf has it; beyond 64 KiB they are refused."""
     record = field(1, field(3, b"x"))
-    assert decode_append(record + b"\x63\x08\x01\x64").batch.record_count == 1
+    assert decode_proto_append(record + b"\x63\x08\x01\x64").batch.record_count == 1
     long = field(1, field(3, b"x" * 70_000))
-    assert decode_append(long).batch.record_count == 1
+    assert decode_proto_append(long).batch.record_count == 1
     with pytest.raises(MalformedError, match="groups"):
-        decode_append(long + b"\x63\x08\x01\x64")
+        decode_proto_append(long + b"\x63\x08\x01\x64")

@@ -13,14 +13,13 @@ from svc_cluster.codec.batch_codec import (
     ReadBudget,
     RecordIn,
     RecordOut,
-    build_batch,
-    cut,
     cut_steps,
 )
 from svc_cluster.codec.batch_rules import METERED_BYTES_MAX
 from svc_cluster.codec.json_body import DataFormat
 from svc_cluster.codec.read_batch import json_steps, proto_steps
 from svc_cluster.model.record import BatchPlacement, Position, SequencedBatch, TimestampingMode
+from tests.at_once import build_batch, cut
 
 TAIL = Position(SeqNum(5_000), TimestampMs(9))
 HEADERS = HEADERS_AT_ONCE * 2 + 7

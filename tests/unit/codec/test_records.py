@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
 from svc_cluster.base.errors import InternalError, InvalidError
 from svc_cluster.base.ids import SeqNum, TimestampMs
-from svc_cluster.codec.batch_codec import ReadBudget, RecordIn, build_batch, cut
+from svc_cluster.codec.batch_codec import ReadBudget, RecordIn
 from svc_cluster.model.record import (
     BatchPlacement,
     CommandKind,
@@ -20,6 +20,7 @@ from svc_cluster.model.record import (
     StoredBatch,
     TimestampingMode,
 )
+from tests.at_once import build_batch, cut
 
 
 def sequenced(batch: StoredBatch, first_seq_num: int) -> SequencedBatch:

@@ -10,17 +10,9 @@ import pytest
 
 from svc_cluster.base.errors import DecryptionFailedError, InternalError
 from svc_cluster.base.ids import SeqNum, TimestampMs
-from svc_cluster.codec.batch_codec import (
-    ReadBudget,
-    RecordIn,
-    RecordOut,
-    build_batch,
-    cut,
-    cut_steps,
-)
+from svc_cluster.codec.batch_codec import ReadBudget, RecordIn, RecordOut, cut_steps
 from svc_cluster.codec.batch_rules import METERED_BYTES_MAX
-from svc_cluster.codec.proto_body import decode_append
-from svc_cluster.codec.sealed_batch import STEP_RECORDS, seal_batch, seal_steps
+from svc_cluster.codec.sealed_batch import STEP_RECORDS, seal_steps
 from svc_cluster.model.cipher import AEGIS_256, StreamIdentity
 from svc_cluster.model.record import (
     BatchPlacement,
@@ -30,6 +22,7 @@ from svc_cluster.model.record import (
 )
 from svc_cluster.raft.group import ENTRY_BYTES_MAX
 from svc_cluster.replica.append import COMMAND_BYTES
+from tests.at_once import build_batch, cut, decode_proto_append, seal_batch
 
 IDENTITY: Final = StreamIdentity(3, 4, AEGIS_256)
 TRIM: Final[RecordIn] = (None, [(b"", b"trim")], bytes(8))
@@ -97,7 +90,7 @@ def test_what_was_sealed_is_read_back_as_it_was_given() -> None:
 def test_a_sealed_batch_is_an_append_input_like_any() -> None:
     """One decoder of stored bytes; a data record there has a timestamp and a body, no headers."""
     sealed = seal_batch(build_batch(MIXED), IDENTITY, toy_seal)
-    again = decode_append(sealed.records).batch
+    again = decode_proto_append(sealed.records).batch
     assert again.records == sealed.records
     assert (again.commands, again.timestamps_given) == (sealed.commands, sealed.timestamps_given)
     stored = read(sealed, None)

@@ -10,7 +10,6 @@ from typing import Any
 
 from svc_cluster.base.ids import SeqNum, TimestampMs
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.codec.batch_codec import build_batch
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.cluster.backend import ReadResult
 from svc_cluster.http.message import BytesBody, Request, Response
@@ -21,6 +20,7 @@ from svc_cluster.model.record import (
     SequencedBatch,
     TimestampingMode,
 )
+from tests.at_once import build_batch
 from tests.simulation.clock import SimClock
 
 BASIN = ("svc-basin", "basin-0001")

@@ -57,7 +57,7 @@ def test_so_many_reads_work_at_a_time_and_connections_take_turns() -> None:
         assert room.waiting == 0
         while places:
             places.pop().gone()
-        assert room.in_work == 0 and room.unsent_bytes == 0 and not room._lines
+        assert room.in_work == 0 and room._unsent == 0 and not room._lines
 
     asyncio.run(body())
 
@@ -72,7 +72,7 @@ def test_a_client_that_does_not_read_waits_for_itself_and_for_nobody_else() -> N
             place = await room.enter("slow")
             place.made(MIB)
             held.append(place)
-        assert room.unsent_bytes == UNSENT_BYTES_OF_ONE_MAX and room.in_work == 0
+        assert room._unsent == UNSENT_BYTES_OF_ONE_MAX and room.in_work == 0
         later = asyncio.ensure_future(room.enter("slow"))
         await settle()
         assert not later.done() and room.waiting == 1
@@ -103,7 +103,7 @@ def test_all_together_leave_only_so_much_unread() -> None:
         one.result().gone()
         for place in held:
             place.gone()
-        assert room.unsent_bytes == 0 and not room._unsent_of
+        assert room._unsent == 0 and not room._unsent_of
 
     asyncio.run(body())
 
@@ -115,15 +115,15 @@ def test_whatever_becomes_of_an_answer_its_room_comes_back() -> None:
         room = AnswerBudget()
         place = await room.enter("a")
         place.made(5)
-        assert (room.in_work, room.unsent_bytes) == (0, 5)
+        assert (room.in_work, room._unsent) == (0, 5)
         place.gone()
         place.gone()
-        assert (room.in_work, room.unsent_bytes) == (0, 0)
+        assert (room.in_work, room._unsent) == (0, 0)
         dropped = await room.enter("a")
         dropped.made(7)
         del dropped, place
         gc.collect()
-        assert (room.in_work, room.unsent_bytes) == (0, 0)
+        assert (room.in_work, room._unsent) == (0, 0)
 
     asyncio.run(body())
 
@@ -170,9 +170,9 @@ def test_a_read_that_waits_for_records_takes_nobodys_place() -> None:
         place.step_aside()
         assert room.in_work == 0
         place.made(9)
-        assert (room.in_work, room.unsent_bytes) == (0, 9)
+        assert (room.in_work, room._unsent) == (0, 9)
         place.gone()
-        assert (room.in_work, room.unsent_bytes) == (0, 0)
+        assert (room.in_work, room._unsent) == (0, 0)
 
     asyncio.run(body())
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from svc_cluster.base.errors import StreamNotFoundError, UnavailableError
-from svc_cluster.codec.batch_codec import build_batch
 from svc_cluster.gateway.cluster.backend import ReadResult
 from svc_cluster.gateway.records import fanout
 from svc_cluster.gateway.records.fanout import SharedTails
 from svc_cluster.model.stream_config import BasinConfig, NewStream
+from tests.at_once import build_batch
 from tests.contract.memory_backend import MemoryBackend
 from tests.simulation.clock import SimClock
 from tests.simulation.loop import SimLoop, run

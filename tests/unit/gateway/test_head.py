@@ -7,7 +7,7 @@ import random
 import pytest
 
 from svc_cluster.base.errors import ErrorCode, MalformedError
-from svc_cluster.http.head import HTTP_1_0, HTTP_1_1, HTTP_2, check_head
+from svc_cluster.http.head import HTTP_1_1, HTTP_2, check_head
 from svc_cluster.http.http2_head import make_request
 from svc_cluster.http.message import BytesBody, Request
 
@@ -32,9 +32,9 @@ def test_a_host_that_repeats_the_authority_is_one_host() -> None:
     [
         (HTTP_1_1, [("host", "x")], True),
         (HTTP_1_1, [], False),
-        (HTTP_1_0, [], True),
+        ((1, 0), [], True),
         (HTTP_1_1, [("host", "x"), ("transfer-encoding", "Chunked")], True),
-        (HTTP_1_0, [("host", "x"), ("transfer-encoding", "chunked")], False),
+        ((1, 0), [("host", "x"), ("transfer-encoding", "chunked")], False),
         (HTTP_2, [("host", "x"), ("transfer-encoding", "chunked")], False),
         (HTTP_1_1, [("host", "x"), ("transfer-encoding", "gzip")], False),
         (HTTP_1_1, [("host", "x"), ("content-length", "5")], True),

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.codec.batch_codec import build_batch
 from svc_cluster.gateway.access.authentication import AccessControl
 from svc_cluster.gateway.access.lease import LeaseKeeper
 from svc_cluster.gateway.access.token_directory import TokenDirectory
@@ -26,6 +25,7 @@ from svc_cluster.model.access import ROOT_SCOPE
 from svc_cluster.model.access_secret import secret_hash, secret_text
 from svc_cluster.model.access_token import AccessToken, root_token
 from svc_cluster.model.stream_config import BasinConfig, NewStream
+from tests.at_once import build_batch
 from tests.contract.memory_backend import MemoryBackend
 from tests.simulation.clock import SimClock
 from tests.simulation.loop import run

@@ -19,7 +19,6 @@ from svc_cluster.base.errors import (
     UnavailableError,
 )
 from svc_cluster.base.ids import SeqNum, TimestampMs
-from svc_cluster.codec.batch_codec import build_batch
 from svc_cluster.codec.session_frame import Compression, encode_frame
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.cluster.backend import ReadResult
@@ -30,6 +29,7 @@ from svc_cluster.model.record import (
     SequencedBatch,
     TimestampingMode,
 )
+from tests.at_once import build_batch
 from tests.simulation.loop import run
 from tests.unit.gateway.framing import RECORDS, Frames, batch_of
 from tests.unit.gateway.scripted import (

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from svc_cluster.base.steps import at_once
-from svc_cluster.codec.batch_codec import RecordIn, build_batch
-from svc_cluster.codec.sealed_batch import seal_batch
+from svc_cluster.codec.batch_codec import RecordIn
 from svc_cluster.gateway.api import stream_follower
 from svc_cluster.gateway.api.pieces import PIECE_BYTES_MAX, Waiting
 from svc_cluster.gateway.app import GatewayApp
@@ -25,6 +24,7 @@ from svc_cluster.gateway.request.record_key import RecordKey
 from svc_cluster.http.message import Response
 from svc_cluster.model.cipher import AEGIS_256, StreamIdentity
 from svc_cluster.model.stream_config import BasinConfig, NewStream
+from tests.at_once import build_batch, seal_batch
 from tests.contract.memory_backend import MemoryBackend
 from tests.simulation.clock import SimClock
 from tests.simulation.loop import SimLoop, run

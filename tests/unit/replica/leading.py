@@ -26,9 +26,9 @@ from svc_cluster.raft.messages import (
 from svc_cluster.raft.raft_settings import RaftSettings
 from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.group_services import GroupServices
-from svc_cluster.storage.memory_store import MemoryStore
 from svc_cluster.storage.wal.wal_settings import WalSettings
 from svc_cluster.storage.wal.writer import Wal
+from tests.memory_store import MemoryStore
 from tests.unit.storage.fakes import FakeDisk
 from tests.unit.stream.support import BASIN, NOW, batch
 

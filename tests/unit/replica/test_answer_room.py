@@ -33,7 +33,7 @@ def test_who_waits_no_more_takes_no_place_in_the_line(monkeypatch: pytest.Monkey
             await settle()
             gone.cancel()
             await settle()
-        assert room.waiting_count == 0
+        assert room._waiting_count == 0
         await asyncio.wait_for(room.take(OTHER, ROOM_BYTES_MAX // 2), 1)
         assert room.taken_bytes == ROOM_BYTES_MAX
 
@@ -50,10 +50,10 @@ def test_whoever_is_behind_one_that_goes_moves_up() -> None:
         await settle()
         second = asyncio.ensure_future(room.take(OTHER, ROOM_BYTES_MAX // 2))
         await settle()
-        assert not second.done() and room.waiting_count == 2
+        assert not second.done() and room._waiting_count == 2
         first.cancel()
         await settle()
-        assert second.done() and room.waiting_count == 0
+        assert second.done() and room._waiting_count == 0
         assert room.taken_bytes == ROOM_BYTES_MAX
 
     asyncio.run(body())
@@ -92,7 +92,7 @@ def test_all_room_comes_back_whatever_happens(seed: int) -> None:
                 room.give_back(unsent.pop(rng.randrange(len(unsent))))
             if rng.random() < 0.5:
                 await asyncio.sleep(0)
-            assert room.waiting_count <= sum(not task.done() for task in tasks)
+            assert room._waiting_count <= sum(not task.done() for task in tasks)
         if seed % 3 == 0:
             room.close()
         for gate in gates:
@@ -108,6 +108,6 @@ def test_all_room_comes_back_whatever_happens(seed: int) -> None:
             fault = None if task.cancelled() else task.exception()
             assert fault is None or isinstance(fault, UnavailableError | HotServerError)
             assert fault is None or seed % 3 == 0
-        assert room.taken_bytes == 0 and room.waiting_count == 0
+        assert room.taken_bytes == 0 and room._waiting_count == 0
 
     asyncio.run(asyncio.wait_for(body(), 20))

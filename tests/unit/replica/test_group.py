@@ -15,7 +15,6 @@ from svc_cluster.base.ids import Generation, GroupId, LogIndex, NodeId, StreamId
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.log_ops import CreateReplica, LogEntry
 from svc_cluster.base.write_set import WriteSet
-from svc_cluster.codec.log_entry import encode_entry
 from svc_cluster.model.stream_config import BasinConfig, StreamConfig
 from svc_cluster.raft.group import Tick
 from svc_cluster.raft.messages import PeerMessage
@@ -25,13 +24,14 @@ from svc_cluster.replica.group_replica import GroupReplica
 from svc_cluster.replica.group_services import GroupServices
 from svc_cluster.replica.machine import Planning, basin_machine
 from svc_cluster.replica.prefixed import PrefixedReader
-from svc_cluster.storage.memory_store import MemoryStore
 from svc_cluster.storage.state_store import StoreStalledError
 from svc_cluster.storage.wal.wal_settings import WalSettings
 from svc_cluster.storage.wal.writer import Wal
 from svc_cluster.stream.apply import Plan
 from svc_cluster.stream.basin_state import BasinState
 from svc_cluster.stream.commands import BasinCommand, Bootstrap, CreateStream
+from tests.at_once import encode_entry
+from tests.memory_store import MemoryStore
 from tests.unit.raft.harness import GROUP, Node
 from tests.unit.storage.fakes import FakeDisk
 

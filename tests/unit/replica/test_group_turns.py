@@ -15,16 +15,16 @@ from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.ids import Generation, GroupId, LogIndex, NodeId
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.log_ops import CreateReplica, RecoveredLog
-from svc_cluster.codec.log_entry import encode_entry
 from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.raft.group import Tick
 from svc_cluster.raft.raft_settings import RaftSettings
 from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.group_services import GroupServices
 from svc_cluster.replica.group_turns import COMMANDS_PER_TURN, VISIT_COMMANDS, GroupTurns
-from svc_cluster.storage.memory_store import MemoryStore
 from svc_cluster.storage.wal.wal_settings import WalSettings
 from svc_cluster.storage.wal.writer import Wal
+from tests.at_once import encode_entry
+from tests.memory_store import MemoryStore
 from tests.unit.replica.leading import FAR
 from tests.unit.replica.test_group import NoPeers
 from tests.unit.storage.fakes import FakeDisk

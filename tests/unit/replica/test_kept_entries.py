@@ -9,13 +9,14 @@ import pytest
 
 from svc_cluster.base.ids import LogIndex, Term, TimestampMs
 from svc_cluster.codec.entry_version import BASIN_KINDS
-from svc_cluster.codec.log_entry import comes_back, decode_entry, decode_steps, encode_entry
+from svc_cluster.codec.log_entry import comes_back, decode_steps
 from svc_cluster.model.idempotency_table import REQUEST_KEY_BYTES
 from svc_cluster.raft.group import Role
 from svc_cluster.replica import machine
 from svc_cluster.replica.basin import ENTRIES_IN_FLIGHT_MAX
 from svc_cluster.replica.kept_entries import KeptEntries
 from svc_cluster.stream.commands import BasinCommand, DeleteStream, IdempotentWrite, Seal
+from tests.at_once import decode_entry, encode_entry
 from tests.unit.codec.test_log_entry import PLAIN_APPEND
 from tests.unit.replica.leading import FAR, STREAM, Rig, played
 from tests.unit.stream.support import batch

@@ -9,10 +9,10 @@ from svc_cluster.base.errors import (
     UnavailableError,
 )
 from svc_cluster.base.ids import Term
-from svc_cluster.codec.log_entry import encode_entry
 from svc_cluster.codec.rpc import NotLeaderHereError
 from svc_cluster.raft.group import Message, Role
 from svc_cluster.raft.messages import StaleTerm
+from tests.at_once import encode_entry
 from tests.unit.replica.leading import Rig, played
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId, Term
 from svc_cluster.base.log_ops import LogEntry
-from svc_cluster.codec.peer_message import decode_envelope, encode_message
+from svc_cluster.codec.peer_message import encode_message
 from svc_cluster.link.calls import Verb, decode, encode
 from svc_cluster.link.conversation import Conversation
 from svc_cluster.link.credit import CREDIT_BYTES, MESSAGE_BYTES_MAX
@@ -21,6 +21,7 @@ from svc_cluster.raft.messages import AppendRequest, PeerMessage, StaleTerm, Vot
 from svc_cluster.replica import peers as peers_module
 from svc_cluster.replica.peers import ROOM_BYTES, LinkPeers, PeerConversation
 from svc_cluster.replica.portions import PORTION_BYTES, portions
+from tests.at_once import decode_envelope
 from tests.unit.link.test_conversation import SECRET, Side, exchange
 
 ENTRY_BYTES = 300_000

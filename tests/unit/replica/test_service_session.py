@@ -26,7 +26,7 @@ from svc_cluster.replica import working
 from svc_cluster.replica.memory_budget import MemoryBudget
 from svc_cluster.replica.operation_rules import CHANGES
 from svc_cluster.replica.repeatable import Fill
-from svc_cluster.replica.roles import ADMINISTRATOR, EVERYDAY, GATEWAY, NODE, ROLES, CallerRights
+from svc_cluster.replica.roles import EVERYDAY, GATEWAY, NODE, ROLES, CallerRights
 from svc_cluster.replica.service import Service
 from svc_cluster.replica.service_session import ANSWER_BYTES_MAX, ServiceSession
 
@@ -506,7 +506,7 @@ def test_a_fault_of_ours_while_a_request_is_taken_harms_no_other() -> None:
 OPERATIONS = [field.name for field in pb.Request.DESCRIPTOR.oneofs_by_name["operation"].fields]
 
 
-@pytest.mark.parametrize("role", [NODE, GATEWAY, ADMINISTRATOR, "visitor", ""])
+@pytest.mark.parametrize("role", [NODE, GATEWAY, "administrator", "visitor", ""])
 def test_each_operation_is_for_its_roles_alone(role: str) -> None:
     """Every operation that there is, asked for by every role: who may is served (here the test
     takes it), who may not is refused with the sentence that says so, without effect."""

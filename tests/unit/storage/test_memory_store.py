@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from svc_cluster.base.write_set import WriteSet
-from svc_cluster.storage.memory_store import MemoryStore
 from svc_cluster.storage.state_store import StoreStalledError
+from tests.memory_store import MemoryStore
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from svc_cluster.base.write_set import WriteSet
-from svc_cluster.storage.memory_store import MemoryStore
 from svc_cluster.storage.rocks_store import RocksSettings, RocksStore
 from svc_cluster.storage.state_store import FETCHED_KEYS_MAX, StateStore
+from tests.memory_store import MemoryStore
 
 Opener = Callable[[], StateStore]
 

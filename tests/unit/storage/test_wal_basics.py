@@ -212,7 +212,7 @@ def test_whoever_waited_for_a_segment_is_told_behind_the_sync() -> None:
         wal.append(
             GroupId(1), [entries(1, log_index, 1, size=900)], partial(told.append, log_index)
         )
-    assert wal.is_stalled
+    assert wal._pipeline._waiting
     while disk.queue:
         disk.step()
         if told:

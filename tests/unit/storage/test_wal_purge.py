@@ -226,7 +226,7 @@ def test_a_full_disk_stalls_and_goes_on_when_segments_are_freed() -> None:
             partial(reached.append, log_index),
         )
         disk.run()
-    assert wal.is_stalled
+    assert wal._pipeline._waiting
     assert 0 < len(reached) < 80
     for _ in range(10):
         flushed(wal, disk, 1, reached[-1])
@@ -264,13 +264,13 @@ def test_a_quiet_log_gives_back_the_segments_that_it_does_not_use() -> None:
     put(wal, disk, 1, create())
     fill(wal, disk, 1, 1, 120)
     flushed(wal, disk, 1, 120)
-    assert wal.free_segments > 4
+    assert len(wal._supply.segments()) > 4
     for first in range(121, 601, 48):
         fill(wal, disk, 1, first, 48)
         flushed(wal, disk, 1, first + 47)
         wal.shrink()
         disk.run()
-    kept = wal.free_segments
+    kept = len(wal._supply.segments())
     created = max(segments_of(disk))
     assert kept > 1
     fill(wal, disk, 1, 601, 48)
@@ -279,7 +279,7 @@ def test_a_quiet_log_gives_back_the_segments_that_it_does_not_use() -> None:
     for _ in range(2):
         wal.shrink()
         disk.run()
-    assert (wal.used_segments, wal.free_segments) == (1, 1)
+    assert (wal.used_segments, len(wal._supply.segments())) == (1, 1)
     assert wal.size_bytes == sum(disk.files[name].size() for name in segments_of(disk))
     assert len(segments_of(disk)) == 2
     assert log_of(open_wal(disk.crash()), 1).last_index == 648
@@ -317,10 +317,10 @@ def test_a_restart_keeps_no_more_free_segments_than_a_log_needs_to_begin() -> No
     again_on = disk.crash()
     again = open_wal(again_on)
     assert files > 5
-    assert again.free_segments <= 3
+    assert len(again._supply.segments()) <= 3
     assert len(segments_of(again_on)) == files
     again_on.run()
-    assert len(segments_of(again_on)) == again.free_segments + again.used_segments
+    assert len(segments_of(again_on)) == len(again._supply.segments()) + again.used_segments
 
 
 def test_what_a_stop_left_to_be_removed_is_removed_by_the_next_start() -> None:
@@ -345,7 +345,7 @@ def test_what_a_stop_left_to_be_removed_is_removed_by_the_next_start() -> None:
     assert removed < names
     disk.run()
     assert not removed & set(segments_of(disk))
-    assert len(segments_of(disk)) == wal.free_segments + wal.used_segments
+    assert len(segments_of(disk)) == len(wal._supply.segments()) + wal.used_segments
     fill(wal, disk, 1, 121, 200)
     made = set(segments_of(disk)) - names
     assert made

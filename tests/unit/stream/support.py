@@ -121,7 +121,7 @@ class Leader(Replica):
         self.sequencer.proposed(log_index)
         planned = self.apply(entry)
         self.sequencer.applied(log_index)
-        assert self.sequencer.overlay_len == 0
+        assert not self.sequencer._touched_at
         return planned
 
     def create(self, name: str, config: PartialStreamConfig | None = None) -> StreamState:

@@ -7,9 +7,9 @@ import pytest
 from svc_cluster.base.ids import LogIndex, StreamId, Term, TimestampMs
 from svc_cluster.model.record import AppendAck, Position, SequencedBatch
 from svc_cluster.model.stream_config import BasinConfig, StreamConfig
-from svc_cluster.stream import apply, keys, scan
+from svc_cluster.stream import apply, keys
 from svc_cluster.stream.apply import Applied, Rejected
-from svc_cluster.stream.batch_row import decode_batch
+from svc_cluster.stream.basin_usage import stored_metered_bytes
 from svc_cluster.stream.commands import (
     BasinCommand,
     Bootstrap,
@@ -20,6 +20,7 @@ from svc_cluster.stream.commands import (
     Seal,
 )
 from svc_cluster.stream.effects import RejectionReason
+from tests.at_once import decode_batch
 from tests.unit.stream.support import (
     BASIN,
     Leader,
@@ -340,10 +341,10 @@ def test_trim_of_everything_keeps_the_tail() -> None:
     leader.append("s", 10)
     ack = leader.append("s", batch(1, commands=(trim(2**64 - 1),)))
     assert batch_count(leader) == 0
-    assert scan.stored_metered_bytes(leader.store, leader.stream("s")) == 0
+    assert stored_metered_bytes(leader.store, leader.stream("s")) == 0
     assert leader.stream("s").tail == ack.end
     assert leader.append("s").start.seq_num == 11
-    assert scan.stored_metered_bytes(leader.store, leader.stream("s")) == 9
+    assert stored_metered_bytes(leader.store, leader.stream("s")) == 9
 
 
 def test_trim_of_an_earlier_batch_in_the_entry_leaves_the_later_ones() -> None:

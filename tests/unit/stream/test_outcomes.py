@@ -83,7 +83,7 @@ def test_a_repetition_gets_the_first_answer_and_does_nothing() -> None:
     leader.run(first.command)
     for _ in range(2):
         assert leader.append_idempotent() == IdempotentAnswer(first.answer, None)
-        assert leader.sequencer.overlay_len == 0
+        assert not leader.sequencer._touched_at
         leader.restart()
         leader.elect()
     assert leader.stream("s").tail_seq_num == 1
@@ -154,7 +154,7 @@ def test_what_is_no_outcome_leaves_no_trace() -> None:
     leader = Repeating()
     with pytest.raises(StreamNotFoundError):
         leader.once(KEY, partial(leader.sequencer.append, "t", batch(), None, None))
-    assert leader.sequencer.overlay_len == 0
+    assert not leader.sequencer._touched_at
     assert leader.append_idempotent().command is not None
 
 

@@ -312,7 +312,7 @@ def test_everything_is_refused_while_the_stream_is_being_deleted() -> None:
     for ask in asks:
         with pytest.raises(StreamDeletionPendingError):
             ask()
-    assert leader.sequencer.overlay_len == 0
+    assert not leader.sequencer._touched_at
     leader.run(leader.sequencer.purge(StreamId(1)))
     with pytest.raises(StreamNotFoundError):
         patch(leader, "s", StreamPatch())

@@ -13,6 +13,7 @@ from svc_cluster.model.stream_config import (
     StreamConfig,
 )
 from svc_cluster.stream import batch_row, rows
+from tests.at_once import decode_batch
 from tests.unit.stream.support import placement
 
 FULL_STREAM = rows.StreamState(
@@ -87,6 +88,6 @@ def test_batch_comes_back(mode: TimestampingMode, uncapped: bool, expires_at: in
         7, 3, base=1, last=2**64 - 1, arrival=5, mode=mode, uncapped=uncapped, expires_at=expires_at
     )
     value = batch_row.encode_batch(place, 123, b"records")
-    assert batch_row.decode_batch(value) == SequencedBatch(place, b"records")
+    assert decode_batch(value) == SequencedBatch(place, b"records")
     assert batch_row.decode_placement(value) == place
     assert batch_row.metered_before(value) == 123

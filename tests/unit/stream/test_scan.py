@@ -10,6 +10,7 @@ from svc_cluster.base.ids import TimestampMs
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.stream_config import PartialStreamConfig, Retention
 from svc_cluster.stream import scan
+from svc_cluster.stream.basin_usage import stored_metered_bytes
 from svc_cluster.stream.scan import ReadStep, StoppedBy
 from tests.unit.stream.support import NOW, Leader, batch, trim
 
@@ -252,6 +253,6 @@ def test_skipping_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_stored_bytes_count_what_is_left() -> None:
     """A batch that the trim point cuts counts whole."""
     leader = filled()
-    assert scan.stored_metered_bytes(leader.store, leader.stream("s")) == 120
+    assert stored_metered_bytes(leader.store, leader.stream("s")) == 120
     leader.append("s", batch(timestamps=[1], commands=(trim(4),)))
-    assert scan.stored_metered_bytes(leader.store, leader.stream("s")) == 99
+    assert stored_metered_bytes(leader.store, leader.stream("s")) == 99

@@ -42,7 +42,7 @@ def refusal(leader: Leader, given: StoredBatch, name: str = "s") -> type[Service
     with pytest.raises(ServiceError) as refused:
         leader.sequencer.append(name, given, None, None, NOW)
     assert not refused.value.may_have_taken_effect
-    assert leader.sequencer.overlay_len == 0
+    assert not leader.sequencer._touched_at
     return refused.type
 
 

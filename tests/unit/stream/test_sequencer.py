@@ -26,7 +26,7 @@ from svc_cluster.model.stream_config import (
     Retention,
     StreamConfig,
 )
-from svc_cluster.stream.sequencer import UNPROPOSED, Sequencer
+from svc_cluster.stream.sequencer import Sequencer
 from tests.unit.stream.support import BASIN, NOW, Leader, Replica, batch, fence, reasons, trim
 
 MS = TimestampMs
@@ -72,7 +72,7 @@ def test_refusal_leaves_no_trace() -> None:
     for match, token in [(1, None), (None, "x")]:
         with pytest.raises(ServiceError):
             leader.sequencer.append("s", batch(5), match, token, NOW)
-    assert leader.sequencer.overlay_len == 0
+    assert not leader.sequencer._touched_at
     assert leader.append("s", match=0, token="").start.seq_num == 0
 
 
@@ -89,7 +89,7 @@ def test_batch_that_contradicts_itself_is_refused(contradiction: object) -> None
     leader = with_stream()
     with pytest.raises(InvalidError):
         leader.sequencer.append("s", contradiction, None, None, NOW)  # type: ignore[arg-type]
-    assert leader.sequencer.overlay_len == 0
+    assert not leader.sequencer._touched_at
 
 
 def test_absent_token_always_passes() -> None:
@@ -223,7 +223,7 @@ def test_reset_drops_everything_not_applied() -> None:
     sequencer.delete_stream("s", NOW)
     sequencer.seal(NOW)
     sequencer.reset()
-    assert sequencer.overlay_len == 0
+    assert not sequencer._touched_at
     assert leader.append("s", match=2, token="").start.seq_num == 2
     assert leader.create("t").stream_id == 2
 
@@ -238,12 +238,12 @@ def test_overlay_holds_what_is_in_flight_and_no_more() -> None:
     for number, name in enumerate(["a", "b", "a", "c"]):
         entries.append(sequencer.append(name, batch(), None, None, NOW))
         sequencer.proposed(LogIndex(5 + number))
-    assert sequencer.overlay_len == 3
+    assert len(sequencer._touched_at) == 3
     held = []
     for number, command in enumerate(entries):
         assert reasons(leader.apply([command])) == [None]
         sequencer.applied(LogIndex(5 + number))
-        held.append(sequencer.overlay_len)
+        held.append(len(sequencer._touched_at))
     assert held == [3, 2, 1, 0]
     assert leader.append("a", match=2).start.seq_num == 2
 
@@ -261,21 +261,6 @@ def test_command_not_yet_proposed_outlives_what_is_applied() -> None:
         sequencer.append("s", batch(), 1, None, NOW)
     assert match.value.tail_seq_num == 2
     assert reasons(leader.run(second)) == [None]
-
-
-def test_refusal_knows_the_entry_it_rests_on() -> None:
-    """It may be told only when that is committed."""
-    leader = with_stream()
-    sequencer = leader.sequencer
-    assert sequencer.depends_on("s") is None
-    command = sequencer.append("s", batch(), None, None, NOW)
-    assert sequencer.depends_on("s") == UNPROPOSED
-    assert sequencer.depends_on("t") is None
-    sequencer.proposed(LogIndex(3))
-    assert sequencer.depends_on("s") == 3
-    leader.apply([command])
-    sequencer.applied(LogIndex(3))
-    assert sequencer.depends_on("s") is None
 
 
 def test_ack_names_the_first_records_own_timestamp() -> None:

@@ -89,7 +89,7 @@ def test_other_refusals_come_first_and_a_refused_append_leaves_no_trace() -> Non
         leader.append("s", data(), token="x")
     with pytest.raises(QuotaError):
         leader.append("s", data(), match=1)
-    assert leader.sequencer.overlay_len == 0
+    assert not leader.sequencer._touched_at
     assert leader.stream("s").tail_seq_num == 1
 
 
