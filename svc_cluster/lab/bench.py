@@ -22,7 +22,7 @@ from svc_cluster.base.clock import Clock, SystemClock
 from svc_cluster.cli.processes.process import fail
 from svc_cluster.codec.batch_rules import METERED_BYTES_MAX
 from svc_cluster.lab.api_client import ApiError
-from svc_cluster.lab.bench_load import Result, run_append, run_read
+from svc_cluster.lab.bench_load import Load, Result, run_append, run_read
 from svc_cluster.lab.bench_sessions import run_sessions
 from svc_cluster.lab.own_cluster import OwnCluster
 
@@ -42,17 +42,30 @@ Format = Annotated[Literal["json", "protobuf"], typer.Option("--format", help="B
 Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")]
 
 
-def _check_options(size: int, batch: int, cluster_dir: Path | None) -> None:
-    """Before anything is sent: options that fit each other, in bytes and on this machine."""
-    metered_bytes = batch * (size + 8)
-    if metered_bytes > METERED_BYTES_MAX:
+def _load(
+    url: str,
+    basin: str,
+    streams: int,
+    size: int,
+    batch: int,
+    connections: int,
+    duration: float,
+    cluster_dir: Path | None,
+    encoding: str = "protobuf",
+) -> Load:
+    """What the options ask for, if they fit each other, in bytes and on this machine: before
+    anything is sent."""
+    names = [f"bench-{number}" for number in range(streams)]
+    load = Load(url, basin, names, size, batch, connections, duration, encoding, cluster_dir)
+    if load.metered_bytes > METERED_BYTES_MAX:
         fail(
-            f"--batch {batch} of --size {size} are {metered_bytes} metered bytes: an append holds "
-            f"at most {METERED_BYTES_MAX}",
+            f"--batch {batch} of --size {size} are {load.metered_bytes} metered bytes: an append "
+            f"holds at most {METERED_BYTES_MAX}",
             2,
         )
     if cluster_dir is not None and not (cluster_dir / "cluster.json").is_file():
         fail(f"--cluster-dir {cluster_dir} is not the directory of a local cluster", 2)
+    return load
 
 
 def _measure(run: Coroutine[Any, Any, Result]) -> Result:
@@ -77,10 +90,6 @@ def _show(result: Result, *, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _streams(count: int) -> list[str]:
-    return [f"bench-{number}" for number in range(count)]
-
-
 @app.command("append")
 def append_command(
     url: Url = "http://127.0.0.1:8080",
@@ -95,19 +104,8 @@ def append_command(
     as_json: Json = False,
 ) -> None:
     """Append for a while; print rates, latencies and errors by class (status/side effects)."""
-    _check_options(size, batch, cluster_dir)
-    run = run_append(
-        url,
-        basin,
-        _streams(streams),
-        size=size,
-        batch=batch,
-        connections=connections,
-        duration_s=duration,
-        encoding=encoding,
-        cluster_dir=cluster_dir,
-    )
-    _show(_measure(run), as_json=as_json)
+    load = _load(url, basin, streams, size, batch, connections, duration, cluster_dir, encoding)
+    _show(_measure(run_append(load, SystemClock())), as_json=as_json)
 
 
 @app.command("read")
@@ -124,19 +122,8 @@ def read_command(
     as_json: Json = False,
 ) -> None:
     """Read stored records for a while; print rates, latencies and errors by class."""
-    _check_options(size, batch, cluster_dir)
-    run = run_read(
-        url,
-        basin,
-        _streams(streams),
-        size=size,
-        batch=batch,
-        connections=connections,
-        duration_s=duration,
-        encoding=encoding,
-        cluster_dir=cluster_dir,
-    )
-    _show(_measure(run), as_json=as_json)
+    load = _load(url, basin, streams, size, batch, connections, duration, cluster_dir, encoding)
+    _show(_measure(run_read(load, SystemClock())), as_json=as_json)
 
 
 @app.command("session")
@@ -155,19 +142,8 @@ def session_command(
     as_json: Json = False,
 ) -> None:
     """Append by pipelined sessions for a while, one on each connection; a request is a batch."""
-    _check_options(size, batch, cluster_dir)
-    run = run_sessions(
-        url,
-        basin,
-        _streams(streams),
-        size=size,
-        batch=batch,
-        connections=connections,
-        window=window,
-        duration_s=duration,
-        cluster_dir=cluster_dir,
-    )
-    _show(_measure(run), as_json=as_json)
+    load = _load(url, basin, streams, size, batch, connections, duration, cluster_dir)
+    _show(_measure(run_sessions(load, window, SystemClock())), as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,17 +177,18 @@ async def _run_standard(cluster: OwnCluster, duration_s: float, encoding: str) -
     rows: list[Any] = []
     for number, case in enumerate(STANDARD_CASES):
         run = run_append if case.operation == "append" else run_read
-        result = await run(
+        load = Load(
             cluster.url,
             "bench-basin",
             [f"case-{number}-{stream}" for stream in range(case.streams)],
-            size=case.size,
-            batch=case.batch,
-            connections=case.connections,
-            duration_s=duration_s,
-            encoding=encoding,
-            cluster_dir=cluster.directory,
+            case.size,
+            case.batch,
+            case.connections,
+            duration_s,
+            encoding,
+            cluster.directory,
         )
+        result = await run(load, SystemClock())
         rows.append({"size": case.size, "batch": case.batch, "streams": case.streams})
         rows[-1] |= result.summary()
     return rows

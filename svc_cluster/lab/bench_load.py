@@ -4,15 +4,16 @@ connection, encoded once so that the generator costs little, with every latency 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from array import array
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from svc_cluster.base.clock import Clock, SystemClock
+from svc_cluster.base.clock import Clock
 from svc_cluster.cli.cluster_file import read_cluster_file
 from svc_cluster.http.client import ConnectionLostError, HttpClient
 from svc_cluster.lab.api_client import ApiClient, ApiError, AppendRecord, append_body, records_path
@@ -22,6 +23,35 @@ _SET_UP_S: Final = 30.0
 _AFTER_ERROR_S: Final = 0.02
 _METERED_OVERHEAD: Final = 8
 _WARM_UP_S: Final = 0.5
+
+Span = tuple[float, float]
+"""Begin and end of what is measured, on the clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is asked of a cluster: so many connections, spread over streams of one basin, each with
+    batches of `batch` records of `size` bytes, for `duration_s` seconds."""
+
+    url: str
+    basin: str
+    streams: Sequence[str]
+    size: int
+    batch: int
+    connections: int
+    duration_s: float
+    encoding: str = "json"
+    """Of bodies: `json` or `protobuf`."""
+    cluster_dir: Path | None = None
+    """Of a local cluster, whose processor time is measured as well."""
+
+    @property
+    def metered_bytes(self) -> int:
+        """Of one batch."""
+        return self.batch * (self.size + _METERED_OVERHEAD)
+
+    def stream(self, connection: int) -> str:
+        return self.streams[connection % len(self.streams)]
 
 
 @dataclass(slots=True)
@@ -101,18 +131,19 @@ def append_request(
 
 async def _worker(
     client: HttpClient,
-    request: Callable[[], bytes],
-    records: int,
-    record_bytes: int,
+    requests: Sequence[bytes],
+    first: int,
+    load: Load,
     result: Result,
     clock: Clock,
-    span: tuple[float, float],
+    span: Span,
 ) -> None:
-    """Send until the end of the span; count what begins inside it."""
+    """Send `requests` in turns until the end of the span; count what begins inside it."""
     begin, end = span
+    turns = itertools.cycle(itertools.chain(requests[first:], requests[:first]))
     while (started := clock.monotonic()) < end:
         try:
-            response = await client.exchange(request())
+            response = await client.exchange(next(turns))
         except ConnectionLostError as error:
             result.errors["connection_lost" if error.sent else "not_connected"] += 1
             await asyncio.sleep(_AFTER_ERROR_S)
@@ -124,8 +155,8 @@ async def _worker(
         elif started >= begin:
             result.latencies.append(clock.monotonic() - started)
             result.requests += 1
-            result.records += records
-            result.metered_bytes += records * record_bytes
+            result.records += load.batch
+            result.metered_bytes += load.metered_bytes
     client.close()
 
 
@@ -138,26 +169,26 @@ def _cluster_cpu_s(directory: Path | None) -> float | None:
 async def measure(
     result: Result,
     clock: Clock,
-    duration_s: float,
-    cluster_dir: Path | None,
-    start: Callable[[tuple[float, float]], list[Any]],
+    load: Load,
+    worker: Callable[[int, Span], Coroutine[Any, Any, None]],
 ) -> None:
-    """Run the workers that `start(span)` makes, and take processor times around the span."""
+    """Run what `worker` makes for each connection, by number, and take processor times around the
+    span."""
     begin = clock.monotonic() + _WARM_UP_S
-    end = begin + duration_s
+    span = (begin, begin + load.duration_s)
     own = os.getpid()
-    load = asyncio.gather(*start((begin, end)))
+    work = asyncio.gather(*(worker(number, span) for number in range(load.connections)))
     await asyncio.sleep(_WARM_UP_S)
-    before, own_before = _cluster_cpu_s(cluster_dir), cpu_seconds(own)
-    await load
-    after = _cluster_cpu_s(cluster_dir)
+    before, own_before = _cluster_cpu_s(load.cluster_dir), cpu_seconds(own)
+    await work
+    after = _cluster_cpu_s(load.cluster_dir)
     result.seconds = clock.monotonic() - begin
     result.generator_cpu_s = cpu_seconds(own) - own_before
     if before is not None and after is not None:
         result.cluster_cpu_s = after - before
 
 
-async def set_up(url: str, basin: str, streams: list[str], clock: Clock) -> None:
+async def set_up(url: str, basin: str, streams: Sequence[str], clock: Clock) -> None:
     """Make what is not there. Raises ApiError."""
     api = ApiClient(url)
     await api.make(clock, basin, None, _SET_UP_S)
@@ -166,108 +197,59 @@ async def set_up(url: str, basin: str, streams: list[str], clock: Clock) -> None
     api.close()
 
 
-async def run_append(
-    url: str,
-    basin: str,
-    streams: list[str],
-    *,
-    size: int,
-    batch: int,
-    connections: int,
-    duration_s: float,
-    encoding: str = "json",
-    cluster_dir: Path | None = None,
-    clock: Clock | None = None,
-) -> Result:
-    """Append identical batches of `batch` records of `size` bytes for `duration_s` seconds."""
-    clock = clock or SystemClock()
-    await set_up(url, basin, streams, clock)
-    result = Result("append", connections)
-    pattern = bytes(range(33, 127)) * (size // 94 + 1)
-    records = [AppendRecord(pattern[:size])] * batch
+async def run_append(load: Load, clock: Clock) -> Result:
+    """Append identical batches."""
+    await set_up(load.url, load.basin, load.streams, clock)
+    result = Result("append", load.connections)
+    pattern = bytes(range(33, 127)) * (load.size // 94 + 1)
+    records = [AppendRecord(pattern[: load.size])] * load.batch
 
-    def start(span: tuple[float, float]) -> list[Any]:
-        workers: list[Any] = []
-        for number in range(connections):
-            client = HttpClient(url)
-            stream = streams[number % len(streams)]
-            request = append_request(client, basin, stream, records, encoding)
-            workers.append(
-                _worker(
-                    client,
-                    lambda request=request: request,  # type: ignore[misc]
-                    batch,
-                    size + _METERED_OVERHEAD,
-                    result,
-                    clock,
-                    span,
-                )
-            )
-        return workers
+    def worker(number: int, span: Span) -> Coroutine[Any, Any, None]:
+        client = HttpClient(load.url)
+        request = append_request(client, load.basin, load.stream(number), records, load.encoding)
+        return _worker(client, [request], 0, load, result, clock, span)
 
-    await measure(result, clock, duration_s, cluster_dir, start)
+    await measure(result, clock, load, worker)
     return result
 
 
-async def run_read(
-    url: str,
-    basin: str,
-    streams: list[str],
-    *,
-    size: int,
-    batch: int,
-    connections: int,
-    duration_s: float,
-    encoding: str = "json",
-    cluster_dir: Path | None = None,
-    clock: Clock | None = None,
-) -> Result:
-    """Read `batch` records a request, round and round through what the streams hold. Streams that
-    hold less than ten batches are filled first with records of `size` bytes."""
-    clock = clock or SystemClock()
-    await set_up(url, basin, streams, clock)
-    api = ApiClient(url)
+async def run_read(load: Load, clock: Clock) -> Result:
+    """Read a batch a request, round and round through what the streams hold. Streams that hold less
+    than ten batches are filled first."""
+    await set_up(load.url, load.basin, load.streams, clock)
+    tails = await _filled(load)
+    result = Result("read", load.connections)
+    accept = "application/json" if load.encoding == "json" else "application/protobuf"
+    headers = {"svc-basin": load.basin, "svc-format": "base64", "accept": accept}
+
+    def worker(number: int, span: Span) -> Coroutine[Any, Any, None]:
+        client = HttpClient(load.url)
+        stream = load.stream(number)
+        requests = [
+            client.encode(
+                "GET", f"{records_path(stream)}?seq_num={at}&count={load.batch}", headers, b""
+            )
+            for at in range(0, tails[stream] - load.batch + 1, load.batch)
+        ]
+        return _worker(client, requests, number % len(requests), load, result, clock, span)
+
+    await measure(result, clock, load, worker)
+    return result
+
+
+async def _filled(load: Load) -> dict[str, int]:
+    """The number of records in each stream, ten batches at least. Raises ApiError."""
+    api = ApiClient(load.url)
     tails: dict[str, int] = {}
-    fill = [AppendRecord(b"r" * size)] * min(batch, max(1, 900_000 // (size + _METERED_OVERHEAD)))
-    for stream in streams:
+    most = max(1, 900_000 // (load.size + _METERED_OVERHEAD))
+    records = [AppendRecord(b"r" * load.size)] * min(load.batch, most)
+    for stream in load.streams:
         tail = 0
-        while tail < 10 * batch:
-            answer = await api.append(basin, stream, fill)
+        while tail < 10 * load.batch:
+            answer = await api.append(load.basin, stream, records)
             if answer.status != 200:
                 raise ApiError(f"cannot fill {stream}: {answer.status} {answer.body!r}")
             tail = int(answer.json()["tail"]["seq_num"])
         tails[stream] = tail
     api.close()
-    result = Result("read", connections)
-    accept = "application/json" if encoding == "json" else "application/protobuf"
-
-    def start(span: tuple[float, float]) -> list[Any]:
-        workers: list[Any] = []
-        for number in range(connections):
-            client = HttpClient(url)
-            stream = streams[number % len(streams)]
-            requests = [
-                client.encode(
-                    "GET",
-                    f"{records_path(stream)}?seq_num={at}&count={batch}",
-                    {"svc-basin": basin, "svc-format": "base64", "accept": accept},
-                    b"",
-                )
-                for at in range(0, tails[stream] - batch + 1, batch)
-            ]
-            turn = iter(range(number, 1 << 62))
-            workers.append(
-                _worker(
-                    client,
-                    lambda requests=requests, turn=turn: requests[next(turn) % len(requests)],  # type: ignore[misc]
-                    batch,
-                    size + _METERED_OVERHEAD,
-                    result,
-                    clock,
-                    span,
-                )
-            )
-        return workers
-
-    await measure(result, clock, duration_s, cluster_dir, start)
-    return result
+    return tails

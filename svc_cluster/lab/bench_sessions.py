@@ -5,25 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from pathlib import Path
+from collections.abc import Coroutine
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from svc_cluster.base.clock import Clock, SystemClock
+from svc_cluster.base.clock import Clock
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.codec.session_frame import FrameDecoder, encode_frame
 from svc_cluster.lab.api_client import ApiError, AppendRecord, records_path
-from svc_cluster.lab.bench_load import Result, measure, protobuf_append, set_up
+from svc_cluster.lab.bench_load import Load, Result, Span, measure, protobuf_append, set_up
 
-_METERED_OVERHEAD: Final = 8
 _AFTER_ERROR_S: Final = 0.05
-_PIECE_BYTES: Final = 64 * 1024
 
 
 class _Session:
     """One append session over HTTP/1.1, both directions at once."""
 
-    def __init__(self, result: Result, clock: Clock, span: tuple[float, float]) -> None:
+    def __init__(self, result: Result, clock: Clock, span: Span) -> None:
         self._result = result
         self._clock = clock
         self._span = span
@@ -83,7 +81,7 @@ class _Session:
 async def _sessions(
     result: Result,
     clock: Clock,
-    span: tuple[float, float],
+    span: Span,
     *conversation: Any,
 ) -> None:
     """One session after the other until the end of the span."""
@@ -96,42 +94,25 @@ async def _sessions(
             await asyncio.sleep(_AFTER_ERROR_S)
 
 
-async def run_sessions(
-    url: str,
-    basin: str,
-    streams: list[str],
-    *,
-    size: int,
-    batch: int,
-    connections: int,
-    window: int,
-    duration_s: float,
-    cluster_dir: Path | None = None,
-    clock: Clock | None = None,
-) -> Result:
-    """Append identical batches of `batch` records of `size` bytes for `duration_s` seconds. There
-    is one session on each connection with `window` batches on their way. Raises ApiError for a
-    gateway that cannot be asked, or is not a plain `http://` one."""
-    if urlsplit(url).scheme != "http":
+async def run_sessions(load: Load, window: int, clock: Clock) -> Result:
+    """Append identical batches. There is one session on each connection with `window` batches on
+    their way. Raises ApiError for a gateway that cannot be asked, or is not a plain `http://`
+    one."""
+    if urlsplit(load.url).scheme != "http":
         raise ApiError("sessions are measured over http:// only")
-    clock = clock or SystemClock()
-    await set_up(url, basin, streams, clock)
-    result = Result("session", connections)
-    frame = encode_frame(protobuf_append([AppendRecord(b"s" * size)] * batch))
+    await set_up(load.url, load.basin, load.streams, clock)
+    result = Result("session", load.connections)
+    frame = encode_frame(protobuf_append([AppendRecord(b"s" * load.size)] * load.batch))
     chunk = b"%x\r\n%b\r\n" % (len(frame), frame)
 
-    def start(span: tuple[float, float]) -> list[Any]:
-        workers: list[Any] = []
-        for number in range(connections):
-            path = records_path(streams[number % len(streams)])
-            head = (
-                f"POST {path} HTTP/1.1\r\nhost: bench\r\nsvc-basin: {basin}\r\n"
-                "content-type: svcs/proto\r\ntransfer-encoding: chunked\r\n\r\n"
-            ).encode()
-            metered = batch * (size + _METERED_OVERHEAD)
-            workers.append(_sessions(result, clock, span, url, head, chunk, window, metered))
-        return workers
+    def worker(number: int, span: Span) -> Coroutine[Any, Any, None]:
+        head = (
+            f"POST {records_path(load.stream(number))} HTTP/1.1\r\nhost: bench\r\n"
+            f"svc-basin: {load.basin}\r\n"
+            "content-type: svcs/proto\r\ntransfer-encoding: chunked\r\n\r\n"
+        ).encode()
+        return _sessions(result, clock, span, load.url, head, chunk, window, load.metered_bytes)
 
-    await measure(result, clock, duration_s, cluster_dir, start)
-    result.records = result.requests * batch
+    await measure(result, clock, load, worker)
+    result.records = result.requests * load.batch
     return result
