@@ -8,7 +8,7 @@ import itertools
 import os
 from array import array
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -170,7 +170,7 @@ async def measure(
     result: Result,
     clock: Clock,
     load: Load,
-    worker: Callable[[int, Span], Coroutine[Any, Any, None]],
+    worker: Callable[[int, Span], Awaitable[None]],
 ) -> None:
     """Run what `worker` makes for each connection, by number, and take processor times around the
     span."""
@@ -204,7 +204,7 @@ async def run_append(load: Load, clock: Clock) -> Result:
     pattern = bytes(range(33, 127)) * (load.size // 94 + 1)
     records = [AppendRecord(pattern[: load.size])] * load.batch
 
-    def worker(number: int, span: Span) -> Coroutine[Any, Any, None]:
+    def worker(number: int, span: Span) -> Awaitable[None]:
         client = HttpClient(load.url)
         request = append_request(client, load.basin, load.stream(number), records, load.encoding)
         return _worker(client, [request], 0, load, result, clock, span)
@@ -222,7 +222,7 @@ async def run_read(load: Load, clock: Clock) -> Result:
     accept = "application/json" if load.encoding == "json" else "application/protobuf"
     headers = {"svc-basin": load.basin, "svc-format": "base64", "accept": accept}
 
-    def worker(number: int, span: Span) -> Coroutine[Any, Any, None]:
+    def worker(number: int, span: Span) -> Awaitable[None]:
         client = HttpClient(load.url)
         stream = load.stream(number)
         requests = [

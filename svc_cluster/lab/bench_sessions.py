@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -105,7 +105,7 @@ async def run_sessions(load: Load, window: int, clock: Clock) -> Result:
     frame = encode_frame(protobuf_append([AppendRecord(b"s" * load.size)] * load.batch))
     chunk = b"%x\r\n%b\r\n" % (len(frame), frame)
 
-    def worker(number: int, span: Span) -> Coroutine[Any, Any, None]:
+    def worker(number: int, span: Span) -> Awaitable[None]:
         head = (
             f"POST {records_path(load.stream(number))} HTTP/1.1\r\nhost: bench\r\n"
             f"svc-basin: {load.basin}\r\n"
