@@ -9,6 +9,7 @@ import msgspec
 from svc_cluster._pb.cluster.v1 import config_pb2, log_entry_pb2
 from svc_cluster.catalog import catalog_state as catalog_state
 from svc_cluster.codec.config_json import StreamConfigJson
+from svc_cluster.codec.declarations_json import InitStreamConfigJson
 from svc_cluster.gateway.openapi.schemas import COMPONENTS
 from svc_cluster.model.reconfigure import StreamPatch
 from svc_cluster.model.stream_config import (
@@ -58,8 +59,23 @@ def test_rows_have_these_members() -> None:
 
 def test_json_has_these_paths_and_no_others() -> None:
     """The types that JSON is decoded into, and the document of the interface, say the same."""
+    assert paths_of(StreamConfigJson) == {setting.path for setting in STREAM_SETTINGS}
+    documented = COMPONENTS["StreamConfig"]["properties"]
+    assert set(documented) == {setting.path[0] for setting in STREAM_SETTINGS}
+
+
+def test_init_files_have_these_paths_and_no_others() -> None:
+    """A setting that they lack could not be declared. Durations say their unit there."""
+    assert paths_of(InitStreamConfigJson) == {
+        tuple(member.removesuffix("_secs") for member in setting.path)
+        for setting in STREAM_SETTINGS
+    }
+
+
+def paths_of(shape: type[msgspec.Struct]) -> set[tuple[str, ...]]:
+    """Where values stand in a configuration in JSON."""
     paths: set[tuple[str, ...]] = set()
-    for member in msgspec.structs.fields(StreamConfigJson):
+    for member in msgspec.structs.fields(shape):
         inner = [
             kind
             for kind in getattr(member.type, "__args__", ())
@@ -71,9 +87,7 @@ def test_json_has_these_paths_and_no_others() -> None:
             }
         else:
             paths.add((member.encode_name,))
-    assert paths == {setting.path for setting in STREAM_SETTINGS}
-    documented = COMPONENTS["StreamConfig"]["properties"]
-    assert set(documented) == {setting.path[0] for setting in STREAM_SETTINGS}
+    return paths
 
 
 def test_plain_values_come_back() -> None:
