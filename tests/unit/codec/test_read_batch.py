@@ -18,8 +18,9 @@ from svc_cluster.codec.batch_codec import (
 from svc_cluster.codec.batch_rules import METERED_BYTES_MAX
 from svc_cluster.codec.json_body import DataFormat
 from svc_cluster.codec.read_batch import json_steps, proto_steps
-from svc_cluster.model.record import BatchPlacement, Position, SequencedBatch, TimestampingMode
+from svc_cluster.model.record import Position
 from tests.at_once import build_batch, cut
+from tests.stored_batches import sequenced
 
 TAIL = Position(SeqNum(5_000), TimestampMs(9))
 HEADERS = HEADERS_AT_ONCE * 2 + 7
@@ -37,22 +38,6 @@ SHAPES: dict[str, list[RecordIn]] = {
         (None, (), b""),
     ],
 }
-
-
-def sequenced(records: list[RecordIn]) -> SequencedBatch:
-    batch = build_batch(records)
-    placement = BatchPlacement(
-        first_seq_num=SeqNum(10),
-        record_count=len(records),
-        metered_bytes=batch.metered_bytes,
-        base_timestamp_ms=TimestampMs(0),
-        arrival_ms=TimestampMs(9),
-        last_timestamp_ms=TimestampMs(9),
-        mode=TimestampingMode.CLIENT_PREFER,
-        uncapped=False,
-        expires_at_ms=None,
-    )
-    return SequencedBatch(placement, batch.records)
 
 
 def expected(records: list[RecordIn]) -> list[RecordOut]:
@@ -83,7 +68,7 @@ def stepped(steps: Generator[None, None, bytes]) -> tuple[bytes, int]:
 def test_records_are_cut_out_of_a_batch_as_they_were_put_in(shape: str) -> None:
     """Whether they are parsed at one go or walked: positions, timestamps, headers, bodies, sizes;
     from the middle on too, and no run holds more headers than are looked at in one go."""
-    batch = sequenced(SHAPES[shape])
+    batch = sequenced(build_batch(SHAPES[shape]), 10)
     whole = expected(SHAPES[shape])
     for record, right in zip(cut([batch], 0, ReadBudget()), whole, strict=True):
         right.timestamp_ms = record.timestamp_ms if right.timestamp_ms == 9 else right.timestamp_ms

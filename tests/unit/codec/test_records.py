@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,33 +12,16 @@ from hypothesis import strategies as st
 
 from svc_cluster._pb.s2.v1 import s2_pb2 as pb
 from svc_cluster.base.errors import InternalError, InvalidError
-from svc_cluster.base.ids import SeqNum, TimestampMs
 from svc_cluster.codec.batch_codec import ReadBudget, RecordIn
 from svc_cluster.model.record import (
-    BatchPlacement,
     CommandKind,
     SequencedBatch,
-    StoredBatch,
-    TimestampingMode,
 )
 from tests.at_once import build_batch, cut
+from tests.stored_batches import sequenced
 
-
-def sequenced(batch: StoredBatch, first_seq_num: int) -> SequencedBatch:
-    """`batch` placed in a stream that keeps client timestamps; others get 500."""
-    placement = BatchPlacement(
-        first_seq_num=SeqNum(first_seq_num),
-        record_count=batch.record_count,
-        metered_bytes=batch.metered_bytes,
-        base_timestamp_ms=TimestampMs(0),
-        arrival_ms=TimestampMs(500),
-        last_timestamp_ms=TimestampMs(max(500, batch.timestamp_max_ms or 0)),
-        mode=TimestampingMode.CLIENT_PREFER,
-        uncapped=True,
-        expires_at_ms=None,
-    )
-    return SequencedBatch(placement, batch.records)
-
+KEPT = partial(sequenced, arrival_ms=500, uncapped=True)
+"""In a stream that keeps client timestamps; others get 500."""
 
 RECORD = st.tuples(
     st.none() | st.integers(0, 2**64 - 1),
@@ -61,7 +45,7 @@ def test_what_is_built_is_cut_back_from_any_start(records: list[Any], start: int
     given_timestamps = [r[0] for r in records if r[0] is not None]
     assert batch.timestamps_given == len(given_timestamps)
     assert batch.timestamp_max_ms == max(given_timestamps, default=None)
-    out = cut([sequenced(batch, 10)], start, ReadBudget())
+    out = cut([KEPT(batch, 10)], start, ReadBudget())
     expected = [(10 + n, r) for n, r in enumerate(records) if 10 + n >= start]
     assert [r.seq_num for r in out] == [n for n, _ in expected]
     assert [r.body for r in out] == [r[2] for _, r in expected]
@@ -81,7 +65,7 @@ def test_a_cut_is_the_longest_prefix_within_the_budget(
     batches = []
     first = 0
     for batch_sizes in sizes:
-        batches.append(sequenced(build_batch([(None, (), b"x" * s) for s in batch_sizes]), first))
+        batches.append(KEPT(build_batch([(None, (), b"x" * s) for s in batch_sizes]), first))
         first += len(batch_sizes)
     flat = [8 + size for batch_sizes in sizes for size in batch_sizes]
     expected = 0
@@ -103,7 +87,7 @@ def test_a_cut_is_the_longest_prefix_within_the_budget(
 
 def test_until_stops_at_the_first_record_of_its_time() -> None:
     """Exclusive; nothing behind is returned even when the read goes on."""
-    batch = sequenced(build_batch([(600, (), b""), (700, (), b""), (800, (), b"")]), 0)
+    batch = KEPT(build_batch([(600, (), b""), (700, (), b""), (800, (), b"")]), 0)
     budget = ReadBudget(until_ms=700)
     assert [r.timestamp_ms for r in cut([batch], 0, budget)] == [600]
     assert budget.exhausted
@@ -158,7 +142,7 @@ def test_a_bad_command_is_invalid(headers: list[tuple[bytes, bytes]], body: byte
 
 def test_damaged_stored_bytes_are_a_fault_of_ours() -> None:
     """Bytes that do not parse, or hold another number of records, are never passed on."""
-    good = sequenced(build_batch([(None, [], b"x")]), 0)
+    good = KEPT(build_batch([(None, [], b"x")]), 0)
     for damaged in (b"\xff\xff", good.records * 2, b""):
         with pytest.raises(InternalError):
             cut([SequencedBatch(good.placement, damaged)], 0, ReadBudget())

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import pytest
 
 from svc_cluster.base.errors import DecryptionFailedError, InternalError
-from svc_cluster.base.ids import SeqNum, TimestampMs
 from svc_cluster.codec.batch_codec import ReadBudget, RecordIn, RecordOut, cut_steps
 from svc_cluster.codec.batch_rules import METERED_BYTES_MAX
 from svc_cluster.codec.sealed_batch import STEP_RECORDS, seal_steps
 from svc_cluster.model.cipher import AEGIS_256, StreamIdentity
 from svc_cluster.model.record import (
-    BatchPlacement,
-    SequencedBatch,
     StoredBatch,
-    TimestampingMode,
 )
 from svc_cluster.raft.group import ENTRY_BYTES_MAX
 from svc_cluster.replica.append import COMMAND_BYTES
 from tests.at_once import build_batch, cut, decode_proto_append, seal_batch
+from tests.stored_batches import sequenced
 
 IDENTITY: Final = StreamIdentity(3, 4, AEGIS_256)
 TRIM: Final[RecordIn] = (None, [(b"", b"trim")], bytes(8))
@@ -39,19 +37,7 @@ def toy_open(sealed: bytes) -> bytes:
     return bytes(byte ^ 0x55 for byte in sealed[1:-1])
 
 
-def placed(batch: StoredBatch, first: int = 10) -> SequencedBatch:
-    placement = BatchPlacement(
-        first_seq_num=SeqNum(first),
-        record_count=batch.record_count,
-        metered_bytes=batch.metered_bytes,
-        base_timestamp_ms=TimestampMs(0),
-        arrival_ms=TimestampMs(1000),
-        last_timestamp_ms=TimestampMs(1000),
-        mode=TimestampingMode.CLIENT_PREFER,
-        uncapped=True,
-        expires_at_ms=None,
-    )
-    return SequencedBatch(placement, batch.records)
+PLACED = partial(sequenced, arrival_ms=1000, uncapped=True)
 
 
 def read(
@@ -59,7 +45,7 @@ def read(
     opening: Callable[[bytes], bytes] | None,
     budget: ReadBudget | None = None,
 ) -> list[RecordOut]:
-    return cut([placed(batch)], 0, budget or ReadBudget(), opening)
+    return cut([PLACED(batch, 10)], 0, budget or ReadBudget(), opening)
 
 
 MIXED: Final[list[RecordIn]] = [
@@ -112,7 +98,7 @@ def test_sealing_gives_others_their_turn() -> None:
     assert [step is None for step in steps] == [True] * (len(steps) - 1) + [False]
     sealed = steps[-1]
     assert sealed is not None
-    runs = [r for r in cut_steps([placed(sealed)], 0, ReadBudget(), toy_open) if r is not None]
+    runs = [r for r in cut_steps([PLACED(sealed, 10)], 0, ReadBudget(), toy_open) if r is not None]
     assert len(runs) == len(steps)
     assert sum(map(len, runs)) == 1000
     large = build_batch([(None, [], b"x" * 500_000)] * 2)
@@ -125,16 +111,16 @@ def test_records_that_are_not_returned_are_not_opened() -> None:
     matter."""
     good = seal_batch(build_batch([(1, [], b"a"), (2, [], b"b")]), IDENTITY, toy_seal)
     bad = replace(good, records=good.records.replace(b"<", b"!"))
-    batches = [placed(good, 0), placed(bad, 2)]
+    batches = [PLACED(good, 0), PLACED(bad, 2)]
     for budget in (
         ReadBudget(count=2),
         ReadBudget(metered_bytes=18),
         ReadBudget(until_ms=3),
     ):
         late = replace(bad, records=bad.records.replace(b"\x08\x01", b"\x08\x09"))
-        found = cut([batches[0], placed(late, 2)], 0, budget, toy_open)
+        found = cut([batches[0], PLACED(late, 2)], 0, budget, toy_open)
         assert [record.body for record in found] == [b"a", b"b"]
-    found = cut([placed(bad, 0), placed(good, 2)], 2, ReadBudget(), toy_open)
+    found = cut([PLACED(bad, 0), PLACED(good, 2)], 2, ReadBudget(), toy_open)
     assert [record.seq_num for record in found] == [2, 3]
     with pytest.raises(DecryptionFailedError):
         cut(batches, 0, ReadBudget(count=3), toy_open)

@@ -15,13 +15,11 @@ from svc_cluster.gateway.cluster.backend import ReadResult
 from svc_cluster.http.message import BytesBody, Request, Response
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart
 from svc_cluster.model.record import (
-    BatchPlacement,
     Position,
-    SequencedBatch,
-    TimestampingMode,
 )
 from tests.at_once import build_batch
 from tests.simulation.clock import SimClock
+from tests.stored_batches import sequenced
 
 BASIN = ("svc-basin", "basin-0001")
 
@@ -125,16 +123,5 @@ def nothing(tail: int, start: int | None = None) -> ReadResult:
 def records(first: int, count: int, *, tail: int, more: bool = False) -> ReadResult:
     """One batch of `count` empty records from `first` on."""
     batch = build_batch([(None, (), b"")] * count)
-    placement = BatchPlacement(
-        first_seq_num=SeqNum(first),
-        record_count=count,
-        metered_bytes=batch.metered_bytes,
-        base_timestamp_ms=TimestampMs(0),
-        arrival_ms=TimestampMs(9),
-        last_timestamp_ms=TimestampMs(9),
-        mode=TimestampingMode.ARRIVAL,
-        uncapped=False,
-        expires_at_ms=None,
-    )
-    found = SequencedBatch(placement, batch.records)
+    found = sequenced(batch, first)
     return ReadResult(first, (found,), Position(SeqNum(tail), TimestampMs(9)), more)

@@ -24,13 +24,11 @@ from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.cluster.backend import ReadResult
 from svc_cluster.model.read_bounds import StartKind
 from svc_cluster.model.record import (
-    BatchPlacement,
     Position,
-    SequencedBatch,
-    TimestampingMode,
 )
 from tests.at_once import build_batch
 from tests.simulation.loop import run
+from tests.stored_batches import sequenced
 from tests.unit.gateway.framing import RECORDS, Frames, batch_of
 from tests.unit.gateway.scripted import (
     ReadCall,
@@ -71,19 +69,8 @@ def live(first: int, count: int, seconds: float = 1) -> Any:
 def one_batch(first: int, batch_records: list[Any], *, timestamp_ms: int = 9) -> ReadResult:
     """All of a stream behind `first`."""
     batch = build_batch(batch_records)
-    placement = BatchPlacement(
-        first_seq_num=SeqNum(first),
-        record_count=batch.record_count,
-        metered_bytes=batch.metered_bytes,
-        base_timestamp_ms=TimestampMs(0),
-        arrival_ms=TimestampMs(timestamp_ms),
-        last_timestamp_ms=TimestampMs(timestamp_ms),
-        mode=TimestampingMode.ARRIVAL,
-        uncapped=False,
-        expires_at_ms=None,
-    )
     tail = Position(SeqNum(first + batch.record_count), TimestampMs(timestamp_ms))
-    return ReadResult(first, (SequencedBatch(placement, batch.records),), tail, False)
+    return ReadResult(first, (sequenced(batch, first, timestamp_ms),), tail, False)
 
 
 def test_a_heartbeat_comes_at_once_at_the_tail_and_then_after_5_to_15_idle_seconds() -> None:
