@@ -4,7 +4,8 @@
 by default, and what all of them come to; docs/architecture.md keeps the sums before the rooms were
 cut and now. A room is a folder of `svc_cluster/gateway`, or a file that stands in none. An arrow
 is one room that imports from another; arrows back are those between rooms that lean on each other,
-directly or over others: a reader can take none of these rooms by itself.
+directly or over others: a reader can take none of these rooms by itself. The last line counts the
+whole product and its tests, without what is generated.
 """
 
 from __future__ import annotations
@@ -59,6 +60,12 @@ def arrows_back(found: Arrows) -> list[tuple[str, str]]:
     ]
 
 
+def size_of(folder: Path) -> tuple[int, int]:
+    """Files and lines of Python below a folder."""
+    texts = [path.read_text() for path in folder.rglob("*.py") if "_pb" not in path.parts]
+    return len(texts), sum(text.count("\n") for text in texts)
+
+
 def main() -> None:
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[2]
     found = arrows(root)
@@ -74,6 +81,9 @@ def main() -> None:
         f"{len(files)} rooms, {files.total()} files, {lines.total()} lines, "
         f"{sum(map(len, found.values()))} arrows, {len(arrows_back(found))} of them back"
     )
+    for folder in (PACKAGE, "tests"):
+        count, length = size_of(root / folder)
+        print(f"{folder}: {count} files, {length} lines")
 
 
 if __name__ == "__main__":
