@@ -186,10 +186,10 @@ def cut_steps(
     budget: ReadBudget,
     open_record: Open | None,
 ) -> Iterator[list[RecordOut] | None]:
-    """The records of whole batches from `start_seq_num` on that `budget` allows, in runs of bounded
-    length, only the last of which may be empty. Of `budget` is taken what is in the runs that were
-    given out. None: a run takes so long that others may work in between. `open_record` is for
-    streams whose data records are sealed.
+    """Give out the records of whole batches from `start_seq_num` on that `budget` allows. They come
+    in runs of bounded length, only the last of which may be empty. Of `budget` is taken what is in
+    the runs that were given out. None: a run takes so long that others may work in between.
+    `open_record` is for streams whose data records are sealed.
 
     Raises InternalError when stored bytes are not what was stored, and what `open_record` raises.
     """

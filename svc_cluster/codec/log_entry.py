@@ -124,8 +124,9 @@ def _to_pb(out: pb.Command, command: BasinCommand) -> None:
 def decode_steps(
     payload: bytes, known: frozenset[str] = BASIN_KINDS
 ) -> Generator[int, None, list[BasinCommand]]:
-    """The commands, all of the kinds in `known`, with a pause behind each report of usage, which is
-    as dear as very many plain commands. What is yielded is the number of its minutes.
+    """Return the commands, all of the kinds in `known`. There is a pause behind each report of
+    usage, which is as dear as very many plain commands; what is yielded is the number of its
+    minutes.
 
     Raises UnknownEntryError for what a newer release may have written, EntryFormatError for what
     none has.

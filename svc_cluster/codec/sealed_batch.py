@@ -30,8 +30,8 @@ _BODY: Final = bytes((3 << 3 | 2,))
 def seal_steps(
     batch: StoredBatch, identity: StreamIdentity, seal: Seal
 ) -> Iterator[StoredBatch | None]:
-    """Seal the data records of `batch`, which is plain, for the stream, in steps between which
-    others may work; the last one yields the batch."""
+    """Seal the data records of `batch`, which is plain, for the stream. Others may work between the
+    steps, of which the last one yields the batch."""
     assert batch.sealed_for is None, "sealed once"
     commands = {command.offset for command in batch.commands}
     data = batch.records

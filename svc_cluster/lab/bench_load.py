@@ -30,8 +30,8 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked of a cluster: so many connections, spread over streams of one basin, each with
-    batches of `batch` records of `size` bytes, for `duration_s` seconds."""
+    """What is asked of a cluster for `duration_s` seconds: batches of `batch` records of `size`
+    bytes. The connections are spread over streams of one basin."""
 
     url: str
     basin: str
@@ -41,13 +41,13 @@ class Load:
     connections: int
     duration_s: float
     encoding: str = "json"
-    """Of bodies: `json` or `protobuf`."""
+    """The format of bodies: `json` or `protobuf`."""
     cluster_dir: Path | None = None
-    """Of a local cluster, whose processor time is measured as well."""
+    """The directory of a local cluster, whose processor time is measured as well."""
 
     @property
     def metered_bytes(self) -> int:
-        """Of one batch."""
+        """What one batch counts as."""
         return self.batch * (self.size + _METERED_OVERHEAD)
 
     def stream(self, connection: int) -> str:

@@ -82,7 +82,7 @@ class Wait:
 
     @property
     def reason(self) -> str:
-        """Whose limit it is and of what: `account` or `token`, `_`, one of the members of Rates."""
+        """The owner, `account` or `token`, and behind `_` one of the members of Rates."""
         return self.meter.reason
 
     @property

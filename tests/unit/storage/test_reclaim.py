@@ -38,12 +38,12 @@ class Loop:
         self.loop.run_until_complete(wait())
 
 
-@pytest.fixture
 def _pending(reclaimer: Reclaimer) -> int:
     """Deleted ranges that may still hold space."""
     return len(reclaimer._unflushed) + len(reclaimer._flushed) + len(reclaimer._in_work)
 
 
+@pytest.fixture
 def loop() -> Iterator[Loop]:
     one = Loop()
     yield one
