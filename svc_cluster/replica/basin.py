@@ -67,7 +67,7 @@ class BasinReplica:
         self._on_sealed = on_sealed
         self.state = BasinState(PrefixedReader(services.store, generation))
         engine = make_engine(self.state.applied_index)
-        self._log = services.log.bind(group=engine.group_id)
+        self._log = services.log_of(engine.group_id)
         self.sequencer = Sequencer(
             self.state,
             Sessions(),

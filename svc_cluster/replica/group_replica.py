@@ -16,6 +16,7 @@ from typing import Final, Generic, TypeVar
 
 from svc_cluster.base.errors import DeadlineError, InvalidError, ServiceError, UnavailableError
 from svc_cluster.base.ids import Generation, LogIndex, NodeId
+from svc_cluster.base.log import Logger
 from svc_cluster.base.log_ops import LogEntry, SetCommit, SetHardState, TrimPrefix
 from svc_cluster.codec.entry_version import UnknownEntryError
 from svc_cluster.codec.rpc import NotLeaderHereError
@@ -156,6 +157,9 @@ class GroupReplica(Generic[Plan_co]):
             return UnavailableError(f"a replica of the group is parked before {self.parked}")
         return NotLeaderHereError(leader)
 
+    def _log(self) -> Logger:
+        return self._services.log_of(self.group_id)
+
     # -- what goes in
 
     def step(self, event: Event) -> None:
@@ -165,7 +169,7 @@ class GroupReplica(Generic[Plan_co]):
         try:
             self.engine.step(event)
         except PeerLieError as lie:
-            self._services.log.error("peer_message_refused", group=self.group_id, cause=str(lie))
+            self._log().error("peer_message_refused", cause=str(lie))
             return
         except Exception as fault:
             self.fail(fault)
@@ -355,9 +359,8 @@ class GroupReplica(Generic[Plan_co]):
         others is still logged, acknowledged and voted on here, because that needs no knowledge."""
         self.parked = f"entry {self._to_apply[0].log_index}: {unknown}"
         self.parked_bytes = _payload_bytes(self._to_apply)
-        self._services.log.error(
+        self._log().error(
             "replica_parked",
-            group=self.group_id,
             log_index=self._to_apply[0].log_index,
             reason=str(unknown),
             remedy="run a newer release on this node: it goes on from here; nothing is lost",
@@ -447,13 +450,7 @@ class GroupReplica(Generic[Plan_co]):
         self._seen_serving = False
         if was_leader or now[0] is Role.LEADER:
             self.leader_changes += 1
-            self._services.log.info(
-                "leadership_changed",
-                group=self.group_id,
-                role=now[0].value,
-                term=now[1],
-                leader=self.engine.leader,
-            )
+            self._services.leadership.changed(self.group_id, *now, self.engine.leader)
             if was_leader:
                 # reads that wait for an entry of the lost term may wait for ever
                 self._reads.refuse_confirmed()

@@ -13,6 +13,7 @@ from svc_cluster.base.log import Logger
 from svc_cluster.raft.messages import PeerMessage
 from svc_cluster.replica.group_turns import GroupTurns
 from svc_cluster.replica.group_watch import NodeFigures
+from svc_cluster.replica.leadership_news import GroupNames, LeadershipNews
 from svc_cluster.replica.retention_clock import PeerClocks
 from svc_cluster.replica.waking import Waking
 from svc_cluster.storage.state_store import StateStore
@@ -50,8 +51,16 @@ class GroupServices:
     scrub_version: int = 0
     """The version of the scrub that this node takes part in; 0: in none."""
     turns: GroupTurns = field(init=False)
+    names: GroupNames = field(default_factory=GroupNames)
     waking: Waking[ServiceError | None] = field(init=False)
+    leadership: LeadershipNews = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "turns", GroupTurns(self.loop))
         object.__setattr__(self, "waking", Waking(self.loop))
+        news = LeadershipNews(self.log, self.names, self.clock.monotonic)
+        object.__setattr__(self, "leadership", news)
+
+    def log_of(self, group_id: GroupId) -> Logger:
+        """Return the log for lines about one group, which then name it and its basin."""
+        return self.log.bind(group=group_id, basin=self.names[group_id])

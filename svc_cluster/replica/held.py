@@ -73,10 +73,8 @@ class HeldGroups:
         replica = self._basins.get(group_id)
         if replica is not None:
             replica.stop()
-        self._services.log.error(
+        self._services.log_of(group_id).error(
             "group_stopped",
-            group=group_id,
-            basin=self._name_of(group_id),
             remedy="the other basins go on; the next start of this node tries again: with a "
             "release that mends the fault, which the exception shows",
             exc_info=fault,

@@ -304,9 +304,8 @@ class Host:
         replica.group.voted_for = log.voted_for
         replica.group.on_diverged = partial(self._diverged, replica)
         if replica.group.engine.recovery:
-            self._log.warning(
+            self.services.log_of(log.group_id).warning(
                 "replica_recovering",
-                group=log.group_id,
                 applied_index=replica.group.applied_index,
                 base_index=log.base_index,
                 last_index=log.last_index,
@@ -325,9 +324,8 @@ class Host:
         if replica.group.is_given_up or group_id in self._beyond_repair:
             return
         self.divergences += 1
-        self._log.error(
+        self.services.log_of(group_id).error(
             "state_diverged",
-            group=group_id,
             reason=reason,
             applied_index=replica.group.applied_index,
             digest=f"{replica.group.machine.digest:016x}",
@@ -369,6 +367,7 @@ class Host:
 
     def _make_basin(self, record: BasinRecord) -> None:
         self.walks.spend(OPENING_VISITS)
+        self.services.names.learn(record.group_id, record.name)
         log = self._recovered.pop(record.group_id, None)
         fresh = log is None
         replica = self._try_open_basin(
@@ -399,7 +398,8 @@ class Host:
         self.services.wal.append(
             group_id, [DestroyReplica()], partial(self.generations.discard, generation)
         )
-        self._log.info("replica_destroyed", group=group_id)
+        self.services.log_of(group_id).info("replica_destroyed")
+        self.services.names.forget(group_id)
 
     # -- peers
 
@@ -475,10 +475,11 @@ class Host:
         self.generations.discard(old_generation)
         self.on_copied(group_id, sender)
         self.snapshots_installed += 1
-        self._log.info("snapshot_installed", group=group_id, log_index=log_index)
+        line = self.services.log_of(group_id)
+        line.info("snapshot_installed", log_index=log_index)
         if recovery:
             self.repaired += 1
-            self._log.info("replica_repaired", group=group_id, log_index=log_index)
+            line.info("replica_repaired", log_index=log_index)
 
     def probe(self) -> list[dict[str, Any]]:
         """One row a group, for the debug page and for checkers."""

@@ -12,6 +12,7 @@ from svc_cluster.base.ids import Generation, GroupId, LogIndex, Term
 from svc_cluster.raft.group import Role, Trim
 from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.host import Host, Replica
+from svc_cluster.replica.leadership_news import Cause, QuorumNews, cause_of
 from svc_cluster.replica.memory_budget import log_allowance
 from svc_cluster.replica.retention_clock import ClockWatch
 
@@ -56,6 +57,8 @@ class _Look:
     compares: bool = False
     """Leaders compare their state with that of the others."""
     alone: dict[GroupId, float] = field(default_factory=dict)
+    leaderless: dict[GroupId, Cause] = field(default_factory=dict)
+    """Groups whose leader is not known here, and why they may have no quorum."""
     distances: list[int | None] = field(default_factory=list)
     """How far the own clock is from those of each group that is led here."""
 
@@ -88,6 +91,7 @@ class Housekeeper:
         self._postponed = False
         """The disk has no room for a flush."""
         self.clock_watch = ClockWatch(self._services.clock, self._services.log)
+        self.quorum_news = QuorumNews(self._services.log, self._services.names)
 
     def _flush_offset(self) -> float:
         """Return the seconds by which the first flush comes earlier, another share of the interval
@@ -141,8 +145,11 @@ class Housekeeper:
         if group.is_serving:
             group.attempt(replica.idempotency_keeper.work)
         if look.compares and group.compare_states():
-            self._services.log.error("state_in_doubt", group=group.group_id)
+            self._services.log_of(group.group_id).error("state_in_doubt")
         self._look_for_stuck(replica, look)
+        cause = cause_of(group.engine, self._host.is_peer_up)
+        if cause is not None and not group.stopped:
+            look.leaderless[group.group_id] = cause
         if group.is_serving:
             look.distances.append(replica.retention_clock.away_ms())
 
@@ -150,6 +157,8 @@ class Housekeeper:
         if self._stopped:
             return
         self._alone_since = look.alone
+        self.quorum_news.looked(look.now, look.leaderless)
+        self._services.leadership.look()
         self._host.receiver.sweep(look.now)
         self.clock_watch.look(look.distances)
         self._host.held_groups.bound_parked()
@@ -165,9 +174,8 @@ class Housekeeper:
         since = self._alone_since.get(engine.group_id, look.now)
         if look.now - since >= STUCK_SECONDS:
             since = float("inf")
-            self._services.log.error(
+            self._services.log_of(engine.group_id).error(
                 "replica_cannot_recover",
-                group=engine.group_id,
                 reason="no majority of undamaged replicas: bring the other nodes back, or "
                 "restore one of them from a copy of its data directory",
             )

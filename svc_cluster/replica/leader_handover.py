@@ -292,7 +292,7 @@ class SlowDiskWatch:
         if score.behind_seconds >= SLOW_SECONDS and now >= score.not_before:
             score.not_before = now + AGAIN_SECONDS
             score.behind_seconds = 0.0
-            self._services.log.warning("slow_disk_handover", group=group.group_id)
+            self._services.log_of(group.group_id).warning("slow_disk_handover")
             self._tasks.spawn(self._give_away(replica), "slow-disk-handover")
 
     async def _give_away(self, replica: Replica) -> None:

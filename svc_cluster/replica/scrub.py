@@ -270,11 +270,11 @@ class Scrubber:
         self._services.loop.call_soon(self._host.guarded(self._work))
 
     def _say_ended(self, group: AnyGroup, settled: Settled) -> None:
-        tell = self._services.log.debug if settled.was_complete else self._services.log.info
+        log = self._services.log_of(group.group_id)
+        tell = log.debug if settled.was_complete else log.info
         encoding = group.machine.known.encoding
         tell(
             "scrub_round_ended",
-            group=group.group_id,
             round=self._scrub(group).round_number,
             complete=settled.was_complete,
             other_versions=sorted(
@@ -295,9 +295,8 @@ class Scrubber:
         elif judgement.in_doubt and len(group.engine.members) == 1:
             group.on_diverged(self._reason(group, "the scrub: damage, and no other replica"))
         elif settled.newly_in_doubt:
-            self._services.log.error(
+            self._services.log_of(group.group_id).error(
                 "scrub_in_doubt",
-                group=group.group_id,
                 compared=settled.compared,
                 reason="replicas differ, or damage is seen in all, and no majority is known to be "
                 "right: nothing is repaired",

@@ -116,7 +116,7 @@ class SnapshotSender:
 
     async def _send(self, group_id: GroupId, peer: NodeId) -> bool:
         """Whether the transfer was broken off: the next attempt is then not made at once."""
-        log = self._services.log
+        log = self._services.log_of(group_id)
         is_sent = False
         group = self._group(group_id)
         try:
@@ -139,20 +139,20 @@ class SnapshotSender:
                 self._pieces,
                 recovery=0 if repair is None else repair.recovery,
             )
-            log.info("snapshot_sent", group=group_id, peer=peer, log_index=log_index, pairs=pairs)
+            log.info("snapshot_sent", peer=peer, log_index=log_index, pairs=pairs)
             is_sent = True
             self.sent += 1
             self._services.figures.on_snapshot_sent(self._services.clock.monotonic() - now)
             group.step(PeerInstalled(peer, log_index))
         except SnapshotDamagedError as damage:
             self.not_sent += 1
-            log.info("snapshot_not_sent", group=group_id, peer=peer, cause=str(damage))
+            log.info("snapshot_not_sent", peer=peer, cause=str(damage))
             assert group is not None, "its state was looked at"
             group.on_diverged(str(damage))
             return True
         except (SnapshotRefusedError, ConnectionError) as cause:
             self.not_sent += 1
-            log.info("snapshot_not_sent", group=group_id, peer=peer, cause=str(cause))
+            log.info("snapshot_not_sent", peer=peer, cause=str(cause))
             return True
         finally:
             if is_sent:

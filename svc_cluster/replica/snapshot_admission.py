@@ -64,9 +64,8 @@ class SnapshotAdmission:
             return None
         count = self._unknown_states.note(self._services.clock.monotonic())
         if count is not None:
-            self._services.log.warning(
+            self._services.log_of(group_id).warning(
                 "snapshot_of_newer_release",
-                group=group_id,
                 count=count,
                 encoding=encoding,
                 unknown_kinds=unknown[:10],
