@@ -107,6 +107,11 @@ def configure(level: str = "info", form: str = "json") -> None:
     logging.getLogger().setLevel(logging.WARNING)
 
 
+def set_level(level: str) -> None:
+    """From now on lines of this project from this level on are written."""
+    logging.getLogger(_ROOT).setLevel(level.upper())
+
+
 def is_json() -> bool:
     """Whether what is said goes out in JSON; before `configure` it does not."""
     handlers = logging.getLogger(_ROOT).handlers

@@ -73,7 +73,7 @@ def node(config: Config = None) -> None:
     from svc_cluster.cli.processes.node_process import run_node
 
     run(
-        lambda stop: run_node(settings, stop),
+        lambda stop: run_node(settings, lambda: load(NodeSettings, config, os.environ), stop),
         settings.log_level,
         settings.log_format,
         files_min=node_files_min(settings),
@@ -83,13 +83,19 @@ def node(config: Config = None) -> None:
 @app.command()
 def gateway(config: Config = None, init_file: InitFile = None) -> None:
     """Run one gateway."""
-    settings = _load(GatewaySettings, config)
-    if init_file is not None:
-        settings = msgspec.structs.replace(settings, init_file=str(init_file))
+
+    def given(read: GatewaySettings) -> GatewaySettings:
+        if init_file is None:
+            return read
+        return msgspec.structs.replace(read, init_file=str(init_file))
+
+    settings = given(_load(GatewaySettings, config))
     from svc_cluster.cli.processes.gateway_process import run_gateway
 
     run(
-        lambda stop: run_gateway(settings, stop),
+        lambda stop: run_gateway(
+            settings, lambda: given(load(GatewaySettings, config, os.environ)), stop
+        ),
         settings.log_level,
         settings.log_format,
         files_min=gateway_files_min(settings),

@@ -165,6 +165,10 @@ class GatewayApp:
         if self._reporter is not None:
             self._reporter.start()
 
+    def limit(self, limiter: RateLimiter) -> None:
+        """Requests are charged to these limits from now on."""
+        self._limiter = limiter
+
     def drain(self) -> None:
         """From now on requests are refused, streams end, and readiness is false."""
         self._services.draining.set()

@@ -115,9 +115,7 @@ def cause_of(engine: RaftGroup, is_up: Callable[[NodeId], bool]) -> Cause | None
     if engine.leader is not None:
         return None
     members = engine.members
-    absent = tuple(
-        sorted(peer for peer in members if peer != engine.node_id and not is_up(peer))
-    )
+    absent = tuple(sorted(peer for peer in members if peer != engine.node_id and not is_up(peer)))
     return absent if 2 * (len(members) - len(absent)) <= len(members) else ()
 
 

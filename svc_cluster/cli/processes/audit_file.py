@@ -8,12 +8,10 @@ Whoever writes has the lock of that file.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import json
 import os
-import signal
 import stat
 import threading
 from collections.abc import Iterator
@@ -32,7 +30,7 @@ from svc_cluster.base.audit_chain import (
     read_head,
     read_line,
 )
-from svc_cluster.base.audit_trail import AuditSink, AuditTrail, Event, LogSink
+from svc_cluster.base.audit_trail import AuditSink, Event, LogSink
 from svc_cluster.base.log import get_logger, redacted
 from svc_cluster.settings_errors import DirectoryError, SettingsError
 from svc_cluster.storage.disk_trouble import remedy
@@ -225,8 +223,3 @@ def audit_sink(path: str | None) -> AuditSink:
             f"audit_log {path} cannot be written ({cause.strerror}): name a file in a directory "
             "that exists and may be written to"
         ) from cause
-
-
-def reopen_on_hangup(audit: AuditTrail) -> None:
-    """From now on SIGHUP, which would end the process, makes it go on in a new file."""
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, audit.reopen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -17,13 +18,15 @@ from svc_cluster.base.ids import NodeId
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.base.tasks import Tasks
-from svc_cluster.cli.processes.audit_file import audit_sink, reopen_on_hangup
+from svc_cluster.cli.processes.audit_file import audit_sink
 from svc_cluster.cli.processes.boot import announce, gateway_ports, unlistenable
+from svc_cluster.cli.processes.gateway_reload import Reloadable, is_limited, rates, told
 from svc_cluster.cli.processes.init_file import read_init_file
 from svc_cluster.cli.processes.loop_faults import hear_loop_faults
 from svc_cluster.cli.processes.loop_turns import LoopTurns
 from svc_cluster.cli.processes.own_certificate import show_expiry
 from svc_cluster.cli.processes.process import say_build
+from svc_cluster.cli.processes.reload import Reloader
 from svc_cluster.cli.processes.request_log_writer import RequestLogWriter
 from svc_cluster.cli.processes.tls_files import (
     PublicCertificate,
@@ -40,7 +43,6 @@ from svc_cluster.gateway.cluster.token_client import TokenClient
 from svc_cluster.gateway.cluster.usage_client import UsageClient
 from svc_cluster.gateway.endpoints.reference import reference_of
 from svc_cluster.gateway.limits.body_budget import BodyPatience
-from svc_cluster.gateway.limits.rate_limit import Rates
 from svc_cluster.gateway.limits.rate_limiter import RateLimiter
 from svc_cluster.gateway.request.request_log import RequestLog
 from svc_cluster.http.connection import HEADER_SECONDS
@@ -112,16 +114,15 @@ async def start_gateway(
     client = _client(sessions, clock, rng, metrics)
     audit = AuditTrail(sink, metrics.audit_failures.inc)
     tokens = TokenClient(client.directory, clock)
-    keeper = access = known = None
-    is_limited = rates(settings) != (Rates(), Rates())
-    if settings.asks_for_tokens or is_limited or declared.tokens:
-        token_directory = TokenDirectory(clock)
-        keeper = LeaseKeeper(tokens, token_directory, clock, secrets.token_hex(16))
+    access = known = None
+    token_directory = TokenDirectory(clock)
+    keeper = LeaseKeeper(tokens, token_directory, clock, secrets.token_hex(16))
+    if settings.asks_for_tokens or is_limited(settings) or declared.tokens:
         keeper.start()
         known = KnownTokens(token_directory, keeper)
         if settings.asks_for_tokens:
             access = _access(settings, token_directory, keeper, clock, metrics)
-    limiter = _limiter(settings, keeper, clock, rng, metrics) if is_limited and keeper else None
+    limiter = _limiter(settings, keeper, clock, rng, metrics)
     declarer = Declarer(
         declared, client, clock=clock, rng=rng, trail=audit, token_backend=tokens, known=known
     )
@@ -141,7 +142,7 @@ async def start_gateway(
         tokens=tokens,
         access=access,
         audit=audit,
-        limiter=limiter,
+        limiter=limiter if is_limited(settings) else None,
         cors=settings.cors,
         compression=settings.compression,
         basin_host_suffixes=settings.basin_host_suffixes,
@@ -156,7 +157,7 @@ async def start_gateway(
     app.memory.bodies.patience = body_patience
     _count_memory(app, request_log, sessions)
     app.start()
-    if access is not None and keeper is not None:
+    if access is not None:
         await _first_lease(keeper)
     server = await _serve(settings, app, certificate, metrics, header_seconds)
     tasks = Tasks()
@@ -167,7 +168,8 @@ async def start_gateway(
     if settings.init_file is not None:
         tasks.spawn(declarer.run(), "bring declarations to the cluster")
     announce("gateway", settings, gateway_ports(settings, server.port))
-    return RunningGateway(app, server, client, tasks, keeper, audit, leave, request_log)
+    reloadable = Reloadable(app, access, keeper, limiter, request_log)
+    return RunningGateway(app, server, client, tasks, audit, leave, reloadable)
 
 
 async def _serve(
@@ -245,14 +247,9 @@ def _limiter(
 
 
 def _request_log(settings: GatewaySettings, clock: Clock, metrics: Metrics) -> RequestLog:
-    slow_ms = settings.slow_request_ms
-    return RequestLog(
-        clock,
-        metrics.request_lines_left_out,
-        every_request=settings.access_log,
-        slow_seconds=None if slow_ms is None else slow_ms / 1000,
-        lines_per_second_max=settings.request_log_lines_per_second_max,
-    )
+    log = RequestLog(clock, metrics.request_lines_left_out)
+    log.change(**told(settings))
+    return log
 
 
 def _metrics(settings: GatewaySettings) -> Metrics:
@@ -264,23 +261,6 @@ def _metrics(settings: GatewaySettings) -> Metrics:
     if settings.peer_tls_cert is not None:
         show_expiry(metrics, "peer", Path(settings.peer_tls_cert))
     return metrics
-
-
-def rates(settings: GatewaySettings) -> tuple[Rates, Rates]:
-    """Return the rates of the account, and of each access token."""
-
-    def of(owner: str) -> Rates:
-        requests, append_mib, read_mib = (
-            getattr(settings, f"{owner}_{what}_per_second")
-            for what in ("requests", "append_mib", "read_mib")
-        )
-        return Rates(
-            requests,
-            None if append_mib is None else append_mib * MIB,
-            None if read_mib is None else read_mib * MIB,
-        )
-
-    return of("account"), of("token")
 
 
 def _client(
@@ -310,16 +290,15 @@ class RunningGateway:
         server: Server,
         client: ReplicaClient,
         tasks: Tasks,
-        keeper: LeaseKeeper | None,
         audit: AuditTrail,
         leave: Leave,
-        request_log: RequestLog,
+        reloadable: Reloadable,
     ) -> None:
         self.audit = audit
-        self._writer = RequestLogWriter(request_log)
+        self.reloadable = reloadable
+        self._writer = RequestLogWriter(reloadable.request_log)
         self._writer.start()
         self._app = app
-        self._keeper = keeper
         self._tasks = tasks
         self._server = server
         self._client = client
@@ -335,16 +314,26 @@ class RunningGateway:
         await self._server.close(GRACE_SECONDS)
         await self._app.close()
         await self._writer.close()
-        if self._keeper is not None:
-            await self._keeper.close()
+        await self.reloadable.keeper.close()
         await self._client.close()
         self.audit.close()
 
 
-async def run_gateway(settings: GatewaySettings, stop: asyncio.Event) -> None:
-    """Run until `stop`."""
+async def run_gateway(
+    settings: GatewaySettings, read: Callable[[], GatewaySettings], stop: asyncio.Event
+) -> None:
+    """Run until `stop`. `read` reads the settings again, for SIGHUP; it raises SettingsError."""
     rng = random.SystemRandom()
     running = await start_gateway(settings, connect_sessions(settings, rng))
-    reopen_on_hangup(running.audit)
+    reloader = Reloader(
+        settings,
+        read,
+        running.reloadable.apply,
+        audit=running.audit,
+        clock=SystemClock(),
+        who={"role": "gateway"},
+    )
+    reloader.start()
     await stop.wait()
+    await reloader.close()
     await running.close()

@@ -7,7 +7,7 @@ import json
 import os
 import random
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from svc_cluster.base.ids import NodeId
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.metrics import CONTENT_TYPE, Metrics
 from svc_cluster.base.tasks import Tasks
-from svc_cluster.cli.processes.audit_file import audit_sink, reopen_on_hangup
+from svc_cluster.cli.processes.audit_file import audit_sink
 from svc_cluster.cli.processes.boot import announce, node_ports, unlistenable
 from svc_cluster.cli.processes.join import wait_for_membership
 from svc_cluster.cli.processes.loop_faults import hear_loop_faults
@@ -27,6 +27,7 @@ from svc_cluster.cli.processes.node_administration import ClearHealth, NodeAdmin
 from svc_cluster.cli.processes.node_metrics import NodeMetrics
 from svc_cluster.cli.processes.own_certificate import show_expiry
 from svc_cluster.cli.processes.process import exit_fatal
+from svc_cluster.cli.processes.reload import Reloader
 from svc_cluster.cli.processes.root_token import RootTokenChanges, given_change
 from svc_cluster.cli.processes.start_checks import (
     check_data_dir,
@@ -46,6 +47,7 @@ from svc_cluster.replica.identity import IdentityError
 from svc_cluster.replica.link_server import LinkServer
 from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
 from svc_cluster.replica.peers import LinkPeers, connectors
+from svc_cluster.replica.quota_change import change_quotas
 from svc_cluster.replica.scrub import ScrubSettings
 from svc_cluster.settings import NodeSettings
 from svc_cluster.settings_checks import is_loopback, read_secret
@@ -243,6 +245,22 @@ def _bytes(mib: int | None) -> int | None:
     return None if mib is None else mib * MIB
 
 
+def quotas(settings: NodeSettings) -> Quotas:
+    """Return how many of each thing there may be."""
+    return Quotas(
+        basins=settings.basins_max,
+        streams=settings.streams_per_basin_max,
+        tokens=settings.access_tokens_max,
+        chain_basins=settings.token_basins_max,
+        chain_tokens=settings.token_access_tokens_max,
+        account_streams=settings.streams_max,
+        account_stored_bytes=_bytes(settings.stored_mib_max),
+        chain_streams=settings.token_streams_max,
+        chain_stored_bytes=_bytes(settings.token_stored_mib_max),
+        stored_bytes=_bytes(settings.stored_mib_per_basin_max),
+    )
+
+
 def node_config(settings: NodeSettings) -> NodeConfig:
     nodes = addresses(settings)
     return NodeConfig(
@@ -255,18 +273,7 @@ def node_config(settings: NodeSettings) -> NodeConfig:
             locations=locations(settings),
             request_outcomes_max=settings.request_outcomes_max,
             memory_bytes_max=settings.memory_mib * MIB,
-            quotas=Quotas(
-                basins=settings.basins_max,
-                streams=settings.streams_per_basin_max,
-                tokens=settings.access_tokens_max,
-                chain_basins=settings.token_basins_max,
-                chain_tokens=settings.token_access_tokens_max,
-                account_streams=settings.streams_max,
-                account_stored_bytes=_bytes(settings.stored_mib_max),
-                chain_streams=settings.token_streams_max,
-                chain_stored_bytes=_bytes(settings.token_stored_mib_max),
-                stored_bytes=_bytes(settings.stored_mib_per_basin_max),
-            ),
+            quotas=quotas(settings),
         ),
         wal=WalSettings(
             segment_bytes=settings.wal_segment_mib * MIB,
@@ -355,8 +362,11 @@ def _text(status: int, text: str) -> Response:
     return Response(status, [("content-type", "text/plain")], text.encode() + b"\n")
 
 
-async def run_node(settings: NodeSettings, stop: asyncio.Event) -> None:
-    """Run until `stop`, then hand leadership over and end. With `join`, wait for that first."""
+async def run_node(
+    settings: NodeSettings, read: Callable[[], NodeSettings], stop: asyncio.Event
+) -> None:
+    """Run until `stop`, then hand leadership over and end. With `join`, wait for that first. `read`
+    reads the settings again, for SIGHUP; it raises SettingsError."""
     if settings.join:
         health = ClearHealth(settings, lambda: False, lambda operation, outcome: None)
         await health.start()
@@ -368,8 +378,17 @@ async def run_node(settings: NodeSettings, stop: asyncio.Event) -> None:
             return
     running = RunningNode(settings)
     await running.start()
-    reopen_on_hangup(running.audit)
+    reloader = Reloader(
+        settings,
+        read,
+        lambda fresh: change_quotas(running.node.host, quotas(fresh)),
+        audit=running.audit,
+        clock=SystemClock(),
+        who={"role": "node", "node": settings.node_id},
+    )
+    reloader.start()
     running.hand_over_on(signal.SIGUSR1)
     await stop.wait()
+    await reloader.close()
     await running.node.retire()
     await running.close()

@@ -202,6 +202,11 @@ class AccessControl:
         self._failed = FailedAttempts(failed_per_second)
         self._needs_certificate = needs_certificate
 
+    def limit_failures(self, per_second: float | None) -> None:
+        """So many attempts of one address are answered 401 from now on; None: no limit."""
+        assert per_second is None or self._clock is not None, "rates need a clock"
+        self._failed.change(per_second)
+
     @property
     def is_ready(self) -> bool:
         return self._directory.is_fresh

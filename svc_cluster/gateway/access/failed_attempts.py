@@ -27,6 +27,10 @@ class FailedAttempts:
         self._per_second = per_second
         self._paid_at: OrderedDict[str, float] = OrderedDict()
 
+    def change(self, per_second: float | None) -> None:
+        """Another limit from now on; what was counted so far stays counted."""
+        self._per_second = per_second
+
     def __len__(self) -> int:
         return len(self._paid_at)
 

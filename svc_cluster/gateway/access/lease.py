@@ -29,6 +29,7 @@ class LeaseKeeper:
         self._clock = clock
         self._gateway_id = gateway_id
         self._tasks = Tasks()
+        self._is_started = False
         self._wanted = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
         self.renewals = 0
@@ -36,6 +37,10 @@ class LeaseKeeper:
         """With a lease at last count, this one among them."""
 
     def start(self) -> None:
+        """Ask from now on; called again, it does nothing."""
+        if self._is_started:
+            return
+        self._is_started = True
         self._tasks.spawn(self._renew_for_ever(), "renew the freshness lease")
         self._tasks.spawn(self._sweep_for_ever(), "end what has no valid token")
 

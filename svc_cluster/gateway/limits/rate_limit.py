@@ -105,6 +105,12 @@ class RateLimit:
         self._mean_append = _MEAN_BYTES_FIRST
         self._mean_read = _MEAN_BYTES_FIRST
 
+    def change(self, account: Rates, token: Rates) -> None:
+        """Other limits from now on. Nobody owes anything of the old ones."""
+        self._rates = {_ACCOUNT: account, "token": token}
+        self._account = self._meters(_ACCOUNT)
+        self._tokens.clear()
+
     def share(self, gateways: int) -> None:
         """The limits are those of all `gateways` (1 or more) together: this one has its part."""
         assert gateways > 0, "there is at least this one"

@@ -73,9 +73,17 @@ class RateLimiter:
         self.waiting_bytes = metrics.rate_limit_waiting_bytes
         self._refused = metrics.rate_limited
         self._gateways = gateways
+        self._changed = asyncio.Event()
+        """Set when the limits are others; then there is a new one."""
         self._lines: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         """The lines of what streams, by the token that pays. A line is there while somebody is in
         it."""
+
+    def change(self, account: Rates, token: Rates) -> None:
+        """Other limits from now on; what streams asks again at once, whatever it waited for."""
+        self.limit.change(account, token)
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def admit(self, request: Request, moves: Moves, token: int, *, is_stream: bool) -> Allowance:
         """Charge a request. `token`: serial of the token that pays for it, the first of its chain
@@ -128,7 +136,9 @@ class RateLimiter:
         return self.limit.ask(token, cost, self.clock.monotonic(), told)
 
     async def _until(self, wait: Wait) -> None:
-        await asyncio.sleep(wait.at - self.clock.monotonic())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait.at - self.clock.monotonic()):
+                await self._changed.wait()
 
     def _line(self, token: int) -> asyncio.Lock:
         line = self._lines.get(token)

@@ -155,6 +155,15 @@ class RequestLog:
         self._slow_left = float(SLOW_LINES_AT_ONCE)
         self._slow_counted_at = clock.monotonic()
 
+    def change(
+        self, *, every_request: bool, slow_seconds: float | None, lines_per_second_max: int
+    ) -> None:
+        """From now on this is told, and so many lines of it; requests under way that were not timed
+        are not told of."""
+        self._every_request = every_request
+        self._slow_seconds = slow_seconds
+        self._lines_max = lines_per_second_max
+
     @property
     def held_bytes(self) -> int:
         return LINE_BYTES * len(self._waiting)

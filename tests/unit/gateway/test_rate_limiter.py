@@ -18,7 +18,7 @@ from svc_cluster.gateway.access.lease import LeaseKeeper
 from svc_cluster.gateway.access.token_directory import TokenDirectory
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.cluster.token_client import TokenNews
-from svc_cluster.gateway.limits.rate_limit import Rates
+from svc_cluster.gateway.limits.rate_limit import Cost, Rates
 from svc_cluster.gateway.limits.rate_limiter import RateLimiter
 from svc_cluster.http.message import Connection, Request, Response
 from svc_cluster.model.access import ROOT_SCOPE
@@ -510,3 +510,38 @@ def test_tokens_issued_with_a_token_share_its_limits(rates: Rates) -> None:
         assert both > 2.5 * alone
 
     run(lambda loop: begin())
+
+
+def test_other_limits_count_at_once_for_requests_and_for_what_waits() -> None:
+    """What streams waits for an hour by the old limit, and goes on as soon as that is another; what
+    was refused is served, and refused again by a lower one."""
+
+    async def main(gate: Gate) -> None:
+        limiter = RateLimiter(
+            Rates(requests=1 / 3600),
+            Rates(),
+            clock=SimClock(asyncio.get_running_loop()),
+            rng=random.Random(4),
+            metrics=gate.metrics,
+        )
+        gate.app.limit(limiter)
+        for _ in range(2):
+            await gate.send(get(RECORDS, "seq_num=0"), Connection("10.0.0.1"))
+        assert gate.statuses == [200, 429]
+        begun = now()
+        waiting = asyncio.ensure_future(limiter.pace(0, Cost(requests=1.0)))
+        await asyncio.sleep(10)
+        assert not waiting.done()
+        limiter.change(Rates(requests=100.0), Rates())
+        await waiting
+        assert now() == begun + 10
+        await gate.send(get(RECORDS, "seq_num=0"), Connection("10.0.0.1"))
+        limiter.change(Rates(requests=1 / 3600), Rates())
+        for _ in range(2):
+            await gate.send(get(RECORDS, "seq_num=0"), Connection("10.0.0.1"))
+        limiter.change(Rates(), Rates())
+        for _ in range(20):
+            await gate.send(get(RECORDS, "seq_num=0"), Connection("10.0.0.1"))
+        assert gate.statuses[2:] == [200, 200, 429] + [200] * 20
+
+    simulate(Rates(), main)

@@ -52,6 +52,23 @@ def test_a_basin_that_has_more_already_keeps_them() -> None:
         leader.sequencer.create_stream("more", None, NOW)
 
 
+def test_another_quota_counts_from_the_next_stream_on() -> None:
+    """Raised, lowered below what there is, and taken away, while the basin is led."""
+    leader = limited()
+    for number in range(MOST):
+        leader.create(f"s-{number}")
+    leader.sequencer.change_quotas(MOST + 1, None)
+    leader.create("one more")
+    leader.sequencer.change_quotas(1, None)
+    assert leader.append("one more").end.seq_num == 1
+    with pytest.raises(QuotaError):
+        leader.sequencer.create_stream("and another", None, NOW)
+    leader.sequencer.change_quotas(None, 1)
+    leader.create("and another")
+    with pytest.raises(QuotaError):
+        leader.append("s-0")
+
+
 steps = st.lists(
     st.tuples(st.sampled_from(["create", "delete", "purge", "apply", "reset"]), st.integers(0, 9)),
     max_size=60,
