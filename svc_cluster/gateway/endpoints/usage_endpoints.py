@@ -32,7 +32,7 @@ USAGE: Final = (
             summary="What the account was used for",
             status=200,
             answer={JSON: ref("Metrics")},
-            parameters=of_usage("active-basins", "account-ops"),
+            parameters=of_usage("active-basins", "account-ops", "estimated-billable-usage"),
             errors=(*USAGE_ERRORS, ErrorCode.NOT_IMPLEMENTED),
         ),
     ),
