@@ -35,7 +35,7 @@ _Settings = TypeVar("_Settings", NodeSettings, GatewaySettings)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SettingChange:
     """One setting's values before and after."""
 
     key: str
@@ -49,7 +49,7 @@ class Reading(Generic[_Settings]):
 
     settings: _Settings
     """Those in effect from now on: of the new ones what can be reloaded, and else the old."""
-    changes: tuple[Change, ...]
+    changes: tuple[SettingChange, ...]
     waiting: tuple[str, ...]
     """Keys that differ from what is in effect and wait for the next start."""
 
@@ -64,7 +64,7 @@ def reading(now: _Settings, fresh: _Settings) -> Reading[_Settings]:
         if getattr(now, field.name) != getattr(fresh, field.name)
     ]
     changes = tuple(
-        Change(key, getattr(now, key), getattr(fresh, key))
+        SettingChange(key, getattr(now, key), getattr(fresh, key))
         for key in differing
         if key in RELOADABLE[kind]
     )

@@ -6,7 +6,7 @@ import pytest
 
 from svc_cluster.settings import GatewaySettings, NodeSettings
 from svc_cluster.settings_errors import SettingsError
-from svc_cluster.settings_reload import RELOADABLE, Change, reading
+from svc_cluster.settings_reload import RELOADABLE, SettingChange, reading
 from svc_cluster.settings_sources import keys_of
 from tests.tidy.test_configuration import PAGE
 
@@ -31,8 +31,8 @@ def test_what_can_be_reloaded_is_taken_and_the_rest_waits() -> None:
     fresh = gateway(port=9090, log_level="debug", account_requests_per_second=5.0)
     found = reading(now, fresh)
     assert found.changes == (
-        Change("account_requests_per_second", None, 5.0),
-        Change("log_level", "info", "debug"),
+        SettingChange("account_requests_per_second", None, 5.0),
+        SettingChange("log_level", "info", "debug"),
     )
     assert found.waiting == ("port",)
     assert found.settings == gateway(port=8080, log_level="debug", account_requests_per_second=5.0)
