@@ -109,8 +109,7 @@ class Sequencer:
 
     def change_quotas(self, streams_max: int | None, stored_bytes_max: int | None) -> None:
         """From now on these are the bounds of what is taken in; what there is stays."""
-        self._streams_max = streams_max
-        self._stored_bytes_max = stored_bytes_max
+        self._streams_max, self._stored_bytes_max = streams_max, stored_bytes_max
 
     # -- requests. `now_ms` is the leader's reading of the wall clock for this command.
 
