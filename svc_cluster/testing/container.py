@@ -12,6 +12,7 @@ import contextlib
 import datetime
 import json
 import os
+import ssl
 import threading
 import urllib.error
 import urllib.request
@@ -40,6 +41,7 @@ START_SECONDS: Final = 60.0
 ABANDONED_SECONDS: Final = 86_400.0
 """A container this old is taken away whoever started it: other hosts cannot be asked."""
 _TOKEN_FILE: Final = "/data/root-token"
+_AUTHORITY_FILE: Final = "/data/ca/ca.pem"
 _POLL_SECONDS: Final = 0.1
 _ASK_SECONDS: Final = 5.0
 
@@ -75,11 +77,14 @@ class SvcClusterContainer:
         *,
         nodes: int = 1,
         auth: bool = True,
+        tls: bool = False,
         start_seconds: float = START_SECONDS,
         docker_client_kw: dict[str, Any] | None = None,
     ) -> None:
         """The container has as many nodes as `nodes` says, 1, 3 or 5. `auth`: whether requests
-        need an access token. Raises ImportError without the extra `testing`, ValueError."""
+        need an access token. `tls`: whether clients, and the nodes among each other, speak TLS,
+        under a CA that is made at the start. Raises ImportError without the extra `testing`,
+        ValueError."""
         if nodes not in (1, 3, 5):
             raise ValueError(f"nodes is {nodes}: use 1, 3 or 5")
         try:
@@ -90,7 +95,10 @@ class SvcClusterContainer:
             ) from cause
         self.token: str | None = None
         """The root access token, once started; None without `auth`."""
+        self.authority: str | None = None
+        """The certificate of the CA in PEM, once started; None without `tls`."""
         self._auth = auth
+        self._tls = tls
         self._start_seconds = start_seconds
         self._id = uuid.uuid4().hex
         self._owner = Owner.this_process()
@@ -98,10 +106,12 @@ class SvcClusterContainer:
         command = ["local", "--nodes", str(nodes), "--host", "0.0.0.0", "--port", str(PORT)]
         command += ["--data-dir", "/data"]
         command += ["--root-token-file", _TOKEN_FILE] if auth else ["--no-auth"]
+        command += ["--tls"] if tls else []
         self.container: DockerContainer = (
             DockerContainer(image, docker_client_kw=docker_client_kw)
             .with_command(command)
             .with_exposed_ports(PORT)
+            .with_env("READY_SECONDS", str(start_seconds))
             .with_kwargs(
                 init=True,
                 cap_drop=["ALL"],
@@ -148,9 +158,23 @@ class SvcClusterContainer:
 
     @property
     def url(self) -> str:
-        """Where the gateway answers, such as `http://127.0.0.1:32768`."""
+        """Where the gateway answers, such as `http://127.0.0.1:32768`, `https://` with `tls`."""
         host = self.container.get_container_host_ip()
-        return f"http://{host}:{self.container.get_exposed_port(PORT)}"
+        scheme = "https" if self._tls else "http"
+        return f"{scheme}://{host}:{self.container.get_exposed_port(PORT)}"
+
+    @property
+    def trust(self) -> ssl.SSLContext | None:
+        """What a client trusts this cluster by; None without `tls`, and before the start.
+
+        Names are not compared: an engine may be reached by any, the certificate is for localhost,
+        and the CA was made by this start and signs for nobody else.
+        """
+        if self.authority is None:
+            return None
+        context = ssl.create_default_context(cadata=self.authority)
+        context.check_hostname = False
+        return context
 
     def get_endpoint(self) -> str:
         """The same as `url`."""
@@ -198,19 +222,29 @@ class SvcClusterContainer:
 
         try:
             if self._auth and self.token is None:
-                found = self.container.exec(["cat", _TOKEN_FILE])
-                if found.exit_code != 0:
+                self.token = self._read(_TOKEN_FILE)
+                if self.token is None:
                     return False, "no root token yet"
-                self.token = found.output.decode().strip() or None
+            if self._tls and self.authority is None:
+                self.authority = self._read(_AUTHORITY_FILE)
+                if self.authority is None:
+                    return False, "no CA yet"
             url = self.url
         except (docker.errors.APIError, RuntimeError, TimeoutError) as cause:
             return False, str(cause)  # it may have ended meanwhile
         request = urllib.request.Request(f"{url}/v1/basins", headers=self.headers)
         try:
-            with urllib.request.urlopen(request, timeout=_ASK_SECONDS) as answer:
+            with urllib.request.urlopen(
+                request, timeout=_ASK_SECONDS, context=self.trust
+            ) as answer:
                 return answer.status == 200, str(answer.status)
         except (OSError, urllib.error.URLError) as cause:
             return False, str(cause)
+
+    def _read(self, path: str) -> str | None:
+        """None: the file is not there yet, or is empty."""
+        found = self.container.exec(["cat", path])
+        return (found.output.decode().strip() or None) if found.exit_code == 0 else None
 
 
 def sweep(client: Any, seen_by: Owner) -> list[str]:

@@ -70,7 +70,7 @@ def call(
         method=method,
     )
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=60, context=cluster.trust) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
@@ -110,6 +110,21 @@ def test_three_nodes_without_tokens() -> None:
         assert append_and_read(cluster) == ["one", "two"]
         listed = cluster.container.exec(["ls", "/data"]).output.decode().split()
         assert {"node-1", "node-2", "node-3"} <= {*listed}
+
+
+def test_three_nodes_under_tls_that_ask_for_their_token() -> None:
+    """`tls=True`: records come back over TLS, a client that does not trust the cluster's CA gets
+    nothing, nor does one in clear text, and the nodes speak TLS among each other."""
+    with SvcClusterContainer(nodes=3, auth=True, tls=True, start_seconds=START_S) as cluster:
+        assert cluster.url.startswith("https://")
+        assert append_and_read(cluster) == ["one", "two"]
+        assert call(cluster, "GET", "/v1/basins")[0] == 401
+        for url in (cluster.url, cluster.url.replace("https://", "http://")):
+            with pytest.raises((urllib.error.URLError, OSError)):
+                urllib.request.urlopen(f"{url}/livez", timeout=60)
+        settings = cluster.container.exec(["cat", "/data/node-3.yaml"]).output.decode()
+        assert "peer_tls_ca" in settings
+    assert SvcClusterContainer().trust is None
 
 
 def test_an_object_that_is_forgotten_takes_its_container_along() -> None:

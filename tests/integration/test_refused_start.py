@@ -90,6 +90,22 @@ def test_a_run_time_that_is_no_number_of_seconds_is_refused(
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize("seconds", ["soon", "0", "nan", "inf"])
+def test_a_patience_that_is_no_number_of_seconds_is_refused(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: str,
+) -> None:
+    """Before anything is started or made."""
+    monkeypatch.setenv("READY_SECONDS", seconds)
+    status, lines = refused(capsys, "--nodes", "3", "--data-dir", str(tmp_path / "data"))
+    assert status == EXIT_CONFIGURATION, lines
+    assert len(lines) == 1
+    assert "READY_SECONDS" in lines[0]
+    assert not (tmp_path / "data").exists()
+
+
 def test_what_contradicts_itself_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -41,7 +41,6 @@ from svc_cluster.storage.damage import EXIT_STORE_DAMAGED
 from svc_cluster.storage.disk import EXIT_STORAGE
 from svc_cluster.storage.disk_trouble import remedy, room
 
-READY_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 15.0
 """A process that is told to end gets so long. A node gives its leads away first
 (`replica.handover.LIMIT_SECONDS`), and closes."""
@@ -231,12 +230,15 @@ class LocalCluster:
             return
         headers = {"authorization": f"Bearer {self.root_secret}"}
         try:
-            async with asyncio.timeout(READY_SECONDS), HttpClient(self.url, self.trust) as client:
+            async with (
+                asyncio.timeout(self.files.patience),
+                HttpClient(self.url, self.trust) as client,
+            ):
                 await _poll(client, "/v1/basins", headers)
         except TimeoutError:
             raise LocalError(
-                f"the root token is not valid after {READY_SECONDS:.0f} s: the nodes' logs in "
-                f"{self.directory} say why"
+                f"the root token is not valid after {self.files.patience:.0f} s: the nodes' logs "
+                f"in {self.directory} say why"
             ) from None
 
     def _tls_settings(self, name: str) -> dict[str, str]:
@@ -390,12 +392,12 @@ class LocalCluster:
                     continue  # for as long as it takes somebody to make room
                 log = self.directory / f"{name}.log"
                 raise LocalError(
-                    f"{name} is not ready after {READY_SECONDS:.0f} s: its log is {log}"
+                    f"{name} is not ready after {self.files.patience:.0f} s: its log is {log}"
                 )
 
     async def _is_ready(self, url: str) -> bool:
         try:
-            async with asyncio.timeout(READY_SECONDS), HttpClient(url, self.trust) as client:
+            async with asyncio.timeout(self.files.patience), HttpClient(url, self.trust) as client:
                 await _poll(client, "/readyz", {})
         except TimeoutError:
             return False
@@ -404,7 +406,7 @@ class LocalCluster:
     def _is_retrying(self) -> bool:
         """Whether a process was refused its directory or lost its disk a moment ago."""
         now = asyncio.get_running_loop().time()
-        return now - self._retried_at < READY_SECONDS
+        return now - self._retried_at < self.files.patience
 
     async def stop(self) -> None:
         """End every process: gateway first, then the nodes, by SIGTERM."""

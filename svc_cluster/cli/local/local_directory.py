@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from svc_cluster.cli.cluster_file import sync, write_atomically
 from svc_cluster.cli.processes.root_token import leave_change, new_secret, read_secret_text
@@ -28,13 +29,36 @@ class LocalError(Exception):
         self.exit_status = exit_status
 
 
+READY_VARIABLE: Final = "READY_SECONDS"
+READY_SECONDS: Final = 60.0
+"""How long each process has to become ready, where the environment says nothing else."""
+
+
+def ready_seconds() -> float:
+    """Return what READY_SECONDS says, above 0. Raises LocalError for what is no such number."""
+    text = os.environ.get(READY_VARIABLE)
+    if not text:
+        return READY_SECONDS
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise LocalError(
+            f"{READY_VARIABLE} is {text!r}: use a number of seconds above 0, or leave it out"
+        )
+    return seconds
+
+
 class LocalDirectory:
     """The directory of one cluster. What an earlier run made in it stays as it is."""
 
     def __init__(self, path: Path, nodes: int) -> None:
-        """The cluster in it has, or is to have, so many nodes."""
+        """The cluster in it has, or is to have, so many nodes. Raises LocalError."""
         self.path = path
         self.nodes = nodes
+        self.patience = ready_seconds()
+        """How long each of its processes has to become ready, in seconds."""
 
     def identity(self) -> tuple[dict[str, Any], Path]:
         """Cluster id and size, and the secret's file; made once, in the directory. Holds the
