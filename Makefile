@@ -5,13 +5,14 @@ SHELL := /bin/bash
 # Tests start a thousand processes: where the environment forbids to keep what is compiled, each of
 # them compiles the product again, which takes as long as all else that it does to start.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup run test alerts-check test-quick demo check fmt sim chaos hostile crashpoints corruption mutants scorecard s2-cli contract-drift bench proto clean \
+.PHONY: help setup run test test-python native-fuzz alerts-check test-quick demo check fmt sim chaos hostile crashpoints corruption mutants scorecard s2-cli contract-drift bench proto clean \
 	image nginx-image prometheus-image compose-test helm-check
 
 PYTHON ?= python3
 PORT ?= 8080
 SEEDS ?= 200
 ROUNDS ?= 20
+NATIVE_INPUTS ?= 200000
 TRIALS ?= 1000
 HOSTILE ?= 3
 ONLY ?= *
@@ -23,7 +24,10 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 DEBIAN_BASE := svc-cluster-base:bookworm
 BASE ?= $(DEBIAN_BASE)
 PIP := .venv/bin/pip --disable-pip-version-check install --quiet --require-hashes
-READY := .venv/.ready
+# The native core, where there is a compiler with Python's headers; without one everything is done in Python.
+CORE := svc_cluster/_native/_core.abi3.so
+NATIVE := $(shell command -v cc >/dev/null && $(PYTHON) -c 'import os, sysconfig; os.path.exists(sysconfig.get_paths()["include"] + "/Python.h") and print("$(CORE)")' 2>/dev/null)
+READY := .venv/.ready $(NATIVE)
 # What keeps a loop too long is an attack too.
 TURNS := $(wildcard tests/integration/*_turns tests/integration/test_*turns*.py)
 # In this order: what is cheap and exact first.
@@ -34,7 +38,7 @@ TESTS := $(foreach suite,$(SUITES),$(wildcard tests/$(suite)))
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
-$(READY): requirements/build.lock requirements/dev.lock requirements/clients.lock pyproject.toml
+.venv/.ready: requirements/build.lock requirements/dev.lock requirements/clients.lock pyproject.toml
 	@.ci/check-python $(PYTHON)
 	$(PYTHON) -m venv .venv
 	$(PIP) -r requirements/build.lock
@@ -43,6 +47,10 @@ $(READY): requirements/build.lock requirements/dev.lock requirements/clients.loc
 	$(PYTHON) -m venv .venv/clients
 	.venv/clients/bin/pip --disable-pip-version-check install --quiet --require-hashes -r requirements/clients.lock
 	@touch $@
+
+$(CORE): setup.py $(wildcard svc_cluster/_native/*.[ch]) | .venv/.ready
+	@.venv/bin/pip --disable-pip-version-check install --quiet --no-build-isolation --no-deps -e .
+	@[ ! -e $@ ] || touch $@
 
 setup: $(READY) ## Make .venv with the locked dependencies (again only when they change)
 
@@ -76,6 +84,12 @@ fmt: $(READY) ## Format the code and mend what the linter can mend
 sim: $(READY) ## Simulate SEEDS (200) clusters with random faults
 	@.venv/bin/python -m tests.simulation --seeds $(SEEDS) --jobs $(shell nproc)
 
+native-fuzz: $(READY) ## NATIVE_INPUTS (200000) spoilt inputs for each function of the native core, under sanitizers
+	@.venv/bin/python -m tests.native_fuzz --inputs $(NATIVE_INPUTS)
+
+test-python: $(READY) ## What decides about bodies and batches, once more without the native core
+	@SVC_CLUSTER_NATIVE=off .venv/bin/python -m pytest -n $(shell nproc) --dist worksteal tests/unit/codec tests/property/codec tests/contract
+
 chaos: $(READY) ## ROUNDS (20) of faults against real processes, each judged by the checker
 	@.venv/bin/python -m tests.chaos --rounds $(ROUNDS)
 
@@ -105,10 +119,11 @@ image: build/wheels nginx-image ## The container images; BASE=IMAGE stands on th
 	@docker build --quiet --file deploy/docker/Dockerfile --build-arg BASE=$(BASE) --build-arg VERSION=$(VERSION) --tag svc-cluster:$(VERSION) . >/dev/null
 	@docker image inspect --format '{{.Size}}' svc-cluster:$(VERSION) | awk '{printf "svc-cluster:$(VERSION): %d MB\n", $$1 / 1e6}'
 
-build/wheels: $(READY) requirements/run.lock $(shell find svc_cluster -name '*.py')
-	@rm -rf $@ build/lib && mkdir -p $@/packages
+build/wheels: $(READY) requirements/run.lock setup.py $(shell find svc_cluster -name '*.py' -o -name '*.[ch]')
+	@rm -rf $@ build/lib* && mkdir -p $@/packages
 	@.venv/bin/pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation --require-hashes -r requirements/run.lock -w $@/packages
 	@.venv/bin/pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation . -w $@/packages
+	@[ -z "$(NATIVE)" ] || .venv/bin/python -m zipfile -l $@/packages/svc_cluster-*.whl | grep -q _native/_core || { echo "the wheel has no native core, though there is a compiler" >&2; exit 1; }
 	@.venv/bin/pip --disable-pip-version-check download --quiet --no-deps pip==$$(.venv/bin/python -c 'import pip; print(pip.__version__)') -d $@
 
 nginx-image: ## nginx from Debian's package, in front of the gateways of docker-compose.yml
@@ -147,4 +162,5 @@ proto: $(READY) ## Generate svc_cluster/_pb from proto/
 
 clean: ## Remove the environment, the data of `make run` and what tools left behind
 	rm -rf data .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -f svc_cluster/_native/*.so
 	find svc_cluster tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -10,11 +11,14 @@ from typing import Any, Final
 import pytest
 from hypothesis import settings
 
+from svc_cluster import _native
 from tests import second_attempts
 
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 """How long an example takes says how busy the machine is."""
+
+_native.use(wanted=os.environ.get("SVC_CLUSTER_NATIVE") != "off")
 
 SIMULATED: Final = "simulated"
 """A test's user property: what its simulation came to, by name."""

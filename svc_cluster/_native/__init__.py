@@ -1,0 +1,77 @@
+"""The native core: what the codec does most often, once more in C, where it could be compiled.
+
+Each function answers exactly what Python would, or None for whatever is not of the plain shape;
+Python then decides, and refuses. Without a compiler everything is done in Python, with the same
+bytes. `_core.pyi` has what the functions take and give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+try:
+    from svc_cluster._native import _core
+except ImportError:  # there was no compiler
+    _built = None
+else:
+    _built = _core
+
+Stored = tuple[bytes, int, int, int, int, bool, bool]
+"""A stored batch: its records, first sequence number, number of records, timestamp before it, its
+arrival, whether records have that timestamp whatever was given, whether they may be beyond it."""
+AppendParts = tuple[bytes, int, int, int | None, int, int | None, int | None, str | None]
+"""Of an append: its records as they are stored, their number, their metered bytes; the largest of
+the timestamps given, how many were given, that of the first record; the number to match; the
+fencing token."""
+EncodeAppend = Callable[[bytes, bool], AppendParts | None]
+"""Makes a stored batch of a JSON body, of which the strings are base64 or text."""
+
+RunParts = tuple[bytes, int, int, int, int]
+"""Of records that are given out together: how they are encoded, their number, their metered bytes,
+the sequence number behind the last, and one of the three below."""
+AT_END: Final = 0
+"""There are no more records."""
+AT_LIMIT: Final = 1
+"""The next record may not be returned."""
+IS_FULL: Final = 2
+"""There are more for the next run."""
+EncodeRead = Callable[
+    [tuple[Stored, ...], int, int, int | None, int | None, int | None, int], RunParts | None
+]
+"""Encodes the records of stored batches: in a form, from a sequence number on, at most so many and
+so many metered bytes, of timestamps below one and not below another."""
+
+
+class _Core:
+    """What is used of the core; None: Python does it."""
+
+    __slots__ = ("encode_append", "encode_read")
+
+    def __init__(self) -> None:
+        self.encode_append: EncodeAppend | None = None
+        self.encode_read: EncodeRead | None = None
+
+
+core: Final = _Core()
+
+
+def is_in_use() -> bool:
+    """Tell whether the core was built and is used."""
+    return core.encode_append is not None
+
+
+def source_digest() -> str | None:
+    """The SHA-256 of the sources that the core was built of; None: it was not built."""
+    return None if _built is None else _built.SOURCE_DIGEST
+
+
+def use(*, wanted: bool) -> bool:
+    """Use the core from now on, or Python alone. Returns whether it is used: it has to be built."""
+    built = _built if wanted else None
+    core.encode_append = None if built is None else built.encode_append
+    core.encode_read = None if built is None else built.encode_read
+    return is_in_use()
+
+
+use(wanted=True)

@@ -1,0 +1,15 @@
+SOURCE_DIGEST: str
+
+def encode_append(
+    body: bytes, is_base64: bool, /
+) -> tuple[bytes, int, int, int | None, int, int | None, int | None, str | None] | None: ...
+def encode_read(
+    batches: tuple[tuple[bytes, int, int, int, int, bool, bool], ...],
+    form: int,
+    start_seq_num: int,
+    count_max: int | None,
+    metered_bytes_max: int | None,
+    until_ms: int | None,
+    from_ms: int,
+    /,
+) -> tuple[bytes, int, int, int, int] | None: ...
