@@ -27,9 +27,9 @@ fencing token."""
 EncodeAppend = Callable[[bytes, bool], AppendParts | None]
 """Makes a stored batch of a JSON body, of which the strings are base64 or text."""
 
-RunParts = tuple[bytes, int, int, int, int]
+RunParts = tuple[bytes, int, int, int, int, int]
 """Of records that are given out together: how they are encoded, their number, their metered bytes,
-the sequence number behind the last, and one of the three below."""
+the sequence numbers of the first and behind the last, and one of the three below."""
 AT_END: Final = 0
 """There are no more records."""
 AT_LIMIT: Final = 1

@@ -34,7 +34,7 @@ typedef struct {
     uint64_t start_seq_num, count_max, metered_max, until, from;
     int has_until;
     size_t record_count, metered_bytes, header_count;
-    uint64_t end_seq_num;
+    uint64_t first_seq_num, end_seq_num;
 } Run;
 
 /* A number as the protobuf library writes it: not one byte longer than need be, at most 64 bits. */
@@ -332,6 +332,8 @@ static int take_batch(Run *run, const Stored *stored)
             return AT_LIMIT;
         if (!(run->form == FORM_PROTO ? put_proto : put_json)(run, &record, seq_num, running))
             return -1;
+        if (run->record_count == 0)
+            run->first_seq_num = seq_num;
         run->record_count++;
         run->metered_bytes += record.metered_bytes;
         run->header_count += record.header_count;
@@ -424,9 +426,10 @@ PyObject *encode_read(PyObject *module, PyObject *const *given, Py_ssize_t count
     else if (outcome < 0)
         answer = Py_NewRef(Py_None);
     else
-        answer = Py_BuildValue("(y#nnKi)", run.out.data ? (char *)run.out.data : "",
+        answer = Py_BuildValue("(y#nnKKi)", run.out.data ? (char *)run.out.data : "",
                                (Py_ssize_t)run.out.size, (Py_ssize_t)run.record_count,
                                (Py_ssize_t)run.metered_bytes,
+                               (unsigned long long)run.first_seq_num,
                                (unsigned long long)run.end_seq_num, outcome);
     PyMem_Free(run.out.data);
     return answer;

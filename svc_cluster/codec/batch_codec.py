@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from google.protobuf.message import DecodeError
 
@@ -66,6 +66,12 @@ class RecordOut:
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
     metered_bytes: int
+
+    count: ClassVar[int] = 1
+
+    @property
+    def end_seq_num(self) -> int:
+        return self.seq_num + 1
 
 
 def build_batch_steps(records: Sequence[RecordIn]) -> Generator[None, None, StoredBatch]:

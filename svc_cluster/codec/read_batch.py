@@ -7,7 +7,7 @@ as are looked at in one go.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Final
 
 import pybase64
@@ -16,6 +16,7 @@ from svc_cluster._pb.s2.v1 import s2_pb2 as pb
 from svc_cluster.codec import json_body, proto_body
 from svc_cluster.codec.batch_codec import HEADERS_AT_ONCE, RUN_BYTES_MAX, RecordOut
 from svc_cluster.codec.json_body import DataFormat, encode_object
+from svc_cluster.codec.plain_read import EncodedRun, Piece
 from svc_cluster.codec.varint import varint
 from svc_cluster.model.record import Position
 
@@ -28,11 +29,14 @@ _RECORDS: Final = b"\x0a"
 
 
 def json_steps(
-    records: list[RecordOut], tail: Position | None, data_format: DataFormat
+    records: Sequence[Piece], tail: Position | None, data_format: DataFormat
 ) -> Generator[None, None, bytes]:
-    """ReadBatch as one line of JSON."""
+    """ReadBatch as one line of JSON. Runs that are encoded are so in `data_format`."""
     parts: list[bytes] = []
     for portion in _portions(records):
+        if isinstance(portion, EncodedRun):
+            parts.append(portion.encoded)
+            continue
         if parts:
             yield
         if _is_long(portion[0]):
@@ -44,10 +48,13 @@ def json_steps(
     return b"%b%b%b" % (_JSON_BEGIN, b",".join(parts), empty[len(_JSON_BEGIN) :])
 
 
-def proto_steps(records: list[RecordOut], tail: Position | None) -> Generator[None, None, bytes]:
-    """ReadBatch as protobuf."""
+def proto_steps(records: Sequence[Piece], tail: Position | None) -> Generator[None, None, bytes]:
+    """ReadBatch as protobuf, as are runs that are encoded."""
     parts: list[bytes] = []
     for portion in _portions(records):
+        if isinstance(portion, EncodedRun):
+            parts.append(portion.encoded)
+            continue
         if parts:
             yield
         if _is_long(portion[0]):
@@ -58,17 +65,25 @@ def proto_steps(records: list[RecordOut], tail: Position | None) -> Generator[No
     return b"".join(parts)
 
 
-def _portions(records: list[RecordOut]) -> Iterator[list[RecordOut]]:
-    """Records that are encoded together; one that is long is alone."""
-    begin = size = headers = 0
-    for place, record in enumerate(records):
-        size += record.metered_bytes
-        headers += len(record.headers)
-        if place > begin and (size > RUN_BYTES_MAX or headers > HEADERS_AT_ONCE):
-            yield records[begin:place]
-            begin, size, headers = place, record.metered_bytes, len(record.headers)
-    if begin < len(records):
-        yield records[begin:]
+def _portions(pieces: Sequence[Piece]) -> Iterator[list[RecordOut] | EncodedRun]:
+    """Records that are encoded together; one that is long is alone, and what is encoded as well."""
+    portion: list[RecordOut] = []
+    size = headers = 0
+    for piece in pieces:
+        if isinstance(piece, EncodedRun):
+            if portion:
+                yield portion
+            portion, size, headers = [], 0, 0
+            yield piece
+            continue
+        size += piece.metered_bytes
+        headers += len(piece.headers)
+        if portion and (size > RUN_BYTES_MAX or headers > HEADERS_AT_ONCE):
+            yield portion
+            portion, size, headers = [], piece.metered_bytes, len(piece.headers)
+        portion.append(piece)
+    if portion:
+        yield portion
 
 
 def _is_long(record: RecordOut) -> bool:

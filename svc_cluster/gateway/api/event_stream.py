@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 from svc_cluster.base.errors import DrainingError, ErrorCode, MalformedError, ServiceError
-from svc_cluster.codec.batch_codec import ReadBudget, RecordOut
+from svc_cluster.codec.batch_codec import ReadBudget
 from svc_cluster.codec.batch_rules import U64_MAX
 from svc_cluster.codec.json_body import DataFormat
+from svc_cluster.codec.plain_read import JSON_FORMS, Piece, RecordForm
 from svc_cluster.codec.read_batch import json_steps
 from svc_cluster.codec.sse import (
     DONE,
@@ -83,8 +84,12 @@ class _Events:
     def form(self) -> str:
         return self._encoding.value
 
+    @property
+    def record_form(self) -> RecordForm:
+        return JSON_FORMS[self._encoding]
+
     def encode(
-        self, records: list[RecordOut], tail: Position | None
+        self, records: Sequence[Piece], tail: Position | None
     ) -> Generator[None, None, bytes]:
         return json_steps(records, tail, self._encoding)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from svc_cluster.base.errors import InternalError, InvalidError, StreamNotFoundError
-from svc_cluster.codec.batch_codec import Open, ReadBudget, RecordOut, cut_steps
+from svc_cluster.codec.batch_codec import Open, ReadBudget
+from svc_cluster.codec.plain_read import Piece, RecordForm, run_steps
 from svc_cluster.gateway.api.auto_create import new_stream, on_stream
 from svc_cluster.gateway.api.context import Call
 from svc_cluster.gateway.api.turns import DEAR_BYTES
@@ -76,7 +77,7 @@ def parse_read(query: Query, dialect: Dialect) -> ReadQuery:
     )
 
 
-Encode = Callable[[list[RecordOut]], Generator[None, None, bytes]]
+Encode = Callable[[Sequence[Piece]], Generator[None, None, bytes]]
 
 
 class Cursor:
@@ -152,18 +153,20 @@ class Cursor:
         found = tails.at_hand(*self._names, *place, self.portion_bytes or RESULT_BYTES_MAX)
         return await self.read(0) if found is None else found
 
-    async def take(self, result: ReadResult) -> list[RecordOut]:
-        """The records of a result that the budget allows; the next read goes on behind them.
+    async def take(self, result: ReadResult, form: RecordForm) -> list[Piece]:
+        """The records of a result that the budget allows, some of them encoded already; the next
+        read goes on behind them.
 
         Raises KeyRequiredError and DecryptionFailedError where they are encrypted.
         """
-        records: list[RecordOut] = []
+        records: list[Piece] = []
         turns = self._call.services.turns
         is_dear = _size(result) > DEAR_BYTES
         opener = self._opener(result)
         if is_dear:
             await turns.turn()
-        for run in cut_steps(result.batches, result.start_seq_num, self.budget, opener):
+        begin = result.start_seq_num
+        for run in run_steps(result.batches, begin, self.budget, opener, form):
             records += run or ()
             if is_dear:
                 await turns.turn()
@@ -171,13 +174,14 @@ class Cursor:
         return records
 
     async def take_part(
-        self, result: ReadResult, form: str, encode: Encode
+        self, result: ReadResult, form: str, record_form: RecordForm, encode: Encode
     ) -> tuple[EncodedPart, bool]:
         """Does what `take` does, as far as may be held at once, encoded; and tells whether that was
         all of it. What is left is to be read again, with `go_on`.
 
         `encode` is asked only for what nobody had before who reads the same with the same key:
-        `form` says what its answer depends on beside the records. Raises also what it raises.
+        `form` says what its answer depends on beside the records, of which it is given some that
+        are encoded already in `record_form`. Raises also what it raises.
         """
         services = self._call.services
         budget = self.budget
@@ -192,7 +196,8 @@ class Cursor:
         is_dear = _size(result) > DEAR_BYTES
         if is_dear:
             await services.turns.turn()
-        runs = cut_steps(result.batches, result.start_seq_num, budget, self._opener(result))
+        opener = self._opener(result)
+        runs = run_steps(result.batches, result.start_seq_num, budget, opener, record_form)
         while (records := next(runs)) is None:
             await services.turns.turn()
         encoded = b""

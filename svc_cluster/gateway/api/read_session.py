@@ -6,10 +6,10 @@ A frame without records is a heartbeat and carries the tail. Source: contract 8.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 from svc_cluster.base.errors import InvalidError, ServiceError
-from svc_cluster.codec.batch_codec import RecordOut
+from svc_cluster.codec.plain_read import Piece, RecordForm
 from svc_cluster.codec.proto_body import encode_read_batch
 from svc_cluster.codec.read_batch import proto_steps
 from svc_cluster.codec.session_frame import (
@@ -59,8 +59,12 @@ class _Frames:
     def form(self) -> str:
         return f"frame {self._compression.name}"
 
+    @property
+    def record_form(self) -> RecordForm:
+        return RecordForm.PROTOBUF
+
     def encode(
-        self, records: list[RecordOut], tail: Position | None
+        self, records: Sequence[Piece], tail: Position | None
     ) -> Generator[None, None, bytes]:
         message = yield from proto_steps(records, tail)
         yield

@@ -9,9 +9,9 @@ from typing import Final
 
 from svc_cluster.base.errors import ServiceError
 from svc_cluster.codec import json_body, proto_body
-from svc_cluster.codec.batch_codec import RecordOut
 from svc_cluster.codec.batch_rules import METERED_BYTES_MAX, RECORDS_MAX
 from svc_cluster.codec.json_body import DataFormat
+from svc_cluster.codec.plain_read import JSON_FORMS, Piece, RecordForm
 from svc_cluster.codec.read_batch import json_steps, proto_steps
 from svc_cluster.gateway.api.append_session import open_append_session
 from svc_cluster.gateway.api.append_submission import (
@@ -172,7 +172,7 @@ async def _read_unary(
     wanted: ReadQuery,
     place: AnswerReservation,
     encoding: DataFormat,
-) -> tuple[list[RecordOut], Position | None, str | None]:
+) -> tuple[list[Piece], Position | None, str | None]:
     """What there is within the bounds or, when there is nothing, the first that comes in time. With
     it comes the tag of what is there for good.
 
@@ -192,7 +192,9 @@ async def _read_unary(
     deadline = clock.monotonic() + wait_seconds
     call.stages.allow(wait_seconds)
     by_s2 = call.dialect is Dialect.S2
-    records: list[RecordOut] = []
+    is_protobuf = call.head.answer_format is BodyFormat.PROTOBUF
+    form = RecordForm.PROTOBUF if is_protobuf else JSON_FORMS[encoding]
+    records: list[Piece] = []
     is_live = False
     is_first = True
     while True:
@@ -202,7 +204,7 @@ async def _read_unary(
         if wait_ms:
             place.step_aside()
         result = await cursor.read(wait_ms, refuse_at_tail=by_s2 and is_first and wait_seconds == 0)
-        found = await cursor.take(result)
+        found = await cursor.take(result, form)
         if not records and found:
             is_live = not is_first
         records += found
@@ -214,7 +216,7 @@ async def _read_unary(
         ):
             break
     tail = result.tail
-    assert not records or records[-1].seq_num < tail.seq_num, "a record at or beyond the tail"
+    assert not records or records[-1].end_seq_num <= tail.seq_num, "a record at or beyond the tail"
     told = None if by_s2 and not is_live else tail
     tag = None if is_live else _tag(call, cursor, wanted, records, told, encoding)
     return records, told, tag
@@ -224,7 +226,7 @@ def _tag(
     call: Call,
     cursor: Cursor,
     wanted: ReadQuery,
-    records: list[RecordOut],
+    records: list[Piece],
     tail: Position | None,
     encoding: DataFormat,
 ) -> str | None:
@@ -237,7 +239,8 @@ def _tag(
         return None
     form = call.head.answer_format
     spelling = encoding.value if form is BodyFormat.JSON else ""
-    span = (records[0].seq_num, records[-1].seq_num, len(records))
+    count = sum([record.count for record in records])
+    span = (records[0].seq_num, records[-1].end_seq_num - 1, count)
     told = None if tail is None else (tail.seq_num, tail.timestamp_ms)
     return caching.tag_of(stream, span, told, form.value, spelling)
 

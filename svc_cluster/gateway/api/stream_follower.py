@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Final, Protocol
@@ -23,7 +23,7 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.memory import Holder
-from svc_cluster.codec.batch_codec import RecordOut
+from svc_cluster.codec.plain_read import Piece, RecordForm
 from svc_cluster.gateway.api.context import Call
 from svc_cluster.gateway.api.pace import Pace
 from svc_cluster.gateway.api.pieces import Waiting
@@ -56,8 +56,13 @@ class ReadEncoder(Protocol):
         """Two wires of one form encode the same records to the same bytes."""
         ...
 
+    @property
+    def record_form(self) -> RecordForm:
+        """The form in which `encode` takes records that are encoded already."""
+        ...
+
     def encode(
-        self, records: list[RecordOut], tail: Position | None
+        self, records: Sequence[Piece], tail: Position | None
     ) -> Generator[None, None, bytes]:
         """1 to 1000 records, in steps of a bounded time. `tail`: the tail, where they end at
         it."""
@@ -211,13 +216,13 @@ class Follower:
         ends_there = result.tail_is_of_now and _end_of(result) == tail.seq_num
         wire = self._wire
 
-        def encode(records: list[RecordOut]) -> Generator[None, None, bytes]:
-            reaches_tail = records[-1].seq_num + 1 == tail.seq_num
+        def encode(records: Sequence[Piece]) -> Generator[None, None, bytes]:
+            reaches_tail = records[-1].end_seq_num == tail.seq_num
             return wire.encode(records, tail if ends_there and reaches_tail else None)
 
         # Records that end at the tail are encoded with it.
         form = f"{wire.form} {tail.seq_num if ends_there else None}"
-        return await self._cursor.take_part(result, form, encode)
+        return await self._cursor.take_part(result, form, wire.record_form, encode)
 
     async def _when_there_is_room(self, size: int) -> ReadResult:
         """What was read for this follower, about `size` bytes of it, again once it may be held.

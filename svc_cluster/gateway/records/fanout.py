@@ -19,7 +19,7 @@ from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import InternalError, ServiceError, StreamNotFoundError
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks, start_task
-from svc_cluster.codec.batch_codec import RecordOut
+from svc_cluster.codec.plain_read import Piece
 from svc_cluster.gateway.cluster.backend import Backend, ReadResult
 from svc_cluster.gateway.records.byte_cache import ByteCache
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
@@ -56,10 +56,11 @@ class EncodedPart:
     """Behind the last one; of no meaning without records."""
 
     @classmethod
-    def of(cls, records: Sequence[RecordOut], encoded: bytes = b"") -> EncodedPart:
+    def of(cls, records: Sequence[Piece], encoded: bytes = b"") -> EncodedPart:
+        count = sum([record.count for record in records])
         metered_bytes = sum([record.metered_bytes for record in records])
-        end_seq_num = records[-1].seq_num + 1 if records else 0
-        return cls(encoded, len(records), metered_bytes, end_seq_num)
+        end_seq_num = records[-1].end_seq_num if records else 0
+        return cls(encoded, count, metered_bytes, end_seq_num)
 
 
 PartKey = tuple[tuple[int, int], int, int, str, bytes]
