@@ -32,6 +32,7 @@ from svc_cluster.codec.heavy_append import heavy_append_steps
 from svc_cluster.codec.json_scan import Structure, structure_steps
 from svc_cluster.codec.json_shape import Only, decode_typed, read_again
 from svc_cluster.codec.json_walk import NESTING_MAX
+from svc_cluster.codec.plain_append import plain_append
 from svc_cluster.model import names
 from svc_cluster.model.record import AppendAck, Position
 
@@ -93,9 +94,14 @@ def decode_append_steps(
     names the record), for a fencing token of more than 36 bytes, for more than a batch can be, and
     for a header without a name that makes no command.
     """
-    decode = _from_base64 if data_format is DataFormat.BASE64 else str.encode
+    is_base64 = data_format is DataFormat.BASE64
+    if (plain := plain_append(body, is_base64=is_base64)) is not None:
+        batch, match_seq_num, token = plain
+        return AppendInput(batch, *_conditions(match_seq_num, token))
+    decode = _from_base64 if is_base64 else str.encode
     structure: Structure | None = None
     if len(body) > LIGHT_BYTES_MAX:
+        yield
         structure = yield from structure_steps(body, _check_growth)
         _check_separators(structure)
         yield

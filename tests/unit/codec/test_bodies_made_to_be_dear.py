@@ -25,6 +25,8 @@ from svc_cluster.codec.varint import varint
 from tests.at_once import build_batch, decode_json_append, decode_proto_append
 from tests.unit.codec.stored import records_of
 
+pytestmark = pytest.mark.usefixtures("python_alone")
+
 JSON_BYTES = 8 * 1024 * 1024
 PROTO_BYTES = 2 * 1024 * 1024
 PAIRS_LEGAL = 349_000

@@ -21,6 +21,8 @@ from tests.at_once import build_batch, decode_json_append
 from tests.unit.codec.stored import records_of
 from tests.unit.codec.test_bodies_made_to_be_dear import filled, longest_step, pairs
 
+pytestmark = pytest.mark.usefixtures("python_alone")
+
 PIECE = 48
 """So short that every odd character comes to lie across the end of one."""
 
