@@ -1,0 +1,1 @@
+"""The native core against Python: the same answers, or none."""
