@@ -405,6 +405,12 @@ class Metrics:
             "python_version",
             "role",
         )
+        self.native_core_info = self._gauge(
+            "svc_native_core_info",
+            "Always 1; the label says whether bodies are coded by the native core: in use, "
+            "not built or turned off.",
+            "state",
+        )
 
     def _declare_s2(self) -> None:
         """The four histograms of the reference server, under its names."""

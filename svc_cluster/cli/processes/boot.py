@@ -15,6 +15,7 @@ import msgspec
 
 from svc_cluster.administration.masking import shown
 from svc_cluster.base.log import get_logger
+from svc_cluster.cli.processes.native_core import core_state
 from svc_cluster.settings import GatewaySettings, NodeSettings
 from svc_cluster.settings_errors import AddressError, LimitError, SettingsError
 
@@ -44,6 +45,7 @@ def announce(role: str, settings: NodeSettings | GatewaySettings, ports: Sequenc
         version=version("svc-cluster"),
         revision=os.environ.get("SVC_CLUSTER_REVISION", ""),
         python=platform.python_version(),
+        native_core=core_state(),
         pid=os.getpid(),
         listeners=[asdict(port) for port in ports],
         settings={

@@ -19,8 +19,9 @@ import uvloop
 
 from svc_cluster.base.log import configure, get_logger, is_json
 from svc_cluster.base.metrics import Metrics
+from svc_cluster.cli.processes.native_core import choose_core, core_state
 from svc_cluster.cli.processes.start_checks import raise_file_limit
-from svc_cluster.settings_errors import EXIT_CONFIGURATION, LimitError, SettingsError
+from svc_cluster.settings_errors import EXIT_CONFIGURATION, SettingsError
 
 SUPERVISOR_FD: Final = "SVC_CLUSTER_SUPERVISOR_FD"
 """Environment variable: a pipe that closes when the supervisor is gone."""
@@ -104,8 +105,9 @@ def run(
     forbid_unpickling()
     _log_uncaught()
     try:
+        choose_core(os.environ)
         raise_file_limit(files_min)
-    except LimitError as cause:
+    except SettingsError as cause:
         refuse_start(cause)
     sys.setswitchinterval(GIL_SWITCH_SECONDS)
     # what was loaded at start lives for ever; collecting it again and again costs pauses
@@ -166,6 +168,7 @@ def say_build(metrics: Metrics, role: str) -> None:
         python_version=platform.python_version(),
         role=role,
     ).set(1)
+    metrics.native_core_info.labels(core_state()).set(1)
 
 
 def exit_fatal(fault: BaseException) -> None:

@@ -57,6 +57,7 @@ def test_one_line_has_everything_and_no_secret(capsys: pytest.CaptureFixture[str
     said = json.loads(lines[0])
     assert (said["event"], said["role"], said["pid"]) == ("process_started", "node", os.getpid())
     assert said["version"]
+    assert said["native_core"] in ("in use", "not built", "turned off")
     assert said["listeners"] == [
         {"name": "peers", "address": "a:1", "tls": "none", "authentication": "cluster secret"}
     ]
