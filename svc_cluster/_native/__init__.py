@@ -18,18 +18,20 @@ else:
     _built = _core
 
 Stored = tuple[bytes, int, int, int, int, bool, bool]
-"""A stored batch: its records, first sequence number, number of records, timestamp before it, its
-arrival, whether records have that timestamp whatever was given, whether they may be beyond it."""
+"""A stored batch is given as its records, first sequence number and number of records. Then come
+the timestamp before it, its arrival, whether records have that timestamp whatever was given, and
+whether they may be beyond it."""
 AppendParts = tuple[bytes, int, int, int | None, int, int | None, int | None, str | None]
-"""Of an append: its records as they are stored, their number, their metered bytes; the largest of
-the timestamps given, how many were given, that of the first record; the number to match; the
-fencing token."""
+"""An append has these parts: its records as they are stored, their number, their metered bytes.
+Then the largest of the timestamps given, how many were given, that of the first record; the number
+to match; the fencing token."""
 EncodeAppend = Callable[[bytes, bool], AppendParts | None]
 """Makes a stored batch of a JSON body, of which the strings are base64 or text."""
 
 RunParts = tuple[bytes, int, int, int, int, int]
-"""Of records that are given out together: how they are encoded, their number, their metered bytes,
-the sequence numbers of the first and behind the last, and one of the three below."""
+"""Records that are given out together have these parts: what they are encoded to, their number.
+Then their metered bytes, the sequence numbers of the first and behind the last, and one of the
+three below."""
 AT_END: Final = 0
 """There are no more records."""
 AT_LIMIT: Final = 1
@@ -39,12 +41,12 @@ IS_FULL: Final = 2
 EncodeRead = Callable[
     [tuple[Stored, ...], int, int, int | None, int | None, int | None, int], RunParts | None
 ]
-"""Encodes the records of stored batches: in a form, from a sequence number on, at most so many and
-so many metered bytes, of timestamps below one and not below another."""
+"""It encodes the records of stored batches in a form, from a sequence number on. They are at most
+so many, and so many metered bytes, of timestamps below one and not below another."""
 
 
 class _Core:
-    """What is used of the core; None: Python does it."""
+    """The functions of the core stand here; where they do not, Python does their work."""
 
     __slots__ = ("encode_append", "encode_read")
 
