@@ -13,6 +13,9 @@ import pytest
 
 from tests.contract.client import Answer, Client
 
+OWN_SERVER = True
+"""It makes some seventy basins, which is more than a shared server is to carry."""
+
 RFC3339_MS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 SYSTEM_DEFAULTS = {
     "storage_class": "standard",
