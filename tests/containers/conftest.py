@@ -24,3 +24,4 @@ def cluster() -> Iterator[Compose]:
         yield compose
     finally:
         compose.remove()
+        compose.declared.cleanup()
