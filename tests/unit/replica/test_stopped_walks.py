@@ -14,6 +14,7 @@ from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.replica.group_walks import GROUPS_PER_TURN, GroupWalks
 from svc_cluster.replica.housekeeping import Housekeeper, HousekeepingSettings, _Look
 from svc_cluster.replica.leader_handover import SlowDiskWatch
+from svc_cluster.replica.leadership_news import GroupNames
 
 GROUPS = 3 * GROUPS_PER_TURN
 
@@ -27,7 +28,7 @@ class Idle:
             group_id=GroupId(group_id),
             is_serving=False,
             attempt=lambda _: None,
-            engine=SimpleNamespace(recovery=False),
+            engine=SimpleNamespace(recovery=False, leader=NodeId(1)),
         )
 
     @property
@@ -45,10 +46,12 @@ def _host(replicas: list[Idle]) -> Any:
         replicas=lambda: replicas,
         guarded=lambda callback: callback,
         settings=SimpleNamespace(nodes=[NodeId(1)]),
+        is_peer_up=lambda _: True,
         services=SimpleNamespace(
             loop=loop,
             node_id=NodeId(1),
             log=None,
+            names=GroupNames(),
             clock=SimpleNamespace(monotonic=lambda: 0.0),
         ),
     )

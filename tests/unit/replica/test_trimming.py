@@ -9,6 +9,7 @@ from typing import Any
 from svc_cluster.base.ids import Generation, GroupId, LogIndex, NodeId
 from svc_cluster.raft.group import Event, Role, Trim
 from svc_cluster.replica.housekeeping import Housekeeper, HousekeepingSettings
+from svc_cluster.replica.leadership_news import GroupNames
 
 GROUP = GroupId(7)
 
@@ -44,6 +45,7 @@ class Node:
         services = SimpleNamespace(
             node_id=NodeId(1),
             log=None,
+            names=GroupNames(),
             clock=SimpleNamespace(monotonic=lambda: 0.0),
             store=SimpleNamespace(flush=lambda done: done()),
             wal=SimpleNamespace(
