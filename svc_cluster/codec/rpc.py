@@ -11,6 +11,7 @@ from svc_cluster.base.errors import ErrorCode, MalformedError, ServiceError
 from svc_cluster.base.ids import NodeId, SeqNum, TimestampMs
 from svc_cluster.base.limits import BATCH_RECORDS_MAX
 from svc_cluster.model.cipher import StreamIdentity
+from svc_cluster.model.leader_stages import LeaderStages
 from svc_cluster.model.record import (
     SESSION_ID_BYTES,
     AppendAck,
@@ -169,6 +170,27 @@ def ack_from_pb(message: pb.AppendAck) -> AppendAck:
         position_from_pb(message.end),
         position_from_pb(message.tail),
     )
+
+
+def stages_to_pb(into: pb.LeaderStages, stages: LeaderStages) -> None:
+    into.SetInParent()
+    into.queue_us = _microseconds(stages.queue)
+    into.wal_us = _microseconds(stages.wal)
+    into.quorum_us = _microseconds(stages.quorum)
+    into.apply_us = _microseconds(stages.apply)
+
+
+def stages_from_pb(message: pb.LeaderStages) -> LeaderStages:
+    return LeaderStages(
+        message.queue_us / 1e6,
+        message.wal_us / 1e6,
+        message.quorum_us / 1e6,
+        message.apply_us / 1e6,
+    )
+
+
+def _microseconds(seconds: float) -> int:
+    return min(max(round(seconds * 1e6), 0), 0xFFFF_FFFF)
 
 
 def sequenced_to_pb(into: pb.SequencedBatch, batch: SequencedBatch) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 from svc_cluster.base.errors import ServiceError, UnavailableError
 from svc_cluster.base.ids import TimestampMs
 from svc_cluster.codec import rpc
+from svc_cluster.model.leader_stages import LeaderStages
 from svc_cluster.model.record import AppendAck, SessionSequence, StoredBatch
 from svc_cluster.replica.proposer import Proposal, Proposer, ResultCallback
 from svc_cluster.replica.repeatable import (
@@ -52,8 +53,10 @@ class Appender:
         deadline: float,
         done: AckCallback,
         session: SessionSequence | None = None,
+        stages: LeaderStages | None = None,
     ) -> None:
-        """`done` gets the ack once the batch is committed and applied, or a refusal."""
+        """`done` gets the ack once the batch is committed and applied, or a refusal. By then
+        `stages` have been told where the time went."""
         self._proposer.submit(
             Proposal(
                 sequence=partial(
@@ -67,6 +70,7 @@ class Appender:
                 size=len(batch.records) + COMMAND_BYTES,
                 deadline=deadline,
                 done=partial(_acked, done),
+                stages=stages,
             )
         )
 
@@ -78,6 +82,7 @@ class Appender:
         size: int,
         deadline: float,
         done: FillCallback,
+        stages: LeaderStages | None = None,
     ) -> None:
         """Make a write that its client may repeat. Then `done` gets the answer, or that of the
         first request with this key. `sequence(now_ms)` is a bound sequencer call, and
@@ -106,7 +111,9 @@ class Appender:
                 is_repeated = answered.command is None
                 done(filler(answered.answer, is_repeated=is_repeated), None)
 
-        self._proposer.submit(Proposal(sequence_with_key, size + ANSWER_BYTES, deadline, finished))
+        self._proposer.submit(
+            Proposal(sequence_with_key, size + ANSWER_BYTES, deadline, finished, stages)
+        )
 
     def append_idempotent(
         self,
@@ -117,6 +124,7 @@ class Appender:
         fencing_token: str | None,
         deadline: float,
         done: FillCallback,
+        stages: LeaderStages | None = None,
     ) -> None:
         """Does what `append` does, for a client that may repeat it. The tail that it is told is the
         end of its own batch."""
@@ -127,6 +135,7 @@ class Appender:
             len(batch.records) + COMMAND_BYTES,
             deadline,
             done,
+            stages,
         )
 
     def change(

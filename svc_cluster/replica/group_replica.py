@@ -32,7 +32,7 @@ from svc_cluster.raft.group import (
 from svc_cluster.raft.messages import MarkKind, StateMark
 from svc_cluster.replica.faults import of_the_node
 from svc_cluster.replica.group_services import GroupServices
-from svc_cluster.replica.group_watch import GroupWatch
+from svc_cluster.replica.group_watch import EntryTimes, GroupWatch
 from svc_cluster.replica.machine import EntryPlan, Planning, StateMachine
 from svc_cluster.replica.state_marks import Outgoing, StateMarks
 from svc_cluster.replica.waiting_proposals import PlanCallback, WaitingProposals
@@ -316,7 +316,9 @@ class GroupReplica(Generic[Plan_co]):
                         if isinstance(op, SetHardState):
                             self.voted_for = op.voted_for
                         waits |= not isinstance(op, SetCommit | TrimPrefix)
-                    durable = partial(self._durable, ready.number) if waits else None
+                    durable = (
+                        partial(self._durable, ready.number, self.times.newest) if waits else None
+                    )
                     with of_the_node("the write-ahead log"):
                         services.wal.append(group_id, ready.log_ops, durable)
                 for peer, message in ready.messages:
@@ -338,8 +340,9 @@ class GroupReplica(Generic[Plan_co]):
             return
         self._apply()
 
-    def _durable(self, ready_number: int) -> None:
+    def _durable(self, ready_number: int, newest: EntryTimes | None) -> None:
         """A sync covers this, and all before it: the engine hears of it in this group's turn."""
+        self.times.durable(newest)
         self._durable_number = ready_number
         self._schedule_drain()
 

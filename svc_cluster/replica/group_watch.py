@@ -22,6 +22,18 @@ PROPOSED_MAX: Final = 1024
 Seconds = Callable[[float], None]
 
 
+@dataclass(slots=True, eq=False)
+class EntryTimes:
+    """When an entry that was proposed here came how far: monotonic seconds."""
+
+    log_index: LogIndex
+    proposed: float
+    durable: float = 0.0
+    """On the disk of this node; 0: it is not known to be."""
+    committed: float = 0.0
+    """On a majority's disks, as far as this replica knows; 0: it is not."""
+
+
 def _unseen(seconds: float) -> None:
     """Nobody looks at the time."""
 
@@ -61,7 +73,7 @@ class GroupWatch:
     def __init__(self, clock: Callable[[], float], figures: NodeFigures) -> None:
         self._clock = clock
         self._figures = figures
-        self._proposed: deque[tuple[LogIndex, float]] = deque(maxlen=PROPOSED_MAX)
+        self._proposed: deque[EntryTimes] = deque(maxlen=PROPOSED_MAX)
         self._sent: dict[NodeId, tuple[Term, int, float]] = {}
         """The one message to each follower whose answer is waited for: term, place, time."""
         self._apply_began = 0.0
@@ -71,7 +83,22 @@ class GroupWatch:
         """From their proposal to their commit, all together."""
 
     def proposed(self, log_index: LogIndex) -> None:
-        self._proposed.append((log_index, self._clock()))
+        self._proposed.append(EntryTimes(log_index, self._clock()))
+
+    @property
+    def newest(self) -> EntryTimes | None:
+        """The times of the entry that was proposed last, while it is not committed."""
+        return self._proposed[-1] if self._proposed else None
+
+    def durable(self, newest: EntryTimes | None) -> None:
+        """Everything up to this entry is on the disk of this node."""
+        if newest is None or newest.durable:
+            return
+        now = self._clock()
+        for entry in self._proposed:
+            if entry.log_index > newest.log_index:
+                return
+            entry.durable = entry.durable or now
 
     def lost(self) -> None:
         self._figures.entries_lost += 1
@@ -85,10 +112,12 @@ class GroupWatch:
             return
         self._figures.entries_committed += len(entries)
         last = entries[-1].log_index
-        if self._proposed and self._proposed[0][0] <= last:
+        if self._proposed and self._proposed[0].log_index <= last:
             now = self._clock()
-            while self._proposed and self._proposed[0][0] <= last:
-                took = now - self._proposed.popleft()[1]
+            while self._proposed and self._proposed[0].log_index <= last:
+                entry = self._proposed.popleft()
+                entry.committed = now
+                took = now - entry.proposed
                 self.commits += 1
                 self.commit_seconds += took
                 self._figures.on_committed(took)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -18,6 +19,7 @@ from svc_cluster.codec.peer_message import PeerMessageError, decode_members, ope
 from svc_cluster.link.acceptor import Acceptor
 from svc_cluster.link.calls import CallError, Verb, decode, encode
 from svc_cluster.link.conversation import Terms
+from svc_cluster.link.features import STAGES
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import HandshakeError, Identity
@@ -70,7 +72,7 @@ def caller_of(
     themselves beside their role is not proved."""
     if RAFT in speaker.features:
         return PeerCaller(node, speaker.identity, wire, tasks)
-    return ServiceCaller(node, speaker.identity, wire, address)
+    return ServiceCaller(node, speaker.identity, wire, speaker.features, address)
 
 
 @dataclass(slots=True)
@@ -169,7 +171,12 @@ class ServiceCaller:
     """A gateway, or a node that asks the catalog's leader or takes part in a formation."""
 
     def __init__(
-        self, node: ReplicaNode, identity: Identity, wire: Outgoing, address: str = ""
+        self,
+        node: ReplicaNode,
+        identity: Identity,
+        wire: Outgoing,
+        features: Collection[str] = (),
+        address: str = "",
     ) -> None:
         self._node = node
         self._identity = identity
@@ -177,6 +184,7 @@ class ServiceCaller:
         is_node = identity.role == "node"
         which = str(identity.node_id) if is_node else address or identity.incarnation
         self.session = node.service.session(self, f"{identity.role} {which}")
+        self.session.takes_stages = STAGES in features
 
     def message(self, kind: FrameKind, payload: bytes) -> None:
         """Raises FrameError."""

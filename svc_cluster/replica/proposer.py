@@ -22,9 +22,11 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.base.ids import LogIndex, TimestampMs
 from svc_cluster.base.log import get_logger
+from svc_cluster.model.leader_stages import LeaderStages
 from svc_cluster.raft.group import ENTRY_BYTES_MAX
 from svc_cluster.replica.group_replica import GroupReplica
 from svc_cluster.replica.group_services import GroupServices
+from svc_cluster.replica.group_watch import EntryTimes
 from svc_cluster.replica.kept_entries import KeptEntries
 from svc_cluster.replica.machine import EntryPlan
 
@@ -77,6 +79,8 @@ class Proposal(Generic[Command, Outcome]):
     size: int
     deadline: float
     done: ResultCallback[Outcome]
+    stages: LeaderStages | None = None
+    """Told how long the request was where, before `done` is called; None: nobody asks."""
     queued_at: float = 0.0
     """Monotonic seconds, set by the proposer."""
 
@@ -226,6 +230,8 @@ class Proposer(Generic[Command, Outcome]):
                 self._queued_bytes += proposal.size
                 break
             self._services.figures.on_queued(now - proposal.queued_at)
+            if proposal.stages is not None:
+                proposal.stages.queue = now - proposal.queued_at
             commands.append(decided[0])
             encoded.append(decided[1])
             taken.append(proposal)
@@ -269,6 +275,7 @@ class Proposer(Generic[Command, Outcome]):
         taken: list[Proposal[Command, Outcome]],
     ) -> None:
         term = self._group.engine.term
+        times: EntryTimes | None = None
 
         def done(plan: EntryPlan[Outcome] | None, error: ServiceError | None) -> None:
             if self._group.engine.term == term and self._in_flight > 0:
@@ -281,6 +288,8 @@ class Proposer(Generic[Command, Outcome]):
                 for proposal in taken:
                     _tell(proposal, None, UnavailableError("the entry was rejected"))
             else:
+                if times is not None:
+                    _time(taken, times, self._services.clock.monotonic())
                 for proposal, outcome in zip(taken, plan.outcomes, strict=True):
                     _tell(proposal, outcome, None)
 
@@ -292,6 +301,7 @@ class Proposer(Generic[Command, Outcome]):
             for proposal in taken:
                 _tell(proposal, None, error)
             return
+        times = self._group.times.newest
         self._in_flight += 1
         self._last_proposed = log_index
         self._sequencer.proposed(log_index)
@@ -330,6 +340,18 @@ class Proposer(Generic[Command, Outcome]):
             self.pump()
         else:
             self._pump_soon()
+
+
+def _time(taken: list[Proposal[Command, Outcome]], entry: EntryTimes, applied_at: float) -> None:
+    """Say how long an entry that is applied was where, to whoever asks."""
+    for proposal in taken:
+        if (stages := proposal.stages) is not None:
+            # a leader's own disk is one of its majority, and time that nobody saw is nobody's
+            durable = entry.durable or entry.proposed
+            committed = entry.committed or durable
+            stages.wal = durable - entry.proposed
+            stages.quorum = committed - durable
+            stages.apply = applied_at - committed
 
 
 def _tell(

@@ -28,6 +28,7 @@ from svc_cluster.codec.access_pb import AccessFormatError
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.model.cipher import StreamIdentity
 from svc_cluster.model.idempotency_table import REQUEST_KEY_BYTES
+from svc_cluster.model.leader_stages import LeaderStages
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import AppendAck
 from svc_cluster.replica.answer_room import RoomReservation
@@ -204,18 +205,18 @@ class Service:
     def _append(self, session: ServiceSession, request: pb.Request) -> None:
         message = request.append
         request_id = request.id
+        stages = LeaderStages() if session.takes_stages else None
 
         def done(ack: AppendAck | None, error: ServiceError | None) -> None:
-            if ack is not None:
-                session.respond(request_id, lambda r: rpc.ack_to_pb(r.append, ack))
-            else:
-                session.refuse(request_id, error or InternalError("no outcome"))
+            told(None if ack is None else lambda r: rpc.ack_to_pb(r.append, ack), error)
 
         def told(fill: Fill | None, error: ServiceError | None) -> None:
-            if fill is not None:
+            if fill is None:
+                session.refuse(request_id, error or InternalError("no outcome"))
+            elif stages is None:
                 session.respond(request_id, fill)
             else:
-                session.refuse(request_id, error or InternalError("no outcome"))
+                session.respond(request_id, partial(_with_stages, fill, stages))
 
         try:
             basin = self._basin(request)
@@ -233,11 +234,11 @@ class Service:
         deadline = self._deadline(request)
         if request.request_key:
             basin.appender.append_idempotent(
-                request.request_key, message.stream, batch, match, fencing, deadline, told
+                request.request_key, message.stream, batch, match, fencing, deadline, told, stages
             )
             return
         basin.appender.append(
-            message.stream, batch, match, fencing, deadline, done, session_sequence
+            message.stream, batch, match, fencing, deadline, done, session_sequence, stages
         )
 
     async def _read(self, request: pb.Request, place: RoomReservation) -> Fill:
@@ -371,6 +372,11 @@ class Service:
         basin = self._basin(request)
         await self._change(request, basin, basin.sequencer.seal, COMMAND_BYTES)
         return _done
+
+
+def _with_stages(fill: Fill, stages: LeaderStages, response: pb.Response) -> None:
+    fill(response)
+    rpc.stages_to_pb(response.stages, stages)
 
 
 def _done(response: pb.Response) -> None:

@@ -139,6 +139,9 @@ class ServiceSession:
         self._unsent_bytes = 0
         self._unread = Seldom()
         self.room = AnswerRoom(service.loop)
+        self.takes_stages = False
+        """Whether the caller wants to be told where an append's time went (the feature STAGES)."""
+
         self.closed = False
 
     @property

@@ -27,6 +27,7 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.base.ids import SeqNum, TimestampMs
 from svc_cluster.gateway.cluster.backend import (
+    AppendWatch,
     BasinInfo,
     ProvisionedBasin,
     ProvisionedStream,
@@ -342,6 +343,7 @@ class MemoryBackend:
         fencing_token: str | None,
         *,
         request_key: bytes = b"",
+        watch: AppendWatch | None = None,
     ) -> AppendAck:
         target = self._stream(basin, stream)
         if fencing_token is not None and fencing_token != target.fencing_token:

@@ -110,7 +110,8 @@ def test_a_stream_is_told_once_it_has_ended(telling: Server, kind: str) -> None:
 
 
 def test_where_the_time_went_adds_up(telling: Server) -> None:
-    """Of a slow append: each stage that it went through, and together they are all of its time."""
+    """Of a slow append: each stage that it went through, those on its leader too, and together they
+    are all of its time."""
     with Client(f"http://127.0.0.1:{telling.port}") as client:
         given = {**bearer(ROOT_SECRET), "x-request-id": "slow-append"}
         answer = client.append(BASIN, "orders-http", b"x", headers=given)
@@ -118,10 +119,12 @@ def test_where_the_time_went_adds_up(telling: Server) -> None:
         (line,) = lines(telling, "request_slow", "slow-append")
     stages = line["stages_ms"]
     assert [*stages] == [
-        *("admission", "access", "handler", "body", "memory", "decode", "cluster", "answer"),
+        *("admission", "access", "handler", "body", "memory", "decode", "cluster"),
+        *("leader_queue", "leader_wal", "leader_quorum", "leader_apply", "answer"),
     ]
     assert line["level"] == "warning"
-    assert stages["cluster"] > 0
+    for stage in ("cluster", "leader_wal", "leader_apply"):
+        assert stages[stage] > 0, stage
     assert sum(stages.values()) == pytest.approx(line["duration_ms"], abs=0.5)
 
 

@@ -55,7 +55,9 @@ class Wire:
     """A connection between the two, but for its socket: real conversations, whose bytes pass from
     hand to hand in order. `frozen`: the gateway's side reads nothing."""
 
-    def __init__(self, node: ReplicaNode, events: NodeSession) -> None:
+    def __init__(
+        self, node: ReplicaNode, events: NodeSession, features: tuple[str, ...] = ()
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._events = events
         self.requests: list[CallMessage] = []
@@ -65,7 +67,7 @@ class Wire:
         self.frozen = False
         self.is_up = True
         self._pump_scheduled = False
-        gateway = Speaker(Identity("c" * 32, "gateway", NodeId(0), "g"))
+        gateway = Speaker(Identity("c" * 32, "gateway", NodeId(0), "g"), features)
         terms = Terms(b"secret", gateway, lambda _: None)
         self.caller: Any = None
         self.near = Conversation(terms, _Near(self), b"n" * 32, acceptor=False)
@@ -182,7 +184,8 @@ class _Far:
 
 
 class Pair:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, features: tuple[str, ...] = ()) -> None:
+        """`features`: what the gateway names in its greeting."""
         loop = asyncio.get_running_loop()
         self.disk = RealDisk(directory, loop)
         rng = random.Random(7)
@@ -207,7 +210,7 @@ class Pair:
         self.node = ReplicaNode(config, seams, on_fatal=self.faults.append)
         self.node.start()
         self.session = NodeSession(loop)
-        self.wire = Wire(self.node, self.session)
+        self.wire = Wire(self.node, self.session, features)
         self.client = ReplicaClient(
             sessions={ONE: self.session},
             loop=loop,
@@ -233,8 +236,8 @@ class Pair:
 
 
 @asynccontextmanager
-async def pair(directory: Path) -> AsyncIterator[Pair]:
-    made = Pair(directory)
+async def pair(directory: Path, features: tuple[str, ...] = ()) -> AsyncIterator[Pair]:
+    made = Pair(directory, features)
     try:
         yield made
     finally:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from svc_cluster.base.ids import NodeId
-from svc_cluster.cli.processes.gateway_process import RunningGateway, start_gateway
+from svc_cluster.cli.processes.gateway_process import RunningGateway, features, start_gateway
 from svc_cluster.cli.processes.node_process import RunningNode
 from svc_cluster.gateway.limits.body_budget import BodyPatience
 from svc_cluster.http.connection import HEADER_SECONDS
@@ -30,13 +30,16 @@ class LoopbackLink:
     """This is a link to a node of the same process. It takes messages in and gives messages out, in
     order, with the credit that a link over a socket has."""
 
-    def __init__(self, node: ReplicaNode, events: NodeSession) -> None:
+    def __init__(
+        self, node: ReplicaNode, events: NodeSession, features: tuple[str, ...] = ()
+    ) -> None:
+        """`features` are those of the gateway."""
         loop = asyncio.get_running_loop()
         self._call_soon = loop.call_soon
         self._credits = send_credits()
         identity = Identity(node.config.cluster_id, "gateway", NodeId(0), "embedded")
         self._back = _WayBack(self._arrive)
-        self._caller = ServiceCaller(node, identity, self._back)
+        self._caller = ServiceCaller(node, identity, self._back, features)
         self._back.on_dealt_with = self._dealt_with
         self._events = events
         events.attach(self)
@@ -119,7 +122,7 @@ class EmbeddedNode:
         self.node = RunningNode(self._node_settings)
         await self.node.start()
         session = NodeSession(asyncio.get_running_loop())
-        LoopbackLink(self.node.node, session)
+        LoopbackLink(self.node.node, session, features(self._gateway_settings))
         self._gateway = await start_gateway(
             self._gateway_settings,
             {NodeId(self._node_settings.node_id): session},

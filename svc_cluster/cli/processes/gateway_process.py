@@ -50,6 +50,7 @@ from svc_cluster.http.intake import UNREAD_SHARE
 from svc_cluster.http.server import Server, serve
 from svc_cluster.link.connector import Connector
 from svc_cluster.link.conversation import Terms
+from svc_cluster.link.features import STAGES
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import Identity
 from svc_cluster.link.session import NodeSession
@@ -74,7 +75,7 @@ def connect_sessions(settings: GatewaySettings, rng: random.Random) -> dict[Node
     secret = read_secret(settings.secret_file)
     tls = peer_tls(settings)
     identity = Identity(settings.cluster_id, "gateway", NodeId(0), secrets.token_hex(16))
-    terms = Terms(secret, Speaker(identity), lambda _: None)
+    terms = Terms(secret, Speaker(identity, features(settings)), lambda _: None)
     loop = asyncio.get_running_loop()
     sessions: dict[NodeId, NodeSession] = {}
     for node, address in settings.nodes.items():
@@ -91,6 +92,12 @@ def connect_sessions(settings: GatewaySettings, rng: random.Random) -> dict[Node
         session.attach(connector)
         connector.start()
     return sessions
+
+
+def features(settings: GatewaySettings) -> tuple[str, ...]:
+    """Return what the gateway's greeting names: where nobody looks at a leader's stages, it does
+    not take them."""
+    return () if settings.slow_request_ms is None else (STAGES,)
 
 
 async def start_gateway(

@@ -110,6 +110,7 @@ async def submit(
         match_seq_num=wanted.match_seq_num,
         fencing_token=wanted.fencing_token,
         request_key=request_key,
+        watch=call.stages,
     )
     batch = with_units(call, basin, stream, wanted.batch)
     begun = services.clock.monotonic()

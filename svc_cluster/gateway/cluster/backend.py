@@ -9,6 +9,7 @@ from typing import Protocol
 from svc_cluster.base.ids import TimestampMs
 from svc_cluster.model.access_token import AskedBy, AuthenticationOff
 from svc_cluster.model.cipher import StreamIdentity
+from svc_cluster.model.leader_stages import LeaderStages
 from svc_cluster.model.location import Location
 from svc_cluster.model.provision import Provision
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart
@@ -64,6 +65,14 @@ class ReadResult:
     """With which the data records are sealed; None: they are plain."""
     tail_is_of_now: bool = True
     """False where the records have waited here, and the tail may have moved meanwhile."""
+
+
+class AppendWatch(Protocol):
+    """An AppendWatch wants to know of one append more than its outcome."""
+
+    def led(self, stages: LeaderStages) -> None:
+        """The leader has done it, and says where its time went there."""
+        ...
 
 
 class Appends(Protocol):
@@ -234,10 +243,12 @@ class Backend(Protocol):
         fencing_token: str | None,
         *,
         request_key: bytes = b"",
+        watch: AppendWatch | None = None,
     ) -> AppendAck:
         """Raises KeyRequiredError and SealMismatchError when the batch was not sealed for the
         stream that has the name. Raises SeqNumMismatchError, FencingTokenMismatchError,
-        DeadlineError, UnavailableError..."""
+        DeadlineError, UnavailableError... `watch` is told before the return, where the leader
+        tells."""
         ...
 
     def open_appends(self, basin: str, stream: str) -> Appends:

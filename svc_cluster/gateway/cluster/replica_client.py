@@ -23,6 +23,7 @@ from svc_cluster.base.metrics import Metrics
 from svc_cluster.codec import config_pb, rpc
 from svc_cluster.gateway.cluster import answers
 from svc_cluster.gateway.cluster.backend import (
+    AppendWatch,
     BasinInfo,
     ProvisionedBasin,
     ProvisionedStream,
@@ -219,12 +220,7 @@ class ReplicaClient:
         )
         return config_pb.get_basin(response.basin_config)
 
-    async def delete_basin(
-        self,
-        name: str,
-        *,
-        request_key: bytes = b"",
-    ) -> None:
+    async def delete_basin(self, name: str, *, request_key: bytes = b"") -> None:
         """Returns once the catalog and the group both refuse everything."""
         deadline = self._deadline()
 
@@ -272,12 +268,7 @@ class ReplicaClient:
             found.default_location
         )
 
-    async def set_default_location(
-        self,
-        name: str,
-        *,
-        request_key: bytes = b"",
-    ) -> Location:
+    async def set_default_location(self, name: str, *, request_key: bytes = b"") -> Location:
         def fill(request: pb.Request) -> None:
             request.set_default_location.name = name
 
@@ -419,6 +410,7 @@ class ReplicaClient:
         fencing_token: str | None,
         *,
         request_key: bytes = b"",
+        watch: AppendWatch | None = None,
     ) -> AppendAck:
         def fill(request: pb.Request) -> None:
             rpc.append_to_pb(request.append, stream, batch, match_seq_num, fencing_token)
@@ -432,6 +424,8 @@ class ReplicaClient:
             size=len(batch.records),
         )
         ack = rpc.ack_from_pb(response.append)
+        if watch is not None and response.HasField("stages"):
+            watch.led(rpc.stages_from_pb(response.stages))
         return replace(ack, is_repeated=True) if response.is_repeated else ack
 
     def open_appends(self, basin: str, stream: str) -> PipelinedAppends:

@@ -20,6 +20,7 @@ from svc_cluster.gateway.request.request_head import RequestHead
 from svc_cluster.gateway.request.route_metrics import METHODS, template_of
 from svc_cluster.gateway.request.router import Match, Resource
 from svc_cluster.http.message import Request, Response
+from svc_cluster.model.leader_stages import LeaderStages
 
 LINES_PER_SECOND_MAX: Final = 1_000
 SLOW_LINES_PER_SECOND: Final = 1.0
@@ -32,6 +33,10 @@ NO_ANSWER: Final = 499
 """The status of what nobody waited for."""
 SERVED: Final = "request_served"
 SLOW: Final = "request_slow"
+CLUSTER: Final = "cluster"
+"""The stage from a request to a node until the answer."""
+LEADER_STAGES: Final = ("queue", "wal", "quorum", "apply")
+"""What a leader tells of an append, in this order."""
 
 
 class CountedBody(Protocol):
@@ -59,6 +64,9 @@ class Stages:
 
     def refused(self, refusal: ServiceError) -> None:
         """The request was refused."""
+
+    def led(self, stages: LeaderStages) -> None:
+        """The leader says where its part of the stage CLUSTER went."""
 
 
 UNTIMED: Final = Stages()
@@ -108,6 +116,13 @@ class TimedStages(Stages):
 
     def refused(self, refusal: ServiceError) -> None:
         self.code = refusal.code.value
+
+    def led(self, stages: LeaderStages) -> None:
+        # what is left for the stage itself is the way there and back, and the search for a leader
+        self.seconds[CLUSTER] = self.seconds.get(CLUSTER, 0.0) - stages.total
+        for name in LEADER_STAGES:
+            stage = f"leader_{name}"
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + getattr(stages, name)
 
     def names(self) -> tuple[str | None, str | None]:
         """Basin and stream, where the request has said them in a way that can be understood."""
@@ -220,7 +235,7 @@ class RequestLog:
         if not self._may_tell_a_slow_one():
             self._leave_out()
             return
-        parts = {stage: _ms(took) for stage, took in stages.seconds.items()}
+        parts = {stage: _ms(max(took, 0.0)) for stage, took in stages.seconds.items()}
         self._tell(SLOW, line | {"duration_ms": _ms(seconds), "stages_ms": parts})
 
     def _tell(self, event: str, fields: dict[str, Any]) -> None:

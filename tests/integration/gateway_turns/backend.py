@@ -11,7 +11,7 @@ from svc_cluster.base.clock import Clock
 from svc_cluster.base.ids import SeqNum, TimestampMs
 from svc_cluster.codec.batch_codec import RecordIn
 from svc_cluster.codec.batch_rules import METERED_BYTES_MAX, RECORDS_MAX
-from svc_cluster.gateway.cluster.backend import BasinInfo, ReadResult, StreamInfo
+from svc_cluster.gateway.cluster.backend import AppendWatch, BasinInfo, ReadResult, StreamInfo
 from svc_cluster.gateway.cluster.token_client import TokenNews
 from svc_cluster.gateway.records.record_cipher import RecordCipher
 from svc_cluster.gateway.request.record_key import RecordKey
@@ -101,6 +101,7 @@ class LargeBackend(MemoryBackend):
         fencing_token: str | None,
         *,
         request_key: bytes = b"",
+        watch: AppendWatch | None = None,
     ) -> AppendAck:
         start = Position(SeqNum(7), TimestampMs(7))
         end = Position(SeqNum(7 + batch.record_count), TimestampMs(8))

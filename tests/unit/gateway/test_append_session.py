@@ -24,6 +24,7 @@ from svc_cluster.base.metrics import Metrics
 from svc_cluster.codec.session_frame import Compression, encode_frame, encode_terminal
 from svc_cluster.gateway.api.append_session import UNDER_WAY_BATCHES_MAX, UNDER_WAY_BYTES_MAX
 from svc_cluster.gateway.app import GatewayApp
+from svc_cluster.gateway.cluster.backend import AppendWatch
 from svc_cluster.http.message import (
     BodyBrokenError,
     ClientGoneError,
@@ -67,6 +68,7 @@ class SlowBackend(MemoryBackend):
         fencing_token: str | None,
         *,
         request_key: bytes = b"",
+        watch: AppendWatch | None = None,
     ) -> AppendAck:
         number = len(self.begun)
         self.begun.append(asyncio.get_running_loop().time())

@@ -16,6 +16,7 @@ from svc_cluster.gateway.request.request_log import (
     RequestLog,
 )
 from svc_cluster.http.message import Response
+from svc_cluster.model.leader_stages import LeaderStages
 from tests.simulation.clock import SimClock
 from tests.simulation.loop import run
 from tests.unit.gateway.scripted import ReadCall, ScriptedBackend, get, make_app, nothing, records
@@ -104,3 +105,34 @@ def test_lines_beyond_the_bound_of_a_second_are_counted_and_left_out() -> None:
     lines, left_out, counted = told(told_of, count=10, apart_seconds=1.0, every_request=True)
     assert len(lines) == 10
     assert (left_out, counted) == (0, 0.0)
+
+
+def test_what_a_leader_tells_is_taken_from_the_time_of_the_cluster() -> None:
+    """Of three seconds in the cluster two and a half were the leader's, each stage by its name; the
+    stages add up to the whole. A leader whose clock runs faster leaves nothing below zero."""
+
+    async def main() -> list[RequestLine]:
+        clock = SimClock(asyncio.get_running_loop())
+        log = RequestLog(clock, Metrics().request_lines_left_out, slow_seconds=1.0)
+        for stages in (LeaderStages(0.25, 1.0, 1.0, 0.25), LeaderStages(wal=4.0)):
+            timed = log.begin()
+            timed.enter("cluster")
+            await asyncio.sleep(3)
+            timed.led(stages)
+            timed.enter("answer")
+            log.made(get(RECORDS), None, timed, Response(200))
+        return log.take()[0]
+
+    first, second = run(lambda loop: main())
+    assert first.fields["stages_ms"] == {
+        "admission": 0.0,
+        "cluster": pytest.approx(500),
+        "leader_queue": 250.0,
+        "leader_wal": 1000.0,
+        "leader_quorum": 1000.0,
+        "leader_apply": 250.0,
+        "answer": 0.0,
+    }
+    assert first.fields["duration_ms"] == pytest.approx(3000)
+    assert second.fields["stages_ms"]["cluster"] == 0.0
+    assert second.fields["stages_ms"]["leader_wal"] == 4000.0

@@ -134,3 +134,29 @@ def test_an_apply_is_timed_from_its_first_look() -> None:
     seen.now = 0.25
     seen.watch.applied()
     assert seen.applied == [0.25]
+
+
+def test_the_times_of_an_entry_are_taken_once_each_and_in_order() -> None:
+    """An entry that was proposed after the log operations were handed over is not on the disk with
+    them; and what is on the disk stays so since when it is."""
+    seen = Watched()
+    watch = seen.watch
+    times = []
+    for at in (1, 2, 3):
+        seen.now = float(at)
+        watch.proposed(LogIndex(at))
+        times.append(watch.newest)
+    first, second, third = (each for each in times if each is not None)
+    seen.now = 5.0
+    watch.durable(second)
+    assert [each.durable for each in (first, second, third)] == [5.0, 5.0, 0.0]
+    seen.now = 6.0
+    watch.durable(second)
+    watch.durable(third)
+    watch.durable(None)
+    assert [each.durable for each in (first, second, third)] == [5.0, 5.0, 6.0]
+    seen.now = 7.0
+    watch.committed(entries(1, 2), Role.LEADER)
+    assert [each.committed for each in (first, second, third)] == [7.0, 7.0, 0.0]
+    watch.committed(entries(3, 3), Role.LEADER)
+    assert watch.newest is None

@@ -414,10 +414,11 @@ class ResponseBatch(_message.Message):
     def __init__(self, responses: _Optional[_Iterable[_Union[Response, _Mapping]]] = ...) -> None: ...
 
 class Response(_message.Message):
-    __slots__ = ("id", "provision", "is_repeated", "refusal", "append", "read", "tail", "stream", "streams", "stream_config", "basin_config", "basin", "basins", "done", "stream_identity", "lease", "tokens", "usage", "storage", "active_basins", "issued_token", "handed_leases", "locations")
+    __slots__ = ("id", "provision", "is_repeated", "stages", "refusal", "append", "read", "tail", "stream", "streams", "stream_config", "basin_config", "basin", "basins", "done", "stream_identity", "lease", "tokens", "usage", "storage", "active_basins", "issued_token", "handed_leases", "locations")
     ID_FIELD_NUMBER: _ClassVar[int]
     PROVISION_FIELD_NUMBER: _ClassVar[int]
     IS_REPEATED_FIELD_NUMBER: _ClassVar[int]
+    STAGES_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     APPEND_FIELD_NUMBER: _ClassVar[int]
     READ_FIELD_NUMBER: _ClassVar[int]
@@ -441,6 +442,7 @@ class Response(_message.Message):
     id: int
     provision: int
     is_repeated: bool
+    stages: LeaderStages
     refusal: Refusal
     append: AppendAck
     read: ReadResult
@@ -461,11 +463,23 @@ class Response(_message.Message):
     issued_token: IssuedToken
     handed_leases: HandedLeases
     locations: LocationList
-    def __init__(self, id: _Optional[int] = ..., provision: _Optional[int] = ..., is_repeated: _Optional[bool] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., append: _Optional[_Union[AppendAck, _Mapping]] = ..., read: _Optional[_Union[ReadResult, _Mapping]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., stream: _Optional[_Union[StreamInfo, _Mapping]] = ..., streams: _Optional[_Union[StreamList, _Mapping]] = ..., stream_config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ..., basin_config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., basin: _Optional[_Union[BasinInfo, _Mapping]] = ..., basins: _Optional[_Union[BasinList, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_identity: _Optional[_Union[StreamIdentity, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., tokens: _Optional[_Union[TokenList, _Mapping]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ..., active_basins: _Optional[_Union[ActiveBasins, _Mapping]] = ..., issued_token: _Optional[_Union[IssuedToken, _Mapping]] = ..., handed_leases: _Optional[_Union[HandedLeases, _Mapping]] = ..., locations: _Optional[_Union[LocationList, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., provision: _Optional[int] = ..., is_repeated: _Optional[bool] = ..., stages: _Optional[_Union[LeaderStages, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., append: _Optional[_Union[AppendAck, _Mapping]] = ..., read: _Optional[_Union[ReadResult, _Mapping]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., stream: _Optional[_Union[StreamInfo, _Mapping]] = ..., streams: _Optional[_Union[StreamList, _Mapping]] = ..., stream_config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ..., basin_config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., basin: _Optional[_Union[BasinInfo, _Mapping]] = ..., basins: _Optional[_Union[BasinList, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_identity: _Optional[_Union[StreamIdentity, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., tokens: _Optional[_Union[TokenList, _Mapping]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ..., active_basins: _Optional[_Union[ActiveBasins, _Mapping]] = ..., issued_token: _Optional[_Union[IssuedToken, _Mapping]] = ..., handed_leases: _Optional[_Union[HandedLeases, _Mapping]] = ..., locations: _Optional[_Union[LocationList, _Mapping]] = ...) -> None: ...
 
 class Done(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class LeaderStages(_message.Message):
+    __slots__ = ("queue_us", "wal_us", "quorum_us", "apply_us")
+    QUEUE_US_FIELD_NUMBER: _ClassVar[int]
+    WAL_US_FIELD_NUMBER: _ClassVar[int]
+    QUORUM_US_FIELD_NUMBER: _ClassVar[int]
+    APPLY_US_FIELD_NUMBER: _ClassVar[int]
+    queue_us: int
+    wal_us: int
+    quorum_us: int
+    apply_us: int
+    def __init__(self, queue_us: _Optional[int] = ..., wal_us: _Optional[int] = ..., quorum_us: _Optional[int] = ..., apply_us: _Optional[int] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("granted", "version", "behind", "changes", "all_read", "gateways")

@@ -1,0 +1,12 @@
+"""What a process can do beyond the version of the protocol, by the names in its greeting.
+
+A message may have a part that belongs to a feature only where the side that reads it has named
+that: another would skip it without a word.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+STAGES: Final = "stages"
+"""The caller takes answers to appends that say where their time went on the leader."""
