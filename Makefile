@@ -119,9 +119,9 @@ image: build/wheels nginx-image ## The container images; BASE=IMAGE stands on th
 	@docker build --quiet --file deploy/docker/Dockerfile --build-arg BASE=$(BASE) --build-arg VERSION=$(VERSION) --tag svc-cluster:$(VERSION) . >/dev/null
 	@docker image inspect --format '{{.Size}}' svc-cluster:$(VERSION) | awk '{printf "svc-cluster:$(VERSION): %d MB\n", $$1 / 1e6}'
 
-build/wheels: $(READY) requirements/run.lock setup.py $(shell find svc_cluster -name '*.py' -o -name '*.[ch]')
+build/wheels: $(READY) requirements/run.lock requirements/otel.lock setup.py $(shell find svc_cluster -name '*.py' -o -name '*.[ch]')
 	@rm -rf $@ build/lib* && mkdir -p $@/packages
-	@.venv/bin/pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation --require-hashes -r requirements/run.lock -w $@/packages
+	@.venv/bin/pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation --require-hashes -r requirements/run.lock -r requirements/otel.lock -w $@/packages
 	@.venv/bin/pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation . -w $@/packages
 	@[ -z "$(NATIVE)" ] || .venv/bin/python -m zipfile -l $@/packages/svc_cluster-*.whl | grep -q _native/_core || { echo "the wheel has no native core, though there is a compiler" >&2; exit 1; }
 	@.venv/bin/pip --disable-pip-version-check download --quiet --no-deps pip==$$(.venv/bin/python -c 'import pip; print(pip.__version__)') -d $@

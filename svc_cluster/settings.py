@@ -18,6 +18,7 @@ from svc_cluster.settings_checks import (
     check_log,
     check_node_ids,
     check_range,
+    check_url,
     is_loopback,
 )
 from svc_cluster.settings_errors import SettingsError
@@ -47,6 +48,8 @@ DRAIN_SECONDS: Final = (0, 60)
 METRICS_BASINS: Final = (0, 200)
 SLOW_REQUEST_MS: Final = (1.0, 3_600_000.0)
 REQUEST_LOG_LINES: Final = (1, 10_000)
+TRACES_RATIO: Final = (0.0, 1.0)
+TRACES: Final = (1, 10_000)
 SECONDS_MIN: Final = 0.01
 SECONDS_MAX: Final = 31_536_000.0
 
@@ -134,6 +137,9 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     audit_log: str | None = None
     """File that gets a line for each change of the root token that this node brings to the cluster.
     None: they go to the log."""
+    traces_endpoint: str | None = None
+    """URL of a collector that takes spans by OTLP over HTTP; needs the extra `otel`. None: nothing
+    is told of single appends."""
     metrics_basins_max: int = 100
     """Basins that the page of the metrics names, those that came first; the others are shown
     together, as `other`."""
@@ -192,6 +198,7 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
                     f"{whole}, set it, and to no more than that"
                 )
         check_locations(self.locations)
+        check_url("traces_endpoint", self.traces_endpoint)
         check_log(self.log_level, self.log_format)
 
 
@@ -270,6 +277,14 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     what its client wants to wait for. None: none does."""
     request_log_lines_per_second_max: int = 1000
     """Lines of both kinds; more are counted and left out."""
+    traces_endpoint: str | None = None
+    """URL of a collector that takes spans by OTLP over HTTP; needs the extra `otel`. None: no
+    request is traced."""
+    traces_ratio: float = 0.0
+    """The share of the requests without a `traceparent` that are traced; with one they are where it
+    says so."""
+    traces_per_second_max: int = 100
+    """Traced requests in a second; more are counted and not traced."""
     log_level: str = "info"
     log_format: str = "json"
 
@@ -309,6 +324,9 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             self.request_log_lines_per_second_max,
             *REQUEST_LOG_LINES,
         )
+        check_url("traces_endpoint", self.traces_endpoint)
+        check_range("traces_ratio", self.traces_ratio, *TRACES_RATIO)
+        check_range("traces_per_second_max", self.traces_per_second_max, *TRACES)
         for key in RATE_KEYS:
             if getattr(self, key) is not None:
                 check_range(key, getattr(self, key), *RATE)

@@ -100,6 +100,17 @@ def check_host_names(key: str, hosts: Sequence[str], at_most: int) -> None:
 _HOST_LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 
 
+def check_url(key: str, url: str | None) -> None:
+    """Raises SettingsError unless it is an URL of HTTP, with a host and a path, or None."""
+    if url is not None and not _URL.fullmatch(url):
+        raise SettingsError(
+            f"{key} is {url!r}: write an URL with its path, such as http://collector:4318/v1/traces"
+        )
+
+
+_URL: Final = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?/[!-~]*")
+
+
 def check_range(key: str, value: float, minimum: float, maximum: float) -> None:
     """Raises SettingsError for a value beyond either bound."""
     if not minimum <= value <= maximum:

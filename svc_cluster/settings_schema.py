@@ -30,6 +30,8 @@ RANGES: Final[dict[str, tuple[float, float]]] = {
     "metrics_basins_max": rules.METRICS_BASINS,
     "slow_request_ms": rules.SLOW_REQUEST_MS,
     "request_log_lines_per_second_max": rules.REQUEST_LOG_LINES,
+    "traces_ratio": rules.TRACES_RATIO,
+    "traces_per_second_max": rules.TRACES,
     "wal_segment_mib": rules.WAL_SEGMENT_MIB,
     "wal_retain_mib": _SIZE_MIB,
     "log_retention_mib": _SIZE_MIB,

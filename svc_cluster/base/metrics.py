@@ -128,6 +128,9 @@ class Metrics:
             "svc_request_log_left_out_total",
             "Lines of single requests that were left out: too many a second, or not written.",
         )
+        self.trace_spans = self._counter(
+            "svc_trace_spans_total", "Spans of traces, by what became of them.", "outcome"
+        )
         self.audit_failures = self._counter(
             "svc_audit_failures_total", "Attempts to write the audit log that failed."
         )

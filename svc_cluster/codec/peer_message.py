@@ -16,11 +16,14 @@ from svc_cluster.base.ids import GroupId, LogIndex, Term
 from svc_cluster.base.limits import MESSAGE_BYTES_MAX
 from svc_cluster.base.log_ops import LogEntry
 from svc_cluster.codec.scrub_message import ScrubMessageError, put_scrub, scrub_message
+from svc_cluster.codec.trace_pb import TraceFormatError, get_trace, put_trace
 from svc_cluster.model.content import KEY_BYTES_MAX
 from svc_cluster.raft.group import ENTRY_BYTES_MAX
 from svc_cluster.raft.messages import (
+    ENTRY_TRACES_MAX,
     AppendRequest,
     AppendResponse,
+    EntryTraces,
     MarkKind,
     PeerMessage,
     PreVoteRequest,
@@ -94,6 +97,8 @@ def payload_bytes(message: PeerMessage) -> int:
     """About how many bytes `message` takes in an envelope; never too few."""
     if isinstance(message, AppendRequest):
         return 96 + sum(len(entry.payload) + 32 for entry in message.entries)
+    if isinstance(message, EntryTraces):
+        return 96 + sum(48 + len(trace.state) for trace in message.traces)
     if isinstance(message, ScrubQuestion | ScrubAnswer | ScrubVerdict):
         return 192 + KEY_BYTES_MAX
     return 96
@@ -175,6 +180,10 @@ def _put(out: Any, message: PeerMessage) -> None:
             out.state_mark.kind = message.kind
             out.state_mark.encoding = message.encoding
             out.state_mark.scrub = message.scrub
+        case EntryTraces():
+            out.entry_traces.log_index = message.log_index
+            for trace in message.traces:
+                put_trace(out.entry_traces.traces.add(), trace)
         case ScrubQuestion() | ScrubAnswer() | ScrubVerdict():
             put_scrub(out, message)
         case _:
@@ -226,6 +235,8 @@ def _message(message: Any) -> PeerMessage:
             return TimeoutNow(term)
         case "state_mark":
             return _state_mark(term, message.state_mark)
+        case "entry_traces":
+            return _entry_traces(term, message.entry_traces)
         case "scrub_question" | "scrub_answer" | "scrub_verdict":
             try:
                 return scrub_message(term, message)
@@ -242,6 +253,16 @@ def _state_mark(term: Term, body: Any) -> StateMark:
         raise PeerMessageError("a state mark of unknown kind") from error
     log_index = LogIndex(_checked(body.log_index))
     return StateMark(term, log_index, body.digest, kind, body.encoding, body.scrub)
+
+
+def _entry_traces(term: Term, body: pb.EntryTraces) -> EntryTraces:
+    if not 0 < len(body.traces) <= ENTRY_TRACES_MAX:
+        raise PeerMessageError(f"an entry of {len(body.traces)} traces")
+    try:
+        traces = tuple(get_trace(trace) for trace in body.traces)
+    except TraceFormatError as error:
+        raise PeerMessageError(str(error)) from error
+    return EntryTraces(term, LogIndex(_checked(body.log_index)), traces)
 
 
 def _append_request(term: Term, body: Any) -> AppendRequest:

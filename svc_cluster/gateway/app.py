@@ -195,7 +195,7 @@ class GatewayApp:
         recorder = self._routes.of(request.method, resource)
         clock = self._services.clock
         begun = clock.monotonic()
-        stages = self._log.begin()
+        stages = self._log.begin(request)
         recorder.in_flight.inc()
         status = 499
         host_basin = basin_of_host(request.header("host"), self._host_suffixes)

@@ -10,3 +10,6 @@ from typing import Final
 
 STAGES: Final = "stages"
 """The caller takes answers to appends that say where their time went on the leader."""
+
+TRACES: Final = "traces"
+"""A node tells of sampled appends: it takes their trace context with requests, and of entries."""

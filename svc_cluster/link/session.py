@@ -26,6 +26,7 @@ from svc_cluster.link.calls import (
     decode,
 )
 from svc_cluster.link.credit import MESSAGE_BYTES_MAX
+from svc_cluster.link.features import TRACES
 from svc_cluster.link.frame import CLASSES, FrameKind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.link_errors import LinkLostError
@@ -60,8 +61,11 @@ class NodeLink(Sender, Protocol):
 class NodeSession:
     """The conversation with one node. Requests made while the link is down fail at once."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, traces: bool = False) -> None:
+        """`traces`: requests may carry a trace context, for nodes that take one."""
         self._loop = loop
+        self._traces = traces
+        self._drops_traces = False
         self._calls = Calls(loop)
         self._link: NodeLink | None = None
         self._up = False
@@ -108,6 +112,8 @@ class NodeSession:
             return self._failed(lost)
         request = pb.Request()
         fill(request)
+        if self._drops_traces:
+            request.ClearField("trace")
         request.group_id = group_id
         request.deadline_ms = max(deadline_ms, 0)
         return self._ask(kind, group_id, request.SerializeToString(), _read_response)
@@ -150,6 +156,7 @@ class NodeSession:
 
     def link_up(self, speaker: Speaker) -> None:
         self.peer = speaker
+        self._drops_traces = self._traces and TRACES not in speaker.features
         self._up = True
 
     def link_down(self) -> None:

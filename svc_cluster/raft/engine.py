@@ -41,6 +41,7 @@ from svc_cluster.raft.log_view import LogView
 from svc_cluster.raft.messages import (
     AppendRequest,
     AppendResponse,
+    EntryTraces,
     PeerMessage,
     PreVoteRequest,
     PreVoteResponse,
@@ -329,7 +330,7 @@ class EngineGroup:
                 if not self.recovery:
                     alive = self._core.is_leader or self._following.hears_leader(self._now)
                     self._elections.on_prevote_request(sender, body, leader_is_alive=alive)
-            case StateMark() | ScrubQuestion() | ScrubAnswer() | ScrubVerdict():
+            case StateMark() | EntryTraces() | ScrubQuestion() | ScrubAnswer() | ScrubVerdict():
                 pass
             case _:
                 if body.sender_term > term:

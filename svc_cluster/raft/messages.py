@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from svc_cluster.base.ids import LogIndex, Term
 from svc_cluster.base.log_ops import LogEntry
+from svc_cluster.base.tracing import TraceContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,20 @@ class ScrubVerdict:
     rows: int
 
 
+ENTRY_TRACES_MAX: Final = 8
+"""Traces that are told of one entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryTraces:
+    """The leader says whose sampled traces an entry of its term belongs to. As StateMark, none of
+    the engine's business; see replica/node_traces.py."""
+
+    sender_term: Term
+    log_index: LogIndex
+    traces: tuple[TraceContext, ...]
+
+
 ScrubMessage = ScrubQuestion | ScrubAnswer | ScrubVerdict
 
 
@@ -190,5 +206,6 @@ PeerMessage = (
     | StaleTerm
     | TimeoutNow
     | StateMark
+    | EntryTraces
     | ScrubMessage
 )

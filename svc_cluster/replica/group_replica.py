@@ -32,7 +32,7 @@ from svc_cluster.raft.group import (
 from svc_cluster.raft.messages import MarkKind, StateMark
 from svc_cluster.replica.faults import of_the_node
 from svc_cluster.replica.group_services import GroupServices
-from svc_cluster.replica.group_watch import EntryTimes, GroupWatch
+from svc_cluster.replica.group_watch import EntryTimes
 from svc_cluster.replica.machine import EntryPlan, Planning, StateMachine
 from svc_cluster.replica.state_marks import Outgoing, StateMarks
 from svc_cluster.replica.waiting_proposals import PlanCallback, WaitingProposals
@@ -83,7 +83,7 @@ class GroupReplica(Generic[Plan_co]):
         """The plan of the same entry, once it is worked out."""
         self._waiting: WaitingProposals[Plan_co] = WaitingProposals()
         self._reads = WaitingReads(self, services.waking)
-        self.times = GroupWatch(services.clock.monotonic, services.figures)
+        self.times = services.watch(engine.group_id)
         self._drain_scheduled = False
         self._durable_number = 0
         """The last of what the engine handed out that is on the disk, as far as was told here."""
@@ -316,11 +316,9 @@ class GroupReplica(Generic[Plan_co]):
                         if isinstance(op, SetHardState):
                             self.voted_for = op.voted_for
                         waits |= not isinstance(op, SetCommit | TrimPrefix)
-                    durable = (
-                        partial(self._durable, ready.number, self.times.newest) if waits else None
-                    )
+                    told = partial(self._durable, ready.number, self.times.newest)
                     with of_the_node("the write-ahead log"):
-                        services.wal.append(group_id, ready.log_ops, durable)
+                        services.wal.append(group_id, ready.log_ops, told if waits else None)
                 for peer, message in ready.messages:
                     services.peers.send(peer, group_id, message)
                     self.times.sent(peer, message)

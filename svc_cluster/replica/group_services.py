@@ -12,8 +12,9 @@ from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.base.log import Logger
 from svc_cluster.raft.messages import PeerMessage
 from svc_cluster.replica.group_turns import GroupTurns
-from svc_cluster.replica.group_watch import NodeFigures
+from svc_cluster.replica.group_watch import GroupWatch, NodeFigures
 from svc_cluster.replica.leadership_news import GroupNames, LeadershipNews
+from svc_cluster.replica.node_traces import FollowedEntries, NodeTraces
 from svc_cluster.replica.retention_clock import PeerClocks
 from svc_cluster.replica.waking import Waking
 from svc_cluster.storage.state_store import StateStore
@@ -50,6 +51,8 @@ class GroupServices:
     figures: NodeFigures = field(default_factory=NodeFigures)
     scrub_version: int = 0
     """The version of the scrub that this node takes part in; 0: in none."""
+    traces: NodeTraces | None = None
+    """None: nothing is told of single appends."""
     turns: GroupTurns = field(init=False)
     names: GroupNames = field(default_factory=GroupNames)
     waking: Waking[ServiceError | None] = field(init=False)
@@ -64,3 +67,8 @@ class GroupServices:
     def log_of(self, group_id: GroupId) -> Logger:
         """Return the log for lines about one group, which then name it and its basin."""
         return self.log.bind(group=group_id, basin=self.names[group_id])
+
+    def watch(self, group_id: GroupId) -> GroupWatch:
+        """Return what takes the times of one group."""
+        followed = None if self.traces is None else FollowedEntries(self.traces, group_id)
+        return GroupWatch(self.clock.monotonic, self.figures, followed)

@@ -15,6 +15,7 @@ from svc_cluster.base.ids import LogIndex, NodeId, Term
 from svc_cluster.base.log_ops import LogEntry
 from svc_cluster.raft.group import Event, Message, Role
 from svc_cluster.raft.messages import AppendRequest, AppendResponse, PeerMessage
+from svc_cluster.replica.node_traces import FollowedEntries
 
 PROPOSED_MAX: Final = 1024
 """Entries of a group whose proposal is kept in mind; of more at a time, the oldest are let go."""
@@ -68,11 +69,18 @@ class NodeFigures:
 
 
 class GroupWatch:
-    """What one group's times are taken from. `clock` tells monotonic seconds."""
+    """What one group's times are taken from. `clock` tells monotonic seconds. `followed`: None:
+    nobody is told of single entries."""
 
-    def __init__(self, clock: Callable[[], float], figures: NodeFigures) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        figures: NodeFigures,
+        followed: FollowedEntries | None = None,
+    ) -> None:
         self._clock = clock
         self._figures = figures
+        self._followed = followed
         self._proposed: deque[EntryTimes] = deque(maxlen=PROPOSED_MAX)
         self._sent: dict[NodeId, tuple[Term, int, float]] = {}
         """The one message to each follower whose answer is waited for: term, place, time."""
@@ -130,11 +138,15 @@ class GroupWatch:
 
     def sent(self, peer: NodeId, message: PeerMessage) -> None:
         """A message leaves. Of what a leader says one message at a time is timed for each peer."""
+        if self._followed is not None:
+            self._followed.sent(message)
         if type(message) is AppendRequest and peer not in self._sent:
             self._sent[peer] = (message.sender_term, message.read_sequence, self._clock())
 
     def heard(self, event: Event) -> None:
         """An event arrives. The first answer to the timed message, or to a later one, ends it."""
+        if self._followed is not None:
+            self._followed.heard(event)
         if type(event) is not Message or type(event.body) is not AppendResponse:
             return
         timed = self._sent.get(event.sender)

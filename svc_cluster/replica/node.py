@@ -21,6 +21,7 @@ from svc_cluster.catalog.catalog_state import BasinRecord
 from svc_cluster.codec.formation_report import decode_report
 from svc_cluster.codec.peer_message import Envelope
 from svc_cluster.link.calls import decode
+from svc_cluster.link.features import TRACES
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import NOT_A_MEMBER, HandshakeError, Identity, NotYetError
@@ -38,6 +39,7 @@ from svc_cluster.replica.housekeeping import Housekeeper, HousekeepingSettings
 from svc_cluster.replica.identity import NodeIdentity, open_identity
 from svc_cluster.replica.leader_handover import Retirement, SlowDiskWatch
 from svc_cluster.replica.lease_succession import LeaseSuccession
+from svc_cluster.replica.node_traces import NodeTraces
 from svc_cluster.replica.peer_turns import PeerTurns
 from svc_cluster.replica.prefixed import PREFIX_BYTES
 from svc_cluster.replica.roles import OWN
@@ -79,6 +81,7 @@ class Seams:
     peers: PeerSender
     snapshots: SnapshotTransport
     formation: FormationTransport
+    traces: NodeTraces | None = None
 
 
 class ReplicaNode:
@@ -108,6 +111,7 @@ class ReplicaNode:
             peers=seams.peers,
             log=self.log,
             scrub_version=config.scrub.version,
+            traces=seams.traces,
         )
         self.host = Host(
             services=self.services,
@@ -218,21 +222,19 @@ class ReplicaNode:
         """One request to the catalog's leader as far as it is known here; None when it is not, or
         when no answer came. Callers repeat."""
         catalog = self.host.catalog
-        leader = None if catalog is None else catalog.group.engine.leader
-        if leader is None:
+        if catalog is None or (leader := catalog.group.engine.leader) is None:
             return None
+        if leader != self.config.node_id:
+            return await self.ask_node(leader, fill)
         request = pb.Request(id=1, group_id=CATALOG_GROUP, deadline_ms=ASK_DEADLINE_MS)
         fill(request)
-        if leader == self.config.node_id:
-            return await self._ask_self(request)
-        return await self.ask_node(leader, fill)
+        return await self._ask_self(request)
 
     async def ask_node(
         self, node: NodeId, fill: Callable[[pb.Request], None], deadline_ms: int = ASK_DEADLINE_MS
     ) -> pb.Response | None:
         """One request about the catalog to another node; None when no answer came."""
-        session = self.sessions.get(node)
-        if session is None:
+        if (session := self.sessions.get(node)) is None:
             return None
         try:
             async with asyncio.timeout(deadline_ms / 1000):
@@ -342,6 +344,7 @@ class ReplicaNode:
             Identity(
                 self.config.cluster_id, "node", self.config.node_id, self.identity.incarnation
             ),
+            () if self.services.traces is None else (TRACES,),
             basin_commands=known.newest_basin,
             catalog_commands=known.newest_catalog,
         )

@@ -1,9 +1,9 @@
 """Raft messages, snapshots and formation to the other nodes, over links of our own.
 
-Two conversations with each other node: one for Raft (and the snapshots it needs), which that node
-admits only from a data directory that the cluster was formed with, and one for its service.
-What is small leaves in envelopes, one a turn of the event loop, ahead of everything else; entries
-leave as messages of their own, group by group in turn, within the credit that the peer gives.
+Two conversations with each other node: one for Raft and its snapshots, which that node admits only
+from a data directory that the cluster was formed with, and one for its service. What is small
+leaves in envelopes, one a turn of the event loop, ahead of everything else; entries leave as
+messages of their own, group by group in turn, within the credit that the peer gives.
 """
 
 from __future__ import annotations
@@ -157,9 +157,8 @@ class PeerConversation:
         behind = self._behind.get(group_id)
         if behind is None or message.previous_index <= behind:
             return False
-        if group_id in self._last:
-            return True
-        if self._link is not None and self._link.is_waiting(FrameKind.BULK, group_id):
+        link = self._link
+        if group_id in self._last or (link and link.is_waiting(FrameKind.BULK, group_id)):
             return True
         del self._behind[group_id]
         return False
@@ -339,6 +338,10 @@ class LinkPeers:
         """Whether a group may hand over more entries for this peer."""
         talk = self._talks.get(peer)
         return talk is None or talk.has_room
+
+    def names(self, feature: str, peer: NodeId) -> bool:
+        """Whether the node takes what belongs to this feature in a conversation of Raft."""
+        return (said := self._talks[peer].calls.peer) is not None and feature in said.features
 
     async def call(self, peer: NodeId, chunk: bytes) -> bytes:
         """Deliver one snapshot chunk. Raises ConnectionError."""

@@ -20,7 +20,7 @@ from svc_cluster.base.errors import (
     ServiceError,
     UnavailableError,
 )
-from svc_cluster.base.ids import LogIndex, TimestampMs
+from svc_cluster.base.ids import LogIndex, Term, TimestampMs
 from svc_cluster.base.log import get_logger
 from svc_cluster.model.leader_stages import LeaderStages
 from svc_cluster.raft.group import ENTRY_BYTES_MAX
@@ -29,6 +29,7 @@ from svc_cluster.replica.group_services import GroupServices
 from svc_cluster.replica.group_watch import EntryTimes
 from svc_cluster.replica.kept_entries import KeptEntries
 from svc_cluster.replica.machine import EntryPlan
+from svc_cluster.replica.node_traces import NodeTraces
 
 log = get_logger("proposer")
 
@@ -302,11 +303,29 @@ class Proposer(Generic[Command, Outcome]):
                 _tell(proposal, None, error)
             return
         times = self._group.times.newest
+        if self._services.traces is not None:
+            self._tell_followers(self._services.traces, term, log_index, taken)
         self._in_flight += 1
         self._last_proposed = log_index
         self._sequencer.proposed(log_index)
         if self._kept is not None:
             self._kept.keep(log_index, term, commands)
+
+    def _tell_followers(
+        self,
+        traces: NodeTraces,
+        term: Term,
+        log_index: LogIndex,
+        taken: list[Proposal[Command, Outcome]],
+    ) -> None:
+        peers, group_id = self._services.peers, self._group.group_id
+        traces.proposed(
+            term,
+            log_index,
+            (proposal.stages for proposal in taken),
+            self._group.engine.members,
+            lambda peer, told: peers.send(peer, group_id, told),
+        )
 
     def _answer_unproposed(
         self, proposal: Proposal[Command, Outcome], refusal: ServiceError | None

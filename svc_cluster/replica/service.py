@@ -23,8 +23,10 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, TimestampMs
 from svc_cluster.base.log import get_logger
+from svc_cluster.base.tracing import TraceContext
 from svc_cluster.codec import config_pb, rpc
 from svc_cluster.codec.access_pb import AccessFormatError
+from svc_cluster.codec.trace_pb import TraceFormatError, get_trace
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.model.cipher import StreamIdentity
 from svc_cluster.model.idempotency_table import REQUEST_KEY_BYTES
@@ -38,6 +40,7 @@ from svc_cluster.replica.callbacks import result_of
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.catalog_operations import CatalogOperations
 from svc_cluster.replica.host import Host
+from svc_cluster.replica.node_traces import TracedStages
 from svc_cluster.replica.operation_rules import (
     CHANGES,
     NEVER_REFUSED,
@@ -68,6 +71,7 @@ class Service:
     def __init__(self, host: Host, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._host = host
+        self._traces = host.services.traces
         self._working = Working()
         self._sessions: set[ServiceSession] = set()
         host.memory.add("requests", lambda: sum(one.asked_bytes for one in self._sessions))
@@ -206,14 +210,18 @@ class Service:
         message = request.append
         request_id = request.id
         stages = LeaderStages() if session.takes_stages else None
+        traced: TracedStages | None = None
+        traces = self._traces
 
         def done(ack: AppendAck | None, error: ServiceError | None) -> None:
             told(None if ack is None else lambda r: rpc.ack_to_pb(r.append, ack), error)
 
         def told(fill: Fill | None, error: ServiceError | None) -> None:
+            if traces is not None and traced is not None:
+                traces.led(traced, GroupId(request.group_id), error)
             if fill is None:
                 session.refuse(request_id, error or InternalError("no outcome"))
-            elif stages is None:
+            elif stages is None or not session.takes_stages:
                 session.respond(request_id, fill)
             else:
                 session.respond(request_id, partial(_with_stages, fill, stages))
@@ -224,6 +232,8 @@ class Service:
             self._host.memory.admit(len(message.records))
             batch = rpc.batch_from_pb(message)
             session_sequence = rpc.session_sequence_from_pb(message)
+            if traces is not None and request.HasField("trace"):
+                stages = traced = traces.begin(_trace_of(request))
             if batch.sealed_for is not None and batch.sealed_for.group_id != request.group_id:
                 raise SealMismatchError("another basin has taken the name")
         except ServiceError as error:
@@ -372,6 +382,13 @@ class Service:
         basin = self._basin(request)
         await self._change(request, basin, basin.sequencer.seal, COMMAND_BYTES)
         return _done
+
+
+def _trace_of(request: pb.Request) -> TraceContext:
+    try:
+        return get_trace(request.trace)
+    except TraceFormatError as fault:
+        raise MalformedError(ErrorCode.BAD_PROTO, str(fault)) from fault
 
 
 def _with_stages(fill: Fill, stages: LeaderStages, response: pb.Response) -> None:

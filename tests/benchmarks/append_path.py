@@ -165,7 +165,7 @@ def summary(
 class Cluster:
     """Nodes and a gateway in this process, as the commands start them."""
 
-    def __init__(self, directory: Path, nodes: int) -> None:
+    def __init__(self, directory: Path, nodes: int, traces_endpoint: str | None = None) -> None:
         secret = directory / "secret"
         secret.write_text(secrets.token_hex(32) + "\n")
         secret.chmod(0o600)
@@ -188,11 +188,16 @@ class Cluster:
                         admin_address=f"127.0.0.1:{ports[nodes + i]}",
                         replication_factor=min(nodes, 3),
                         disk_reserve_mib=1,
+                        traces_endpoint=traces_endpoint,
                     )
                 )
             )
         self._settings = GatewaySettings(
-            cluster_id=cluster_id, nodes=addresses, secret_file=str(secret), port=self.port
+            cluster_id=cluster_id,
+            nodes=addresses,
+            secret_file=str(secret),
+            port=self.port,
+            traces_endpoint=traces_endpoint,
         )
 
     async def __aenter__(self) -> Cluster:
@@ -215,12 +220,13 @@ class Client:
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", port)
 
     async def request(
-        self, method: str, path: str, basin: str | None, body: bytes
+        self, method: str, path: str, basin: str | None, body: bytes, *headers: str
     ) -> tuple[int, bytes]:
-        """The status and the body of the answer."""
+        """The status and the body of the answer. `headers` are lines."""
         head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n"
         if basin is not None:
             head += f"svc-basin: {basin}\r\n"
+        head += "".join(f"{line}\r\n" for line in headers)
         head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         self._writer.write(head.encode() + body)
         answer = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()

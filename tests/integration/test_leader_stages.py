@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.codec.batch_codec import build_batch
 from svc_cluster.link.features import STAGES
 from svc_cluster.model.leader_stages import LeaderStages
 from svc_cluster.model.record import StoredBatch
+from tests.at_once import build_batch
 from tests.integration.conversation import pair
 
 BASIN, STREAM = "staged-basin", "s"
@@ -19,6 +19,8 @@ BASIN, STREAM = "staged-basin", "s"
 
 class Watch:
     """Keeps what it is told."""
+
+    trace = None
 
     def __init__(self) -> None:
         self.told: list[LeaderStages] = []

@@ -10,6 +10,7 @@ from typing import Final
 
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, LogIndex, NodeId, Term, TimestampMs
 from svc_cluster.base.log_ops import LogEntry
+from svc_cluster.base.tracing import TraceContext
 from svc_cluster.catalog.catalog_commands import CreateBasin
 from svc_cluster.codec.catalog_entry import encode_catalog_entry
 from svc_cluster.codec.peer_message import (
@@ -23,8 +24,10 @@ from svc_cluster.link.frame import FrameKind
 from svc_cluster.model.content import CONTENT_VERSION
 from svc_cluster.model.stream_config import BasinConfig
 from svc_cluster.raft.messages import (
+    ENTRY_TRACES_MAX,
     AppendRequest,
     AppendResponse,
+    EntryTraces,
     MarkKind,
     PeerMessage,
     PreVoteRequest,
@@ -112,6 +115,9 @@ MESSAGES: Final[dict[str, Callable[[Term, int], PeerMessage]]] = {
     "stale_term": lambda t, n: StaleTerm(t),
     "timeout_now": lambda t, n: TimeoutNow(t),
     "state_mark": lambda t, n: StateMark(t, LogIndex(HIGH + n), n, MarkKind.QUESTION, 1, 1),
+    "entry_traces": lambda t, n: EntryTraces(
+        t, LogIndex(HIGH + n), (TraceContext(b"t" * 16, b"s" * 8, "a" * 512),) * ENTRY_TRACES_MAX
+    ),
     "scrub_question": lambda t, n: ScrubQuestion(
         t, CONTENT_VERSION, 1, n, LogIndex(HIGH + n), _verdict_key(n), COST_MAX, 1, covered=True
     ),

@@ -121,7 +121,8 @@ class EmbeddedNode:
     async def start(self) -> None:
         self.node = RunningNode(self._node_settings)
         await self.node.start()
-        session = NodeSession(asyncio.get_running_loop())
+        traces = self._gateway_settings.traces_endpoint is not None
+        session = NodeSession(asyncio.get_running_loop(), traces=traces)
         LoopbackLink(self.node.node, session, features(self._gateway_settings))
         self._gateway = await start_gateway(
             self._gateway_settings,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import secrets
 from collections.abc import Callable
@@ -28,6 +29,7 @@ from svc_cluster.cli.processes.own_certificate import show_expiry
 from svc_cluster.cli.processes.process import say_build
 from svc_cluster.cli.processes.reload import Reloader
 from svc_cluster.cli.processes.request_log_writer import RequestLogWriter
+from svc_cluster.cli.processes.span_export import SpanExport, span_export
 from svc_cluster.cli.processes.tls_files import (
     PublicCertificate,
     peer_tls,
@@ -45,6 +47,7 @@ from svc_cluster.gateway.endpoints.reference import reference_of
 from svc_cluster.gateway.limits.body_budget import BodyPatience
 from svc_cluster.gateway.limits.rate_limiter import RateLimiter
 from svc_cluster.gateway.request.request_log import RequestLog
+from svc_cluster.gateway.request.request_tracing import RequestTracing
 from svc_cluster.http.connection import HEADER_SECONDS
 from svc_cluster.http.intake import UNREAD_SHARE
 from svc_cluster.http.server import Server, serve
@@ -79,7 +82,9 @@ def connect_sessions(settings: GatewaySettings, rng: random.Random) -> dict[Node
     loop = asyncio.get_running_loop()
     sessions: dict[NodeId, NodeSession] = {}
     for node, address in settings.nodes.items():
-        session = sessions[NodeId(int(node))] = NodeSession(loop)
+        session = sessions[NodeId(int(node))] = NodeSession(
+            loop, traces=settings.traces_endpoint is not None
+        )
         connector = Connector(
             loop=loop,
             address=address,
@@ -97,7 +102,8 @@ def connect_sessions(settings: GatewaySettings, rng: random.Random) -> dict[Node
 def features(settings: GatewaySettings) -> tuple[str, ...]:
     """Return what the gateway's greeting names: where nobody looks at a leader's stages, it does
     not take them."""
-    return () if settings.slow_request_ms is None else (STAGES,)
+    is_told = settings.slow_request_ms is not None or settings.traces_endpoint is not None
+    return (STAGES,) if is_told else ()
 
 
 async def start_gateway(
@@ -115,9 +121,9 @@ async def start_gateway(
     declared = await _declared(settings)
     certificate = public_certificate(settings)
     sink = audit_sink(settings.audit_log)
-    rng = random.SystemRandom()
-    clock = SystemClock()
+    rng, clock = random.SystemRandom(), SystemClock()
     metrics = _metrics(settings)
+    spans = _spans(settings, metrics)
     client = _client(sessions, clock, rng, metrics)
     audit = AuditTrail(sink, metrics.audit_failures.inc)
     tokens = TokenClient(client.directory, clock)
@@ -159,7 +165,7 @@ async def start_gateway(
         usage=UsageClient(client.directory, clock),
         requests_in_progress_max=settings.requests_in_progress_max,
         streams_open_max=settings.streams_open_max,
-        request_log=(request_log := _request_log(settings, clock, metrics)),
+        request_log=(request_log := _request_log(settings, clock, metrics, spans)),
     )
     app.memory.bodies.patience = body_patience
     _count_memory(app, request_log, sessions)
@@ -176,7 +182,7 @@ async def start_gateway(
         tasks.spawn(declarer.run(), "bring declarations to the cluster")
     announce("gateway", settings, gateway_ports(settings, server.port))
     reloadable = Reloadable(app, access, keeper, limiter, request_log)
-    return RunningGateway(app, server, client, tasks, audit, leave, reloadable)
+    return RunningGateway(app, server, client, tasks, audit, leave, reloadable, spans)
 
 
 async def _serve(
@@ -253,8 +259,29 @@ def _limiter(
     )
 
 
-def _request_log(settings: GatewaySettings, clock: Clock, metrics: Metrics) -> RequestLog:
-    log = RequestLog(clock, metrics.request_lines_left_out)
+def _spans(settings: GatewaySettings, metrics: Metrics) -> SpanExport | None:
+    """The way of spans to their collector, in use. Raises SettingsError."""
+    if settings.traces_endpoint is None:
+        return None
+    instance = f"{os.uname().nodename}:{settings.port}"
+    return span_export(settings.traces_endpoint, "svc-cluster-gateway", instance, metrics)
+
+
+def _request_log(
+    settings: GatewaySettings, clock: Clock, metrics: Metrics, spans: SpanExport | None
+) -> RequestLog:
+    tracing = None
+    if spans is not None:
+        tracing = RequestTracing(
+            clock,
+            spans,
+            random_bytes=os.urandom,
+            draw=random.SystemRandom().random,
+            left_out=spans.left_out,
+            ratio=settings.traces_ratio,
+            per_second_max=settings.traces_per_second_max,
+        )
+    log = RequestLog(clock, metrics.request_lines_left_out, tracing=tracing)
     log.change(**told(settings))
     return log
 
@@ -300,9 +327,11 @@ class RunningGateway:
         audit: AuditTrail,
         leave: Leave,
         reloadable: Reloadable,
+        spans: SpanExport | None,
     ) -> None:
         self.audit = audit
         self.reloadable = reloadable
+        self._spans = spans
         self._writer = RequestLogWriter(reloadable.request_log)
         self._writer.start()
         self._app = app
@@ -321,6 +350,8 @@ class RunningGateway:
         await self._server.close(GRACE_SECONDS)
         await self._app.close()
         await self._writer.close()
+        if self._spans is not None:
+            await asyncio.to_thread(self._spans.close)
         await self.reloadable.keeper.close()
         await self._client.close()
         self.audit.close()

@@ -25,6 +25,7 @@ from svc_cluster.cli.processes.loop_faults import hear_loop_faults
 from svc_cluster.cli.processes.loop_turns import LoopTurns
 from svc_cluster.cli.processes.node_administration import ClearHealth, NodeAdministration
 from svc_cluster.cli.processes.node_metrics import NodeMetrics
+from svc_cluster.cli.processes.node_spans import NodeSpans
 from svc_cluster.cli.processes.own_certificate import show_expiry
 from svc_cluster.cli.processes.process import exit_fatal
 from svc_cluster.cli.processes.reload import Reloader
@@ -115,6 +116,8 @@ class RunningNode:
             self.store = open_store(self._directory / "state", loop, store_settings(settings))
         except StoreOpenError as cause:
             raise DirectoryError(str(cause)) from cause
+        declared = Metrics(process=True)
+        self._spans = NodeSpans(settings, self._peers, declared)
         seams = Seams(
             loop=loop,
             clock=SystemClock(),
@@ -124,6 +127,7 @@ class RunningNode:
             peers=self._peers,
             snapshots=self._peers,
             formation=self._peers,
+            traces=self._spans.traces,
         )
         try:
             self.node = ReplicaNode(node_config(settings), seams, on_fatal=exit_fatal)
@@ -133,7 +137,6 @@ class RunningNode:
             raise unusable(self._directory, cause) from cause
         remember_members(self._directory, settings)
         host, _, port = settings.admin_address.rpartition(":")
-        declared = Metrics(process=True)
         self.audit = AuditTrail(sink, declared.audit_failures.inc)
         if settings.peer_tls_cert is not None:
             show_expiry(declared, "peer", Path(settings.peer_tls_cert))
@@ -192,6 +195,7 @@ class RunningNode:
         await self._rpc.stop()
         await self._peers.close()
         await self.node.stop()
+        await self._spans.close()
         await self.node.wal.close()
         self.store.close()
         self.disk.close()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from svc_cluster.base.ids import TimestampMs
+from svc_cluster.base.tracing import TraceContext
 from svc_cluster.model.access_token import AskedBy, AuthenticationOff
 from svc_cluster.model.cipher import StreamIdentity
 from svc_cluster.model.leader_stages import LeaderStages
@@ -69,6 +70,11 @@ class ReadResult:
 
 class AppendWatch(Protocol):
     """An AppendWatch wants to know of one append more than its outcome."""
+
+    @property
+    def trace(self) -> TraceContext | None:
+        """Under which span nodes tell of it; None: under none."""
+        ...
 
     def led(self, stages: LeaderStages) -> None:
         """The leader has done it, and says where its time went there."""

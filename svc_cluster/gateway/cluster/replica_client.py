@@ -21,6 +21,7 @@ from svc_cluster.base.errors import (
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.codec import config_pb, rpc
+from svc_cluster.codec.trace_pb import put_trace
 from svc_cluster.gateway.cluster import answers
 from svc_cluster.gateway.cluster.backend import (
     AppendWatch,
@@ -412,8 +413,12 @@ class ReplicaClient:
         request_key: bytes = b"",
         watch: AppendWatch | None = None,
     ) -> AppendAck:
+        trace = None if watch is None else watch.trace
+
         def fill(request: pb.Request) -> None:
             rpc.append_to_pb(request.append, stream, batch, match_seq_num, fencing_token)
+            if trace is not None:
+                put_trace(request.trace, trace)
 
         response = await self._directory.ask_basin(
             basin,

@@ -8,7 +8,7 @@ takes them away (`take`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -16,7 +16,9 @@ from prometheus_client import Counter
 
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import MalformedError, ServiceError
+from svc_cluster.base.tracing import Attribute, TraceContext
 from svc_cluster.gateway.request.request_head import RequestHead
+from svc_cluster.gateway.request.request_tracing import RequestTrace, RequestTracing
 from svc_cluster.gateway.request.route_metrics import METHODS, template_of
 from svc_cluster.gateway.request.router import Match, Resource
 from svc_cluster.http.message import Request, Response
@@ -49,6 +51,9 @@ class Stages:
     """The stages of a request that nobody times: every call does nothing."""
 
     __slots__ = ()
+
+    trace: TraceContext | None = None
+    """Under which nodes tell of the request; None: it is not sampled."""
 
     def enter(self, stage: str) -> None:
         """From now on the time counts for this stage, until the next is entered."""
@@ -85,11 +90,15 @@ class TimedStages(Stages):
         "code",
         "head",
         "match",
+        "sampled",
         "seconds",
+        "trace",
     )
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, sampled: RequestTrace | None = None) -> None:
         self._clock = clock
+        self.sampled = sampled
+        self.trace = None if sampled is None else sampled.context
         self.begun = self._entered = clock.monotonic()
         self._stage = "admission"
         self.seconds: dict[str, float] = {}
@@ -154,15 +163,18 @@ class RequestLog:
         every_request: bool = False,
         slow_seconds: float | None = None,
         lines_per_second_max: int = LINES_PER_SECOND_MAX,
+        tracing: RequestTracing | None = None,
     ) -> None:
         """`slow_seconds`: what takes longer until its answer is made is told with its stages; None:
         nothing is. `left_out` counts the lines beyond `lines_per_second_max`, and those for which
-        there is no room because nobody writes: as many as that may wait."""
+        there is no room because nobody writes: as many as that may wait. `tracing`: None: no
+        request is sampled."""
         self._clock = clock
         self._left_out = left_out
         self._every_request = every_request
         self._slow_seconds = slow_seconds
         self._lines_max = lines_per_second_max
+        self._tracing = tracing
         self._waiting: list[RequestLine] = []
         self._second = -1
         self._in_second = 0
@@ -183,8 +195,10 @@ class RequestLog:
     def held_bytes(self) -> int:
         return LINE_BYTES * len(self._waiting)
 
-    def begin(self) -> Stages:
+    def begin(self, request: Request) -> Stages:
         """A request comes."""
+        if self._tracing is not None and (sampled := self._tracing.begin(request)) is not None:
+            return TimedStages(self._clock, sampled)
         if self._every_request or self._slow_seconds is not None:
             return TimedStages(self._clock)
         return UNTIMED
@@ -198,6 +212,7 @@ class RequestLog:
         stages.enter("")
         body = response.body
         line = self._fields(request, resource, stages, response.status)
+        self._trace(line, stages)
         self._tell_if_slow(line, stages)
         if not self._every_request:
             return
@@ -212,6 +227,7 @@ class RequestLog:
             return
         stages.enter("")
         line = self._fields(request, resource, stages, NO_ANSWER)
+        self._trace(line, stages)
         self._tell_if_slow(line, stages)
         if self._every_request:
             self._served(line, stages, 0)
@@ -221,6 +237,10 @@ class RequestLog:
         lines, self._waiting = self._waiting, []
         untold, self._untold = self._untold, 0
         return lines, untold
+
+    def _trace(self, line: Mapping[str, Attribute | None], stages: TimedStages) -> None:
+        if self._tracing is not None and stages.sampled is not None:
+            self._tracing.end(stages.sampled, line, stages.seconds)
 
     def _served(self, line: dict[str, Any], stages: TimedStages, sent: int) -> None:
         read = 0 if stages.body is None else stages.body.read_bytes

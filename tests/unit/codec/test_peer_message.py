@@ -9,6 +9,7 @@ from svc_cluster._pb.cluster.v1 import replica_pb2
 from svc_cluster.base.ids import GroupId, LogIndex, Term
 from svc_cluster.base.limits import MESSAGE_BYTES_MAX
 from svc_cluster.base.log_ops import LogEntry
+from svc_cluster.base.tracing import TraceContext
 from svc_cluster.codec.peer_message import (
     MEMBER_OVERHEAD_BYTES,
     PeerMessageError,
@@ -22,6 +23,7 @@ from svc_cluster.raft.group import ENTRY_BYTES_MAX
 from svc_cluster.raft.messages import (
     AppendRequest,
     AppendResponse,
+    EntryTraces,
     MarkKind,
     PeerMessage,
     PreVoteRequest,
@@ -71,6 +73,7 @@ MESSAGES: list[PeerMessage] = [
     *[ScrubAnswer(TERM, 1, 1, 3, outcome) for outcome in ScrubOutcome],
     ScrubAnswer(TERM, 1, 1, 2**62, ScrubOutcome.COMPARED, KEY, 2**64 - 1, 2**62, True, 2**62),
     ScrubVerdict(TERM, 1, 1, 2**62, KEY, 2**64 - 1, 2**62),
+    EntryTraces(TERM, LogIndex(2**62), (TraceContext(b"t" * 16, b"s" * 8, "a=b"),) * 8),
 ]
 
 
@@ -238,3 +241,23 @@ def test_an_answer_of_an_outcome_to_come_is_not_read() -> None:
     member.scrub_answer.outcome = 6
     batch = pb.PeerBatch(messages=[member.SerializeToString()])
     assert len(decode_envelope(batch.SerializeToString()).faults) == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "trace"),
+    [
+        (0, TraceContext(b"t" * 16, b"s" * 8)),
+        (9, TraceContext(b"t" * 16, b"s" * 8)),
+        (1, TraceContext(b"t" * 15, b"s" * 8)),
+        (1, TraceContext(b"t" * 16, b"s" * 9)),
+        (1, TraceContext(b"t" * 16, b"s" * 8, "a" * 513)),
+        (1, TraceContext(b"t" * 16, b"s" * 8, "a=\n")),
+    ],
+)
+def test_traces_of_another_form_are_refused(count: int, trace: TraceContext) -> None:
+    """None at all, more than an entry has, ids of another length, a state that is too long or of
+    what cannot be printed: a fault each, and nothing is heard."""
+    said = EntryTraces(TERM, LogIndex(1), (trace,) * count)
+    heard = decode_envelope(one_envelope([(GroupId(7), said)]))
+    assert heard.messages == []
+    assert len(heard.faults) == 1

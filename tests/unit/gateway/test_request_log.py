@@ -115,7 +115,7 @@ def test_what_a_leader_tells_is_taken_from_the_time_of_the_cluster() -> None:
         clock = SimClock(asyncio.get_running_loop())
         log = RequestLog(clock, Metrics().request_lines_left_out, slow_seconds=1.0)
         for stages in (LeaderStages(0.25, 1.0, 1.0, 0.25), LeaderStages(wal=4.0)):
-            timed = log.begin()
+            timed = log.begin(get(RECORDS))
             timed.enter("cluster")
             await asyncio.sleep(3)
             timed.led(stages)

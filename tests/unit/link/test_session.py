@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import GroupId
 from svc_cluster.link.calls import HEAD, CallError, Verb, encode
 from svc_cluster.link.credit import CREDIT_BYTES
+from svc_cluster.link.features import TRACES
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.link_errors import LinkBusyError, LinkLostError
 from svc_cluster.link.session import REQUEST_BYTES_MAX, NodeSession, RequestTooLongError
@@ -289,3 +291,27 @@ def test_chunks_and_reports_go_their_own_ways() -> None:
             await session.chunk(b"x")
 
     with_node(body)
+
+
+@pytest.mark.parametrize(("features", "is_carried"), [((), False), ((TRACES,), True)])
+def test_a_trace_context_goes_only_to_a_node_that_takes_one(
+    features: tuple[str, ...], is_carried: bool
+) -> None:
+    """What another node would skip without a word is not sent; the rest of the request is."""
+
+    def fill(request: pb.Request) -> None:
+        request.check_tail.stream = "s"
+        request.trace.state = "a=1"
+
+    async def main() -> None:
+        session = NodeSession(asyncio.get_running_loop(), traces=True)
+        node = FarNode(session)
+        session.link_up(replace(SPEAKER, features=features))
+        call = session.call(GROUP, 100, fill)
+        ((*_, body),) = node.sent
+        asked = pb.Request.FromString(body)
+        assert asked.check_tail.stream == "s"
+        assert asked.HasField("trace") is is_carried
+        call.cancel()
+
+    asyncio.run(main())

@@ -42,6 +42,8 @@ class Host:
     memory = MemoryBudget(1 << 40, SystemClock())
 
     class services:
+        traces = None
+
         class clock:
             monotonic = staticmethod(lambda: 0.0)
 

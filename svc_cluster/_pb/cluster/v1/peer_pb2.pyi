@@ -1,3 +1,4 @@
+from svc_cluster._pb.cluster.v1 import trace_pb2 as _trace_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -23,7 +24,7 @@ class PeerBatch(_message.Message):
     def __init__(self, messages: _Optional[_Iterable[bytes]] = ..., wall_ms: _Optional[int] = ...) -> None: ...
 
 class GroupMessage(_message.Message):
-    __slots__ = ("group_id", "sender_term", "append_request", "append_response", "vote_request", "vote_granted", "pre_vote_request", "pre_vote_response", "stale_term", "timeout_now", "state_mark", "scrub_question", "scrub_answer", "scrub_verdict")
+    __slots__ = ("group_id", "sender_term", "append_request", "append_response", "vote_request", "vote_granted", "pre_vote_request", "pre_vote_response", "stale_term", "timeout_now", "state_mark", "scrub_question", "scrub_answer", "scrub_verdict", "entry_traces")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     SENDER_TERM_FIELD_NUMBER: _ClassVar[int]
     APPEND_REQUEST_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +39,7 @@ class GroupMessage(_message.Message):
     SCRUB_QUESTION_FIELD_NUMBER: _ClassVar[int]
     SCRUB_ANSWER_FIELD_NUMBER: _ClassVar[int]
     SCRUB_VERDICT_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_TRACES_FIELD_NUMBER: _ClassVar[int]
     group_id: int
     sender_term: int
     append_request: AppendRequest
@@ -52,7 +54,8 @@ class GroupMessage(_message.Message):
     scrub_question: ScrubQuestion
     scrub_answer: ScrubAnswer
     scrub_verdict: ScrubVerdict
-    def __init__(self, group_id: _Optional[int] = ..., sender_term: _Optional[int] = ..., append_request: _Optional[_Union[AppendRequest, _Mapping]] = ..., append_response: _Optional[_Union[AppendResponse, _Mapping]] = ..., vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_granted: _Optional[_Union[VoteGranted, _Mapping]] = ..., pre_vote_request: _Optional[_Union[PreVoteRequest, _Mapping]] = ..., pre_vote_response: _Optional[_Union[PreVoteResponse, _Mapping]] = ..., stale_term: _Optional[_Union[StaleTerm, _Mapping]] = ..., timeout_now: _Optional[_Union[TimeoutNow, _Mapping]] = ..., state_mark: _Optional[_Union[StateMark, _Mapping]] = ..., scrub_question: _Optional[_Union[ScrubQuestion, _Mapping]] = ..., scrub_answer: _Optional[_Union[ScrubAnswer, _Mapping]] = ..., scrub_verdict: _Optional[_Union[ScrubVerdict, _Mapping]] = ...) -> None: ...
+    entry_traces: EntryTraces
+    def __init__(self, group_id: _Optional[int] = ..., sender_term: _Optional[int] = ..., append_request: _Optional[_Union[AppendRequest, _Mapping]] = ..., append_response: _Optional[_Union[AppendResponse, _Mapping]] = ..., vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_granted: _Optional[_Union[VoteGranted, _Mapping]] = ..., pre_vote_request: _Optional[_Union[PreVoteRequest, _Mapping]] = ..., pre_vote_response: _Optional[_Union[PreVoteResponse, _Mapping]] = ..., stale_term: _Optional[_Union[StaleTerm, _Mapping]] = ..., timeout_now: _Optional[_Union[TimeoutNow, _Mapping]] = ..., state_mark: _Optional[_Union[StateMark, _Mapping]] = ..., scrub_question: _Optional[_Union[ScrubQuestion, _Mapping]] = ..., scrub_answer: _Optional[_Union[ScrubAnswer, _Mapping]] = ..., scrub_verdict: _Optional[_Union[ScrubVerdict, _Mapping]] = ..., entry_traces: _Optional[_Union[EntryTraces, _Mapping]] = ...) -> None: ...
 
 class AppendRequest(_message.Message):
     __slots__ = ("previous_index", "previous_term", "commit_index", "read_sequence", "entries")
@@ -203,3 +206,11 @@ class ScrubVerdict(_message.Message):
     digest: int
     rows: int
     def __init__(self, version: _Optional[int] = ..., encoding: _Optional[int] = ..., chunk: _Optional[int] = ..., end: _Optional[bytes] = ..., digest: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...
+
+class EntryTraces(_message.Message):
+    __slots__ = ("log_index", "traces")
+    LOG_INDEX_FIELD_NUMBER: _ClassVar[int]
+    TRACES_FIELD_NUMBER: _ClassVar[int]
+    log_index: int
+    traces: _containers.RepeatedCompositeFieldContainer[_trace_pb2.TraceContext]
+    def __init__(self, log_index: _Optional[int] = ..., traces: _Optional[_Iterable[_Union[_trace_pb2.TraceContext, _Mapping]]] = ...) -> None: ...
