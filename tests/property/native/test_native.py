@@ -171,8 +171,12 @@ def test_large_batches_are_what_python_makes_of_them(
         b'{"records":[{"body":"\\ud83d\\ude00 \\u0000 \\ud83d"}]}',
         b'{"records":[{"body":"\xed\xa0\x80"}]}',
         b'{"records":[{"headers":[["","fence"]],"body":"t"}]}',
-        b'{"records":[{"body":"QQ=="},{"body":"QR=="},{"body":"QQ="}]}',
-        b'{"records":[{"body":"="},{"body":"===="}]}',
+        b'{"records":[{"body":"QQ=="},{"body":"QUI="}]}',
+        b'{"records":[{"body":"QR=="}]}',
+        b'{"records":[{"body":"QUJ="}]}',
+        b'{"records":[{"body":"QQ="}]}',
+        b'{"records":[{"body":"="}]}',
+        b'{"records":[{"body":"===="}]}',
         b'{"records":[{"body":null,"headers":null,"timestamp":null}],"fencing_token":null}',
         b'{"records":[{}],"fencing_token":"%b"}' % (b"t" * 37),
         b"",
@@ -184,6 +188,37 @@ def test_appends_at_the_limits_are_what_python_makes_of_them(core: ModuleType, b
     """At each bound and one beyond; whatever is refused is refused in Python's words."""
     for data_format in DataFormat:
         append_agrees(core, body, data_format)
+
+
+@pytest.mark.parametrize("form", RecordForm)
+def test_a_batch_that_ends_or_differs_anywhere_is_what_python_makes_of_it(
+    core: ModuleType, form: RecordForm
+) -> None:
+    """Cut behind every byte, and every byte one higher or lower, as lengths and tags may be."""
+    batch = build_batch([(300, ((b"name", b""), (b"n", b"value")), b"body"), (None, (), b"x")])
+    placement = BatchPlacement(
+        first_seq_num=SeqNum(1),
+        record_count=batch.record_count,
+        metered_bytes=batch.metered_bytes,
+        base_timestamp_ms=TimestampMs(3),
+        arrival_ms=TimestampMs(9),
+        last_timestamp_ms=TimestampMs(9),
+        mode=TimestampingMode.CLIENT_PREFER,
+        uncapped=False,
+        expires_at_ms=None,
+    )
+    data = batch.records
+    changed = [data[:end] for end in range(len(data))]
+    for place, byte in enumerate(data):
+        others = (bytes((other % 256,)) for other in (byte - 1, byte + 1))
+        changed += [data[:place] + other + data[place + 1 :] for other in others]
+    for each in (data, *changed):
+        one = SequencedBatch(placement, each)
+        answered = read_agrees(core, Read([one], 0, ReadBudget(), form))
+        assert answered or each != data
+        stored = (each, 1, 2, 3, 9, False, False)
+        if len(each) < len(data):
+            assert core.encode_read((stored,), form, 0, None, None, None, 0) is None
 
 
 def test_placements_that_lie_about_sizes_lose_no_record(core: ModuleType) -> None:

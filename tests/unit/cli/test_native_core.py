@@ -13,12 +13,17 @@ from svc_cluster.cli.processes.process import say_build
 from svc_cluster.codec.json_body import DataFormat
 from svc_cluster.settings_errors import SettingsError
 from tests.at_once import decode_json_append
+from tests.native_build import compiler, core_of_this_tree
 
 
 @pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
+def _of_this_tree(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Where there is a compiler the core is there, whatever is installed."""
     before = _native.is_in_use()
+    if compiler() is not None:
+        monkeypatch.setattr(_native, "_built", core_of_this_tree())
     yield
+    monkeypatch.undo()
     _native.use(wanted=before)
 
 
