@@ -123,7 +123,7 @@ build/wheels: $(READY) requirements/run.lock requirements/otel.lock setup.py $(s
 	@rm -rf $@ build/lib* && mkdir -p $@/packages
 	@.venv/bin/pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation --require-hashes -r requirements/run.lock -r requirements/otel.lock -w $@/packages
 	@.venv/bin/pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation . -w $@/packages
-	@[ -z "$(NATIVE)" ] || .venv/bin/python -m zipfile -l $@/packages/svc_cluster-*.whl | grep -q _native/_core || { echo "the wheel has no native core, though there is a compiler" >&2; exit 1; }
+	@[ -z "$(NATIVE)" ] || .venv/bin/python -m zipfile -l $@/packages/svc_cluster-*.whl | grep _native/_core >/dev/null || { echo "the wheel has no native core, though there is a compiler" >&2; exit 1; }
 	@.venv/bin/pip --disable-pip-version-check download --quiet --no-deps pip==$$(.venv/bin/python -c 'import pip; print(pip.__version__)') -d $@
 
 nginx-image: ## nginx from Debian's package, in front of the gateways of docker-compose.yml
