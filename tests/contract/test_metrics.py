@@ -463,3 +463,19 @@ def test_out_of_scope_is_403_whatever_is_asked(guarded: Account, used: str) -> N
         assert answer.status == status, (path, answer)
         if status == 403:
             assert json.loads(answer.body)["code"] == "permission_denied"
+
+
+@pytest.mark.parametrize("path", ["/v1/metrics/no-such-basin", "/v1/metrics/no-such-basin/s"])
+def test_answers_about_what_is_not_there_leave_nothing_behind(client: Client, path: str) -> None:
+    """Many of them over one connection: none waits for the room of those before it."""
+    begun = time.monotonic()
+    statuses = {client.get(f"{path}?{query('storage')}").status for _ in range(40)}
+    assert statuses == {200}
+    assert time.monotonic() - begun < 30, "one of them has waited for its place"
+
+
+def test_reads_of_what_is_not_there_leave_nothing_behind(client: Client, basin: str) -> None:
+    """The same of reads: more than may be at work at a time."""
+    for _ in range(80):
+        answer = client.get(f"/v1/basins/{basin}/streams/none/records?seq_num=0")
+        assert answer.status == 404, answer

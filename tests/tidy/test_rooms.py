@@ -105,20 +105,21 @@ def test_the_contracts_of_layers_fail_on_planted_arrows(tmp_path: Path) -> None:
 
 def undeclared_and_idle(root: Path) -> tuple[set[str], set[str]]:
     """Libraries that the product imports and does not declare, and declared ones that nothing
-    imports. What `svc_cluster.testing` imports is declared by the extra of that name."""
+    imports. What `svc_cluster.testing` and traces import is declared by extras of their own."""
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     owners = packages_distributions()
     undeclared: set[str] = set()
     idle: set[str] = set()
-    for declared, is_testing in (
-        (project["dependencies"], False),
-        (project["optional-dependencies"]["testing"], True),
+    for declared, extra in (
+        (project["dependencies"], ""),
+        (project["optional-dependencies"]["testing"], "testing"),
+        (project["optional-dependencies"]["otel"], "otel"),
     ):
         named = {_plain(re.split(r"[<>=!~ ]", each)[0]) for each in declared}
         used = {
             _plain(owner)
             for each in foreign_imports(root)
-            if (each.path.parts[0] == "testing") == is_testing
+            if _extra(each.path, each.module) == extra
             for owner in _distributions(each.module, owners)
         }
         undeclared |= used - named
@@ -126,11 +127,21 @@ def undeclared_and_idle(root: Path) -> tuple[set[str], set[str]]:
     return undeclared, idle
 
 
+def _extra(path: Path, module: str) -> str:
+    """Which extra declares what is imported there; empty: everybody has it."""
+    if path.parts[0] == "testing":
+        return "testing"
+    return "otel" if module.split(".")[0] == "opentelemetry" else ""
+
+
 def _distributions(module: str, owners: Mapping[str, list[str]]) -> list[str]:
-    """Who brings a module, by the name in the registry. `google` belongs to several."""
+    """Who brings a module, by the name in the registry. `google` and `opentelemetry` belong to
+    several."""
     top = module.split(".")[0]
     if top in sys.stdlib_module_names:
         return []
+    if top == "opentelemetry":
+        return ["opentelemetry-exporter-otlp-proto-http", "opentelemetry-sdk"]
     return ["protobuf"] if module.startswith("google.protobuf") else sorted({*owners[top]})
 
 

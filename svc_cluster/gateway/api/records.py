@@ -144,7 +144,19 @@ async def read(call: Call) -> Response:
     if call.head.accepts_events:
         return await open_event_stream(call, basin, stream, wanted, encoding)
     call.stages.enter("memory")
-    place = await call.services.memory.answers.enter(call.request.connection)
+    with await call.services.memory.answers.enter(call.request.connection) as place:
+        return await _answered(call, basin, stream, wanted, place, encoding)
+
+
+async def _answered(
+    call: Call,
+    basin: str,
+    stream: str,
+    wanted: ReadQuery,
+    place: AnswerReservation,
+    encoding: DataFormat,
+) -> Response:
+    """The answer to a unary read, which has a place to be made at."""
     call.stages.enter("cluster")
     records, tail, tag = await _read_unary(call, basin, stream, wanted, place, encoding)
     call.stages.enter("answer")

@@ -6,8 +6,7 @@ has any part in the time asked for is told as a whole, the present one as far as
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeVar
@@ -143,31 +142,30 @@ async def account_metrics(call: Call) -> Response:
     if which is AccountSet.ESTIMATED_BILLABLE_USAGE:
         raise NotImplementedYetError("nothing is billed here: estimated-billable-usage is not told")
     await reporter.before_query(None)
-    place = await call.services.memory.answers.enter(call.request.connection)
-    columns = await _columns(call, place, None, wanted, Columns(), _ops)
-    return await _held_answer(call, _by_op(columns, wanted.interval), place, columns)
+    with await call.services.memory.answers.enter(call.request.connection) as place:
+        columns = await _columns(call, place, None, wanted, Columns(), _ops)
+        return await _held_answer(call, _by_op(columns, wanted.interval), place, columns)
 
 
 async def basin_metrics(call: Call) -> Response:
     which, wanted = _parsed(call, BasinSet)
     basin = call.match.basin
     assert basin is not None, "the route has a basin in its path"
-    reporter = _reporter(call)
-    place = await call.services.memory.answers.enter(call.request.connection)
-    if which is BasinSet.STORAGE:
-        return await _storage(call, place, basin, None, wanted, "storage")
-    await reporter.before_query(basin)
-    if which is BasinSet.BASIN_OPS:
-        columns = await _columns(call, place, basin, wanted, Columns(), _ops)
-        return await _held_answer(call, _by_op(columns, wanted.interval), place, columns)
-    unit, series = _SERIES[which]
+    with await call.services.memory.answers.enter(call.request.connection) as place:
+        if which is BasinSet.STORAGE:
+            return await _storage(call, place, basin, None, wanted, "storage")
+        await _reporter(call).before_query(basin)
+        if which is BasinSet.BASIN_OPS:
+            columns = await _columns(call, place, basin, wanted, Columns(), _ops)
+            return await _held_answer(call, _by_op(columns, wanted.interval), place, columns)
+        unit, series = _SERIES[which]
 
-    def numbers(counts: Counts) -> Iterable[tuple[str, int]]:
-        return [(name, of(counts)) for name, of in series.items()]
+        def numbers(counts: Counts) -> Iterable[tuple[str, int]]:
+            return [(name, of(counts)) for name, of in series.items()]
 
-    columns = await _columns(call, place, basin, wanted, Columns(series), numbers)
-    told = [accumulation(name, unit, wanted.interval, columns.series(name)) for name in series]
-    return await _held_answer(call, told, place, columns)
+        columns = await _columns(call, place, basin, wanted, Columns(series), numbers)
+        told = [accumulation(name, unit, wanted.interval, columns.series(name)) for name in series]
+        return await _held_answer(call, told, place, columns)
 
 
 async def _columns(
@@ -181,15 +179,28 @@ async def _columns(
     """What `numbers` tells of each bucket, collected a span at a time. What it takes is held in
     `place`; raises HotServerError where there is no room for it."""
     usage = _reporter(call).backend.usage
-    with suppress(BasinNotFoundError):
-        for start, end in spans(wanted.start, wanted.end):
-            buckets = await usage(basin, start, end, wanted.interval.seconds)
-            for begin in range(0, len(buckets), BUCKETS_AT_ONCE):
-                await call.services.turns.turn()
-                for at, counts in buckets[begin : begin + BUCKETS_AT_ONCE]:
-                    columns.add(at, numbers(counts))
-            place.holds(columns.held_bytes)
+    for start, end in spans(wanted.start, wanted.end):
+        buckets = await _if_there(usage(basin, start, end, wanted.interval.seconds))
+        if buckets is None:
+            break
+        for begin in range(0, len(buckets), BUCKETS_AT_ONCE):
+            await call.services.turns.turn()
+            for at, counts in buckets[begin : begin + BUCKETS_AT_ONCE]:
+                columns.add(at, numbers(counts))
+        place.holds(columns.held_bytes)
     return columns
+
+
+_Found = TypeVar("_Found")
+
+
+async def _if_there(told: Awaitable[_Found]) -> _Found | None:
+    """What is told of a basin; None where there is none. What is caught keeps the frame that caught
+    it until the collector comes by, so that this one holds no place."""
+    try:
+        return await told
+    except BasinNotFoundError:
+        return None
 
 
 def _ops(counts: Counts) -> Iterable[tuple[str, int]]:
@@ -202,8 +213,8 @@ async def stream_metrics(call: Call) -> Response:
     basin, stream = call.match.basin, call.match.stream
     assert basin is not None, "the route has a basin in its path"
     assert stream is not None, "the route has a stream in its path"
-    place = await call.services.memory.answers.enter(call.request.connection)
-    return await _storage(call, place, basin, stream, wanted, "stream_storage")
+    with await call.services.memory.answers.enter(call.request.connection) as place:
+        return await _storage(call, place, basin, stream, wanted, "stream_storage")
 
 
 async def _storage(
@@ -219,16 +230,17 @@ async def _storage(
     storage = _reporter(call).backend.storage
     columns = Columns([name])
     before = now = None
-    with suppress(BasinNotFoundError):
-        for start, end in spans(wanted.start, wanted.end):
-            found = await storage(basin, stream, start, end, step_seconds)
-            if start == wanted.start:
-                before = found.before
-            now = found.now
-            await call.services.turns.turn()
-            for at, stored_bytes in found.changes:
-                columns.add(at, [(name, stored_bytes)])
-            place.holds(columns.held_bytes)
+    for start, end in spans(wanted.start, wanted.end):
+        found = await _if_there(storage(basin, stream, start, end, step_seconds))
+        if found is None:
+            break
+        if start == wanted.start:
+            before = found.before
+        now = found.now
+        await call.services.turns.turn()
+        for at, stored_bytes in found.changes:
+            columns.add(at, [(name, stored_bytes)])
+        place.holds(columns.held_bytes)
     readings = Readings(before, columns.series(name), now)
     now_seconds = call.services.clock.wall_ms() // 1000
     points = gauge_points(readings, wanted.steps, now_seconds, step_seconds)

@@ -13,7 +13,7 @@ import contextlib
 import functools
 from collections import deque
 from collections.abc import Hashable
-from typing import Final
+from typing import Final, Self
 
 from svc_cluster.base.errors import HotServerError
 
@@ -162,6 +162,15 @@ class AnswerReservation:
         self._connection = connection
         self._in_work = True
         self._unsent = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """An error gives the place back at once: what it leaves behind is a circle of frames, which
+        holds this until the collector comes by."""
+        if kind is not None:
+            self.gone()
 
     def step_aside(self) -> None:
         """The read waits for records that are not there yet: others may work meanwhile."""

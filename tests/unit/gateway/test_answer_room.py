@@ -224,3 +224,25 @@ def test_a_place_that_is_given_to_somebody_who_has_left_is_given_on() -> None:
         assert room.in_work == 0
 
     asyncio.run(body())
+
+
+def test_an_error_gives_its_place_back_while_its_traces_are_kept() -> None:
+    """What is raised may live on in a circle of frames until the collector comes by."""
+
+    async def body() -> None:
+        room = AnswerBudget()
+        kept: list[tuple[AnswerReservation, BaseException]] = []
+        for _ in range(2 * IN_WORK_MAX):
+            place = await room.enter("one")
+            try:
+                with place:
+                    raise KeyError("nothing there")
+            except KeyError as error:
+                kept.append((place, error))
+        assert room.in_work == 0 and room.held_bytes == 0
+        with await room.enter("one") as place:
+            assert room.in_work == 1
+        assert room.in_work == 1, "an answer that is made keeps its place until it has left"
+        place.gone()
+
+    asyncio.run(body())
