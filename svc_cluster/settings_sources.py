@@ -140,3 +140,5 @@ def _yaml(text: str, where: str) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError as cause:
         raise SettingsError(f"{where} is not YAML: {' '.join(str(cause).split())}") from cause
+    except Exception as cause:  # a date in month 13, brackets without end, and the like
+        raise SettingsError(f"{where} is not YAML: {type(cause).__name__}") from cause

@@ -36,6 +36,19 @@ CHANGES: Final = WRITES | {"report_usage"}
 """Operations that queue a command. Nobody can end one that is begun: it costs its caller and the
 node what it did until its outcome is known or its deadline is over, whoever still waits for it."""
 
+UNDOING: Final = frozenset(
+    {
+        "revoke_token",
+        "set_root_token",
+        "delete_basin",
+        "delete_stream",
+        "seal_basin",
+        "remove_basin",
+    }
+)
+"""Changes that take something away, and so are what ends a shortage or a misuse: a full memory
+does not refuse them. They are small, and few by the places that callers have."""
+
 NEVER_REFUSED: Final = frozenset({"renew_lease", "hand_on_leases"})
 """Operations without which no request of anybody would be answered before long."""
 

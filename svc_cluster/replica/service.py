@@ -45,6 +45,7 @@ from svc_cluster.replica.operation_rules import (
     CHANGES,
     NEVER_REFUSED,
     ROOM_BYTES,
+    UNDOING,
     WRITES,
 )
 from svc_cluster.replica.page_limit import check_page
@@ -128,23 +129,22 @@ class Service:
             self._begin_change(session, request, operation)
         elif operation in self._operations:
             work = self._answer(session, request, self._operations[operation])
-            task = self._working.begin(session.name, work)
-            session.works(request.id, task, FrameKind.CALL)
+            session.works(request.id, self._working.begin(session.name, work), FrameKind.CALL)
         else:
             session.refuse(
                 request.id, MalformedError(ErrorCode.NOT_IMPLEMENTED, "unknown operation")
             )
 
     def _begin_change(self, session: ServiceSession, request: pb.Request, operation: str) -> None:
-        """Its command is going to wait in a queue, and its request counts for as long: nobody can
-        take it back from there."""
+        """Its command is going to wait where nobody takes it back; its request counts as long."""
         try:
-            self._host.memory.admit(request.ByteSize())
+            if operation not in UNDOING:
+                self._host.memory.admit(request.ByteSize())
         except UnavailableError as refusal:
             session.refuse(request.id, refusal)
             return
-        work = self._answer(session, request, self._operations[operation])
-        _ = self._working.begin(session.name, work)
+        asked = self._operations[operation]
+        _ = self._working.begin(session.name, self._answer(session, request, asked))
 
     async def _answer_long(
         self, session: ServiceSession, request: pb.Request, operation: str

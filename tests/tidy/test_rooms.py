@@ -9,7 +9,7 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from importlib.metadata import packages_distributions, version
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
 
@@ -127,7 +127,7 @@ def undeclared_and_idle(root: Path) -> tuple[set[str], set[str]]:
     return undeclared, idle
 
 
-def _extra(path: Path, module: str) -> str:
+def _extra(path: PurePath, module: str) -> str:
     """Which extra declares what is imported there; empty: everybody has it."""
     if path.parts[0] == "testing":
         return "testing"

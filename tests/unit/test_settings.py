@@ -178,6 +178,10 @@ def test_a_file_that_cannot_be_read_or_parsed_is_refused(tmp_path: Path) -> None
     path.write_text("a: [")
     with pytest.raises(SettingsError, match="not YAML"):
         load(GatewaySettings, path, {})
+    for surprising in ("a: 2021-13-45", "[" * 3000, "a: !!float ''", "a: 0x_", "a: !!timestamp x"):
+        path.write_text(surprising)
+        with pytest.raises(SettingsError, match="not YAML"):
+            load(GatewaySettings, path, {})
     path.write_text("just text")
     with pytest.raises(SettingsError, match="keys and values"):
         load(GatewaySettings, path, {})

@@ -73,7 +73,10 @@ class Reloader(Generic[_Settings]):
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            await self.reload()
+            try:
+                await self.reload()
+            except Exception as fault:  # the next signal is heard all the same
+                log.error("settings_refused", exc_info=fault, remedy="the old ones stay in effect")
 
     async def reload(self) -> None:
         """Read the settings and put into effect what can be; or leave all as it is and say why."""

@@ -167,8 +167,8 @@ class AnswerReservation:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """An error gives the place back at once: what it leaves behind is a circle of frames, which
-        holds this until the collector comes by."""
+        """An error gives the place back at once. What it leaves behind is a circle of frames,
+        which holds this until the collector comes by."""
         if kind is not None:
             self.gone()
 

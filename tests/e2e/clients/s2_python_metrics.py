@@ -105,7 +105,7 @@ async def main(url: str) -> None:
         await refused(s2.basin_metrics(BASIN, **storage, start=0), 422)
         await refused(s2.basin_metrics(BASIN, **storage, start=2, end=1), 422)
         await refused(s2.basin_metrics(BASIN, **storage, start=ahead - 3600, end=ahead), 422)
-        await refused(s2.basin_metrics(BASIN, **storage, start=0, end=40 * 86400), 422)
+        await refused(s2.basin_metrics(BASIN, **storage, start=0, end=91 * 86400), 422)
         print("refusals: ok")
 
 

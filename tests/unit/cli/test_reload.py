@@ -41,7 +41,7 @@ class Rig:
     """A reloader whose file is `said`."""
 
     def __init__(self) -> None:
-        self.said: GatewaySettings | SettingsError = gateway()
+        self.said: GatewaySettings | Exception = gateway()
         self.applied: list[GatewaySettings] = []
         self.sink = Sink()
         self.trail = AuditTrail(self.sink)
@@ -55,7 +55,7 @@ class Rig:
         )
 
     def _read(self) -> GatewaySettings:
-        if isinstance(self.said, SettingsError):
+        if isinstance(self.said, Exception):
             raise self.said
         return self.said
 
@@ -98,6 +98,26 @@ def test_refused_settings_leave_the_old_ones(caplog: pytest.LogCaptureFixture) -
     (record,) = [one for one in caplog.records if one.levelname == "ERROR"]
     assert record.getMessage() == "settings_refused"
     assert record.__dict__["fields"]["reason"] == "the file x is not YAML: what is this"
+
+
+def test_a_surprise_is_not_the_end_of_reloading(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody expects this fault; it is in the log, and the next signal is heard."""
+
+    async def body(rig: Rig) -> None:
+        rig.reloader.start()
+        rig.said = ZeroDivisionError("of a parser")
+        rig.reloader.hang_up()
+        async with asyncio.timeout(10):
+            while not any(one.getMessage() == "settings_refused" for one in caplog.records):
+                await asyncio.sleep(0.001)
+            rig.said = gateway(log_level="debug")
+            rig.reloader.hang_up()
+            while not rig.sink.events:
+                await asyncio.sleep(0.001)
+        assert rig.applied == [gateway(log_level="debug")]
+        await rig.reloader.close()
+
+    play(body)
 
 
 def test_nothing_changes_that_cannot_be_told(caplog: pytest.LogCaptureFixture) -> None:

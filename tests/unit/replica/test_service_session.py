@@ -361,15 +361,18 @@ def test_a_change_that_is_given_up_costs_until_it_has_ended(operation: str) -> N
 def test_a_change_for_which_there_is_no_memory_is_refused_without_effect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As an append is: it is not begun, and may be tried again. What only reads is begun."""
+    """As an append is: it is not begun, and may be tried again. What only reads is begun, and what
+    takes away: by that the memory gets room again."""
     monkeypatch.setattr(Host, "memory", MemoryBudget(0, SystemClock()))
 
     async def body(rig: Rig) -> None:
         rig.service._operations["create_stream"] = rig._operation
+        rig.service._operations["revoke_token"] = rig._operation
         rig.ask(1, operation="create_stream")
         rig.ask(2)
+        rig.ask(3, operation="revoke_token")
         await rig.settle()
-        assert (rig.caller.numbers, rig.begun) == ([1], [2])
+        assert (rig.caller.numbers, rig.begun) == ([1], [2, 3])
         refusal = rig.caller.refusal(1)
         assert isinstance(refusal, UnavailableError) and not refusal.may_have_taken_effect
         assert rig.caller.freed == [(FrameKind.CALL, 100)]
