@@ -88,7 +88,7 @@ native-fuzz: $(READY) ## NATIVE_INPUTS (200000) spoilt inputs for each function 
 	@.venv/bin/python -m tests.native_fuzz --inputs $(NATIVE_INPUTS)
 
 test-python: $(READY) ## What decides about bodies and batches, once more without the native core
-	@SVC_CLUSTER_NATIVE=off .venv/bin/python -m pytest -n $(shell nproc) --dist worksteal tests/unit/codec tests/property/codec tests/contract
+	@SVC_CLUSTER_NATIVE=off .venv/bin/python -m pytest -n $(shell nproc) --dist worksteal tests/unit/codec tests/property/codec $(foreach file,records reads protobuf,$(wildcard tests/contract/test_$(file).py))
 
 chaos: $(READY) ## ROUNDS (20) of faults against real processes, each judged by the checker
 	@.venv/bin/python -m tests.chaos --rounds $(ROUNDS)
