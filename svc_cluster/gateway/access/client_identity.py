@@ -3,7 +3,7 @@
 The subject's common name is the id of an access token. Whoever shows the certificate acts as that
 token's holder, and with an access token or a read ticket beside it, as the holder of that one only
 where it is the same: a certificate narrows what may be done with a secret, and never widens it.
-Decided in docs/adr/0038. Source: contract 12.13.
+Decided in docs/adr/0042. Source: contract 12.13.
 """
 
 from __future__ import annotations
