@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import os
+import sys
+from typing import Final
 
-from svc_cluster.cli.main import app
 from svc_cluster.storage.private import UMASK
+
+DATA_GROUPS: Final = frozenset(
+    {"apply", "basin", "copy", "profile", "size", "stream", "token", "usage"}
+)
+"""What begins these commands needs a client only: the rest is not loaded for them."""
 
 
 def main() -> None:
     os.umask(UMASK)
-    app()
+    if len(sys.argv) > 1 and sys.argv[1] in DATA_GROUPS:
+        from svc_cluster.cli.data.data_app import data_app
+
+        data_app()()
+    else:
+        from svc_cluster.cli.main import app
+
+        app()
 
 
 if __name__ == "__main__":

@@ -8,13 +8,17 @@ keys and bodies are in no event; what looks like a secret all the same is taken 
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Final, Protocol
 
 from svc_cluster.base.errors import UnavailableError
-from svc_cluster.base.log import get_logger
+from svc_cluster.base.log import get_logger, redacted
 
+RECENT_MAX: Final = 500
+"""Events that are kept in memory after they were written, to be looked at."""
 REFUSALS_WAITING_MAX: Final = 1_000
 """Events of requests without effect that are kept while nothing can be written."""
 
@@ -58,6 +62,7 @@ class AuditTrail:
         self._sink = sink
         self._on_failure = on_failure
         self._waiting: deque[Event] = deque()
+        self._recent: deque[Event] = deque(maxlen=RECENT_MAX)
         self._is_broken = False
         self._lost = 0
 
@@ -65,6 +70,15 @@ class AuditTrail:
     def waiting(self) -> int:
         """Events that could not be written yet."""
         return len(self._waiting)
+
+    @property
+    def kept(self) -> int:
+        """Events in memory, written ones and those that wait."""
+        return len(self._waiting) + len(self._recent)
+
+    def recent(self, count: int) -> list[Event]:
+        """The last events that were written, at most so many, the newest first."""
+        return list(islice(reversed(self._recent), count))
 
     def record(self, event: Event, *, is_refusal: bool) -> None:
         """Write the event, or keep it until that can be done. `is_refusal`: it had no effect."""
@@ -96,7 +110,7 @@ class AuditTrail:
         try:
             while self._waiting:
                 self._sink.write(self._waiting[0])
-                self._waiting.popleft()
+                self._recent.append(_told(self._waiting.popleft()))
             if self._lost:
                 self._sink.write({"operation": "refusals-not-recorded", "count": self._lost})
                 self._lost = 0
@@ -110,3 +124,9 @@ class AuditTrail:
             log.info("audit_log_written_again")
         self._is_broken = False
         return True
+
+
+def _told(event: Event) -> Event:
+    """The event as the sinks have it: without what looks like a secret."""
+    told: Event = json.loads(redacted(json.dumps(dict(event))))
+    return told

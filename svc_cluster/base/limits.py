@@ -14,6 +14,9 @@ MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 BATCH_RECORDS_MAX: Final = 1000
 """Records of one batch."""
 
+BATCH_METERED_BYTES_MAX: Final = 1_048_576
+"""Metered bytes of one batch."""
+
 STREAM_STATES_CACHED_MAX: Final = 4096
 """Stream states one replica keeps decoded; the others are read from the store when needed."""
 

@@ -1,4 +1,4 @@
-"""Every metric of the service, declared in one place.
+"""Every metric of the service, declared here and in raft_metrics.py and storage_metrics.py.
 
 Names: `svc_[<layer>_]<noun>[_<unit>][_total]`, base units spelled out. Labels are bounded sets:
 never a stream, never a path, and a basin only on a node's own
@@ -13,8 +13,6 @@ from typing import Final
 
 from prometheus_client import (
     CollectorRegistry,
-    Counter,
-    Gauge,
     disable_created_metrics,
 )
 from prometheus_client.gc_collector import GCCollector
@@ -23,13 +21,12 @@ from prometheus_client.process_collector import ProcessCollector
 from svc_cluster.base.basin_families import BasinFamilies
 from svc_cluster.base.exposition import exposition_steps
 from svc_cluster.base.histogram import FastHistogram
+from svc_cluster.base.raft_metrics import RaftMetrics
 from svc_cluster.base.steps import at_once
+from svc_cluster.base.storage_metrics import StorageMetrics
 
 # Creation times double the number of series and nobody asks for them.
 disable_created_metrics()  # type: ignore[no-untyped-call]
-
-SECONDS_BUCKETS: Final = (*(0.0005 * 2**step for step in range(15)), 10.0)
-"""0.5 ms doubling to 8.192 s, then 10 s."""
 
 _S2_LATENCY_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _S2_RECORDS_BUCKETS: Final = (1.0, 10.0, 50.0, 100.0, 250.0, 500.0, 1000.0)
@@ -38,23 +35,17 @@ _S2_BYTES_BUCKETS: Final = tuple(1024.0 * 4**step for step in range(6))
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Metrics:
+class Metrics(RaftMetrics, StorageMetrics):
     """All metrics, each an attribute with the name it has on the wire less `svc_` and suffixes."""
 
     def __init__(self, *, process: bool = False) -> None:
-        """With `process` the standard `process_*` and `python_gc_*` metrics are added. These are
-        the whole process's; at most one registry of a process wants them."""
-        self.registry = CollectorRegistry()
+        """With `process` the standard metrics of the whole process are added, for one registry."""
+        super().__init__(CollectorRegistry())
         if process:
             ProcessCollector(registry=self.registry)
             GCCollector(registry=self.registry)
         self._declare_http()
         self._declare_records()
-        self._declare_raft()
-        self._declare_raft_peers()
-        self._declare_scrub()
-        self._declare_storage()
-        self._declare_memory()
         self._declare_process()
         self._declare_s2()
         self.basins_by_name = BasinFamilies(self.registry)
@@ -66,15 +57,6 @@ class Metrics:
     def expose_steps(self) -> Generator[None, None, bytes]:
         """The same in steps of a bounded time."""
         return exposition_steps(self.registry)
-
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(name, text, labels, registry=self.registry)
-
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(name, text, labels, registry=self.registry)
-
-    def _seconds(self, name: str, text: str, *labels: str) -> FastHistogram:
-        return FastHistogram(name, text, SECONDS_BUCKETS, self.registry, labels)
 
     def _declare_http(self) -> None:
         self.http_requests = self._counter(
@@ -192,187 +174,6 @@ class Metrics:
         self.streams = self._gauge("svc_streams", "Streams held by the replicas of this node.")
         self.basins = self._gauge("svc_basins", "Basins held by the replicas of this node.")
 
-    def _declare_raft(self) -> None:
-        self.raft_groups_without_leader = self._gauge(
-            "svc_raft_groups_without_leader", "Replicas on this node that know no leader."
-        )
-        self.raft_groups = self._gauge(
-            "svc_raft_groups", "Replicas on this node by what they do.", "state"
-        )
-        self.raft_term = self._gauge("svc_raft_term", "Term of the catalog group.")
-        self.raft_last_index = self._gauge(
-            "svc_raft_last_index", "Last log index of the catalog group on this node."
-        )
-        self.raft_commit_index = self._gauge(
-            "svc_raft_commit_index", "Commit index of the catalog group on this node."
-        )
-        self.raft_applied_index = self._gauge(
-            "svc_raft_applied_index", "Applied index of the catalog group on this node."
-        )
-        self.raft_members = self._gauge(
-            "svc_raft_members", "Members of the catalog group.", "state"
-        )
-        self.raft_leader_changes = self._counter(
-            "svc_raft_leader_changes_total", "Changes of leader seen by replicas here."
-        )
-        self.raft_state_divergence = self._counter(
-            "svc_raft_state_divergence_total",
-            "Replicas here whose state was not what a quorum had.",
-        )
-        self.retention_stopped_groups = self._gauge(
-            "svc_retention_stopped_groups",
-            "Groups led here in which nothing expires: this clock is away from theirs.",
-        )
-        self.clock_away = self._gauge(
-            "svc_clock_away_seconds",
-            "This clock from the median of a group's, where it is furthest; below 0: behind.",
-        )
-        self.raft_replicas_repaired = self._counter(
-            "svc_raft_replicas_repaired_total", "Damaged replicas here that were made whole again."
-        )
-        self.raft_elections = self._counter(
-            "svc_raft_elections_total", "Elections of replicas here: won or lost.", "result"
-        )
-        self.raft_proposals_pending = self._gauge(
-            "svc_raft_proposals_pending", "Entries proposed here and not yet decided."
-        )
-        self.raft_proposals_committed = self._counter(
-            "svc_raft_proposals_committed_total", "Entries committed by groups led here."
-        )
-        self.raft_proposals_applied = self._counter(
-            "svc_raft_proposals_applied_total", "Entries applied to the state store here."
-        )
-        self.raft_proposals_failed = self._counter(
-            "svc_raft_proposals_failed_total", "Entries proposed here that were lost."
-        )
-        self.proposal_queue_duration = self._seconds(
-            "svc_raft_proposal_queue_duration_seconds",
-            "Time a write waited before it was put into an entry.",
-        )
-        self.raft_proposal_commit_duration = self._seconds(
-            "svc_raft_proposal_commit_duration_seconds",
-            "Time from the proposal of an entry to its commit.",
-        )
-        self.raft_apply_duration = self._seconds(
-            "svc_raft_apply_duration_seconds", "Time to apply one entry to the state store."
-        )
-        self.raft_read_index_failures = self._counter(
-            "svc_raft_read_index_failures_total", "Linearizable reads that found no quorum."
-        )
-
-    def _declare_raft_peers(self) -> None:
-        self.raft_peer_lag_entries = self._gauge(
-            "svc_raft_peer_lag_entries", "Entries that a peer is behind groups led here.", "peer"
-        )
-        self.raft_peer_active = self._gauge(
-            "svc_raft_peer_active", "1 while a peer answers.", "peer"
-        )
-        self.raft_peer_refused = self._gauge(
-            "svc_raft_peer_refused",
-            "1 while a node asks to take part under a peer's id with another data directory.",
-            "peer",
-        )
-        self.node_refused = self._gauge(
-            "svc_node_refused", "1 while the cluster goes on without this node: its log says why."
-        )
-        self.raft_peer_round_trip = self._seconds(
-            "svc_raft_peer_round_trip_seconds",
-            "From a leader's message to a follower to the answer, with the follower's sync.",
-            "peer",
-        )
-        self.raft_peer_sent_bytes = self._counter(
-            "svc_raft_peer_sent_bytes_total", "Bytes sent to a peer.", "peer"
-        )
-        self.raft_peer_send_failures = self._counter(
-            "svc_raft_peer_send_failures_total", "Messages to a peer that were not sent.", "peer"
-        )
-        self.raft_peer_unreadable = self._counter(
-            "svc_raft_peer_unreadable_total",
-            "Messages from a peer that could not be read, and were dropped.",
-            "peer",
-        )
-        self.raft_snapshot_send_duration = self._seconds(
-            "svc_raft_snapshot_send_duration_seconds", "Time to send a snapshot."
-        )
-        self.raft_snapshots = self._counter(
-            "svc_raft_snapshots_total", "Snapshots sent and received.", "direction", "result"
-        )
-
-    def _declare_scrub(self) -> None:
-        self.scrub_rounds = self._counter(
-            "svc_scrub_rounds_total",
-            "Rounds of the scrub that ended in groups led here: complete, or partial.",
-            "result",
-        )
-        self.scrub_bytes = self._counter(
-            "svc_scrub_bytes_total", "Bytes of stored rows that were read here for the scrub."
-        )
-        self.scrub_differences = self._counter(
-            "svc_scrub_differences_total",
-            "Replicas, of groups led here, that held other content than a quorum.",
-        )
-        self.scrub_in_doubt_groups = self._gauge(
-            "svc_scrub_in_doubt_groups",
-            "Groups led here whose replicas differ, and no majority is known to be right.",
-        )
-        self.scrub_age = self._gauge(
-            "svc_scrub_age_seconds",
-            "Since the last complete round of a group led here, where that is longest ago.",
-        )
-
-    def _declare_storage(self) -> None:
-        self.wal_fsync_duration = self._seconds(
-            "svc_wal_fsync_duration_seconds", "Time of one sync of the write-ahead log."
-        )
-        self.wal_bytes_written = self._counter(
-            "svc_wal_bytes_written_total", "Bytes written to the write-ahead log."
-        )
-        self.wal_size_bytes = self._gauge(
-            "svc_wal_size_bytes", "Bytes of write-ahead log that are in use."
-        )
-        self.wal_held_bytes = self._gauge(
-            "svc_wal_held_bytes",
-            "Bytes of write-ahead log that a stopped or parked group keeps from being freed.",
-        )
-        self.storage_used_bytes = self._gauge(
-            "svc_storage_used_bytes", "Bytes on disk used by the data directory."
-        )
-        self.storage_free_bytes = self._gauge(
-            "svc_storage_free_bytes", "Bytes free on the disk of the data directory."
-        )
-        self.storage_capacity_bytes = self._gauge(
-            "svc_storage_capacity_bytes", "Bytes of the disk of the data directory."
-        )
-        self.storage_read_only = self._gauge(
-            "svc_storage_read_only", "1 while appends are refused for want of space."
-        )
-        self.store_read_wait = self._seconds(
-            "svc_store_read_wait_seconds",
-            "How long a read of the state store that needs the disk waited for its turn.",
-        )
-        self.store_reads_waiting = self._gauge(
-            "svc_store_reads_waiting", "Reads of the state store that wait for their turn."
-        )
-        self.store_reads_refused = self._counter(
-            "svc_store_reads_refused_total",
-            "Reads of the state store that were refused because too many waited.",
-        )
-
-    def _declare_memory(self) -> None:
-        self.memory_held = self._gauge(
-            "svc_memory_held_bytes",
-            "What is kept in memory on behalf of others, by part.",
-            "part",
-        )
-        self.memory_max = self._gauge(
-            "svc_memory_max_bytes", "What may be kept in memory on behalf of others."
-        )
-        self.memory_refused = self._counter(
-            "svc_memory_refused_total",
-            "What was refused because memory had no room for it, by part.",
-            "part",
-        )
-
     def _declare_process(self) -> None:
         self.admin_calls = self._counter(
             "svc_admin_calls_total",
@@ -395,6 +196,10 @@ class Metrics:
             "svc_loop_faults_total",
             "Exceptions that escaped callbacks and tasks of the event loop.",
         )
+        self.backup_last_success = self._gauge(
+            "svc_backup_last_success_timestamp_seconds",
+            "When the last backup of the cluster was finished, as this node was told; 0: never.",
+        )
         self.tls_cert_expiry = self._gauge(
             "svc_tls_cert_expiry_timestamp_seconds",
             "When the certificate of a listener expires.",
@@ -410,9 +215,15 @@ class Metrics:
         )
         self.native_core_info = self._gauge(
             "svc_native_core_info",
-            "Always 1; the label says whether bodies are coded by the native core: in use, "
-            "not built or turned off.",
+            "Always 1; the label says whether the native core is in use, not built or turned off.",
             "state",
+        )
+        self.cluster_active_version = self._gauge(
+            "svc_cluster_active_version", "What may be written and said in the cluster."
+        )
+        self.cluster_upgrade_outstanding = self._gauge(
+            "svc_cluster_upgrade_outstanding",
+            "1 while this node speaks a newer version than the active one.",
         )
 
     def _declare_s2(self) -> None:
