@@ -5,10 +5,9 @@ Read only by the command line (`settings_sources`); everything below takes plain
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
+from svc_cluster import settings_bounds as bounds
 from svc_cluster.settings_checks import (
     PORT_MAX,
     check_address,
@@ -22,36 +21,6 @@ from svc_cluster.settings_checks import (
     is_loopback,
 )
 from svc_cluster.settings_errors import SettingsError
-
-MEMORY_MIB = (64, 1024 * 1024)
-"""Less would not hold the largest requests of a few callers."""
-
-WAL_SEGMENT_MIB: Final = (4, 4095)
-"""A log file must hold the largest entry (a little over 2 MiB) and stay below 4 GiB."""
-SIZE_MIB_MAX: Final = 1 << 30
-MEMORY_REST_MIB_MIN: Final = 32
-"""What a gateway has beside bodies, and what is unread of them."""
-BODY_MIB_IN_FLIGHT: Final = (16, 1 << 20)
-"""The largest request, 8 MiB of JSON, must find room in it both as sent and decompressed."""
-BASIN_HOST_SUFFIXES_MAX: Final = 16
-PUBLIC_HOSTS_MAX: Final = 64
-SCRUB_MIB_PER_SECOND: Final = (0.1, 4096.0)
-REQUEST_OUTCOMES: Final = (1, 100_000_000)
-RATE: Final = (0.001, 1e12)
-QUOTA: Final = (1, 100_000_000)
-STORE_READ_THREADS: Final = (1, 64)
-STORE_READS_WAITING: Final = (1, 65_536)
-CONNECTIONS: Final = (16, 1_000_000)
-REQUESTS_IN_PROGRESS: Final = (16, 1_000_000)
-STREAMS_OPEN: Final = (16, 1_000_000)
-DRAIN_SECONDS: Final = (0, 60)
-METRICS_BASINS: Final = (0, 200)
-SLOW_REQUEST_MS: Final = (1.0, 3_600_000.0)
-REQUEST_LOG_LINES: Final = (1, 10_000)
-TRACES_RATIO: Final = (0.0, 1.0)
-TRACES: Final = (1, 10_000)
-SECONDS_MIN: Final = 0.01
-SECONDS_MAX: Final = 31_536_000.0
 
 
 class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -99,12 +68,15 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     memory_mib: int = 320
     """What the node keeps in memory on behalf of others, logs included; an append for which there
     is no room is refused. The process takes some 300 MiB beside it."""
+    payload_files: bool = False
+    """Large appends are written once, into files that no older release opens a directory with."""
     flush_seconds: float = 5.0
     scrub_mib_per_second: float = 8.0
-    """What the node reads at most to compare what it holds with the other replicas; 0: it takes no
-    part."""
+    """What the node reads at most to compare itself with other replicas; 0: it takes no part."""
     scrub_interval_seconds: float = 3600.0
     """From the beginning of one such round of a group to that of the next."""
+    backup_mib_per_second: float = 32.0
+    """What the node hands out at most for backups, all callers together."""
     store_read_threads: int = 2
     """Reads of the state store that wait for the disk at one time."""
     store_reads_waiting_max: int = 256
@@ -172,25 +144,28 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         check_address("admin_address", self.admin_address)
         if self.health_rpc_address is not None:
             check_address("health_rpc_address", self.health_rpc_address)
-        check_range("wal_segment_mib", self.wal_segment_mib, *WAL_SEGMENT_MIB)
+        check_range("wal_segment_mib", self.wal_segment_mib, *bounds.WAL_SEGMENT_MIB)
         for key in ("wal_retain_mib", "log_retention_mib", "disk_reserve_mib"):
-            check_range(key, getattr(self, key), 0, SIZE_MIB_MAX)
-        check_range("memory_mib", self.memory_mib, *MEMORY_MIB)
+            check_range(key, getattr(self, key), 0, bounds.SIZE_MIB_MAX)
+        check_range("memory_mib", self.memory_mib, *bounds.MEMORY_MIB)
         if self.scrub_mib_per_second:
-            check_range("scrub_mib_per_second", self.scrub_mib_per_second, *SCRUB_MIB_PER_SECOND)
+            check_range("scrub_mib_per_second", self.scrub_mib_per_second, *bounds.MIB_PER_SECOND)
+        check_range("backup_mib_per_second", self.backup_mib_per_second, *bounds.MIB_PER_SECOND)
         for key in ("log_retention_seconds", "flush_seconds", "scrub_interval_seconds"):
-            check_range(key, getattr(self, key), SECONDS_MIN, SECONDS_MAX)
-        check_range("store_read_threads", self.store_read_threads, *STORE_READ_THREADS)
-        check_range("store_reads_waiting_max", self.store_reads_waiting_max, *STORE_READS_WAITING)
-        check_range("request_outcomes_max", self.request_outcomes_max, *REQUEST_OUTCOMES)
-        check_range("metrics_basins_max", self.metrics_basins_max, *METRICS_BASINS)
-        for key in QUOTA_KEYS:
+            check_range(key, getattr(self, key), bounds.SECONDS_MIN, bounds.SECONDS_MAX)
+        check_range("store_read_threads", self.store_read_threads, *bounds.STORE_READ_THREADS)
+        check_range(
+            "store_reads_waiting_max", self.store_reads_waiting_max, *bounds.STORE_READS_WAITING
+        )
+        check_range("request_outcomes_max", self.request_outcomes_max, *bounds.REQUEST_OUTCOMES)
+        check_range("metrics_basins_max", self.metrics_basins_max, *bounds.METRICS_BASINS)
+        for key in bounds.QUOTA_KEYS:
             if getattr(self, key) is not None:
-                check_range(key, getattr(self, key), *QUOTA)
+                check_range(key, getattr(self, key), *bounds.QUOTA)
         for key in ("stored_mib_per_basin_max", "stored_mib_max", "token_stored_mib_max"):
             if getattr(self, key) is not None:
-                check_range(key, getattr(self, key), 1, SIZE_MIB_MAX)
-        for whole, part in RESERVED_QUOTAS:
+                check_range(key, getattr(self, key), 1, bounds.SIZE_MIB_MAX)
+        for whole, part in bounds.RESERVED_QUOTAS:
             reserved, each = getattr(self, whole), getattr(self, part)
             if reserved is not None and (each is None or each > reserved):
                 raise SettingsError(
@@ -300,36 +275,38 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             raise SettingsError(f"port is {self.port}: use 1 to 65535, or 0 for a free one")
         if self.basin_host_suffixes is not None:
             check_host_names(
-                "basin_host_suffixes", self.basin_host_suffixes, BASIN_HOST_SUFFIXES_MAX
+                "basin_host_suffixes", self.basin_host_suffixes, bounds.BASIN_HOST_SUFFIXES_MAX
             )
-        check_host_names("public_hosts", self.public_hosts or (), PUBLIC_HOSTS_MAX)
-        check_range("body_mib_in_flight", self.body_mib_in_flight, *BODY_MIB_IN_FLIGHT)
-        check_range("memory_mib", self.memory_mib, *MEMORY_MIB)
-        least = self.body_mib_in_flight + -(-self.body_mib_in_flight // 8) + MEMORY_REST_MIB_MIN
+        check_host_names("public_hosts", self.public_hosts or (), bounds.PUBLIC_HOSTS_MAX)
+        check_range("body_mib_in_flight", self.body_mib_in_flight, *bounds.BODY_MIB_IN_FLIGHT)
+        check_range("memory_mib", self.memory_mib, *bounds.MEMORY_MIB)
+        least = (
+            self.body_mib_in_flight + -(-self.body_mib_in_flight // 8) + bounds.MEMORY_REST_MIB_MIN
+        )
         if self.memory_mib < least:
             raise SettingsError(
                 f"memory_mib is {self.memory_mib}: with body_mib_in_flight "
                 f"{self.body_mib_in_flight} use at least {least}"
             )
-        check_range("connections_max", self.connections_max, *CONNECTIONS)
+        check_range("connections_max", self.connections_max, *bounds.CONNECTIONS)
         check_range(
-            "requests_in_progress_max", self.requests_in_progress_max, *REQUESTS_IN_PROGRESS
+            "requests_in_progress_max", self.requests_in_progress_max, *bounds.REQUESTS_IN_PROGRESS
         )
-        check_range("streams_open_max", self.streams_open_max, *STREAMS_OPEN)
-        check_range("drain_seconds", self.drain_seconds, *DRAIN_SECONDS)
+        check_range("streams_open_max", self.streams_open_max, *bounds.STREAMS_OPEN)
+        check_range("drain_seconds", self.drain_seconds, *bounds.DRAIN_SECONDS)
         if self.slow_request_ms is not None:
-            check_range("slow_request_ms", self.slow_request_ms, *SLOW_REQUEST_MS)
+            check_range("slow_request_ms", self.slow_request_ms, *bounds.SLOW_REQUEST_MS)
         check_range(
             "request_log_lines_per_second_max",
             self.request_log_lines_per_second_max,
-            *REQUEST_LOG_LINES,
+            *bounds.REQUEST_LOG_LINES,
         )
         check_url("traces_endpoint", self.traces_endpoint)
-        check_range("traces_ratio", self.traces_ratio, *TRACES_RATIO)
-        check_range("traces_per_second_max", self.traces_per_second_max, *TRACES)
-        for key in RATE_KEYS:
+        check_range("traces_ratio", self.traces_ratio, *bounds.TRACES_RATIO)
+        check_range("traces_per_second_max", self.traces_per_second_max, *bounds.TRACES)
+        for key in bounds.RATE_KEYS:
             if getattr(self, key) is not None:
-                check_range(key, getattr(self, key), *RATE)
+                check_range(key, getattr(self, key), *bounds.RATE)
         check_node_ids(self.nodes)
         _check_peer_tls(self)
         if (self.tls_cert is None) != (self.tls_key is None):
@@ -341,34 +318,6 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             asks_for_tokens=self.asks_for_tokens,
         )
         check_log(self.log_level, self.log_format)
-
-
-QUOTA_KEYS: Final = (
-    "basins_max",
-    "streams_per_basin_max",
-    "access_tokens_max",
-    "token_basins_max",
-    "token_access_tokens_max",
-    "streams_max",
-    "token_streams_max",
-)
-
-RESERVED_QUOTAS: Final = (
-    ("streams_max", "streams_per_basin_max"),
-    ("token_streams_max", "streams_per_basin_max"),
-    ("stored_mib_max", "stored_mib_per_basin_max"),
-    ("token_stored_mib_max", "stored_mib_per_basin_max"),
-)
-
-RATE_KEYS: Final = (
-    "account_requests_per_second",
-    "account_append_mib_per_second",
-    "account_read_mib_per_second",
-    "token_requests_per_second",
-    "token_append_mib_per_second",
-    "token_read_mib_per_second",
-    "failed_authentications_per_second",
-)
 
 
 def _check_peer_tls(settings: NodeSettings | GatewaySettings) -> None:

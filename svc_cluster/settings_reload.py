@@ -7,7 +7,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from svc_cluster.settings import QUOTA_KEYS, RATE_KEYS, GatewaySettings, NodeSettings
+from svc_cluster.settings import GatewaySettings, NodeSettings
+from svc_cluster.settings_bounds import QUOTA_KEYS, RATE_KEYS
 
 RELOADABLE: Final[dict[type[NodeSettings | GatewaySettings], frozenset[str]]] = {
     NodeSettings: frozenset(

@@ -10,44 +10,45 @@ from typing import Any, Final
 
 import msgspec
 
-from svc_cluster import settings as rules
+from svc_cluster import settings_bounds as bounds
 from svc_cluster.settings import GatewaySettings, NodeSettings
 from svc_cluster.settings_checks import CLIENT_CERTIFICATES, LOG_FORMATS, PORT_MAX
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
-_SIZE_MIB: Final = (0, rules.SIZE_MIB_MAX)
-_STORED_MIB: Final = (1, rules.SIZE_MIB_MAX)
-_SECONDS: Final = (rules.SECONDS_MIN, rules.SECONDS_MAX)
+_SIZE_MIB: Final = (0, bounds.SIZE_MIB_MAX)
+_STORED_MIB: Final = (1, bounds.SIZE_MIB_MAX)
+_SECONDS: Final = (bounds.SECONDS_MIN, bounds.SECONDS_MAX)
 RANGES: Final[dict[str, tuple[float, float]]] = {
     "port": (0, PORT_MAX),
-    "memory_mib": rules.MEMORY_MIB,
-    "body_mib_in_flight": rules.BODY_MIB_IN_FLIGHT,
-    "connections_max": rules.CONNECTIONS,
-    "requests_in_progress_max": rules.REQUESTS_IN_PROGRESS,
-    "streams_open_max": rules.STREAMS_OPEN,
-    "drain_seconds": rules.DRAIN_SECONDS,
-    "metrics_basins_max": rules.METRICS_BASINS,
-    "slow_request_ms": rules.SLOW_REQUEST_MS,
-    "request_log_lines_per_second_max": rules.REQUEST_LOG_LINES,
-    "traces_ratio": rules.TRACES_RATIO,
-    "traces_per_second_max": rules.TRACES,
-    "wal_segment_mib": rules.WAL_SEGMENT_MIB,
+    "memory_mib": bounds.MEMORY_MIB,
+    "body_mib_in_flight": bounds.BODY_MIB_IN_FLIGHT,
+    "connections_max": bounds.CONNECTIONS,
+    "requests_in_progress_max": bounds.REQUESTS_IN_PROGRESS,
+    "streams_open_max": bounds.STREAMS_OPEN,
+    "drain_seconds": bounds.DRAIN_SECONDS,
+    "metrics_basins_max": bounds.METRICS_BASINS,
+    "slow_request_ms": bounds.SLOW_REQUEST_MS,
+    "request_log_lines_per_second_max": bounds.REQUEST_LOG_LINES,
+    "traces_ratio": bounds.TRACES_RATIO,
+    "traces_per_second_max": bounds.TRACES,
+    "wal_segment_mib": bounds.WAL_SEGMENT_MIB,
     "wal_retain_mib": _SIZE_MIB,
     "log_retention_mib": _SIZE_MIB,
     "disk_reserve_mib": _SIZE_MIB,
     "log_retention_seconds": _SECONDS,
     "flush_seconds": _SECONDS,
     "scrub_interval_seconds": _SECONDS,
-    "scrub_mib_per_second": (0, rules.SCRUB_MIB_PER_SECOND[1]),
-    "store_read_threads": rules.STORE_READ_THREADS,
-    "store_reads_waiting_max": rules.STORE_READS_WAITING,
-    "request_outcomes_max": rules.REQUEST_OUTCOMES,
-    **dict.fromkeys(rules.QUOTA_KEYS, rules.QUOTA),
+    "scrub_mib_per_second": (0, bounds.MIB_PER_SECOND[1]),
+    "backup_mib_per_second": bounds.MIB_PER_SECOND,
+    "store_read_threads": bounds.STORE_READ_THREADS,
+    "store_reads_waiting_max": bounds.STORE_READS_WAITING,
+    "request_outcomes_max": bounds.REQUEST_OUTCOMES,
+    **dict.fromkeys(bounds.QUOTA_KEYS, bounds.QUOTA),
     "stored_mib_per_basin_max": _STORED_MIB,
     "stored_mib_max": _STORED_MIB,
     "token_stored_mib_max": _STORED_MIB,
-    **dict.fromkeys(rules.RATE_KEYS, rules.RATE),
+    **dict.fromkeys(bounds.RATE_KEYS, bounds.RATE),
 }
 """The least and the most that each key may have, where that does not depend on other keys."""
 CHOICES: Final[dict[str, tuple[int | str, ...]]] = {
