@@ -87,16 +87,44 @@ class MembersResponse(_message.Message):
     def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
 
 class Member(_message.Message):
-    __slots__ = ("node_id", "address", "standing", "incarnation")
+    __slots__ = ("node_id", "address", "standing", "incarnation", "asks", "ordinal", "replacing")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     STANDING_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ASKS_FIELD_NUMBER: _ClassVar[int]
+    ORDINAL_FIELD_NUMBER: _ClassVar[int]
+    REPLACING_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     address: str
     standing: str
     incarnation: str
-    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., standing: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
+    asks: bool
+    ordinal: int
+    replacing: bool
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., standing: _Optional[str] = ..., incarnation: _Optional[str] = ..., asks: _Optional[bool] = ..., ordinal: _Optional[int] = ..., replacing: _Optional[bool] = ...) -> None: ...
+
+class ReplaceMemberRequest(_message.Message):
+    __slots__ = ("node_id", "also_lost")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ALSO_LOST_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    also_lost: bool
+    def __init__(self, node_id: _Optional[int] = ..., also_lost: _Optional[bool] = ...) -> None: ...
+
+class ReplaceMemberResponse(_message.Message):
+    __slots__ = ("ordinal", "incarnation", "lost_basins", "lost_basins_count", "refused")
+    ORDINAL_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    LOST_BASINS_FIELD_NUMBER: _ClassVar[int]
+    LOST_BASINS_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    ordinal: int
+    incarnation: str
+    lost_basins: _containers.RepeatedScalarFieldContainer[str]
+    lost_basins_count: int
+    refused: bool
+    def __init__(self, ordinal: _Optional[int] = ..., incarnation: _Optional[str] = ..., lost_basins: _Optional[_Iterable[str]] = ..., lost_basins_count: _Optional[int] = ..., refused: _Optional[bool] = ...) -> None: ...
 
 class LeadersRequest(_message.Message):
     __slots__ = ("limit", "start_after")
@@ -146,6 +174,42 @@ class DrainResponse(_message.Message):
     left: _containers.RepeatedCompositeFieldContainer[GroupLeader]
     def __init__(self, groups_led: _Optional[int] = ..., groups_left: _Optional[int] = ..., seconds: _Optional[float] = ..., left: _Optional[_Iterable[_Union[GroupLeader, _Mapping]]] = ...) -> None: ...
 
+class VersionRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class FinalizeUpgradeRequest(_message.Message):
+    __slots__ = ("version",)
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    def __init__(self, version: _Optional[int] = ...) -> None: ...
+
+class VersionResponse(_message.Message):
+    __slots__ = ("active", "newest", "why_not", "processes")
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_FIELD_NUMBER: _ClassVar[int]
+    WHY_NOT_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    active: int
+    newest: int
+    why_not: str
+    processes: _containers.RepeatedCompositeFieldContainer[ProcessVersion]
+    def __init__(self, active: _Optional[int] = ..., newest: _Optional[int] = ..., why_not: _Optional[str] = ..., processes: _Optional[_Iterable[_Union[ProcessVersion, _Mapping]]] = ...) -> None: ...
+
+class ProcessVersion(_message.Message):
+    __slots__ = ("role", "node_id", "incarnation", "newest", "release")
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    role: str
+    node_id: int
+    incarnation: str
+    newest: int
+    release: str
+    def __init__(self, role: _Optional[str] = ..., node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., newest: _Optional[int] = ..., release: _Optional[str] = ...) -> None: ...
+
 class ConfigurationRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -165,3 +229,73 @@ class Setting(_message.Message):
     value: str
     masked: bool
     def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ..., masked: _Optional[bool] = ...) -> None: ...
+
+class ExportRequest(_message.Message):
+    __slots__ = ("group_id", "ranges", "applied_index")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    ranges: _containers.RepeatedCompositeFieldContainer[ExportRange]
+    applied_index: int
+    def __init__(self, group_id: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[ExportRange, _Mapping]]] = ..., applied_index: _Optional[int] = ...) -> None: ...
+
+class ExportRange(_message.Message):
+    __slots__ = ("stream_id", "first", "end")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    stream_id: int
+    first: int
+    end: int
+    def __init__(self, stream_id: _Optional[int] = ..., first: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
+class ExportPortion(_message.Message):
+    __slots__ = ("head", "stream", "rows", "last")
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    head: ExportHead
+    stream: ExportedStream
+    rows: bytes
+    last: bool
+    def __init__(self, head: _Optional[_Union[ExportHead, _Mapping]] = ..., stream: _Optional[_Union[ExportedStream, _Mapping]] = ..., rows: _Optional[bytes] = ..., last: _Optional[bool] = ...) -> None: ...
+
+class ExportHead(_message.Message):
+    __slots__ = ("cluster_id", "group_id", "applied_index", "applied_term", "taken_at_ms", "encoding", "kinds")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_TERM_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    ENCODING_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    group_id: int
+    applied_index: int
+    applied_term: int
+    taken_at_ms: int
+    encoding: int
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cluster_id: _Optional[str] = ..., group_id: _Optional[int] = ..., applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., taken_at_ms: _Optional[int] = ..., encoding: _Optional[int] = ..., kinds: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ExportedStream(_message.Message):
+    __slots__ = ("stream_id", "gone", "trim_point")
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
+    TRIM_POINT_FIELD_NUMBER: _ClassVar[int]
+    stream_id: int
+    gone: bool
+    trim_point: int
+    def __init__(self, stream_id: _Optional[int] = ..., gone: _Optional[bool] = ..., trim_point: _Optional[int] = ...) -> None: ...
+
+class BackupTakenRequest(_message.Message):
+    __slots__ = ("finished_at_ms",)
+    FINISHED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    finished_at_ms: int
+    def __init__(self, finished_at_ms: _Optional[int] = ...) -> None: ...
+
+class BackupTakenResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -59,6 +59,31 @@ class AdministrationStub:
                 request_serializer=cluster_dot_v1_dot_admin__pb2.ConfigurationRequest.SerializeToString,
                 response_deserializer=cluster_dot_v1_dot_admin__pb2.ConfigurationResponse.FromString,
                 _registered_method=True)
+        self.Version = channel.unary_unary(
+                '/svc.cluster.v1.admin.Administration/Version',
+                request_serializer=cluster_dot_v1_dot_admin__pb2.VersionRequest.SerializeToString,
+                response_deserializer=cluster_dot_v1_dot_admin__pb2.VersionResponse.FromString,
+                _registered_method=True)
+        self.FinalizeUpgrade = channel.unary_unary(
+                '/svc.cluster.v1.admin.Administration/FinalizeUpgrade',
+                request_serializer=cluster_dot_v1_dot_admin__pb2.FinalizeUpgradeRequest.SerializeToString,
+                response_deserializer=cluster_dot_v1_dot_admin__pb2.VersionResponse.FromString,
+                _registered_method=True)
+        self.Export = channel.unary_stream(
+                '/svc.cluster.v1.admin.Administration/Export',
+                request_serializer=cluster_dot_v1_dot_admin__pb2.ExportRequest.SerializeToString,
+                response_deserializer=cluster_dot_v1_dot_admin__pb2.ExportPortion.FromString,
+                _registered_method=True)
+        self.BackupTaken = channel.unary_unary(
+                '/svc.cluster.v1.admin.Administration/BackupTaken',
+                request_serializer=cluster_dot_v1_dot_admin__pb2.BackupTakenRequest.SerializeToString,
+                response_deserializer=cluster_dot_v1_dot_admin__pb2.BackupTakenResponse.FromString,
+                _registered_method=True)
+        self.ReplaceMember = channel.unary_unary(
+                '/svc.cluster.v1.admin.Administration/ReplaceMember',
+                request_serializer=cluster_dot_v1_dot_admin__pb2.ReplaceMemberRequest.SerializeToString,
+                response_deserializer=cluster_dot_v1_dot_admin__pb2.ReplaceMemberResponse.FromString,
+                _registered_method=True)
 
 
 class AdministrationServicer:
@@ -101,6 +126,46 @@ class AdministrationServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Version(self, request, context):
+        """The active version of the cluster and what every process of it speaks, asked of the leader of
+        the catalog.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FinalizeUpgrade(self, request, context):
+        """Raises the active version by one, where every process speaks the next; no release from before
+        takes part in the cluster from then on. Refused without effect otherwise. It may be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Export(self, request, context):
+        """What a group holds, for a backup: docs/adr/0047. Without ranges everything but batches as of one
+        applied index, confirmed by a quorum; with ranges the batches of these, from any replica that has
+        applied that much. At a bounded rate; an answer that ends early is gone on with by its position.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BackupTaken(self, request, context):
+        """A backup of the whole cluster was finished: the node tells of it in its metrics.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReplaceMember(self, request, context):
+        """Gives the place of a node whose data directory is lost to the empty one with which it has come
+        up. Asked of the catalog's leader. It may be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdministrationServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -128,6 +193,31 @@ def add_AdministrationServicer_to_server(servicer, server):
                     servicer.Configuration,
                     request_deserializer=cluster_dot_v1_dot_admin__pb2.ConfigurationRequest.FromString,
                     response_serializer=cluster_dot_v1_dot_admin__pb2.ConfigurationResponse.SerializeToString,
+            ),
+            'Version': grpc.unary_unary_rpc_method_handler(
+                    servicer.Version,
+                    request_deserializer=cluster_dot_v1_dot_admin__pb2.VersionRequest.FromString,
+                    response_serializer=cluster_dot_v1_dot_admin__pb2.VersionResponse.SerializeToString,
+            ),
+            'FinalizeUpgrade': grpc.unary_unary_rpc_method_handler(
+                    servicer.FinalizeUpgrade,
+                    request_deserializer=cluster_dot_v1_dot_admin__pb2.FinalizeUpgradeRequest.FromString,
+                    response_serializer=cluster_dot_v1_dot_admin__pb2.VersionResponse.SerializeToString,
+            ),
+            'Export': grpc.unary_stream_rpc_method_handler(
+                    servicer.Export,
+                    request_deserializer=cluster_dot_v1_dot_admin__pb2.ExportRequest.FromString,
+                    response_serializer=cluster_dot_v1_dot_admin__pb2.ExportPortion.SerializeToString,
+            ),
+            'BackupTaken': grpc.unary_unary_rpc_method_handler(
+                    servicer.BackupTaken,
+                    request_deserializer=cluster_dot_v1_dot_admin__pb2.BackupTakenRequest.FromString,
+                    response_serializer=cluster_dot_v1_dot_admin__pb2.BackupTakenResponse.SerializeToString,
+            ),
+            'ReplaceMember': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReplaceMember,
+                    request_deserializer=cluster_dot_v1_dot_admin__pb2.ReplaceMemberRequest.FromString,
+                    response_serializer=cluster_dot_v1_dot_admin__pb2.ReplaceMemberResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -265,6 +355,141 @@ class Administration:
             '/svc.cluster.v1.admin.Administration/Configuration',
             cluster_dot_v1_dot_admin__pb2.ConfigurationRequest.SerializeToString,
             cluster_dot_v1_dot_admin__pb2.ConfigurationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Version(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/svc.cluster.v1.admin.Administration/Version',
+            cluster_dot_v1_dot_admin__pb2.VersionRequest.SerializeToString,
+            cluster_dot_v1_dot_admin__pb2.VersionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FinalizeUpgrade(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/svc.cluster.v1.admin.Administration/FinalizeUpgrade',
+            cluster_dot_v1_dot_admin__pb2.FinalizeUpgradeRequest.SerializeToString,
+            cluster_dot_v1_dot_admin__pb2.VersionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Export(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/svc.cluster.v1.admin.Administration/Export',
+            cluster_dot_v1_dot_admin__pb2.ExportRequest.SerializeToString,
+            cluster_dot_v1_dot_admin__pb2.ExportPortion.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BackupTaken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/svc.cluster.v1.admin.Administration/BackupTaken',
+            cluster_dot_v1_dot_admin__pb2.BackupTakenRequest.SerializeToString,
+            cluster_dot_v1_dot_admin__pb2.BackupTakenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplaceMember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/svc.cluster.v1.admin.Administration/ReplaceMember',
+            cluster_dot_v1_dot_admin__pb2.ReplaceMemberRequest.SerializeToString,
+            cluster_dot_v1_dot_admin__pb2.ReplaceMemberResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,7 +27,7 @@ from svc_cluster._pb.cluster.v1 import config_pb2 as cluster_dot_v1_dot_config__
 from svc_cluster._pb.cluster.v1 import usage_pb2 as cluster_dot_v1_dot_usage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x63luster/v1/catalog_entry.proto\x12\x16svc.cluster.v1.catalog\x1a\x17\x63luster/v1/access.proto\x1a\x17\x63luster/v1/config.proto\x1a\x16\x63luster/v1/usage.proto\"H\n\x0c\x43\x61talogEntry\x12\x38\n\x08\x63ommands\x18\x01 \x03(\x0b\x32&.svc.cluster.v1.catalog.CatalogCommand\"\xe3\x05\n\x0e\x43\x61talogCommand\x12=\n\rregister_node\x18\x01 \x01(\x0b\x32$.svc.cluster.v1.catalog.RegisterNodeH\x00\x12;\n\x0c\x63reate_basin\x18\x02 \x01(\x0b\x32#.svc.cluster.v1.catalog.CreateBasinH\x00\x12;\n\x0c\x64\x65lete_basin\x18\x03 \x01(\x0b\x32#.svc.cluster.v1.catalog.DeleteBasinH\x00\x12;\n\x0cremove_basin\x18\x04 \x01(\x0b\x32#.svc.cluster.v1.catalog.RemoveBasinH\x00\x12\x45\n\x0bkeyed_write\x18\x05 \x01(\x0b\x32..svc.cluster.v1.catalog.IdempotentCatalogWriteH\x00\x12H\n\x0f\x65xpire_outcomes\x18\x06 \x01(\x0b\x32-.svc.cluster.v1.catalog.ExpireIdempotencyKeysH\x00\x12\x39\n\x0bissue_token\x18\x14 \x01(\x0b\x32\".svc.cluster.v1.catalog.IssueTokenH\x00\x12;\n\x0crevoke_token\x18\x15 \x01(\x0b\x32#.svc.cluster.v1.catalog.RevokeTokenH\x00\x12>\n\x0eset_root_token\x18\x16 \x01(\x0b\x32$.svc.cluster.v1.catalog.SetRootTokenH\x00\x12J\n\x14set_default_location\x18\x1e \x01(\x0b\x32*.svc.cluster.v1.catalog.SetDefaultLocationH\x00\x12;\n\x0creport_usage\x18( \x01(\x0b\x32#.svc.cluster.v1.catalog.ReportUsageH\x00\x42\t\n\x07\x63ommand\"E\n\x0cRegisterNode\x12\x0f\n\x07node_id\x18\x01 \x01(\x04\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"\xc2\x01\n\x0b\x43reateBasin\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08group_id\x18\x02 \x01(\x04\x12\x10\n\x08replicas\x18\x03 \x03(\x04\x12\x15\n\rcreated_at_ms\x18\x04 \x01(\x04\x12\x32\n\x06\x63onfig\x18\x05 \x01(\x0b\x32\".svc.cluster.v1.config.BasinConfig\x12\x15\n\rcreation_hash\x18\x06 \x01(\x0c\x12\x10\n\x08location\x18\x1e \x01(\t\x12\r\n\x05owner\x18\x1f \x01(\x04\"2\n\x0b\x44\x65leteBasin\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\rdeleted_at_ms\x18\x02 \x01(\x04\"\x1f\n\x0bRemoveBasin\x12\x10\n\x08group_id\x18\x01 \x01(\x04\"U\n\nIssueToken\x12\x31\n\x05token\x18\x01 \x01(\x0b\x32\".svc.cluster.v1.access.AccessToken\x12\x14\n\x0cissued_at_ms\x18\x02 \x01(\x04\"\x1d\n\x0bRevokeToken\x12\x0e\n\x06serial\x18\x01 \x01(\x04\"N\n\x0cSetRootToken\x12\x13\n\x0bsecret_hash\x18\x01 \x01(\x0c\x12\x11\n\tchange_id\x18\x02 \x01(\x0c\x12\x16\n\x0eonly_if_absent\x18\x03 \x01(\x08\"2\n\x12SetDefaultLocation\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x02 \x01(\t\"\x92\x01\n\x16IdempotentCatalogWrite\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x15\n\rdecided_at_ms\x18\x02 \x01(\x04\x12\x0e\n\x06\x61nswer\x18\x03 \x01(\x0c\x12:\n\x05write\x18\x04 \x01(\x0b\x32&.svc.cluster.v1.catalog.CatalogCommandH\x00\x88\x01\x01\x42\x08\n\x06_write\";\n\x15\x45xpireIdempotencyKeys\x12\x11\n\tbefore_ms\x18\x01 \x01(\x04\x12\x0f\n\x07\x61t_most\x18\x02 \x01(\r\"J\n\x0bReportUsage\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x04\x12,\n\x06report\x18\x02 \x01(\x0b\x32\x1c.svc.cluster.v1.usage.Reportb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x63luster/v1/catalog_entry.proto\x12\x16svc.cluster.v1.catalog\x1a\x17\x63luster/v1/access.proto\x1a\x17\x63luster/v1/config.proto\x1a\x16\x63luster/v1/usage.proto\"H\n\x0c\x43\x61talogEntry\x12\x38\n\x08\x63ommands\x18\x01 \x03(\x0b\x32&.svc.cluster.v1.catalog.CatalogCommand\"\xec\x06\n\x0e\x43\x61talogCommand\x12=\n\rregister_node\x18\x01 \x01(\x0b\x32$.svc.cluster.v1.catalog.RegisterNodeH\x00\x12;\n\x0c\x63reate_basin\x18\x02 \x01(\x0b\x32#.svc.cluster.v1.catalog.CreateBasinH\x00\x12;\n\x0c\x64\x65lete_basin\x18\x03 \x01(\x0b\x32#.svc.cluster.v1.catalog.DeleteBasinH\x00\x12;\n\x0cremove_basin\x18\x04 \x01(\x0b\x32#.svc.cluster.v1.catalog.RemoveBasinH\x00\x12\x45\n\x0bkeyed_write\x18\x05 \x01(\x0b\x32..svc.cluster.v1.catalog.IdempotentCatalogWriteH\x00\x12H\n\x0f\x65xpire_outcomes\x18\x06 \x01(\x0b\x32-.svc.cluster.v1.catalog.ExpireIdempotencyKeysH\x00\x12\x39\n\x0bissue_token\x18\x14 \x01(\x0b\x32\".svc.cluster.v1.catalog.IssueTokenH\x00\x12;\n\x0crevoke_token\x18\x15 \x01(\x0b\x32#.svc.cluster.v1.catalog.RevokeTokenH\x00\x12>\n\x0eset_root_token\x18\x16 \x01(\x0b\x32$.svc.cluster.v1.catalog.SetRootTokenH\x00\x12J\n\x14set_default_location\x18\x1e \x01(\x0b\x32*.svc.cluster.v1.catalog.SetDefaultLocationH\x00\x12;\n\x0creport_usage\x18( \x01(\x0b\x32#.svc.cluster.v1.catalog.ReportUsageH\x00\x12J\n\x14raise_active_version\x18\x32 \x01(\x0b\x32*.svc.cluster.v1.catalog.RaiseActiveVersionH\x00\x12;\n\x0creplace_node\x18< \x01(\x0b\x32#.svc.cluster.v1.catalog.ReplaceNodeH\x00\x42\t\n\x07\x63ommand\"E\n\x0cRegisterNode\x12\x0f\n\x07node_id\x18\x01 \x01(\x04\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"D\n\x0bReplaceNode\x12\x0f\n\x07node_id\x18\x01 \x01(\x04\x12\x0f\n\x07ordinal\x18\x02 \x01(\r\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\"\xc2\x01\n\x0b\x43reateBasin\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08group_id\x18\x02 \x01(\x04\x12\x10\n\x08replicas\x18\x03 \x03(\x04\x12\x15\n\rcreated_at_ms\x18\x04 \x01(\x04\x12\x32\n\x06\x63onfig\x18\x05 \x01(\x0b\x32\".svc.cluster.v1.config.BasinConfig\x12\x15\n\rcreation_hash\x18\x06 \x01(\x0c\x12\x10\n\x08location\x18\x1e \x01(\t\x12\r\n\x05owner\x18\x1f \x01(\x04\"2\n\x0b\x44\x65leteBasin\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\rdeleted_at_ms\x18\x02 \x01(\x04\"\x1f\n\x0bRemoveBasin\x12\x10\n\x08group_id\x18\x01 \x01(\x04\"U\n\nIssueToken\x12\x31\n\x05token\x18\x01 \x01(\x0b\x32\".svc.cluster.v1.access.AccessToken\x12\x14\n\x0cissued_at_ms\x18\x02 \x01(\x04\"\x1d\n\x0bRevokeToken\x12\x0e\n\x06serial\x18\x01 \x01(\x04\"N\n\x0cSetRootToken\x12\x13\n\x0bsecret_hash\x18\x01 \x01(\x0c\x12\x11\n\tchange_id\x18\x02 \x01(\x0c\x12\x16\n\x0eonly_if_absent\x18\x03 \x01(\x08\"2\n\x12SetDefaultLocation\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x02 \x01(\t\"\x92\x01\n\x16IdempotentCatalogWrite\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x15\n\rdecided_at_ms\x18\x02 \x01(\x04\x12\x0e\n\x06\x61nswer\x18\x03 \x01(\x0c\x12:\n\x05write\x18\x04 \x01(\x0b\x32&.svc.cluster.v1.catalog.CatalogCommandH\x00\x88\x01\x01\x42\x08\n\x06_write\";\n\x15\x45xpireIdempotencyKeys\x12\x11\n\tbefore_ms\x18\x01 \x01(\x04\x12\x0f\n\x07\x61t_most\x18\x02 \x01(\r\"Y\n\x12RaiseActiveVersion\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x32\n\x05nodes\x18\x02 \x03(\x0b\x32#.svc.cluster.v1.catalog.NodeVersion\"C\n\x0bNodeVersion\x12\x0f\n\x07node_id\x18\x01 \x01(\x04\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0e\n\x06newest\x18\x03 \x01(\r\"J\n\x0bReportUsage\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x04\x12,\n\x06report\x18\x02 \x01(\x0b\x32\x1c.svc.cluster.v1.usage.Reportb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,27 +37,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CATALOGENTRY']._serialized_start=132
   _globals['_CATALOGENTRY']._serialized_end=204
   _globals['_CATALOGCOMMAND']._serialized_start=207
-  _globals['_CATALOGCOMMAND']._serialized_end=946
-  _globals['_REGISTERNODE']._serialized_start=948
-  _globals['_REGISTERNODE']._serialized_end=1017
-  _globals['_CREATEBASIN']._serialized_start=1020
-  _globals['_CREATEBASIN']._serialized_end=1214
-  _globals['_DELETEBASIN']._serialized_start=1216
-  _globals['_DELETEBASIN']._serialized_end=1266
-  _globals['_REMOVEBASIN']._serialized_start=1268
-  _globals['_REMOVEBASIN']._serialized_end=1299
-  _globals['_ISSUETOKEN']._serialized_start=1301
-  _globals['_ISSUETOKEN']._serialized_end=1386
-  _globals['_REVOKETOKEN']._serialized_start=1388
-  _globals['_REVOKETOKEN']._serialized_end=1417
-  _globals['_SETROOTTOKEN']._serialized_start=1419
-  _globals['_SETROOTTOKEN']._serialized_end=1497
-  _globals['_SETDEFAULTLOCATION']._serialized_start=1499
-  _globals['_SETDEFAULTLOCATION']._serialized_end=1549
-  _globals['_IDEMPOTENTCATALOGWRITE']._serialized_start=1552
-  _globals['_IDEMPOTENTCATALOGWRITE']._serialized_end=1698
-  _globals['_EXPIREIDEMPOTENCYKEYS']._serialized_start=1700
-  _globals['_EXPIREIDEMPOTENCYKEYS']._serialized_end=1759
-  _globals['_REPORTUSAGE']._serialized_start=1761
-  _globals['_REPORTUSAGE']._serialized_end=1835
+  _globals['_CATALOGCOMMAND']._serialized_end=1083
+  _globals['_REGISTERNODE']._serialized_start=1085
+  _globals['_REGISTERNODE']._serialized_end=1154
+  _globals['_REPLACENODE']._serialized_start=1156
+  _globals['_REPLACENODE']._serialized_end=1224
+  _globals['_CREATEBASIN']._serialized_start=1227
+  _globals['_CREATEBASIN']._serialized_end=1421
+  _globals['_DELETEBASIN']._serialized_start=1423
+  _globals['_DELETEBASIN']._serialized_end=1473
+  _globals['_REMOVEBASIN']._serialized_start=1475
+  _globals['_REMOVEBASIN']._serialized_end=1506
+  _globals['_ISSUETOKEN']._serialized_start=1508
+  _globals['_ISSUETOKEN']._serialized_end=1593
+  _globals['_REVOKETOKEN']._serialized_start=1595
+  _globals['_REVOKETOKEN']._serialized_end=1624
+  _globals['_SETROOTTOKEN']._serialized_start=1626
+  _globals['_SETROOTTOKEN']._serialized_end=1704
+  _globals['_SETDEFAULTLOCATION']._serialized_start=1706
+  _globals['_SETDEFAULTLOCATION']._serialized_end=1756
+  _globals['_IDEMPOTENTCATALOGWRITE']._serialized_start=1759
+  _globals['_IDEMPOTENTCATALOGWRITE']._serialized_end=1905
+  _globals['_EXPIREIDEMPOTENCYKEYS']._serialized_start=1907
+  _globals['_EXPIREIDEMPOTENCYKEYS']._serialized_end=1966
+  _globals['_RAISEACTIVEVERSION']._serialized_start=1968
+  _globals['_RAISEACTIVEVERSION']._serialized_end=2057
+  _globals['_NODEVERSION']._serialized_start=2059
+  _globals['_NODEVERSION']._serialized_end=2126
+  _globals['_REPORTUSAGE']._serialized_start=2128
+  _globals['_REPORTUSAGE']._serialized_end=2202
 # @@protoc_insertion_point(module_scope)

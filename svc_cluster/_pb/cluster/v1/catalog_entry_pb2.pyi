@@ -16,7 +16,7 @@ class CatalogEntry(_message.Message):
     def __init__(self, commands: _Optional[_Iterable[_Union[CatalogCommand, _Mapping]]] = ...) -> None: ...
 
 class CatalogCommand(_message.Message):
-    __slots__ = ("register_node", "create_basin", "delete_basin", "remove_basin", "keyed_write", "expire_outcomes", "issue_token", "revoke_token", "set_root_token", "set_default_location", "report_usage")
+    __slots__ = ("register_node", "create_basin", "delete_basin", "remove_basin", "keyed_write", "expire_outcomes", "issue_token", "revoke_token", "set_root_token", "set_default_location", "report_usage", "raise_active_version", "replace_node")
     REGISTER_NODE_FIELD_NUMBER: _ClassVar[int]
     CREATE_BASIN_FIELD_NUMBER: _ClassVar[int]
     DELETE_BASIN_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,8 @@ class CatalogCommand(_message.Message):
     SET_ROOT_TOKEN_FIELD_NUMBER: _ClassVar[int]
     SET_DEFAULT_LOCATION_FIELD_NUMBER: _ClassVar[int]
     REPORT_USAGE_FIELD_NUMBER: _ClassVar[int]
+    RAISE_ACTIVE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_NODE_FIELD_NUMBER: _ClassVar[int]
     register_node: RegisterNode
     create_basin: CreateBasin
     delete_basin: DeleteBasin
@@ -39,7 +41,9 @@ class CatalogCommand(_message.Message):
     set_root_token: SetRootToken
     set_default_location: SetDefaultLocation
     report_usage: ReportUsage
-    def __init__(self, register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasin, _Mapping]] = ..., delete_basin: _Optional[_Union[DeleteBasin, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasin, _Mapping]] = ..., keyed_write: _Optional[_Union[IdempotentCatalogWrite, _Mapping]] = ..., expire_outcomes: _Optional[_Union[ExpireIdempotencyKeys, _Mapping]] = ..., issue_token: _Optional[_Union[IssueToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., set_root_token: _Optional[_Union[SetRootToken, _Mapping]] = ..., set_default_location: _Optional[_Union[SetDefaultLocation, _Mapping]] = ..., report_usage: _Optional[_Union[ReportUsage, _Mapping]] = ...) -> None: ...
+    raise_active_version: RaiseActiveVersion
+    replace_node: ReplaceNode
+    def __init__(self, register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasin, _Mapping]] = ..., delete_basin: _Optional[_Union[DeleteBasin, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasin, _Mapping]] = ..., keyed_write: _Optional[_Union[IdempotentCatalogWrite, _Mapping]] = ..., expire_outcomes: _Optional[_Union[ExpireIdempotencyKeys, _Mapping]] = ..., issue_token: _Optional[_Union[IssueToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., set_root_token: _Optional[_Union[SetRootToken, _Mapping]] = ..., set_default_location: _Optional[_Union[SetDefaultLocation, _Mapping]] = ..., report_usage: _Optional[_Union[ReportUsage, _Mapping]] = ..., raise_active_version: _Optional[_Union[RaiseActiveVersion, _Mapping]] = ..., replace_node: _Optional[_Union[ReplaceNode, _Mapping]] = ...) -> None: ...
 
 class RegisterNode(_message.Message):
     __slots__ = ("node_id", "incarnation", "address")
@@ -50,6 +54,16 @@ class RegisterNode(_message.Message):
     incarnation: str
     address: str
     def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+
+class ReplaceNode(_message.Message):
+    __slots__ = ("node_id", "ordinal", "incarnation")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ORDINAL_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    ordinal: int
+    incarnation: str
+    def __init__(self, node_id: _Optional[int] = ..., ordinal: _Optional[int] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class CreateBasin(_message.Message):
     __slots__ = ("name", "group_id", "replicas", "created_at_ms", "config", "creation_hash", "location", "owner")
@@ -136,6 +150,24 @@ class ExpireIdempotencyKeys(_message.Message):
     before_ms: int
     at_most: int
     def __init__(self, before_ms: _Optional[int] = ..., at_most: _Optional[int] = ...) -> None: ...
+
+class RaiseActiveVersion(_message.Message):
+    __slots__ = ("version", "nodes")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeVersion]
+    def __init__(self, version: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeVersion, _Mapping]]] = ...) -> None: ...
+
+class NodeVersion(_message.Message):
+    __slots__ = ("node_id", "incarnation", "newest")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    incarnation: str
+    newest: int
+    def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., newest: _Optional[int] = ...) -> None: ...
 
 class ReportUsage(_message.Message):
     __slots__ = ("at_ms", "report")

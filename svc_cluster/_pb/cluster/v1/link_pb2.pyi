@@ -55,7 +55,7 @@ class Refusal(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class Speaker(_message.Message):
-    __slots__ = ("cluster_id", "role", "node_id", "incarnation", "features", "basin_commands", "catalog_commands")
+    __slots__ = ("cluster_id", "role", "node_id", "incarnation", "features", "basin_commands", "catalog_commands", "version_oldest", "version_newest", "places")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -63,6 +63,9 @@ class Speaker(_message.Message):
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     BASIN_COMMANDS_FIELD_NUMBER: _ClassVar[int]
     CATALOG_COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_OLDEST_FIELD_NUMBER: _ClassVar[int]
+    VERSION_NEWEST_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     role: str
     node_id: int
@@ -70,4 +73,17 @@ class Speaker(_message.Message):
     features: _containers.RepeatedScalarFieldContainer[str]
     basin_commands: int
     catalog_commands: int
-    def __init__(self, cluster_id: _Optional[str] = ..., role: _Optional[str] = ..., node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., features: _Optional[_Iterable[str]] = ..., basin_commands: _Optional[int] = ..., catalog_commands: _Optional[int] = ...) -> None: ...
+    version_oldest: int
+    version_newest: int
+    places: _containers.RepeatedCompositeFieldContainer[SpeakerPlace]
+    def __init__(self, cluster_id: _Optional[str] = ..., role: _Optional[str] = ..., node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., features: _Optional[_Iterable[str]] = ..., basin_commands: _Optional[int] = ..., catalog_commands: _Optional[int] = ..., version_oldest: _Optional[int] = ..., version_newest: _Optional[int] = ..., places: _Optional[_Iterable[_Union[SpeakerPlace, _Mapping]]] = ...) -> None: ...
+
+class SpeakerPlace(_message.Message):
+    __slots__ = ("node_id", "ordinal", "incarnation")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ORDINAL_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    ordinal: int
+    incarnation: bytes
+    def __init__(self, node_id: _Optional[int] = ..., ordinal: _Optional[int] = ..., incarnation: _Optional[bytes] = ...) -> None: ...

@@ -29,7 +29,7 @@ class Batch(_message.Message):
     def __init__(self, members: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("id", "group_id", "deadline_ms", "request_key", "trace", "ping", "append", "read", "check_tail", "create_stream", "list_streams", "get_stream_config", "delete_stream", "get_basin_config", "await_basin", "seal_basin", "ensure_stream", "reconfigure_stream", "auto_create_stream", "ensure_basin_config", "reconfigure_basin", "describe_stream", "create_basin", "list_basins", "resolve_basin", "delete_basin", "register_node", "remove_basin", "renew_lease", "issue_token", "revoke_token", "list_tokens", "set_root_token", "hand_on_leases", "report_usage", "get_usage", "get_storage", "active_basins", "list_locations", "set_default_location")
+    __slots__ = ("id", "group_id", "deadline_ms", "request_key", "trace", "ping", "append", "read", "check_tail", "create_stream", "list_streams", "get_stream_config", "delete_stream", "get_basin_config", "await_basin", "seal_basin", "ensure_stream", "reconfigure_stream", "auto_create_stream", "ensure_basin_config", "reconfigure_basin", "describe_stream", "create_basin", "list_basins", "resolve_basin", "delete_basin", "register_node", "remove_basin", "renew_lease", "issue_token", "revoke_token", "list_tokens", "set_root_token", "hand_on_leases", "report_usage", "get_usage", "get_storage", "active_basins", "overview", "list_locations", "set_default_location", "get_version", "raise_version", "replace_node")
     ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
@@ -68,8 +68,12 @@ class Request(_message.Message):
     GET_USAGE_FIELD_NUMBER: _ClassVar[int]
     GET_STORAGE_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_BASINS_FIELD_NUMBER: _ClassVar[int]
+    OVERVIEW_FIELD_NUMBER: _ClassVar[int]
     LIST_LOCATIONS_FIELD_NUMBER: _ClassVar[int]
     SET_DEFAULT_LOCATION_FIELD_NUMBER: _ClassVar[int]
+    GET_VERSION_FIELD_NUMBER: _ClassVar[int]
+    RAISE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_NODE_FIELD_NUMBER: _ClassVar[int]
     id: int
     group_id: int
     deadline_ms: int
@@ -108,9 +112,13 @@ class Request(_message.Message):
     get_usage: UsageRequest
     get_storage: StorageRequest
     active_basins: ActiveBasinsRequest
+    overview: OverviewRequest
     list_locations: ListLocationsRequest
     set_default_location: SetDefaultLocationRequest
-    def __init__(self, id: _Optional[int] = ..., group_id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., request_key: _Optional[bytes] = ..., trace: _Optional[_Union[_trace_pb2.TraceContext, _Mapping]] = ..., ping: _Optional[_Union[Done, _Mapping]] = ..., append: _Optional[_Union[AppendRequest, _Mapping]] = ..., read: _Optional[_Union[ReadRequest, _Mapping]] = ..., check_tail: _Optional[_Union[CheckTailRequest, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStreamRequest, _Mapping]] = ..., list_streams: _Optional[_Union[ListRequest, _Mapping]] = ..., get_stream_config: _Optional[_Union[StreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., get_basin_config: _Optional[_Union[BasinRequest, _Mapping]] = ..., await_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., seal_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., ensure_stream: _Optional[_Union[EnsureStreamRequest, _Mapping]] = ..., reconfigure_stream: _Optional[_Union[ReconfigureStreamRequest, _Mapping]] = ..., auto_create_stream: _Optional[_Union[AutoCreateRequest, _Mapping]] = ..., ensure_basin_config: _Optional[_Union[EnsureBasinRequest, _Mapping]] = ..., reconfigure_basin: _Optional[_Union[ReconfigureBasinRequest, _Mapping]] = ..., describe_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasinRequest, _Mapping]] = ..., list_basins: _Optional[_Union[ListRequest, _Mapping]] = ..., resolve_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., delete_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasinRequest, _Mapping]] = ..., renew_lease: _Optional[_Union[RenewLeaseRequest, _Mapping]] = ..., issue_token: _Optional[_Union[IssueTokenRequest, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeTokenRequest, _Mapping]] = ..., list_tokens: _Optional[_Union[ListRequest, _Mapping]] = ..., set_root_token: _Optional[_Union[SetRootTokenRequest, _Mapping]] = ..., hand_on_leases: _Optional[_Union[HandOnLeasesRequest, _Mapping]] = ..., report_usage: _Optional[_Union[_usage_pb2.Report, _Mapping]] = ..., get_usage: _Optional[_Union[UsageRequest, _Mapping]] = ..., get_storage: _Optional[_Union[StorageRequest, _Mapping]] = ..., active_basins: _Optional[_Union[ActiveBasinsRequest, _Mapping]] = ..., list_locations: _Optional[_Union[ListLocationsRequest, _Mapping]] = ..., set_default_location: _Optional[_Union[SetDefaultLocationRequest, _Mapping]] = ...) -> None: ...
+    get_version: VersionRequest
+    raise_version: VersionRequest
+    replace_node: ReplaceNodeRequest
+    def __init__(self, id: _Optional[int] = ..., group_id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., request_key: _Optional[bytes] = ..., trace: _Optional[_Union[_trace_pb2.TraceContext, _Mapping]] = ..., ping: _Optional[_Union[Done, _Mapping]] = ..., append: _Optional[_Union[AppendRequest, _Mapping]] = ..., read: _Optional[_Union[ReadRequest, _Mapping]] = ..., check_tail: _Optional[_Union[CheckTailRequest, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStreamRequest, _Mapping]] = ..., list_streams: _Optional[_Union[ListRequest, _Mapping]] = ..., get_stream_config: _Optional[_Union[StreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., get_basin_config: _Optional[_Union[BasinRequest, _Mapping]] = ..., await_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., seal_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., ensure_stream: _Optional[_Union[EnsureStreamRequest, _Mapping]] = ..., reconfigure_stream: _Optional[_Union[ReconfigureStreamRequest, _Mapping]] = ..., auto_create_stream: _Optional[_Union[AutoCreateRequest, _Mapping]] = ..., ensure_basin_config: _Optional[_Union[EnsureBasinRequest, _Mapping]] = ..., reconfigure_basin: _Optional[_Union[ReconfigureBasinRequest, _Mapping]] = ..., describe_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasinRequest, _Mapping]] = ..., list_basins: _Optional[_Union[ListRequest, _Mapping]] = ..., resolve_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., delete_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasinRequest, _Mapping]] = ..., renew_lease: _Optional[_Union[RenewLeaseRequest, _Mapping]] = ..., issue_token: _Optional[_Union[IssueTokenRequest, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeTokenRequest, _Mapping]] = ..., list_tokens: _Optional[_Union[ListRequest, _Mapping]] = ..., set_root_token: _Optional[_Union[SetRootTokenRequest, _Mapping]] = ..., hand_on_leases: _Optional[_Union[HandOnLeasesRequest, _Mapping]] = ..., report_usage: _Optional[_Union[_usage_pb2.Report, _Mapping]] = ..., get_usage: _Optional[_Union[UsageRequest, _Mapping]] = ..., get_storage: _Optional[_Union[StorageRequest, _Mapping]] = ..., active_basins: _Optional[_Union[ActiveBasinsRequest, _Mapping]] = ..., overview: _Optional[_Union[OverviewRequest, _Mapping]] = ..., list_locations: _Optional[_Union[ListLocationsRequest, _Mapping]] = ..., set_default_location: _Optional[_Union[SetDefaultLocationRequest, _Mapping]] = ..., get_version: _Optional[_Union[VersionRequest, _Mapping]] = ..., raise_version: _Optional[_Union[VersionRequest, _Mapping]] = ..., replace_node: _Optional[_Union[ReplaceNodeRequest, _Mapping]] = ...) -> None: ...
 
 class CommandRecord(_message.Message):
     __slots__ = ("offset", "kind", "token", "trim_point")
@@ -173,7 +181,7 @@ class SessionSequence(_message.Message):
     def __init__(self, session_id: _Optional[bytes] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class ReadRequest(_message.Message):
-    __slots__ = ("stream", "start_kind", "start_value", "clamp", "count", "metered_bytes", "until_ms", "refuse_at_tail", "wait_ms", "has_key", "portion_bytes")
+    __slots__ = ("stream", "start_kind", "start_value", "clamp", "count", "metered_bytes", "until_ms", "refuse_at_tail", "wait_ms", "has_key", "portion_bytes", "committed")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     START_KIND_FIELD_NUMBER: _ClassVar[int]
     START_VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -185,6 +193,7 @@ class ReadRequest(_message.Message):
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     HAS_KEY_FIELD_NUMBER: _ClassVar[int]
     PORTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
     stream: str
     start_kind: int
     start_value: int
@@ -196,7 +205,8 @@ class ReadRequest(_message.Message):
     wait_ms: int
     has_key: bool
     portion_bytes: int
-    def __init__(self, stream: _Optional[str] = ..., start_kind: _Optional[int] = ..., start_value: _Optional[int] = ..., clamp: _Optional[bool] = ..., count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., until_ms: _Optional[int] = ..., refuse_at_tail: _Optional[bool] = ..., wait_ms: _Optional[int] = ..., has_key: _Optional[bool] = ..., portion_bytes: _Optional[int] = ...) -> None: ...
+    committed: bool
+    def __init__(self, stream: _Optional[str] = ..., start_kind: _Optional[int] = ..., start_value: _Optional[int] = ..., clamp: _Optional[bool] = ..., count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., until_ms: _Optional[int] = ..., refuse_at_tail: _Optional[bool] = ..., wait_ms: _Optional[int] = ..., has_key: _Optional[bool] = ..., portion_bytes: _Optional[int] = ..., committed: _Optional[bool] = ...) -> None: ...
 
 class CheckTailRequest(_message.Message):
     __slots__ = ("stream",)
@@ -233,6 +243,10 @@ class ActiveBasinsRequest(_message.Message):
     start: int
     end: int
     def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
+class OverviewRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class StreamRequest(_message.Message):
     __slots__ = ("stream",)
@@ -332,6 +346,28 @@ class ReconfigureBasinRequest(_message.Message):
     patch: _config_pb2.BasinPatch
     def __init__(self, patch: _Optional[_Union[_config_pb2.BasinPatch, _Mapping]] = ...) -> None: ...
 
+class ReplaceNodeRequest(_message.Message):
+    __slots__ = ("node_id", "also_lost")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ALSO_LOST_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    also_lost: bool
+    def __init__(self, node_id: _Optional[int] = ..., also_lost: _Optional[bool] = ...) -> None: ...
+
+class Replacement(_message.Message):
+    __slots__ = ("ordinal", "incarnation", "lost_basins", "lost_basins_count", "refused")
+    ORDINAL_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    LOST_BASINS_FIELD_NUMBER: _ClassVar[int]
+    LOST_BASINS_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    ordinal: int
+    incarnation: str
+    lost_basins: _containers.RepeatedScalarFieldContainer[str]
+    lost_basins_count: int
+    refused: bool
+    def __init__(self, ordinal: _Optional[int] = ..., incarnation: _Optional[str] = ..., lost_basins: _Optional[_Iterable[str]] = ..., lost_basins_count: _Optional[int] = ..., refused: _Optional[bool] = ...) -> None: ...
+
 class RegisterNodeRequest(_message.Message):
     __slots__ = ("node_id", "incarnation", "address")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -343,16 +379,18 @@ class RegisterNodeRequest(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class RenewLeaseRequest(_message.Message):
-    __slots__ = ("gateway_id", "version", "read_all", "after_serial")
+    __slots__ = ("gateway_id", "version", "read_all", "after_serial", "version_newest")
     GATEWAY_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     READ_ALL_FIELD_NUMBER: _ClassVar[int]
     AFTER_SERIAL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_NEWEST_FIELD_NUMBER: _ClassVar[int]
     gateway_id: str
     version: int
     read_all: bool
     after_serial: int
-    def __init__(self, gateway_id: _Optional[str] = ..., version: _Optional[int] = ..., read_all: _Optional[bool] = ..., after_serial: _Optional[int] = ...) -> None: ...
+    version_newest: int
+    def __init__(self, gateway_id: _Optional[str] = ..., version: _Optional[int] = ..., read_all: _Optional[bool] = ..., after_serial: _Optional[int] = ..., version_newest: _Optional[int] = ...) -> None: ...
 
 class HandOnLeasesRequest(_message.Message):
     __slots__ = ("term", "taken")
@@ -417,7 +455,7 @@ class ResponseBatch(_message.Message):
     def __init__(self, responses: _Optional[_Iterable[_Union[Response, _Mapping]]] = ...) -> None: ...
 
 class Response(_message.Message):
-    __slots__ = ("id", "provision", "is_repeated", "stages", "refusal", "append", "read", "tail", "stream", "streams", "stream_config", "basin_config", "basin", "basins", "done", "stream_identity", "lease", "tokens", "usage", "storage", "active_basins", "issued_token", "handed_leases", "locations")
+    __slots__ = ("id", "provision", "is_repeated", "stages", "refusal", "append", "read", "tail", "stream", "streams", "stream_config", "basin_config", "basin", "basins", "done", "stream_identity", "lease", "tokens", "usage", "storage", "active_basins", "issued_token", "handed_leases", "overview", "locations", "version", "replacement")
     ID_FIELD_NUMBER: _ClassVar[int]
     PROVISION_FIELD_NUMBER: _ClassVar[int]
     IS_REPEATED_FIELD_NUMBER: _ClassVar[int]
@@ -441,7 +479,10 @@ class Response(_message.Message):
     ACTIVE_BASINS_FIELD_NUMBER: _ClassVar[int]
     ISSUED_TOKEN_FIELD_NUMBER: _ClassVar[int]
     HANDED_LEASES_FIELD_NUMBER: _ClassVar[int]
+    OVERVIEW_FIELD_NUMBER: _ClassVar[int]
     LOCATIONS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    REPLACEMENT_FIELD_NUMBER: _ClassVar[int]
     id: int
     provision: int
     is_repeated: bool
@@ -465,8 +506,11 @@ class Response(_message.Message):
     active_basins: ActiveBasins
     issued_token: IssuedToken
     handed_leases: HandedLeases
+    overview: NodeOverview
     locations: LocationList
-    def __init__(self, id: _Optional[int] = ..., provision: _Optional[int] = ..., is_repeated: _Optional[bool] = ..., stages: _Optional[_Union[LeaderStages, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., append: _Optional[_Union[AppendAck, _Mapping]] = ..., read: _Optional[_Union[ReadResult, _Mapping]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., stream: _Optional[_Union[StreamInfo, _Mapping]] = ..., streams: _Optional[_Union[StreamList, _Mapping]] = ..., stream_config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ..., basin_config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., basin: _Optional[_Union[BasinInfo, _Mapping]] = ..., basins: _Optional[_Union[BasinList, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_identity: _Optional[_Union[StreamIdentity, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., tokens: _Optional[_Union[TokenList, _Mapping]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ..., active_basins: _Optional[_Union[ActiveBasins, _Mapping]] = ..., issued_token: _Optional[_Union[IssuedToken, _Mapping]] = ..., handed_leases: _Optional[_Union[HandedLeases, _Mapping]] = ..., locations: _Optional[_Union[LocationList, _Mapping]] = ...) -> None: ...
+    version: VersionInfo
+    replacement: Replacement
+    def __init__(self, id: _Optional[int] = ..., provision: _Optional[int] = ..., is_repeated: _Optional[bool] = ..., stages: _Optional[_Union[LeaderStages, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., append: _Optional[_Union[AppendAck, _Mapping]] = ..., read: _Optional[_Union[ReadResult, _Mapping]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., stream: _Optional[_Union[StreamInfo, _Mapping]] = ..., streams: _Optional[_Union[StreamList, _Mapping]] = ..., stream_config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ..., basin_config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., basin: _Optional[_Union[BasinInfo, _Mapping]] = ..., basins: _Optional[_Union[BasinList, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_identity: _Optional[_Union[StreamIdentity, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., tokens: _Optional[_Union[TokenList, _Mapping]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ..., active_basins: _Optional[_Union[ActiveBasins, _Mapping]] = ..., issued_token: _Optional[_Union[IssuedToken, _Mapping]] = ..., handed_leases: _Optional[_Union[HandedLeases, _Mapping]] = ..., overview: _Optional[_Union[NodeOverview, _Mapping]] = ..., locations: _Optional[_Union[LocationList, _Mapping]] = ..., version: _Optional[_Union[VersionInfo, _Mapping]] = ..., replacement: _Optional[_Union[Replacement, _Mapping]] = ...) -> None: ...
 
 class Done(_message.Message):
     __slots__ = ()
@@ -511,14 +555,50 @@ class HandedLeases(_message.Message):
     def __init__(self, known: _Optional[bool] = ..., earlier_ms_left: _Optional[int] = ..., leases: _Optional[_Iterable[_Union[HandedLease, _Mapping]]] = ...) -> None: ...
 
 class HandedLease(_message.Message):
-    __slots__ = ("gateway_id", "version", "ms_left")
+    __slots__ = ("gateway_id", "version", "ms_left", "version_newest")
     GATEWAY_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     MS_LEFT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_NEWEST_FIELD_NUMBER: _ClassVar[int]
     gateway_id: str
     version: int
     ms_left: int
-    def __init__(self, gateway_id: _Optional[str] = ..., version: _Optional[int] = ..., ms_left: _Optional[int] = ...) -> None: ...
+    version_newest: int
+    def __init__(self, gateway_id: _Optional[str] = ..., version: _Optional[int] = ..., ms_left: _Optional[int] = ..., version_newest: _Optional[int] = ...) -> None: ...
+
+class VersionRequest(_message.Message):
+    __slots__ = ("version",)
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    def __init__(self, version: _Optional[int] = ...) -> None: ...
+
+class VersionInfo(_message.Message):
+    __slots__ = ("active", "newest", "processes", "gateways_unknown_ms", "why_not")
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    GATEWAYS_UNKNOWN_MS_FIELD_NUMBER: _ClassVar[int]
+    WHY_NOT_FIELD_NUMBER: _ClassVar[int]
+    active: int
+    newest: int
+    processes: _containers.RepeatedCompositeFieldContainer[ProcessVersion]
+    gateways_unknown_ms: int
+    why_not: str
+    def __init__(self, active: _Optional[int] = ..., newest: _Optional[int] = ..., processes: _Optional[_Iterable[_Union[ProcessVersion, _Mapping]]] = ..., gateways_unknown_ms: _Optional[int] = ..., why_not: _Optional[str] = ...) -> None: ...
+
+class ProcessVersion(_message.Message):
+    __slots__ = ("role", "node_id", "incarnation", "oldest", "newest")
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_FIELD_NUMBER: _ClassVar[int]
+    role: str
+    node_id: int
+    incarnation: str
+    oldest: int
+    newest: int
+    def __init__(self, role: _Optional[str] = ..., node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., oldest: _Optional[int] = ..., newest: _Optional[int] = ...) -> None: ...
 
 class TokenChange(_message.Message):
     __slots__ = ("serial", "token")
@@ -563,6 +643,34 @@ class ActiveBasins(_message.Message):
     BASINS_FIELD_NUMBER: _ClassVar[int]
     basins: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, basins: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class NodeOverview(_message.Message):
+    __slots__ = ("node_id", "version", "groups", "groups_led", "groups_without_leader", "groups_held", "lag_entries", "draining", "wal_bytes", "free_bytes", "takes_appends", "leads")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_LED_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_WITHOUT_LEADER_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_HELD_FIELD_NUMBER: _ClassVar[int]
+    LAG_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    WAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TAKES_APPENDS_FIELD_NUMBER: _ClassVar[int]
+    LEADS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    version: str
+    groups: int
+    groups_led: int
+    groups_without_leader: int
+    groups_held: int
+    lag_entries: int
+    draining: bool
+    wal_bytes: int
+    free_bytes: int
+    takes_appends: bool
+    leads: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node_id: _Optional[int] = ..., version: _Optional[str] = ..., groups: _Optional[int] = ..., groups_led: _Optional[int] = ..., groups_without_leader: _Optional[int] = ..., groups_held: _Optional[int] = ..., lag_entries: _Optional[int] = ..., draining: _Optional[bool] = ..., wal_bytes: _Optional[int] = ..., free_bytes: _Optional[int] = ..., takes_appends: _Optional[bool] = ..., leads: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class TokenList(_message.Message):
     __slots__ = ("tokens", "has_more")
@@ -759,18 +867,32 @@ class SnapshotResult(_message.Message):
     def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class FormationReport(_message.Message):
-    __slots__ = ("node_id", "incarnation", "round", "stage", "members")
+    __slots__ = ("node_id", "incarnation", "round", "stage", "members", "places", "restored")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    RESTORED_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     incarnation: str
     round: int
     stage: int
     members: _containers.RepeatedCompositeFieldContainer[InitialNode]
-    def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., round: _Optional[int] = ..., stage: _Optional[int] = ..., members: _Optional[_Iterable[_Union[InitialNode, _Mapping]]] = ...) -> None: ...
+    places: _containers.RepeatedCompositeFieldContainer[Place]
+    restored: str
+    def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., round: _Optional[int] = ..., stage: _Optional[int] = ..., members: _Optional[_Iterable[_Union[InitialNode, _Mapping]]] = ..., places: _Optional[_Iterable[_Union[Place, _Mapping]]] = ..., restored: _Optional[str] = ...) -> None: ...
+
+class Place(_message.Message):
+    __slots__ = ("node_id", "ordinal", "incarnation")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ORDINAL_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    ordinal: int
+    incarnation: str
+    def __init__(self, node_id: _Optional[int] = ..., ordinal: _Optional[int] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class InitialNode(_message.Message):
     __slots__ = ("node_id", "incarnation")
