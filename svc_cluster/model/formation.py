@@ -9,13 +9,14 @@ from enum import IntEnum
 from typing import Final
 
 from svc_cluster.base.ids import NodeId
+from svc_cluster.model.places import Places, is_incarnation
 
 Members = tuple[tuple[NodeId, str], ...]
 """(node, incarnation of its data directory), each node once, in the order of the ids."""
 
 MEMBERS_MAX: Final = 1024
-INCARNATION_CHARACTERS: Final = 32
-"""Lower-case hexadecimal digits."""
+RESTORED_LENGTH_MAX: Final = 64
+"""The id of a restore has so many characters at most."""
 ROUND_MAX: Final = 2**62
 
 
@@ -40,6 +41,12 @@ class FormationRecord:
     stage: Stage = Stage.GATHERING
     members: Members = ()
     """The last list that this node drafted, in whichever round; empty: none yet."""
+    places: Places = ()
+    """The places that were given away, as far as this node knows: lower ordinals are refused."""
+    ordinal: int = 0
+    """With which this directory itself takes part: above 0 it took the place of another one."""
+    restored: str = ""
+    """The restore that made this directory, until the cluster is formed; empty: none did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,9 @@ class FormationReport:
     stage: Stage
     members: Members
     """The members of DRAFTED and FORMED; empty in the other stages."""
+    places: Places = ()
+    restored: str = ""
+    """The same as in its record. Only directories of one restore form a cluster with each other."""
 
 
 def are_members(members: Members) -> bool:
@@ -65,9 +75,10 @@ def are_members(members: Members) -> bool:
     )
 
 
-def is_incarnation(text: str) -> bool:
-    """Whether it can be the incarnation of a data directory."""
-    return len(text) == INCARNATION_CHARACTERS and set(text) <= set("0123456789abcdef")
+def holders(members: Members, places: Places) -> Members:
+    """The incarnation that has the place of each member now."""
+    taken = {place.node_id: place.incarnation for place in places}
+    return tuple((node, taken.get(node, incarnation)) for node, incarnation in members)
 
 
 def replaced(members: Members, earlier: Members) -> Iterable[NodeId]:

@@ -17,9 +17,23 @@ MINUTE_MS: Final = 60_000
 MINUTE_SECONDS: Final = 60
 DAY_MINUTES: Final = 24 * 60
 
-KEPT_MINUTES: Final = 31 * DAY_MINUTES
-"""Older minutes go as soon as there is a new one. It is part of what an entry makes replicas write:
-ADR 0014 says why it cannot simply be raised."""
+FINE_MINUTES: Final = 31 * DAY_MINUTES
+"""Older minutes are added up by the hour as soon as there is a new one; where the log has not said
+yet that they are kept so, they go. It is part of what an entry makes replicas write: ADR 0051."""
+
+KEPT_MINUTES: Final = 91 * DAY_MINUTES
+"""Hours that are older go: what a query of 90 days may ask for is there as a whole."""
+
+HOUR_MINUTES: Final = 60
+
+
+def aged_minutes(before: int, newest: int) -> range:
+    """Return the minutes that have become too old for rows of their own, in whole hours. They have
+    when `newest` follows `before` as the newest minute. What goes anyway is not among them."""
+    first, end = ((max(at - FINE_MINUTES, 0)) // HOUR_MINUTES for at in (before, newest))
+    kept = -(-max(newest - KEPT_MINUTES, 0) // HOUR_MINUTES)
+    return range(max(first, kept) * HOUR_MINUTES, end * HOUR_MINUTES)
+
 
 REPORTER_BYTES: Final = 16
 REPORT_MINUTES_MAX: Final = 128

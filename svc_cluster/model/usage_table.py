@@ -14,7 +14,15 @@ import msgspec
 
 from svc_cluster.base.key_reader import KeyReader
 from svc_cluster.base.write_set import WriteSet
-from svc_cluster.model.usage import DAY_MINUTES, KEPT_MINUTES, Counts, UsageReport
+from svc_cluster.model.usage import (
+    DAY_MINUTES,
+    FINE_MINUTES,
+    HOUR_MINUTES,
+    KEPT_MINUTES,
+    Counts,
+    UsageReport,
+    aged_minutes,
+)
 
 REPORTER_KEPT_MINUTES: Final = DAY_MINUTES
 """How long a reporter that is silent is remembered. A gateway gives a report up long before."""
@@ -24,6 +32,10 @@ REPORT_GIVEN_UP_SECONDS: Final = 3600.0
 
 PRUNED_ONE_BY_ONE_MAX: Final = 64
 """So many old rows are deleted each for itself; more, as a range."""
+
+AGED_ROWS_MAX: Final = 480
+"""So many minutes become hours with one entry at most. What is beyond them, behind a pause of more
+than eight hours, stays by the minute until it goes."""
 
 _MINUTE: Final = struct.Struct(">BQ")
 _REPORTER: Final = struct.Struct(">QQ")
@@ -58,6 +70,14 @@ class UsageTable:
         return [
             (_MINUTE.unpack(key)[1], _decode(value)) for key, value in islice(pairs, max(limit, 0))
         ]
+
+    def last_before(self, end: int) -> int | None:
+        """Return the last minute before `end` that anything was counted in."""
+        pairs = self.reader.scan(self.minute_key(0), self.minute_key(end), reverse=True)
+        for key, _ in pairs:
+            minute: int = _MINUTE.unpack(key)[1]
+            return minute
+        return None
 
     def last_sequence(self, reporter: bytes) -> int:
         """Return the sequence of the last report that was taken from it; 0 for none."""
@@ -110,15 +130,19 @@ class UsageDraft:
             self.counts(minute).add(counts)
         return True
 
-    def write(self, write_set: WriteSet) -> None:
-        """Each touched minute once, and the reporters; and what has grown too old goes."""
+    def write(self, write_set: WriteSet, *, keeps_hours: bool) -> None:
+        """Each touched minute once, and the reporters; what has grown too old goes. Where the log
+        has said so it becomes hours first."""
         table = self._table
         for minute, (counts, is_new) in self._counts.items():
             write_set.put(table.minute_key(minute), _encode(_ordered(counts)))
-            if is_new and minute > KEPT_MINUTES:
-                cutoff = table.minute_key(minute - KEPT_MINUTES)
+            if is_new and minute > FINE_MINUTES and not keeps_hours:
+                cutoff = table.minute_key(minute - FINE_MINUTES)
                 prune(write_set, table.reader, table.minute_key(0), cutoff)
             self.latest = (minute, counts)
+        new = [minute for minute, (_, is_new) in self._counts.items() if is_new]
+        if keeps_hours and new:
+            self._age(write_set, max(new))
         known: list[tuple[bytes, int]] | None = None
         for reporter, (sequence, now_minute) in self._reporters.items():
             if table.last_sequence(reporter) == 0:
@@ -127,6 +151,33 @@ class UsageDraft:
                 _forget_silent(write_set, known, now_minute)
             value = _REPORTER.pack(sequence, now_minute)
             write_set.put(table.reporter_prefix + reporter, value)
+
+    def _age(self, write_set: WriteSet, newest: int) -> None:
+        """Delete what is too old at all, and make hours of what is too old for its minutes. The sum
+        of an hour goes into the first minute of it. What lies ahead of the entry's own time is not
+        looked at: else one row of a leader whose clock was ahead would keep all from ageing."""
+        table = self._table
+        before = table.last_before(newest)
+        if before is None:
+            return
+        aged = aged_minutes(before, newest)
+        if any(minute < aged.stop for minute in self._counts):
+            return  # a clock that went astray: nothing is added up under what the entry writes
+        if newest > KEPT_MINUTES:
+            cutoff = table.minute_key(newest - KEPT_MINUTES)
+            prune(write_set, table.reader, table.minute_key(0), cutoff)
+        hours: dict[int, list[tuple[int, Counts]]] = {}
+        for minute, counts in table.rows(aged.start, aged.stop, AGED_ROWS_MAX):
+            hours.setdefault(minute // HOUR_MINUTES * HOUR_MINUTES, []).append((minute, counts))
+        for hour, rows in hours.items():
+            if len(rows) < 2:
+                continue
+            total = Counts(ops={})
+            for minute, counts in rows:
+                total.add(counts)
+                if minute != hour:
+                    write_set.delete(table.minute_key(minute))
+            write_set.put(table.minute_key(hour), _encode(_ordered(total)))
 
     def _known_reporters(self) -> list[tuple[bytes, int]]:
         """Their keys, and the minute of the last report of each."""

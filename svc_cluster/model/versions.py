@@ -1,0 +1,139 @@
+"""All versions of the program in one place: what it speaks, what it writes, and since when.
+
+A cluster has one *active version*, an integer in its catalog: the newest of what may be written and
+said in it. Nobody writes what came with a later one, so that every release that speaks the active
+version reads all that there is; until it is raised, releases may be mixed and gone back to. It is
+raised by an operator alone, one by one, and never lowered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+FIRST: Final = 2
+"""The active version where a catalog says none, and all that is spoken by who does not say."""
+
+OLDEST: Final = 2
+"""The oldest active version that this program works under."""
+
+NEWEST: Final = 3
+"""The newest active version that this program works under."""
+
+RELEASES: Final[Mapping[int, str]] = {2: "0.2", 3: "0.3"}
+"""The first release that speaks each version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A Spoken is the range of active versions under which a process works, both ends included."""
+
+    oldest: int
+    newest: int
+
+    @property
+    def text(self) -> str:
+        if self.oldest == self.newest:
+            return f"version {self.oldest} (release {release_of(self.oldest)})"
+        return f"versions {self.oldest} to {self.newest} (release {release_of(self.newest)})"
+
+
+SPOKEN: Final = Spoken(OLDEST, NEWEST)
+"""What this program speaks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A Format is one version of something on a disk or on a wire. `since`: the active version
+    from which on it is written; what is newer than the active version is read, and not written."""
+
+    version: int
+    since: int
+
+
+DATA_DIRECTORY: Final = (Format(2, since=2), Format(3, since=3))
+"""The identity of a data directory; from 3 on it names the active version, which says that programs
+of before must not start on it."""
+PAYLOAD_DIRECTORY: Final = 4
+"""The format of a data directory that may hold payload files, whatever the active version: what one
+node keeps for itself waits for no other. Programs that speak 3 read it."""
+PAYLOAD_SPOKEN: Final = 3
+FORMATION: Final = (Format(1, since=2), Format(2, since=3))
+"""2: of a cluster in which the place of a node was given to another directory."""
+RESTORED_FORMATION: Final = 3
+"""The format of the formation in a directory that a restore has made, until its cluster is formed,
+whatever the active version: programs that do not read it would vote before that."""
+WAL_SEGMENT: Final = (Format(1, since=2), Format(2, since=2))
+"""1: of a segment without its length, which no node makes any more."""
+WAL_REACH: Final = (Format(1, since=2),)
+ROWS: Final = (Format(1, since=2),)
+"""What a known entry writes into the state store; snapshots carry these rows."""
+BASIN_ENTRY: Final = (Format(1, since=2),)
+CATALOG_ENTRY: Final = (Format(1, since=2),)
+"""Counted from 0x81 on in the entry."""
+LINK: Final = (Format(1, since=2),)
+"""The protocol of frames and greetings between processes."""
+
+USAGE_HOURS: Final = 3
+"""The active version from which on the hours of use are kept that is too old for its minutes. The
+catalog's own log says when that is, a basin's log says so by a command."""
+
+MEMBERS_SINCE: Final[Mapping[str, int]] = {
+    "CatalogCommand.replace_node": 3,
+    "Command.keep_usage": USAGE_HOURS,
+}
+"""Members of messages in a log, `Message.member`, that came after FIRST: the active version from
+which on they may be written. What is not here has been there since FIRST."""
+
+RAISING: Final = "CatalogCommand.raise_active_version"
+"""The one command that is written under a version that does not have it: by then every node and
+gateway has said that it speaks the next."""
+
+
+def newest_written(formats: Sequence[Format], active: int) -> int:
+    """The version of a format that is written under this active version."""
+    return max(each.version for each in formats if each.since <= active)
+
+
+def newest_read(formats: Sequence[Format]) -> int:
+    """The newest version of a format that this program reads."""
+    return max(each.version for each in formats)
+
+
+def release_of(version: int) -> str:
+    """The release that brought this version, as people call it."""
+    return RELEASES.get(version, f"0.{version}")
+
+
+def refusal(theirs: Spoken, own: Spoken, active: int) -> str | None:
+    """Why a process that speaks `theirs` cannot take part under this active version; None: it can.
+    One sentence with both versions. `own`: what the process speaks that refuses it."""
+    if theirs.newest < max(active, own.oldest):
+        return (
+            f"too old: it speaks {theirs.text}, and this cluster is at version "
+            f"{max(active, own.oldest)}: run release {release_of(max(active, own.oldest))} or newer"
+        )
+    if theirs.oldest > min(active, own.newest):
+        return (
+            f"too new: it speaks {theirs.text}, and this cluster is at version {active}: run "
+            f"release {release_of(active)} there, and finalize the upgrade before the next one"
+        )
+    return None
+
+
+def directory_refusal(active: int, own: Spoken) -> str | None:
+    """Why a program that speaks `own` must not start on a data directory of a cluster with this
+    active version; None: it may."""
+    if active > own.newest:
+        return (
+            f"the data directory is of a cluster at version {active}, this program speaks "
+            f"{own.text}: start svc-cluster {release_of(active)} or newer on it"
+        )
+    if active < own.oldest:
+        return (
+            f"the data directory is of a cluster at version {active}, this program speaks "
+            f"{own.text}: start svc-cluster {release_of(own.oldest - 1)} on it, finalize that "
+            "upgrade, and go on from there"
+        )
+    return None
