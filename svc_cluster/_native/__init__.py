@@ -45,12 +45,20 @@ EncodeRead = Callable[
 so many, and so many metered bytes, of timestamps below one and not below another."""
 
 
+PartOfStored = tuple[int, int, int, int, int, int, int]
+"""A part of a stored batch is where its bytes begin and end, its first sequence number, number of
+records and metered bytes. Then come the timestamps before it, and of its last record."""
+CutStored = Callable[[Stored, int, int | None, int | None, int | None, int], PartOfStored | None]
+"""It finds the part that a read has to look at, by the rules of `EncodeRead`."""
+
+
 class _Core:
     """The functions of the core stand here; where they do not, Python does their work."""
 
-    __slots__ = ("encode_append", "encode_read")
+    __slots__ = ("cut_stored", "encode_append", "encode_read")
 
     def __init__(self) -> None:
+        self.cut_stored: CutStored | None = None
         self.encode_append: EncodeAppend | None = None
         self.encode_read: EncodeRead | None = None
 
@@ -71,6 +79,7 @@ def source_digest() -> str | None:
 def use(*, wanted: bool) -> bool:
     """Use the core from now on, or Python alone. Returns whether it is used: it has to be built."""
     built = _built if wanted else None
+    core.cut_stored = None if built is None else built.cut_stored
     core.encode_append = None if built is None else built.encode_append
     core.encode_read = None if built is None else built.encode_read
     return is_in_use()

@@ -1,5 +1,14 @@
 SOURCE_DIGEST: str
 
+def cut_stored(
+    batch: tuple[bytes, int, int, int, int, bool, bool],
+    start_seq_num: int,
+    count_max: int | None,
+    metered_bytes_max: int | None,
+    until_ms: int | None,
+    from_ms: int,
+    /,
+) -> tuple[int, int, int, int, int, int, int] | None: ...
 def encode_append(
     body: bytes, is_base64: bool, /
 ) -> tuple[bytes, int, int, int | None, int, int | None, int | None, str | None] | None: ...

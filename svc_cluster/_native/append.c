@@ -13,6 +13,9 @@ typedef struct {
  * its timestamp take less. */
 #define GAP ((size_t)24)
 
+/* Longer fencing tokens are refused, in words that Python has. */
+#define TOKEN_BYTES_MAX ((size_t)36)
+
 static int put_bytes(Batch *batch, byte tag, const String *string)
 {
     Out *out = &batch->out;
@@ -178,6 +181,8 @@ static int pass_body(Text *text, Batch *batch, Number *match_seq_num, String *to
         } else if (is_named(&name, "fencing_token")) {
             member = 4;
             if (!pass_null(text) && (!pass_string(text, token) || token->is_escaped))
+                return 0;
+            if (token->size > TOKEN_BYTES_MAX)
                 return 0;
         } else
             return 0;

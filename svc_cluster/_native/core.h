@@ -123,6 +123,7 @@ extern const byte BASE64_DIGITS[65];
 extern byte BASE64_VALUES[256];
 
 PyObject *encode_append(PyObject *module, PyObject *const *given, Py_ssize_t count);
+PyObject *cut_stored(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *encode_read(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 #endif

@@ -11,6 +11,7 @@ const byte BASE64_DIGITS[65] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 byte BASE64_VALUES[256];
 
 static PyMethodDef methods[] = {
+    {"cut_stored", (PyCFunction)(void (*)(void))cut_stored, METH_FASTCALL, NULL},
     {"encode_append", (PyCFunction)(void (*)(void))encode_append, METH_FASTCALL, NULL},
     {"encode_read", (PyCFunction)(void (*)(void))encode_read, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from svc_cluster.base.errors import InvalidError
-from svc_cluster.base.limits import BATCH_RECORDS_MAX
+from svc_cluster.base.limits import BATCH_METERED_BYTES_MAX, BATCH_RECORDS_MAX
 from svc_cluster.base.telling import QUOTED_CHARACTERS_MAX, quoted
 from svc_cluster.model import names
 from svc_cluster.model.record import CommandKind, CommandRecord
 
 RECORDS_MAX: Final = BATCH_RECORDS_MAX
-METERED_BYTES_MAX: Final = 1_048_576
+METERED_BYTES_MAX: Final = BATCH_METERED_BYTES_MAX
 U64_MAX: Final = 2**64 - 1
 
 RECORD_COUNT_RULE: Final = f"a batch has 1 to {RECORDS_MAX} records"

@@ -11,6 +11,7 @@ from svc_cluster._pb.cluster.v1 import access_pb2 as access_message
 from svc_cluster._pb.cluster.v1 import catalog_entry_pb2 as pb
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
 from svc_cluster.catalog.account_usage import ReportAccountUsage
+from svc_cluster.catalog.active_version import NodeVersion, RaiseActiveVersion
 from svc_cluster.catalog.catalog_commands import (
     CatalogCommand,
     CatalogWrite,
@@ -20,33 +21,41 @@ from svc_cluster.catalog.catalog_commands import (
     IdempotentCatalogWrite,
     RegisterNode,
     RemoveBasin,
+    ReplaceNode,
 )
 from svc_cluster.catalog.location_table import SetDefaultLocation
 from svc_cluster.catalog.token_commands import IssueToken, RevokeToken, SetRootToken
 from svc_cluster.codec import access_pb, config_pb, usage_pb
+from svc_cluster.codec.entry_since import check_since
 from svc_cluster.codec.entry_version import (
     CATALOG_KINDS,
     UnknownEntryError,
     refuse_unknown_members,
     version_of,
 )
+from svc_cluster.model import versions
 from svc_cluster.model.access_token import AccessToken
 from svc_cluster.model.idempotency_table import REQUEST_KEY_BYTES
-
-_HEADER: Final = b"\x09\x81"
-"""The engine's type byte for payloads, and version 1 of the catalog's format."""
+from svc_cluster.raft.group import PAYLOAD_TYPE
 
 _VERSIONS: Final = (0x81, 0xFF)
+
+_HEADER: Final = bytes(
+    [PAYLOAD_TYPE, _VERSIONS[0] - 1 + versions.newest_read(versions.CATALOG_ENTRY)]
+)
+"""The engine's type byte for payloads, and the version of the catalog's format."""
 
 
 class CatalogEntryFormatError(Exception):
     """The payload is an entry of no release; it is rejected alike on every replica."""
 
 
-def encode_catalog_command(command: CatalogCommand) -> bytes:
-    """Does what `log_entry.encode_command` does, for the catalog."""
+def encode_catalog_command(command: CatalogCommand, active: int = versions.NEWEST) -> bytes:
+    """Does what `log_entry.encode_command` does, for the catalog. Raises NotActiveYetError for what
+    came with a later version than `active`."""
     entry = pb.CatalogEntry()
     _to_pb(entry.commands.add(), command)
+    check_since(entry, active)
     return entry.SerializeToString()
 
 
@@ -55,8 +64,10 @@ def join_catalog_commands(encoded: Sequence[bytes]) -> bytes:
     return b"".join((_HEADER, *encoded))
 
 
-def encode_catalog_entry(commands: Sequence[CatalogCommand]) -> bytes:
-    return join_catalog_commands([encode_catalog_command(command) for command in commands])
+def encode_catalog_entry(
+    commands: Sequence[CatalogCommand], active: int = versions.NEWEST
+) -> bytes:
+    return join_catalog_commands([encode_catalog_command(command, active) for command in commands])
 
 
 def _to_pb(out: pb.CatalogCommand, command: CatalogCommand) -> None:
@@ -65,6 +76,10 @@ def _to_pb(out: pb.CatalogCommand, command: CatalogCommand) -> None:
             out.register_node.node_id = node_id
             out.register_node.incarnation = incarnation
             out.register_node.address = address
+        case ReplaceNode(node_id, ordinal, incarnation):
+            out.replace_node.node_id = node_id
+            out.replace_node.ordinal = ordinal
+            out.replace_node.incarnation = incarnation
         case CreateBasin():
             _create_to_pb(out.create_basin, command)
         case DeleteBasin(name, deleted_at_ms):
@@ -96,6 +111,12 @@ def _to_pb(out: pb.CatalogCommand, command: CatalogCommand) -> None:
         case ReportAccountUsage(at_ms, report):
             out.report_usage.at_ms = at_ms
             usage_pb.put_report(out.report_usage.report, report)
+        case RaiseActiveVersion(version, nodes):
+            out.raise_active_version.version = version
+            for node in nodes:
+                out.raise_active_version.nodes.add(
+                    node_id=node.node_id, incarnation=node.incarnation, newest=node.newest
+                )
 
 
 def decode_catalog_entry(
@@ -126,6 +147,8 @@ def _check_known(command: pb.CatalogCommand, known: frozenset[str]) -> None:
     if kind not in known:
         raise UnknownEntryError(f"a command of the unknown kind {kind}")
     refuse_unknown_members(command, getattr(command, kind))
+    if kind == "raise_active_version":
+        refuse_unknown_members(*command.raise_active_version.nodes)
     if kind == "keyed_write" and command.keyed_write.HasField("write"):
         _check_known(command.keyed_write.write, known)
 
@@ -135,6 +158,9 @@ def _from_pb(command: pb.CatalogCommand) -> CatalogCommand:
         case "register_node":
             node = command.register_node
             return RegisterNode(NodeId(node.node_id), node.incarnation, node.address)
+        case "replace_node":
+            given = command.replace_node
+            return ReplaceNode(NodeId(given.node_id), given.ordinal, given.incarnation)
         case "create_basin":
             return _create_from_pb(command.create_basin)
         case "delete_basin":
@@ -162,6 +188,8 @@ def _from_pb(command: pb.CatalogCommand) -> CatalogCommand:
             said = command.report_usage
             report = usage_pb.get_report(said.report)
             return ReportAccountUsage(TimestampMs(said.at_ms), report)
+        case "raise_active_version":
+            return _raise_from_pb(command.raise_active_version)
         case _:
             raise UnknownEntryError("a command of an unknown kind")
 
@@ -183,6 +211,16 @@ def _token_from_pb(message: access_message.AccessToken) -> AccessToken:
         return access_pb.get_token(message)
     except access_pb.AccessFormatError as cause:
         raise UnknownEntryError(str(cause)) from cause
+
+
+def _raise_from_pb(message: pb.RaiseActiveVersion) -> RaiseActiveVersion:
+    return RaiseActiveVersion(
+        message.version,
+        tuple(
+            NodeVersion(NodeId(node.node_id), node.incarnation, node.newest)
+            for node in message.nodes
+        ),
+    )
 
 
 def _create_to_pb(out: pb.CreateBasin, command: CreateBasin) -> None:

@@ -13,9 +13,11 @@ from typing import Any, Final
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from svc_cluster._pb.cluster.v1 import catalog_entry_pb2, log_entry_pb2
+from svc_cluster.model import versions
+from svc_cluster.model.versions import SPOKEN, Spoken
 from svc_cluster.raft.group import PAYLOAD_TYPE
 
-ENCODING: Final = 1
+ENCODING: Final = versions.newest_read(versions.ROWS)
 """Version of what an entry makes replicas write: two of them are equal, byte for byte, only where
 this is. Raised whenever the rows that a known command writes change."""
 
@@ -57,6 +59,7 @@ class Known:
     catalog: frozenset[str] = CATALOG_KINDS
     encoding: int = ENCODING
     """At least 1: 0 is said by those that do not say it."""
+    versions: Spoken = SPOKEN
 
     @property
     def newest_basin(self) -> int:

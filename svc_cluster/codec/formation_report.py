@@ -10,14 +10,17 @@ from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import NodeId
 from svc_cluster.model.formation import (
     MEMBERS_MAX,
+    RESTORED_LENGTH_MAX,
     ROUND_MAX,
     FormationReport,
+    Members,
     Stage,
     are_members,
-    is_incarnation,
+    holders,
 )
+from svc_cluster.model.places import PLACES_MAX, Place, Places, are_places, is_incarnation
 
-REPORT_BYTES_MAX: Final = 256 + 64 * MEMBERS_MAX
+REPORT_BYTES_MAX: Final = 256 + 64 * (MEMBERS_MAX + PLACES_MAX)
 
 
 class FormationFormatError(Exception):
@@ -30,9 +33,12 @@ def encode_report(report: FormationReport) -> bytes:
         incarnation=report.incarnation,
         round=report.round,
         stage=int(report.stage),
+        restored=report.restored,
     )
     for node, incarnation in report.members:
         out.members.add(node_id=node, incarnation=incarnation)
+    for place in report.places:
+        out.places.add(node_id=place.node_id, ordinal=place.ordinal, incarnation=place.incarnation)
     return out.SerializeToString()
 
 
@@ -46,13 +52,26 @@ def decode_report(data: bytes) -> FormationReport:
     except (DecodeError, ValueError) as cause:
         raise FormationFormatError("not a report on a formation") from cause
     members = tuple((NodeId(node.node_id), node.incarnation) for node in raw.members)
+    places = tuple(
+        Place(NodeId(place.node_id), place.ordinal, place.incarnation) for place in raw.places
+    )
     has_list = stage in (Stage.DRAFTED, Stage.FORMED)
     if (
         raw.round > ROUND_MAX
+        or len(raw.restored) > RESTORED_LENGTH_MAX
         or not is_incarnation(raw.incarnation)
         or not are_members(members)
+        or not are_places(places)
         or has_list != bool(members)
-        or (has_list and (NodeId(raw.node_id), raw.incarnation) not in members)
+        or (has_list and not _is_named(NodeId(raw.node_id), raw.incarnation, members, places))
     ):
         raise FormationFormatError("a report on a formation that contradicts itself")
-    return FormationReport(NodeId(raw.node_id), raw.incarnation, raw.round, stage, members)
+    return FormationReport(
+        NodeId(raw.node_id), raw.incarnation, raw.round, stage, members, places, raw.restored
+    )
+
+
+def _is_named(node_id: NodeId, incarnation: str, members: Members, places: Places) -> bool:
+    """A directory that lost its place is named by the list, the one that has it by the place."""
+    own = (node_id, incarnation)
+    return own in members or own in holders(members, places)

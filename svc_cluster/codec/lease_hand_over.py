@@ -15,6 +15,7 @@ from svc_cluster.catalog.leases import (
     HandedLease,
     HandedLeases,
 )
+from svc_cluster.model.versions import FIRST
 
 _MS_MAX: Final = math.ceil(LEASE_SECONDS_HERE * 1000)
 
@@ -29,7 +30,10 @@ def put(out: Any, handed: HandedLeases) -> None:
     out.earlier_ms_left = _ms(handed.earlier_seconds_left)
     for lease in handed.leases:
         out.leases.add(
-            gateway_id=lease.gateway_id, version=lease.version, ms_left=_ms(lease.seconds_left)
+            gateway_id=lease.gateway_id,
+            version=lease.version,
+            ms_left=_ms(lease.seconds_left),
+            version_newest=lease.newest,
         )
 
 
@@ -43,7 +47,9 @@ def get(message: Any) -> HandedLeases | None:
     for lease in message.leases:
         if len(lease.gateway_id) > GATEWAY_ID_CHARACTERS_MAX:
             raise LeaseFormatError("a gateway's id is shorter")
-        leases.append(HandedLease(lease.gateway_id, lease.version, _seconds(lease.ms_left)))
+        newest = lease.version_newest or FIRST
+        left = _seconds(lease.ms_left)
+        leases.append(HandedLease(lease.gateway_id, lease.version, left, newest))
     return HandedLeases(_seconds(message.earlier_ms_left), tuple(leases))
 
 

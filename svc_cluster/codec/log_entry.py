@@ -20,6 +20,7 @@ from svc_cluster.codec.entry_version import (
     refuse_unknown_members,
     version_of,
 )
+from svc_cluster.model import versions
 from svc_cluster.model.idempotency_table import REQUEST_KEY_BYTES
 from svc_cluster.model.record import (
     BatchPlacement,
@@ -40,15 +41,17 @@ from svc_cluster.stream.commands import (
     ExpireIdempotencyKeys,
     ExpirePrefix,
     IdempotentWrite,
+    KeepUsage,
     PurgeStream,
     ReportUsage,
     Seal,
     Write,
 )
+from svc_cluster.stream.usage_rows import HOURS_KEPT
 
 PAYLOAD_TYPE: Final = 9
 """The engine's type byte for payloads that are opaque to it."""
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = versions.newest_read(versions.BASIN_ENTRY)
 
 _HEADER: Final = bytes([PAYLOAD_TYPE, FORMAT_VERSION])
 
@@ -114,6 +117,8 @@ def _to_pb(out: pb.Command, command: BasinCommand) -> None:
         case CountUsage(at_ms):
             out.count_usage.SetInParent()
             out.count_usage.at_ms = at_ms
+        case KeepUsage():
+            out.keep_usage.kept = HOURS_KEPT
         case ReportUsage(at_ms, report):
             out.report_usage.at_ms = at_ms
             usage_pb.put_report(out.report_usage.report, report)
@@ -206,6 +211,10 @@ def _from_pb(command: pb.Command) -> BasinCommand:
             return Seal(TimestampMs(command.seal.sealed_at_ms))
         case "count_usage":
             return CountUsage(TimestampMs(command.count_usage.at_ms))
+        case "keep_usage":
+            if command.keep_usage.kept != HOURS_KEPT:
+                raise UnknownEntryError("usage that is kept in an unknown way")
+            return KeepUsage()
         case "report_usage":
             said = command.report_usage
             return ReportUsage(TimestampMs(said.at_ms), usage_pb.get_report(said.report))

@@ -12,6 +12,7 @@ from svc_cluster.base.ids import NodeId, SeqNum, TimestampMs
 from svc_cluster.base.limits import BATCH_RECORDS_MAX
 from svc_cluster.model.cipher import StreamIdentity
 from svc_cluster.model.leader_stages import LeaderStages
+from svc_cluster.model.read_bounds import ReadBounds
 from svc_cluster.model.record import (
     SESSION_ID_BYTES,
     AppendAck,
@@ -191,6 +192,26 @@ def stages_from_pb(message: pb.LeaderStages) -> LeaderStages:
 
 def _microseconds(seconds: float) -> int:
     return min(max(round(seconds * 1e6), 0), 0xFFFF_FFFF)
+
+
+def read_bounds_to_pb(into: pb.ReadRequest, bounds: ReadBounds) -> None:
+    if bounds.count is not None:
+        into.count = bounds.count
+    if bounds.metered_bytes is not None:
+        into.metered_bytes = bounds.metered_bytes
+    if bounds.until_ms is not None:
+        into.until_ms = bounds.until_ms
+    if bounds.portion_bytes is not None:
+        into.portion_bytes = bounds.portion_bytes
+
+
+def read_bounds_from_pb(message: pb.ReadRequest) -> ReadBounds:
+    return ReadBounds(
+        message.count if message.HasField("count") else None,
+        message.metered_bytes if message.HasField("metered_bytes") else None,
+        message.until_ms if message.HasField("until_ms") else None,
+        message.portion_bytes if message.HasField("portion_bytes") else None,
+    )
 
 
 def sequenced_to_pb(into: pb.SequencedBatch, batch: SequencedBatch) -> None:
