@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId, Term
-from svc_cluster.base.log_ops import LogEntry, RecoveredLog
+from svc_cluster.base.log_ops import RecoveredLog
 from svc_cluster.raft.core import Core, CoreMessage
+from svc_cluster.raft.delivery import Delivery
 from svc_cluster.raft.elections import Elections
 from svc_cluster.raft.follower import FollowerSide
-from svc_cluster.raft.gate import Gate
 from svc_cluster.raft.group import (
     PAYLOAD_TYPE,
     Durable,
@@ -36,6 +36,7 @@ from svc_cluster.raft.group import (
     Trim,
     is_noop,
 )
+from svc_cluster.raft.group_outbox import GroupOutbox
 from svc_cluster.raft.leader import LeaderSide
 from svc_cluster.raft.log_view import LogView
 from svc_cluster.raft.messages import (
@@ -103,18 +104,17 @@ class EngineGroup:
             send=self._on_send,
         )
         quorum = len(members) // 2 + 1
-        self._gate = Gate()
+        self._outbox = GroupOutbox(self._log)
         self._elections = Elections(
-            self._core, self._log, node_id, self._peers, quorum, self._submit
+            self._core, self._log, node_id, self._peers, quorum, self._outbox.submit
         )
-        self._following = FollowerSide(self._core, self._log, settings, self._submit)
+        self._following = FollowerSide(self._core, self._log, settings, self._outbox.submit)
         self._leading = LeaderSide(self._core, self._log, self._peers, quorum, settings, has_room)
         self._rng = rng
         if recovered.damaged:
             self._following.recovery = self._new_recovery()
         self._up: set[NodeId] = set()
-        self._outbox: list[tuple[NodeId, PeerMessage]] = []
-        self._delivered = applied_index
+        self._delivery = Delivery(self._log, applied_index, settings.committed_bytes_max)
         self._now = 0.0
         self._seen_term = self._core.term
         self._led = False
@@ -241,11 +241,16 @@ class EngineGroup:
         self._check_usable()
         self._core.enter(self._now)
         try:
-            self._outbox.extend(self._leading.flush(self._now, self._up))
+            self._outbox.add(self._leading.flush(self._now, self._up))
             self._settle()
             return self._take()
         except Exception as error:
             raise self._fault(error) from error
+
+    def is_idle(self, seen: tuple[Role, Term]) -> bool:
+        is_quiet = self._leading.is_idle and not (self._outbox or self._log.has_ops())
+        is_behind = self._delivery.is_behind(self.commit_index)
+        return is_quiet and not is_behind and seen == (self.role, self.term)
 
     def propose(self, payload: bytes) -> LogPosition:
         self._check_usable()
@@ -318,12 +323,12 @@ class EngineGroup:
         match body:
             case AppendRequest():
                 if body.sender_term < term:
-                    self._submit(sender, StaleTerm(term))
+                    self._outbox.submit(sender, StaleTerm(term))
                 elif is_well_formed(body, self._settings.entry_bytes_max):
                     self._on_append(sender, body)
             case VoteRequest():
                 if body.sender_term < term:
-                    self._submit(sender, StaleTerm(term))
+                    self._outbox.submit(sender, StaleTerm(term))
                 elif not self.recovery:
                     self._elections.on_vote_request(sender, body)
             case PreVoteRequest():
@@ -371,7 +376,7 @@ class EngineGroup:
         assert number <= self._number, "only what was handed out can be durable"
         if not self._log.mark_durable(number):
             return
-        self._outbox.extend(self._gate.release(self._log.durable_ordinal, self._core.term))
+        self._outbox.release(self._core.term)
         if self._core.is_leader:
             self._leading.on_durable()
         else:
@@ -401,7 +406,9 @@ class EngineGroup:
             self._leading.on_peer_down(peer)
 
     def _on_trim(self, log_index: LogIndex) -> None:
-        assert log_index <= self._delivered, "only what was handed out can be in the state store"
+        assert log_index <= self._delivery.delivered, (
+            "only what was handed out can be in the state store"
+        )
         if log_index > self._log.base_index:
             self._log.trim_to(log_index)
 
@@ -413,25 +420,18 @@ class EngineGroup:
         match message["type"]:
             case "append_entries":
                 request = self._leading.append_request(to, message, self._now)
-                self._outbox.append((to, request))
+                self._outbox.add([(to, request)])
             case "next_node_idx":
                 self._following.on_send_answer(to, message)
             case "request_vote":
                 index, last_term = message["last_log_index"], message["last_log_term"]
-                self._submit(to, VoteRequest(term, LogIndex(index), Term(last_term)))
+                self._outbox.submit(to, VoteRequest(term, LogIndex(index), Term(last_term)))
             case "response_vote":
-                self._submit(to, VoteGranted(term))
+                self._outbox.submit(to, VoteGranted(term))
             case "timeout_now":
-                self._submit(to, TimeoutNow(term))
+                self._outbox.submit(to, TimeoutNow(term))
             case other:
                 raise AssertionError(f"the engine never sends {other} here")
-
-    def _submit(self, to: NodeId, message: PeerMessage) -> None:
-        """Send once the hard state of this moment is durable."""
-        if not self._log.hard_state_durable:
-            self._gate.hold(self._log.hard_ordinal, to, message)
-        else:
-            self._outbox.append((to, message))
 
     def _settle(self) -> None:
         """Follow what an event has changed: term, leadership, durability."""
@@ -445,37 +445,19 @@ class EngineGroup:
         if term != self._seen_term:
             self._elections.on_new_term()
         self._seen_term, self._led = term, leads
-        self._outbox.extend(self._gate.release(self._log.durable_ordinal, term))
+        self._outbox.release(term)
 
     def _take(self) -> Ready | None:
-        messages = [(to, body) for to, body in self._outbox if to in self._up]
-        self._outbox.clear()
-        committed = self._take_committed()
+        messages = self._outbox.take(self._up)
+        committed = [] if self.recovery else self._delivery.take(self.commit_index)
         read_states = self._leading.reads.take_states()
         wanted = self._leading.take_snapshot_wanted()
-        has_ops = self._log.has_ops()
-        if not (messages or committed or read_states or wanted or has_ops):
+        if not (messages or committed or read_states or wanted or self._log.has_ops()):
             return None
         self._number += 1
-        return Ready(
-            self._number, self._log.take(self._number), messages, committed, read_states, wanted
-        )
-
-    def _take_committed(self) -> list[LogEntry]:
-        end = min(self.commit_index, self._log.durable_index)
-        if end <= self._delivered or self.recovery:
-            return []
-        first_slot = self._delivered - self._log.base_index
-        assert first_slot >= 0, "what was not handed out is never trimmed"
-        committed: list[LogEntry] = []
-        byte_count = 0
-        for entry in self._log.entries[first_slot : end - self._log.base_index]:
-            committed.append(entry)
-            byte_count += len(entry.payload)
-            if byte_count >= self._settings.committed_bytes_max:
-                break
-        self._delivered = committed[-1].log_index
-        return committed
+        ops = self._log.take(self._number)
+        has_more = bool(committed) and self._delivery.is_behind(self.commit_index)
+        return Ready(self._number, ops, messages, committed, read_states, wanted, has_more)
 
     def release(self) -> None:
         if self._broken is None:

@@ -4,6 +4,14 @@ A message says something that must still be true after a crash, so it names the 
 depends on and leaves when that is durable. Acknowledgements are never late as a whole: they are
 clipped to what is durable. A message keeps the term it was created in and is dropped when that
 term is over.
+
+A leader's entries wait for nothing, and may leave before its own log has them, synced or only
+framed. Such a message promises nothing about the leader's disk, and a follower promises with its
+answer only what is on its own. The leader is one vote of the quorum, and that vote counts when its
+sync is told: until then the followers' answers are not shown to the engine (LeaderAcks), which
+counts itself always. A leader that loses what it has sent comes back with a shorter log, and has
+acknowledged nothing of it to anybody; in its term it cannot send others in that place, because it
+comes back as a follower and leads again only in a newer term.
 """
 
 from __future__ import annotations
@@ -85,6 +93,11 @@ class LeaderAcks:
     def acked(self, peer: NodeId) -> LogIndex:
         """The highest index that `peer` has said is durable there."""
         return self._acked.get(peer, LogIndex(0))
+
+    def shown_by(self, others: int) -> LogIndex:
+        """The highest index that so many of the followers, at least one, are shown to have."""
+        shown = sorted(self._shown.values(), reverse=True)
+        return shown[others - 1] if len(shown) >= others else LogIndex(0)
 
     def on_ack(self, peer: NodeId, log_index: LogIndex, durable_index: LogIndex) -> LogIndex:
         """Note an acknowledgement; returns what of it may be shown."""

@@ -137,6 +137,9 @@ class Ready:
     snapshot_wanted: list[NodeId] = field(default_factory=list)
     """Leader only: peers whose next entry is no longer in the log, and recovering ones (then see
     `repair_of`). Repeated until it is gone."""
+    has_more: bool = False
+    """There is more than one batch holds: ask again at once. Otherwise there is nothing before the
+    next call of another method."""
 
 
 class NotLeaderError(Exception):
@@ -177,6 +180,10 @@ class RaftGroup(Protocol):
     @property
     def can_propose(self) -> bool:
         """Leader, of a term that is durable here."""
+        ...
+
+    def is_idle(self, seen: tuple[Role, Term]) -> bool:
+        """Whether `ready` would bring nothing now, and role and term are what was seen."""
         ...
 
     @property

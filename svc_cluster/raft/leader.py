@@ -34,13 +34,13 @@ class LeaderSide:
         self._core = core
         self._log = log
         self._peers = peers
+        self._others_needed = quorum - 1
         self._settings = settings
         self._has_room = has_room
         self.reads = ReadRounds(quorum - 1, settings.leader_fallback)
         self.flush_due = False
         """Send to every peer at the next `flush`."""
 
-        self._tick_due = False
         self._acks = LeaderAcks()
         self._flow = Flow(settings.in_flight_bytes_max, settings.in_flight_entries_max)
         self._sequence = 0
@@ -58,7 +58,7 @@ class LeaderSide:
         self._full.clear()
         self._snapshot_wanted.clear()
         self._repairs.clear()
-        self.flush_due = self._tick_due = False
+        self.flush_due = False
 
     def match_index(self, peer: NodeId) -> LogIndex:
         return LogIndex(0) if peer in self._repairs else self._acks.acked(peer)
@@ -68,6 +68,16 @@ class LeaderSide:
 
     def start_read(self, commit_index: LogIndex, now: float) -> ReadTicket:
         return self.reads.start(commit_index, self._sequence, now)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is due: no answer to a read, no snapshot, and of who leads no message."""
+        if self.reads.has_answers or self._snapshot_wanted:
+            return False
+        if not self._core.is_leader:
+            return True
+        due = self.flush_due or self._commit_can_move or self.reads.wants_round()
+        return not (due or {*self._full, *self._repairs})
 
     def take_snapshot_wanted(self) -> list[NodeId]:
         wanted = sorted(self._snapshot_wanted)
@@ -101,20 +111,30 @@ class LeaderSide:
 
     def flush(self, now: float, up: set[NodeId]) -> list[tuple[NodeId, AppendRequest]]:
         """Bring the commit index up to date and let the engine send what is due. Returns the
-        heartbeats for peers that are full or recovering, which the engine believes disconnected."""
+        heartbeats for peers that are full or recovering, which the engine believes disconnected.
+
+        A round of the engine is dear, and an entry has several acknowledgements: none is made for
+        one that can move nothing. What goes by time is looked at with each tick."""
         if not self._core.is_leader:
             return []
         for_reads = self.reads.wants_round()
         heartbeats = self._heartbeats(now, at_once=for_reads)
-        if self.flush_due or self._tick_due or for_reads:
+        if self.flush_due or for_reads or self._commit_can_move:
             flush = self.flush_due or for_reads
-            self.flush_due = self._tick_due = False
+            self.flush_due = False
             self._tick_core(up, flush=flush)
             if for_reads:
                 self.reads.round_sent()
         if not self._peers:
             self.reads.settle()
         return heartbeats
+
+    @property
+    def _commit_can_move(self) -> bool:
+        """A quorum, with this node, is known to have more than is committed."""
+        needed, committed = self._others_needed, self._core.commit_index
+        quorum_index = self._acks.shown_by(needed) if needed else self._log.last_index
+        return quorum_index > committed
 
     def _tick_core(self, up: set[NodeId], *, flush: bool) -> None:
         for peer in up:
@@ -129,7 +149,6 @@ class LeaderSide:
 
     def on_durable(self) -> None:
         """The own log is durable further than before."""
-        self._tick_due = True
         for peer, log_index in self._acks.newly_durable(self._log.durable_index):
             before = self._core.next_index(peer)
             self._core.show_ack(peer, log_index)
@@ -148,7 +167,6 @@ class LeaderSide:
         else:
             self._on_refusal(peer, LogIndex(next_index), response)
         self.reads.answer(peer, response.read_sequence)
-        self._tick_due = True
         if peer in self._full:
             self.look_for_room()
 

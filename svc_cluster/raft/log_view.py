@@ -7,8 +7,10 @@ performs nothing and must not be asked what is committed.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
+from itertools import accumulate
 
 from svc_cluster.base.ids import LogIndex, NodeId, Term
 from svc_cluster.base.log_ops import (
@@ -39,8 +41,11 @@ class LogView:
         self.base_index = recovered.base_index
         self.base_term = recovered.base_term
         self.entries: list[LogEntry] = list(recovered.entries)
-        self.byte_count = sum(len(entry.payload) for entry in self.entries)
-        """Payload of the entries in memory."""
+        # running sums, so that nobody adds up the whole log
+        self._forgotten_bytes = 0
+        """Payload of the entries that were in memory and are behind the base now."""
+        self._ends = list(accumulate(len(entry.payload) for entry in self.entries))
+        """For each entry: the payload of all up to it, with what is forgotten."""
 
         self.term = max(recovered.term, self.last_term)
         self.voted_for = recovered.voted_for if self.term == recovered.term else None
@@ -64,6 +69,15 @@ class LogView:
         return LogIndex(self.base_index + len(self.entries))
 
     @property
+    def byte_count(self) -> int:
+        """Payload of the entries in memory."""
+        return self._end - self._forgotten_bytes
+
+    @property
+    def _end(self) -> int:
+        return self._ends[-1] if self._ends else self._forgotten_bytes
+
+    @property
     def last_term(self) -> Term:
         return self.entries[-1].term if self.entries else self.base_term
 
@@ -81,14 +95,7 @@ class LogView:
     def index_keeping_bytes(self, size: int) -> LogIndex:
         """Return the highest index such that the entries behind it have at least `size` bytes.
         Return the base when all of them together have fewer."""
-        # from the front: what is passed over may be forgotten, so that nobody walks over it twice
-        kept, index = self.byte_count, self.base_index
-        for entry in self.entries:
-            kept -= len(entry.payload)
-            if kept < size:
-                break
-            index = entry.log_index
-        return index
+        return LogIndex(self.base_index + bisect_right(self._ends, self._end - size))
 
     def first_index_of_term(self, log_index: int, floor: int) -> LogIndex:
         """Return the lowest index from which on every entry up to `log_index` has the term of the
@@ -104,7 +111,7 @@ class LogView:
         assert term >= self.last_term, "terms in a log never fall"
         entry = LogEntry(LogIndex(log_index), Term(term), payload)
         self.entries.append(entry)
-        self.byte_count += len(payload)
+        self._ends.append(self._end + len(payload))
         self._run.append(entry)
         self.ordinal += 1
 
@@ -112,8 +119,8 @@ class LogView:
         """Remove the entries at and above `first_removed`, which must be behind the base."""
         assert self.base_index < first_removed <= self.last_index, "nothing to remove there"
         first = first_removed - self.base_index - 1
-        self.byte_count -= sum(len(entry.payload) for entry in self.entries[first:])
         del self.entries[first:]
+        del self._ends[first:]
         last_kept = LogIndex(first_removed - 1)
         self.durable_index = min(self.durable_index, last_kept)
         for batch in self._batches:
@@ -126,8 +133,10 @@ class LogView:
         assert term is not None, "the new base must be in the log"
         assert log_index <= self.durable_index, "only what is durable is in the state store"
         count = log_index - self.base_index
-        self.byte_count -= sum(len(entry.payload) for entry in self.entries[:count])
+        if count:
+            self._forgotten_bytes = self._ends[count - 1]
         del self.entries[:count]
+        del self._ends[:count]
         self.base_index = log_index
         self.base_term = term
         self._record(TrimPrefix(log_index, term))
@@ -175,8 +184,8 @@ class LogView:
         """Let go of the entries in memory: the log ends where it ended and cannot be read or
         changed any more."""
         self.base_term, self.base_index = self.last_term, self.last_index
-        self.entries, self._run, self._ops = [], [], []
-        self.byte_count = 0
+        self.entries, self._run, self._ops, self._ends = [], [], [], []
+        self._forgotten_bytes = 0
 
     def _record(self, op: LogOp) -> None:
         self._end_run()

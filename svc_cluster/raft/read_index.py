@@ -77,6 +77,11 @@ class ReadRounds:
         self._answered.clear()
         self._round_open = False
 
+    @property
+    def has_answers(self) -> bool:
+        """Whether `take_states` would return any."""
+        return bool(self._states)
+
     def take_states(self) -> list[ReadState]:
         states = self._states
         self._states = []
