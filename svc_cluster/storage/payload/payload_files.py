@@ -1,0 +1,270 @@
+"""The payload files of a node, from their making to their end or their next life.
+
+One is written, one is ready for when that is full, some hold what is needed, and those that hold
+nothing are used again under a new number.
+
+A file's name says its number. What it holds is known only to those who keep places: the log and
+the state store. It never gives a number twice in one process, nor one below any that is named.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+
+from svc_cluster.base.checksum import crc32c
+from svc_cluster.storage.disk import Disk, DiskFile
+from svc_cluster.storage.payload.payload_frame import (
+    BLOCK_BYTES,
+    FORMAT,
+    FRAME_HEADER_BYTES,
+    EntryName,
+    PayloadPlace,
+    decode_head,
+    encode_frame,
+    encode_head,
+    file_name,
+    file_number,
+    frame_bytes,
+    holds,
+)
+from svc_cluster.storage.payload.payload_settings import PayloadFormatError, PayloadSettings
+
+Writes = list[tuple[DiskFile, int, bytes]]
+
+
+class PayloadFiles:
+    """Owner of the files. All calls are for the event loop; `read` is for any thread.
+
+    Until `start` it only reads.
+    """
+
+    def __init__(
+        self, disk: Disk, node_tag: int, settings: PayloadSettings, reserve_bytes: int = 0
+    ) -> None:
+        """Open what is there. Blocking. `reserve_bytes`: free disk space that no new file is made
+        of. Raises PayloadFormatError."""
+        self._disk = disk
+        self._node_tag = node_tag
+        self._settings = settings
+        self._reserve_bytes = reserve_bytes
+        self._files: dict[int, DiskFile] = {}
+        """Files with something in them, or of which that is not known yet."""
+        self._current: int | None = None
+        """The file that is written."""
+        self._offset = 0
+        self._ready: tuple[int, DiskFile] | None = None
+        self._spares: list[DiskFile] = []
+        self._taken = 0
+        """Files begun since the last `shrink`."""
+        self._preparing = False
+        self._running = False
+        self._next_number = 1
+        self.inline_entries = 0
+        """Entries that were long enough, and went into the log as no file had room."""
+        for name in disk.list_names():
+            number = file_number(name)
+            if number is not None:
+                self._open(number, name)
+
+    @property
+    def settings(self) -> PayloadSettings:
+        return self._settings
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files, free ones included."""
+        ready = [] if self._ready is None else [self._ready[1]]
+        files = [*self._files.values(), *self._spares, *ready]
+        return sum(file.size() for file in files)
+
+    @property
+    def is_busy(self) -> bool:
+        """A file is being made ready."""
+        return self._preparing
+
+    def closed_numbers(self) -> list[int]:
+        """The files that get nothing more and are not free, in their order."""
+        return sorted(number for number in self._files if number != self._current)
+
+    # -- life
+
+    def start(self, named: Iterable[int]) -> list[int]:
+        """From now on files may be written and used again. `named`: the numbers that the log and
+        the state store name; what they do not name is free. Returns those that are gone."""
+        needed = set(named)
+        for number in [one for one in self._files if one not in needed]:
+            self._free(self._files.pop(number))
+        lost = sorted(needed - self._files.keys())
+        self._next_number = max([self._next_number - 1, *needed]) + 1
+        self._running = True
+        self._prepare()
+        return lost
+
+    def stop(self) -> None:
+        """Begin nothing more. What is there is read until `close`."""
+        self._running = False
+
+    def close(self) -> None:
+        """Close the files. Nobody reads any more."""
+        self._running = False
+        ready = [] if self._ready is None else [self._ready[1]]
+        for file in [*self._files.values(), *self._spares, *ready]:
+            file.close()
+
+    def retire(self, number: int) -> None:
+        """Nothing in the file is needed, and nobody reads it: it may be used again."""
+        assert number != self._current, "the file that is written is not free"
+        self._free(self._files.pop(number))
+        self._prepare()
+
+    def shrink(self) -> None:
+        """To be called now and then: remove free files beyond as many as were begun since the last
+        call, and one."""
+        surplus = len(self._spares) - self._taken - (1 if self._settings.writes else 0)
+        self._taken = 0
+        if self._running and not self._preparing:
+            for _ in range(surplus):
+                self._remove(self._spares.pop())
+
+    def _free(self, file: DiskFile) -> None:
+        if file.size() == self._settings.file_bytes:
+            self._spares.append(file)
+        else:
+            self._remove(file)  # of other settings, or cut by a crash while it was made
+
+    def _remove(self, file: DiskFile) -> None:
+        file.close()
+        self._disk.submit_unlink(file.name)
+
+    # -- writing
+
+    def takes(self, payload_bytes: int) -> bool:
+        """Whether an entry of so many bytes is to be put here now."""
+        if not self._settings.writes or payload_bytes < self._settings.bulk_bytes_min:
+            return False
+        if self._running and self._has_room(frame_bytes(payload_bytes)):
+            return True
+        self.inline_entries += 1
+        self._prepare()
+        return False
+
+    def put(self, entry: EntryName, payload: bytes) -> tuple[PayloadPlace, Writes]:
+        """The entry's place, and what is to be written for it to be there. Only what `takes`."""
+        size = frame_bytes(len(payload))
+        number = self._current
+        if number is None or self._offset + size > self._files[number].size():
+            assert self._ready is not None, "there is room"
+            (number, file), self._ready = self._ready, None
+            self._files[number] = file
+            self._current, self._offset = number, BLOCK_BYTES
+            self._taken += 1
+            self._prepare()
+        file, offset = self._files[number], self._offset
+        header, padding, place = encode_frame(self._node_tag, number, offset, entry, payload)
+        self._offset += size
+        behind = place.offset + place.length
+        return place, [
+            (file, offset, header),
+            (file, place.offset, payload),
+            (file, behind, padding),
+        ]
+
+    def _has_room(self, size: int) -> bool:
+        current = self._current
+        if current is not None and self._offset + size <= self._files[current].size():
+            return True
+        return self._ready is not None and BLOCK_BYTES + size <= self._ready[1].size()
+
+    # -- reading
+
+    def read(self, place: PayloadPlace) -> bytes | None:
+        """What stands there, or None for anything else than what is to stand there. Blocking."""
+        file = self._files.get(place.number)
+        if file is None:
+            return None
+        try:
+            data = file.pread(place.length, place.offset)
+        except OSError as failure:
+            if failure.errno == errno.EBADF:
+                return None  # closed meanwhile: the file was free
+            raise
+        return data if _is_right(place, data) else None
+
+    def read_cached(self, place: PayloadPlace) -> bytes | None:
+        """Does what `read` does if memory has it all, and returns None otherwise."""
+        file = self._files.get(place.number)
+        data = None if file is None else file.pread_cached(place.length, place.offset)
+        return data if data is not None and _is_right(place, data) else None
+
+    def read_entry(self, place: PayloadPlace, entry: EntryName) -> bytes | None:
+        """The entry's payload, if its frame stands there. Blocking, for start-up."""
+        file = self._files.get(place.number)
+        if file is None or place.offset < BLOCK_BYTES + FRAME_HEADER_BYTES:
+            return None
+        header = file.pread(FRAME_HEADER_BYTES, place.offset - FRAME_HEADER_BYTES)
+        return self.read(place) if holds(header, self._node_tag, place, entry) else None
+
+    def sync(self, numbers: Iterable[int]) -> None:
+        """Make durable what was read of these files. Blocking, for start-up: a process that died
+        between a write and its sync leaves bytes that can be read and are not on the disk."""
+        writes: Writes = [
+            (self._files[number], 0, encode_head(number, self._node_tag))
+            for number in numbers
+            if number in self._files
+        ]
+        if writes:
+            self._disk.write_sync(writes)
+
+    # -- supply
+
+    def _prepare(self) -> None:
+        """Begin to make the next file ready, if there is none and there is room for it."""
+        if not (self._running and self._settings.writes):
+            return
+        if self._ready is not None or self._preparing:
+            return
+        number, size = self._next_number, self._settings.file_bytes
+        spare = self._spares.pop(0) if self._spares else None
+        if spare is None and self._disk.free_bytes() - size < self._reserve_bytes:
+            return
+        self._preparing = True
+        self._next_number += 1
+        head = encode_head(number, self._node_tag)
+        if spare is None:
+            self._disk.submit_reserve(
+                file_name(number), size, head, lambda file: self._prepared(number, file)
+            )
+        else:
+            self._disk.submit_renew(
+                spare, file_name(number), head, lambda: self._prepared(number, spare)
+            )
+
+    def _prepared(self, number: int, file: DiskFile | None) -> None:
+        self._preparing = False
+        if file is not None:
+            self._ready = (number, file)
+
+    def _open(self, number: int, name: str) -> None:
+        file = self._disk.open(name)
+        head = decode_head(file.pread(BLOCK_BYTES, 0))
+        if head is not None and head[0] != FORMAT:
+            raise PayloadFormatError(
+                f"{name} has payload format {head[0]}, this program reads format {FORMAT}: start "
+                "the version of the program that wrote it"
+            )
+        if head is not None and head[1] != self._node_tag:
+            raise PayloadFormatError(
+                f"{name} was written by another node identity: give this node its own data "
+                "directory, or restore the identity that belongs to this one"
+            )
+        self._next_number = max(self._next_number, number + 1)
+        if file.size() < 2 * BLOCK_BYTES:
+            file.close()
+            self._disk.unlink(name)  # a crash came while it was made
+        else:
+            self._files[number] = file
+
+
+def _is_right(place: PayloadPlace, data: bytes) -> bool:
+    return len(data) == place.length and crc32c(data) == place.checksum
