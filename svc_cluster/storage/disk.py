@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import fcntl
 import os
 import queue
@@ -23,14 +22,12 @@ from svc_cluster.base.log import get_logger
 from svc_cluster.base.seldom import Seldom
 from svc_cluster.storage.disk_trouble import remedy
 from svc_cluster.storage.private import keep_private
+from svc_cluster.storage.real_file import RealFile, make_zeros, renew, reserve, write_all
 from svc_cluster.storage.removal import excess, remove_slowly
 
 _T = TypeVar("_T")
 log = get_logger("storage.disk")
 _IOVEC_MAX: Final = 512
-_ZEROS_BYTES: Final = 1024 * 1024
-_ZEROS: Final = bytes(_ZEROS_BYTES)
-_CREATE_SYNC_BYTES: Final = 8 * 1024 * 1024
 
 EXIT_STORAGE: Final = 74
 """Process exit code after a failed write or fsync."""
@@ -45,6 +42,10 @@ class DiskFile(Protocol):
 
     def pread(self, size: int, offset: int) -> bytes:
         """Read up to `size` bytes; shorter only at the end of the file. Blocking."""
+        ...
+
+    def pread_cached(self, size: int, offset: int) -> bytes | None:
+        """Read `size` bytes if memory has all of them; None otherwise. Never waits for the disk."""
         ...
 
     def close(self) -> None: ...
@@ -64,6 +65,21 @@ class Disk(Protocol):
 
     def submit_create(self, name: str, size: int, done: Callable[[DiskFile], None]) -> None:
         """Does what `create` does, in the background thread; `done` runs on the event loop."""
+        ...
+
+    def submit_reserve(
+        self, name: str, size: int, head: bytes, done: Callable[[DiskFile | None], None]
+    ) -> None:
+        """Make a file whose room is set aside, in the background thread. Behind `head` it reads as
+        zeros until it is written. It and its directory are synced when `done` runs; None: there is
+        no room."""
+        ...
+
+    def submit_renew(
+        self, file: DiskFile, name: str, head: bytes, done: Callable[[], None]
+    ) -> None:
+        """Give a file that nobody writes to another name and beginning, in the background thread.
+        A crash leaves either name with either beginning; both are synced when `done` runs."""
         ...
 
     def submit(
@@ -126,40 +142,6 @@ def lock_directory(directory: Path) -> int:
     return handle
 
 
-class RealFile:
-    """A file of a RealDisk."""
-
-    __slots__ = ("_handle", "_size", "name")
-
-    def __init__(self, name: str, handle: int) -> None:
-        self.name = name
-        self._handle = handle
-        self._size = os.fstat(handle).st_size
-
-    @property
-    def handle(self) -> int:
-        return self._handle
-
-    def size(self) -> int:
-        return self._size
-
-    def pread(self, size: int, offset: int) -> bytes:
-        pieces = []
-        while size > 0:
-            piece = os.pread(self._handle, size, offset)
-            if not piece:
-                break
-            pieces.append(piece)
-            offset += len(piece)
-            size -= len(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    def close(self) -> None:
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
-
-
 class RealDisk:
     """A directory on the machine's disk. One thread writes and syncs, others make and remove files.
 
@@ -200,6 +182,27 @@ class RealDisk:
         def job() -> None:
             file = self._create(name, size)
             self._to_loop(lambda: done(file))
+
+        self._maker.put(job)
+
+    def submit_reserve(
+        self, name: str, size: int, head: bytes, done: Callable[[DiskFile | None], None]
+    ) -> None:
+        def job() -> None:
+            file = reserve(self._directory / name, size, head)
+            self._sync_directory()
+            self._to_loop(lambda: done(file))
+
+        self._maker.put(job)
+
+    def submit_renew(
+        self, file: DiskFile, name: str, head: bytes, done: Callable[[], None]
+    ) -> None:
+        def job() -> None:
+            assert isinstance(file, RealFile), "a disk renews its own files"
+            renew(file, self._directory, name, head)
+            self._sync_directory()
+            self._to_loop(done)
 
         self._maker.put(job)
 
@@ -278,18 +281,9 @@ class RealDisk:
         self._remover.stop()
 
     def _create(self, name: str, size: int) -> RealFile:
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        handle = os.open(self._directory / name, flags, 0o600)
-        offset = 0
-        while offset < size:
-            step = min(_ZEROS_BYTES, size - offset)
-            _write_all(handle, [memoryview(_ZEROS)[:step]], offset)
-            offset += step
-            if offset % _CREATE_SYNC_BYTES == 0:
-                self._sync(handle)  # in steps, so that the log's own syncs wait for little
-        os.fsync(handle)
+        file = make_zeros(self._directory / name, size, self._sync)
         self._sync_directory()
-        return RealFile(name, handle)
+        return file
 
     def _write(
         self, writes: Sequence[tuple[DiskFile, int, bytes]], *, is_aside: bool = False
@@ -302,14 +296,14 @@ class RealDisk:
             assert isinstance(file, RealFile), "a disk writes its own files"
             if file.handle != run_handle or offset != run_end or len(run) == _IOVEC_MAX:
                 if run:
-                    _write_all(run_handle, run, run_start)
+                    write_all(run_handle, run, run_start)
                 run, run_handle, run_start, run_end = [], file.handle, offset, offset
             run.append(data)
             run_end += len(data)
             size += len(data)
             handles[file.handle] = None
         if run:
-            _write_all(run_handle, run, run_start)
+            write_all(run_handle, run, run_start)
         started = self._loop.time()
         for handle in handles:
             self._sync(handle)
@@ -373,17 +367,3 @@ def _or_exit(job: Callable[[], _T], place: Path | None) -> _T:
         return job()
     except Exception as failure:  # whatever it is, a retry could only hide it
         exit_storage(failure, place)
-
-
-def _write_all(handle: int, pieces: Sequence[bytes | memoryview], offset: int) -> None:
-    """Write the pieces one behind the other, going on after short writes."""
-    left = list(pieces)
-    while left:
-        count = os.pwritev(handle, left, offset)
-        if count <= 0:
-            raise OSError(errno.EIO, "a write made no progress")
-        offset += count
-        while left and count >= len(left[0]):
-            count -= len(left.pop(0))
-        if count:
-            left[0] = memoryview(left[0])[count:]

@@ -40,8 +40,10 @@ from svc_cluster.storage.reclaim import Reclaimer
 from svc_cluster.storage.state_store import (
     FETCHED_KEYS_MAX,
     ON_DISK,
+    Finish,
     Peeked,
     StoreStalledError,
+    unchanged,
 )
 
 _T = TypeVar("_T")
@@ -116,15 +118,13 @@ class RocksStore:
         self._aside = Aside(directory, loop.time)
         self._aside.start()
         self._guard = _Guard(directory)
+        self.fail = self._guard.fail
         # automatic compactions, which bound the files of level 0, go on beside ours
         self._compact_options = CompactOptions()
         self._compact_options.set_exclusive_manual_compaction(False)
-        own = _scan(
-            self._guard, self._db, dead_records.FIRST_KEY, dead_records.END_KEY, reverse=False
-        )
-        self._reclaimer = Reclaimer(
-            self, self._to_loop, loop.time, known=list(dead_records.decode(own))
-        )
+        ends = dead_records.FIRST_KEY, dead_records.END_KEY
+        known = list(dead_records.decode(_scan(self._guard, self._db, *ends, reverse=False)))
+        self._reclaimer = Reclaimer(self, self._to_loop, loop.time, known=known)
         self._is_open = True
 
     def get(self, key: bytes) -> bytes | None:
@@ -147,8 +147,10 @@ class RocksStore:
             return found
         return ON_DISK if may_exist else None
 
-    def fetch(self, keys: Sequence[bytes]) -> asyncio.Future[list[bytes | None]]:
-        return self.reads.submit(lambda: self._guard.run(lambda: self._look_up(keys)))
+    def fetch(
+        self, keys: Sequence[bytes], finish: Finish = unchanged
+    ) -> asyncio.Future[list[bytes | None]]:
+        return self.reads.submit(lambda: self._guard.run(lambda: finish(self._look_up(keys))))
 
     def _look_up(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Look up lists of keys, even of one. Only for those does the binding let go of the
@@ -215,11 +217,8 @@ class RocksStore:
     # -- for the reclaimer
 
     def table_files(self) -> list[TableFile]:
-        files = self._guard.run(self._db.live_files)
-        return [
-            TableFile(file["level"], file["start_key"], file["end_key"], file["size"])
-            for file in files
-        ]
+        rows = self._guard.run(self._db.live_files)
+        return [TableFile(r["level"], r["start_key"], r["end_key"], r["size"]) for r in rows]
 
     def compact(self, start: bytes, end: bytes) -> None:
         self._guard.run(lambda: self._db.compact_range(start, end, self._compact_options))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, NoReturn, Protocol, TypeAlias
 
 from svc_cluster.base.write_set import WriteSet
 
@@ -29,9 +29,16 @@ ON_DISK: Final = OnDisk.ON_DISK
 
 Peeked: TypeAlias = bytes | Literal[OnDisk.ON_DISK] | None
 
+Finish: TypeAlias = Callable[[list[bytes | None]], list[bytes | None]]
+
 FETCHED_KEYS_MAX: Final = 32
 """A fetch ends with the first so many keys of which one is there: so it never holds more values
 than that, however many keys it was given."""
+
+
+def unchanged(values: list[bytes | None]) -> list[bytes | None]:
+    """The Finish that leaves everything as it was read."""
+    return values
 
 
 class StoreReader(Protocol):
@@ -70,15 +77,23 @@ class StateStore(StoreReader, Protocol):
         the disk."""
         ...
 
-    def fetch(self, keys: Sequence[bytes]) -> asyncio.Future[list[bytes | None]]:
+    def fetch(
+        self, keys: Sequence[bytes], finish: Finish = unchanged
+    ) -> asyncio.Future[list[bytes | None]]:
         """Begin to read the values of the first so many keys, at least one. These are all of them,
         or up to `FETCHED_KEYS_MAX` at a time until one of them is there. The event loop goes on
         meanwhile, and writes: values may be of different moments, each after this call. A fetch
-        that is cancelled before it is its turn takes no more of the disk. Raises StoreBusyError."""
+        that is cancelled before it is its turn takes no more of the disk. What was read goes
+        through `finish`, which may wait for the disk as well. Raises StoreBusyError."""
         ...
 
     def write(self, write_set: WriteSet) -> None:
         """Apply all of it or none. Not durable until flushed. Raises StoreStalledError."""
+        ...
+
+    @property
+    def fail(self) -> Callable[[BaseException], NoReturn]:
+        """Ends the process, as after a failed read of the store. Any thread may call this."""
         ...
 
     def snapshot(self, *, fills_cache: bool = True) -> StoreSnapshot:

@@ -6,9 +6,16 @@ segment. The ledger never touches the disk.
 
 from __future__ import annotations
 
-from svc_cluster.base.ids import GroupId
+from collections.abc import Callable
+
+from svc_cluster.base.ids import GroupId, LogIndex
+from svc_cluster.storage.payload.entry_places import EntryPlaces
+from svc_cluster.storage.payload.payload_frame import decode_place
 from svc_cluster.storage.wal import wal_frame as fr
 from svc_cluster.storage.wal.wal_frame import FrameBody, GroupState
+
+Applied = Callable[[GroupId], LogIndex]
+"""How far a group has applied its log."""
 
 
 class GroupLedger:
@@ -28,6 +35,7 @@ class GroupLedger:
         "frame_count",
         "generation",
         "last_index",
+        "places",
         "spans",
         "state_seq",
         "term",
@@ -49,6 +57,7 @@ class GroupLedger:
         """Frames of this replica ever written, modulo 2**32; the next frame's `group_seq`."""
         self.state_seq = 0
         """The segment of the newest frame from which the replica can be rebuilt but its entries."""
+        self.places = EntryPlaces()
         self.spans: list[list[int]] = []
         self.terms: list[list[int]] = []
 
@@ -57,6 +66,9 @@ class GroupLedger:
         match body.kind:
             case fr.ENTRY:
                 self._append(body.log_index, body.term, segment_seq)
+            case fr.ENTRY_AT:
+                self._append(body.log_index, body.term, segment_seq)
+                self.places.note(body.log_index, decode_place(body.payload))
             case fr.TRUNCATE:
                 self._truncate(body.log_index)
             case fr.HARD_STATE:
@@ -82,6 +94,7 @@ class GroupLedger:
             return
         assert log_index <= self.last_index, "a log is trimmed only where it has entries"
         self.base_index, self.base_term = log_index, term
+        self.places.trim(log_index)
         while self.spans and self.spans[0][1] <= log_index:
             self.spans.pop(0)
         while len(self.terms) > 1 and self.terms[1][0] <= log_index:
@@ -141,6 +154,7 @@ class GroupLedger:
         if last >= self.last_index:
             return
         self.last_index = last
+        self.places.truncate(first_removed)
         while self.spans:
             before = self.spans[-2][1] if len(self.spans) > 1 else self.base_index
             if before < last:
@@ -156,6 +170,7 @@ class GroupLedger:
         self.base_term = body.term
         self.commit_index = max(self.commit_index, body.log_index)
         self.flushed_index = max(self.flushed_index, body.log_index)
+        self.places.clear()
         self.spans.clear()
         self.terms.clear()
         self.damaged = False
@@ -197,6 +212,22 @@ class Ledger:
             for group, ledger in self.groups.items()
             if ledger.state_seq <= segment_seq or ledger.stands_in(segment_seq)
         ]
+
+    def placed_numbers(self) -> set[int]:
+        """The payload files in which entries of the log stand."""
+        found: set[int] = set()
+        for ledger in self.groups.values():
+            found |= ledger.places.numbers()
+        return found
+
+    def unflushed_payload_bytes(self, applied: Applied) -> int:
+        """Bytes in payload files that a restart would apply once more, and that a flush spares it.
+        What is not applied yet no flush does anything for."""
+        return sum(
+            one.places.bytes_between(one.flushed_index, applied(group))
+            for group, one in self.groups.items()
+            if one.places
+        )
 
     def forget(self, segment_seq: int) -> None:
         """The oldest segment is gone."""

@@ -10,6 +10,8 @@ from typing import Final
 
 from svc_cluster.base.ids import GroupId
 from svc_cluster.storage.disk import Disk
+from svc_cluster.storage.payload.payload_files import PayloadFiles
+from svc_cluster.storage.payload.payload_frame import PLACE_BYTES, encode_place
 from svc_cluster.storage.wal import wal_frame as fr
 from svc_cluster.storage.wal.ledger import Ledger
 from svc_cluster.storage.wal.reach import ReachFile
@@ -41,13 +43,25 @@ Done = Callable[[], None]
 class _SyncBatch:
     """What one sync will make durable."""
 
-    __slots__ = ("begun", "dones", "end", "forced", "groups", "start", "total_bytes", "writes")
+    __slots__ = (
+        "begun",
+        "dones",
+        "end",
+        "forced",
+        "groups",
+        "payloads",
+        "start",
+        "total_bytes",
+        "writes",
+    )
 
     def __init__(self, start: Position) -> None:
         self.start = self.end = start
         self.begun = False
         self.forced = False
         self.total_bytes = 0
+        self.payloads: Writes = []
+        """To payload files, ahead of the frames that tell where they stand."""
         self.writes: Writes = []
         self.dones: list[Done] = []
         self.groups: dict[int, int] = {}
@@ -68,8 +82,10 @@ class Pipeline:
         offset: int,
         prev_crc: int,
         reach: ReachFile,
+        payloads: PayloadFiles,
     ) -> None:
         self._disk = disk
+        self._payloads = payloads
         self._reach = reach
         self._coder = coder
         self._settings = settings
@@ -223,6 +239,9 @@ class Pipeline:
 
     def _put_frame(self, body: FrameBody, *, last: bool) -> bool:
         payload_bytes = STATE_BYTES if body.kind == fr.STATE else len(body.payload)
+        apart = body.kind == fr.ENTRY and self._payloads.takes(payload_bytes)
+        if apart:
+            payload_bytes = PLACE_BYTES
         room = frame_bytes(payload_bytes) + HEADER_BYTES
         if self._offset + room > self._active[-1].size:
             assert room <= self._settings.segment_bytes - DATA_START, "an entry fits a segment"
@@ -234,8 +253,16 @@ class Pipeline:
             self._cut_run()
             self._active.append(segment)
             self._offset = self._run_start = DATA_START
-        self._write_frame(body)
+        self._write_frame(self._put_apart(body) if apart else body)
         return True
+
+    def _put_apart(self, body: FrameBody) -> FrameBody:
+        """The frame that tells where the payload stands, which is written in the same batch."""
+        batch = self._batch
+        place, writes = self._payloads.put(fr.entry_name(body), body.payload)
+        batch.payloads += writes
+        batch.total_bytes += sum(len(data) for _, _, data in writes)
+        return body._replace(kind=fr.ENTRY_AT, payload=encode_place(place))
 
     def _write_frame(self, body: FrameBody) -> None:
         segment = self._active[-1]
@@ -291,6 +318,7 @@ class Pipeline:
     def _seal(self) -> _SyncBatch:
         self._cut_run()
         batch = self._batch
+        batch.writes = batch.payloads + batch.writes
         self._sealed = batch.end = self.position
         self._batch = _SyncBatch(self._sealed)
         if batch.begun:
@@ -316,7 +344,7 @@ class Pipeline:
         writes = batch.writes
         for extra, _ in controls:
             writes = writes + extra
-        batch.writes = []
+        batch.writes = batch.payloads = []
         self._in_flight = True
         self._in_flight_bytes = batch.total_bytes
         self._disk.submit(writes, lambda: self._synced(batch, controls))

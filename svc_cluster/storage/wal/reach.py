@@ -15,12 +15,13 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from svc_cluster.base.checksum import crc32c
+from svc_cluster.model import versions
 from svc_cluster.storage.disk import Disk, DiskFile
 from svc_cluster.storage.wal.wal_frame import Position
 from svc_cluster.storage.wal.wal_settings import WalFormatError
 
 NAME: Final = "wal-reach"
-FORMAT: Final = 1
+FORMAT: Final = versions.newest_read(versions.WAL_REACH)
 SLOT_BYTES: Final = 4096
 FILE_BYTES: Final = 2 * SLOT_BYTES
 BATCHES_MAX: Final = 64
@@ -112,6 +113,10 @@ class ReachFile:
     def raise_first(self, segment_seq: int, done: Done) -> None:
         """Older segments are needed no more; `done` once that is durable, and they may go."""
         self._change(self._reach._replace(first_seq=segment_seq), done)
+
+    def note_loss(self, done: Done) -> None:
+        """Replicas may be missing from the log; `done` once that is durable."""
+        self._change(self._reach._replace(lost=True), done)
 
     def settle_loss(self) -> None:
         """Every replica that may have been in what was lost is noted in the log, durably."""

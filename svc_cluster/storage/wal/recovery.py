@@ -4,7 +4,9 @@ Torn or corrupt? Each frame carries `durable_before`, the place up to which the 
 synced when it was written. A bad frame at `b` is **corruption** when any later whole frame has
 `durable_before > b`; it is then stepped over, and the groups that it may have hurt are damaged.
 Otherwise it is the **torn tail** of a crash: the log ends at `b`, whatever follows, because the
-frames of one unsynced window reach the disk in any order.
+frames of one unsynced window reach the disk in any order. The payload of an ENTRY_AT frame is part
+of its window: the log also ends at such a frame, behind everything known to be synced, if the
+payload did not reach the disk. Of older ones only the entries that are left in the end are read.
 
 `wal-reach` testifies too, and to what no frame can testify to: which segments must be there. One
 that is gone, cut or there twice is damage.
@@ -17,6 +19,8 @@ from dataclasses import dataclass, field
 from svc_cluster.base.ids import GroupId
 from svc_cluster.base.log_ops import RecoveredLog
 from svc_cluster.storage.disk import Disk
+from svc_cluster.storage.payload.payload_files import PayloadFiles
+from svc_cluster.storage.payload.payload_frame import decode_place
 from svc_cluster.storage.wal import wal_frame as fr
 from svc_cluster.storage.wal.ledger import Ledger
 from svc_cluster.storage.wal.reach import Reach, StoredReach, read_reach
@@ -31,7 +35,7 @@ from svc_cluster.storage.wal.segment import (
     segment_number,
 )
 from svc_cluster.storage.wal.supply import sync_segments
-from svc_cluster.storage.wal.wal_frame import FrameCoder, Position
+from svc_cluster.storage.wal.wal_frame import FrameBody, FrameCoder, Position
 
 _ZEROS = bytes(1024 * 1024)
 
@@ -59,7 +63,7 @@ class Recovered:
     """There was a `wal-reach` that could be read: a directory that ever held a log has one."""
 
 
-def recover(disk: Disk, node_tag: int) -> Recovered:
+def recover(disk: Disk, node_tag: int, payloads: PayloadFiles) -> Recovered:
     """Raises WalFormatError for a log of another node or of a newer format."""
     coder = FrameCoder(node_tag)
     known = read_reach(disk, node_tag)
@@ -68,11 +72,12 @@ def recover(disk: Disk, node_tag: int) -> Recovered:
     segments = [segment for segment, _ in found]
     free = [segment for segment in segments if segment.header.state != ACTIVE]
     active, twice = _in_order(segments)
-    walk = _SegmentWalk(coder, active)
+    walk = _SegmentWalk(coder, active, payloads)
     walk.must = _required(known, segments, twice)
     walk.run()
     walk.check_rest()
-    logs, ledger = walk.replay.finish()
+    logs, ledger = walk.replay.finish(payloads)
+    payloads.sync(ledger.placed_numbers())
     if active:
         _wipe(disk, walk, active[walk.last])
     return Recovered(
@@ -173,8 +178,9 @@ def _find_segments(
 class _SegmentWalk:
     """The way through the segments."""
 
-    def __init__(self, coder: FrameCoder, active: list[Segment]) -> None:
+    def __init__(self, coder: FrameCoder, active: list[Segment], payloads: PayloadFiles) -> None:
         self._coder = coder
+        self._payloads = payloads
         self._active = active
         self._testimony: Position | None = None
         self.must = _Required(None)
@@ -237,6 +243,8 @@ class _SegmentWalk:
             )
             place = (reader.seq, self.offset)
             if frame is not None and chained and frame.payload_ok:
+                if self._lacks_payload(reader, slot, place, frame.body):
+                    return False
                 self.prev_crc = self.last_crc = frame.crc
                 if frame.body.kind == fr.END and fr.is_well_formed(frame.body):
                     self.offset = len(reader.data)  # nothing may be written over this frame
@@ -259,6 +267,18 @@ class _SegmentWalk:
                 self.replay.damage(frame)
                 self.prev_crc = self.last_crc = frame.crc
                 self.offset = frame.end
+
+    def _lacks_payload(
+        self, reader: SegmentReader, slot: int, place: Position, body: FrameBody
+    ) -> bool:
+        """Whether the entry's payload is not where the frame tells, and nothing says that the two
+        were ever synced. Of what was synced, the payload may be gone for a good reason: the log
+        begins behind it by now."""
+        if body.kind != fr.ENTRY_AT or not fr.is_well_formed(body):
+            return False
+        if self._is_corrupt(reader, slot, place):
+            return False
+        return self._payloads.read_entry(decode_place(body.payload), fr.entry_name(body)) is None
 
     def _is_corrupt(self, reader: SegmentReader, slot: int, place: Position) -> bool:
         """Whether a bad frame at `place` was once known to be synced."""

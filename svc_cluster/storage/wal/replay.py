@@ -7,8 +7,18 @@ frame says what the log must end with and it does. A group that is not proven in
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from svc_cluster.base.ids import Generation, GroupId, LogIndex, NodeId, Term
 from svc_cluster.base.log_ops import LogEntry, RecoveredLog
+from svc_cluster.storage.payload.entry_places import EntryPlaces
+from svc_cluster.storage.payload.payload_files import PayloadFiles
+from svc_cluster.storage.payload.payload_frame import (
+    EntryName,
+    PayloadPlace,
+    decode_place,
+    encode_place,
+)
 from svc_cluster.storage.wal import wal_frame as fr
 from svc_cluster.storage.wal.ledger import GroupLedger, Ledger
 from svc_cluster.storage.wal.wal_frame import FrameBody, Position, WalFrame
@@ -27,6 +37,7 @@ class _GroupReplay:
         "first",
         "holes_seen",
         "log",
+        "places",
         "rooted",
         "seqs",
         "state_seq",
@@ -36,6 +47,8 @@ class _GroupReplay:
         self.log = RecoveredLog(group, Generation(0))
         self.first = 1
         """Index of the first of the entries, if there are any."""
+        self.places = EntryPlaces()
+        """Where payloads of the entries stand that are not read yet."""
         self.seqs: list[int] = []
         """The segment of each entry."""
         self.rooted = False
@@ -54,7 +67,7 @@ class _GroupReplay:
             return log.entries[-1].log_index, log.entries[-1].term
         return log.base_index, log.base_term
 
-    def append(self, entry: LogEntry, segment_seq: int) -> None:
+    def append(self, entry: LogEntry, segment_seq: int, place: PayloadPlace | None = None) -> None:
         log = self.log
         if not log.entries:
             self.first = entry.log_index
@@ -63,12 +76,16 @@ class _GroupReplay:
             return
         log.entries.append(entry)
         self.seqs.append(segment_seq)
+        if place is not None:
+            self.places.note(entry.log_index, place)
 
     def truncate(self, first_removed: int) -> None:
+        self.places.truncate(first_removed)
         kept = max(0, first_removed - self.first)
         del self.log.entries[kept:], self.seqs[kept:]
 
     def move_base(self, base_index: int, base_term: int) -> None:
+        self.places.trim(base_index)
         surplus = min(max(0, base_index + 1 - self.first), len(self.log.entries))
         del self.log.entries[:surplus], self.seqs[:surplus]
         self.first += surplus
@@ -77,6 +94,21 @@ class _GroupReplay:
     def clear(self) -> None:
         self.log.entries.clear()
         self.seqs.clear()
+        self.places.clear()
+
+    def read_payloads(self, payloads: PayloadFiles) -> None:
+        """Everything that is left was synced once: a payload that is not there is damage."""
+        for slot, entry in enumerate(self.log.entries):
+            place = self.places.get(entry.log_index)
+            if place is None:
+                continue
+            name = EntryName(self.log.group_id, entry.log_index, entry.term)
+            payload = payloads.read_entry(place, name)
+            if payload is None:
+                self.log.damaged = True
+                self.truncate(self.first + slot)
+                return
+            self.log.entries[slot] = replace(entry, payload=payload)
 
     def finish(self, holes: int) -> None:
         """Judge the whole; entries that do not follow the base are dropped."""
@@ -141,14 +173,17 @@ class Replay:
             if told_all and not group.log.damaged:
                 group.holes_seen = len(self._holes)
 
-    def finish(self) -> tuple[dict[GroupId, RecoveredLog], Ledger]:
-        """The logs, and the ledger with which the writer goes on."""
+    def finish(self, payloads: PayloadFiles) -> tuple[dict[GroupId, RecoveredLog], Ledger]:
+        """The logs, and the ledger with which the writer goes on. Payloads that stand apart are
+        read here, once it is known which entries are left."""
         ledger = Ledger()
         ledger.destroyed = self._destroyed
         logs = {}
         for group_id, group in self._groups.items():
             log = group.log
             group.finish(len(self._holes))
+            group.read_payloads(payloads)
+            log.commit_index = LogIndex(min(log.commit_index, log.last_index))
             logs[group_id] = log
             ledger.groups[group_id] = _ledger_of(group)
         return logs, ledger
@@ -190,6 +225,9 @@ def _apply(group: _GroupReplay, body: FrameBody, segment_seq: int) -> None:
         case fr.ENTRY:
             entry = LogEntry(LogIndex(body.log_index), Term(body.term), body.payload)
             group.append(entry, segment_seq)
+        case fr.ENTRY_AT:
+            entry = LogEntry(LogIndex(body.log_index), Term(body.term), b"")
+            group.append(entry, segment_seq, decode_place(body.payload))
         case fr.TRUNCATE:
             group.truncate(body.log_index)
         case fr.HARD_STATE:
@@ -242,5 +280,8 @@ def _ledger_of(group: _GroupReplay) -> GroupLedger:
     ledger.frame_count = ((group.count or 0) + (2 if log.damaged else 1)) & 0xFFFFFFFF
     for entry, segment_seq in zip(log.entries, group.seqs, strict=True):
         body = FrameBody(fr.ENTRY, log.group_id, entry.log_index, entry.term)
+        place = group.places.get(entry.log_index)
+        if place is not None:
+            body = body._replace(kind=fr.ENTRY_AT, payload=encode_place(place))
         ledger.note(body, segment_seq)
     return ledger

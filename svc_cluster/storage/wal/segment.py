@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from svc_cluster.base.checksum import crc32c
+from svc_cluster.model import versions
 from svc_cluster.storage.disk import DiskFile
 from svc_cluster.storage.wal.wal_settings import WalFormatError
 
-FORMAT: Final = 2
+FORMAT: Final = versions.newest_read(versions.WAL_SEGMENT)
 """2 gives the length of the file, and says that a `wal-reach` stands beside it."""
 
 FORMAT_WITHOUT_LENGTH: Final = 1
@@ -87,6 +88,19 @@ def encode_header(header: SegmentHeader, node_tag: int) -> bytes:
         data += _LENGTH.pack(header.length)
         data += _CRC.pack(crc32c(data))
     return data
+
+
+def tag_of(file: DiskFile) -> int | None:
+    """Return the tag of the node that wrote the file, as its first readable header has it."""
+    for slot in (0, 1):
+        data = file.pread(_SLOT_USED, slot * SLOT_BYTES)
+        if len(data) >= _FIELDS.size + _CRC.size:
+            magic, _, _, tag, _, _ = _FIELDS.unpack_from(data)
+            if magic == _MAGIC and _CRC.unpack_from(data, _FIELDS.size)[0] == crc32c(
+                data[: _FIELDS.size]
+            ):
+                return int(tag)
+    return None
 
 
 def read_slots(file: DiskFile, node_tag: int) -> list[SegmentHeader | None]:

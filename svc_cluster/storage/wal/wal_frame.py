@@ -24,6 +24,7 @@ from svc_cluster.base.log_ops import (
     TrimPrefix,
     TruncateSuffix,
 )
+from svc_cluster.storage.payload.payload_frame import PLACE_BYTES, EntryName
 
 ALIGNMENT: Final = 8
 MAGIC: Final = b"\xf5WF\x01"
@@ -41,6 +42,8 @@ BATCH: Final = 10
 """The batch header: first frame of a sync batch, or, alone, a mark; tells of batches before it."""
 END: Final = 11
 """Last frame of a segment: the log goes on in the segment with the next sequence number."""
+ENTRY_AT: Final = 12
+"""An ENTRY whose payload stands in a payload file; the frame's own payload is the place."""
 
 FLAG_DAMAGED: Final = 2
 """On a STATE frame to be written: the replica is damaged from here on."""
@@ -207,6 +210,11 @@ def encode_ops(group: GroupId, ops: Sequence[LogOp]) -> Iterator[FrameBody]:
                 yield FrameBody(DESTROY, group)
 
 
+def entry_name(body: FrameBody) -> EntryName:
+    """Which entry an ENTRY or ENTRY_AT frame is about."""
+    return EntryName(body.group, body.log_index, body.term)
+
+
 def voted_for(body: FrameBody) -> int | None:
     """The vote in a HARD_STATE frame."""
     return body.log_index if body.flags & FLAG_VOTED else None
@@ -222,6 +230,7 @@ _LENGTHS: Final = {
     CREATE: _GENERATION.size,
     SNAPSHOT: _GENERATION.size,
     STATE: STATE_BYTES,
+    ENTRY_AT: PLACE_BYTES,
     **dict.fromkeys((TRUNCATE, HARD_STATE, COMMIT, TRIM, DESTROY, END), 0),
 }
 

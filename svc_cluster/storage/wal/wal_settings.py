@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from svc_cluster.storage.payload.payload_settings import PayloadSettings
+
 _SEGMENT_BYTES_MIN = 16 * 1024
 
 
@@ -27,6 +29,8 @@ class WalSettings:
     a busy one keeps as many as it uses."""
     reserve_bytes: int = 512 * 1024 * 1024
     """Free disk space below which `has_space()` is false and the WAL grows only if it must."""
+    payload: PayloadSettings = PayloadSettings()
+    """About the files that the bytes of large entries go into."""
 
     def __post_init__(self) -> None:
         if self.segment_bytes < _SEGMENT_BYTES_MIN or self.segment_bytes % 4096:

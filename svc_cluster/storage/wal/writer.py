@@ -9,9 +9,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from svc_cluster.base.ids import GroupId, LogIndex
-from svc_cluster.base.log_ops import LogOp, RecoveredLog, SetCommit, TrimPrefix
+from svc_cluster.base.log_ops import LogEntry, LogOp, RecoveredLog, SetCommit, TrimPrefix
+from svc_cluster.base.write_set import Origin
 from svc_cluster.storage.disk import Disk
+from svc_cluster.storage.payload.payload_files import PayloadFiles
+from svc_cluster.storage.payload.payload_frame import PayloadPlace
 from svc_cluster.storage.wal import wal_frame as fr
+from svc_cluster.storage.wal.ledger import Applied
 from svc_cluster.storage.wal.pipeline import Pipeline
 from svc_cluster.storage.wal.purge import Purge
 from svc_cluster.storage.wal.reach import ReachFile
@@ -30,9 +34,12 @@ class Wal:
         node_tag: int,
         settings: WalSettings,
         found: Recovered,
+        payloads: PayloadFiles,
         on_space: Callable[[], None] | None,
     ) -> None:
         self._disk = disk
+        self.payloads = payloads
+        """Where the bytes of large entries are; the one who gives them out starts and closes it."""
         self._settings = settings
         self._ledger = found.ledger
         self._active = found.active
@@ -56,6 +63,7 @@ class Wal:
             found.offset,
             found.prev_crc,
             reach,
+            payloads,
         )
         reach.write_now(
             reach.reach._replace(first_seq=found.active[0].seq, newest_seq=supply.newest_seq)
@@ -63,9 +71,6 @@ class Wal:
         supply.start(self._pipeline.control, reach, self._pipeline.resume)
         self._purge = Purge(self._pipeline, supply, found.ledger, reach, found.active, on_space)
         self._closed = False
-        self.was_marked = found.is_marked
-        """Whether a mark of how far the log reaches stood in the directory when it was opened."""
-
         self.recovered: dict[GroupId, RecoveredLog] = found.logs
         """What the disk held when it was opened; the caller may empty it once taken over."""
 
@@ -76,14 +81,22 @@ class Wal:
         node_tag: int,
         settings: WalSettings,
         on_space: Callable[[], None] | None = None,
+        *,
+        is_expected: bool = False,
     ) -> Wal:
-        """Recover the log in `disk`, or begin one. Blocking.
+        """Recover the log in `disk`, or begin one. Blocking. `is_expected`: there has been one, so
+        that one which begins here lacks all that was in it.
 
         `node_tag` (0 <= tag < 2**64) belongs to the node's identity and is part of every
-        checksum. `on_space` runs after each segment that was freed. Raises WalFormatError.
+        checksum. `on_space` runs after each segment that was freed. Raises WalFormatError,
+        PayloadFormatError.
         """
-        found = recover(disk, node_tag)
-        wal = cls(disk, node_tag, settings, found, on_space)
+        payloads = PayloadFiles(disk, node_tag, settings.payload, settings.reserve_bytes)
+        found = recover(disk, node_tag, payloads)
+        if is_expected and not found.is_marked:
+            # in the mark from its first write on: a start that is cut short is known for one
+            found.reach = found.reach._replace(lost=True)
+        wal = cls(disk, node_tag, settings, found, payloads, on_space)
         damaged = [
             FrameBody(fr.STATE, group) for group, log in wal.recovered.items() if log.damaged
         ]
@@ -105,6 +118,11 @@ class Wal:
         that is not new cannot know what it has promised. Lasts over restarts."""
         return self._reach.reach.lost
 
+    def note_losses(self, done: Callable[[], None]) -> None:
+        """Say that there are such losses, where the log itself cannot know it; `done` once that is
+        durable. A start that is cut short is then gone on with as it was begun."""
+        self._reach.note_loss(done)
+
     def settle_losses(self) -> None:
         """Every replica that may have been among what was lost stands in the log again, damaged."""
         self._pipeline.put([], self._reach.settle_loss, force=True)
@@ -119,6 +137,24 @@ class Wal:
         assert group > 0, "group ids are positive"
         force = done is not None or not all(isinstance(op, SetCommit | TrimPrefix) for op in ops)
         self._pipeline.put(fr.encode_ops(group, ops), done, force=force)
+
+    def sync(self, done: Callable[[], None]) -> None:
+        """Call `done` once everything appended so far, and what rides, is on the disk."""
+        self._pipeline.put([], done, force=True)
+
+    def origin_of(self, group: GroupId, entry: LogEntry) -> Origin | None:
+        """Where this entry of the log stands, for what is written because of it. None: inside."""
+        place = self.place_of(group, entry.log_index)
+        return None if place is None else Origin(place.number, place.offset, entry.payload)
+
+    def place_of(self, group: GroupId, log_index: LogIndex) -> PayloadPlace | None:
+        """Where the payload of this entry of the log stands, if it stands apart."""
+        ledger = self._ledger.groups.get(group)
+        return None if ledger is None else ledger.places.get(log_index)
+
+    def placed_numbers(self) -> set[int]:
+        """The payload files in which entries of the log stand."""
+        return self._ledger.placed_numbers()
 
     def distrust(self, group: GroupId) -> None:
         """Note that this replica was found damaged, as recovery does; InstallSnapshot ends it."""
@@ -150,10 +186,13 @@ class Wal:
         if not self._closed:
             self._supply.shrink()
 
-    def needs_release(self) -> bool:
-        """The log holds more than it should: flush the groups of `pinned_by`, then release."""
+    def needs_release(self, applied: Applied) -> bool:
+        """The log, or what a restart applies once more from payload files, is more than it should
+        be. Flush the groups of `pinned_by`, then release."""
         used = sum(segment.size for segment in self._active[:-1])
-        return len(self._active) > 1 and used > self._settings.retain_bytes
+        if len(self._active) > 1 and used > self._settings.retain_bytes:
+            return True
+        return self._ledger.unflushed_payload_bytes(applied) > self._settings.retain_bytes
 
     def pinned_by(self) -> list[GroupId]:
         """Groups with entries in the oldest segment that are above their flushed index."""
@@ -196,6 +235,7 @@ class Wal:
         if self._closed:
             return
         self._closed = True
+        self.payloads.stop()
         self._pipeline.drop_waiting()
         await self._idle()
         self._supply.stop()

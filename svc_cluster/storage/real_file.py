@@ -1,0 +1,110 @@
+"""Files of the machine's disk: opened, made in full, reserved, renewed. Blocking."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+_ZEROS_BYTES: Final = 1024 * 1024
+_ZEROS: Final = bytes(_ZEROS_BYTES)
+_CREATE_SYNC_BYTES: Final = 8 * 1024 * 1024
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class RealFile:
+    """A file of a RealDisk."""
+
+    __slots__ = ("_handle", "_size", "name")
+
+    def __init__(self, name: str, handle: int) -> None:
+        self.name = name
+        self._handle = handle
+        self._size = os.fstat(handle).st_size
+
+    @property
+    def handle(self) -> int:
+        return self._handle
+
+    def size(self) -> int:
+        return self._size
+
+    def pread(self, size: int, offset: int) -> bytes:
+        pieces = []
+        while size > 0:
+            piece = os.pread(self._handle, size, offset)
+            if not piece:
+                break
+            pieces.append(piece)
+            offset += len(piece)
+            size -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def pread_cached(self, size: int, offset: int) -> bytes | None:
+        data = bytearray(size)
+        try:
+            count = os.preadv(self._handle, [data], offset, os.RWF_NOWAIT)
+        except OSError:
+            return None  # EAGAIN, or a file system that cannot say
+        return bytes(data) if count == size else None
+
+    def close(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+
+def make_zeros(path: Path, size: int, sync: Callable[[int], None]) -> RealFile:
+    """Make a file of zeros that are written, not only promised. It is synced in steps, so that the
+    log's own syncs wait for little, and at the end; the directory is the caller's."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    offset = 0
+    while offset < size:
+        step = min(_ZEROS_BYTES, size - offset)
+        write_all(handle, [memoryview(_ZEROS)[:step]], offset)
+        offset += step
+        if offset % _CREATE_SYNC_BYTES == 0:
+            sync(handle)
+    os.fsync(handle)
+    return RealFile(path.name, handle)
+
+
+def reserve(path: Path, size: int, head: bytes) -> RealFile | None:
+    """Make a file whose room is set aside, with `head` at its beginning, and sync it. None, and no
+    file, where the disk has no room for it; the directory is the caller's to sync."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(handle, 0, size)
+    except OSError as failure:
+        os.close(handle)
+        path.unlink()
+        if failure.errno in _NO_ROOM:
+            return None
+        raise
+    write_all(handle, [head], 0)
+    os.fsync(handle)
+    return RealFile(path.name, handle)
+
+
+def renew(file: RealFile, directory: Path, name: str, head: bytes) -> None:
+    """Give a file another name and beginning, and sync it; the directory is the caller's."""
+    os.rename(directory / file.name, directory / name)
+    file.name = name
+    write_all(file.handle, [head], 0)
+    os.fsync(file.handle)
+
+
+def write_all(handle: int, pieces: Sequence[bytes | memoryview], offset: int) -> None:
+    """Write the pieces one behind the other, going on after short writes."""
+    left = list(pieces)
+    while left:
+        count = os.pwritev(handle, left, offset)
+        if count <= 0:
+            raise OSError(errno.EIO, "a write made no progress")
+        offset += count
+        while left and count >= len(left[0]):
+            count -= len(left.pop(0))
+        if count:
+            left[0] = memoryview(left[0])[count:]
