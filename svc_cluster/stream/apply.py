@@ -22,7 +22,7 @@ from svc_cluster.model.record import AppendAck, Position, SequencedBatch
 from svc_cluster.stream import keys, rows
 from svc_cluster.stream.basin_state import BasinState
 from svc_cluster.stream.basin_usage import EntryUsage
-from svc_cluster.stream.batch_row import encode_batch
+from svc_cluster.stream.batch_row import HEADER_BYTES, encode_batch
 from svc_cluster.stream.commands import (
     AppendCommand,
     BasinCommand,
@@ -30,6 +30,7 @@ from svc_cluster.stream.commands import (
     CountUsage,
     ExpirePrefix,
     IdempotentWrite,
+    KeepUsage,
     PurgeStream,
     ReportUsage,
 )
@@ -63,7 +64,7 @@ class Rejected:
 Outcome = Applied | Rejected
 
 _APPLIED: Final = Applied()
-_ABOUT_USAGE: Final = (Bootstrap, CountUsage, ReportUsage)
+_ABOUT_USAGE: Final = (Bootstrap, CountUsage, KeepUsage, ReportUsage)
 
 
 @dataclass(slots=True)
@@ -214,7 +215,9 @@ def _carry_out(
     return _APPLIED
 
 
-def _count(out: Plan, overlay: Overlay, command: Bootstrap | CountUsage | ReportUsage) -> None:
+def _count(
+    out: Plan, overlay: Overlay, command: Bootstrap | CountUsage | KeepUsage | ReportUsage
+) -> None:
     usage = out.usage
     match command:
         case ReportUsage(at_ms, report):
@@ -224,6 +227,8 @@ def _count(out: Plan, overlay: Overlay, command: Bootstrap | CountUsage | Report
             usage.begin_with(
                 at_ms, overlay.streams, lambda one: events[one].batches if one in events else ()
             )
+        case KeepUsage():
+            usage.keep_hours()
         case Bootstrap():
             if command.counts_usage:
                 usage.begin(command.created_at_ms)
@@ -241,6 +246,7 @@ def _carry_out_append(
     out.write_set.put(
         keys.batch_key(after.stream_id, placement.end_seq_num - 1),
         encode_batch(placement, before.metered_bytes_appended, command.records),
+        head_bytes=HEADER_BYTES,
     )
     _trim(out, reader, event, before, after)
     end = after.tail

@@ -20,19 +20,29 @@ from svc_cluster.base.key_reader import KeyReader
 from svc_cluster.base.limits import STREAM_STATES_CACHED_MAX
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.model.record import SequencedBatch
-from svc_cluster.model.usage import KEPT_MINUTES, MINUTE_MS, Counts, UsageReport
-from svc_cluster.model.usage_table import UsageDraft, UsageTable, prune
+from svc_cluster.model.usage import (
+    FINE_MINUTES,
+    KEPT_MINUTES,
+    MINUTE_MS,
+    Counts,
+    UsageReport,
+)
+from svc_cluster.model.usage_table import UsageDraft, UsageTable
 from svc_cluster.stream import keys
 from svc_cluster.stream.batch_row import metered_before
 from svc_cluster.stream.commands import AppendCommand
+from svc_cluster.stream.old_readings import age
 from svc_cluster.stream.rows import StreamState, decode_stream
 from svc_cluster.stream.usage_rows import (
+    HOURS_KEPT,
     BasinReading,
     Presence,
     decode_basin_reading,
+    decode_kept,
     decode_presence,
     decode_reading,
     encode_basin_reading,
+    encode_kept,
     encode_presence,
     encode_reading,
 )
@@ -62,6 +72,11 @@ class BasinUsage:
         self.reader = reader
         self._cached_max = cached_max
         self.table = UsageTable(reader, keys.USAGE_MINUTES_KIND, keys.USAGE_REPORTERS_KIND)
+        kept = reader.get(keys.USAGE_KEPT_KEY)
+        if kept is not None:
+            decode_kept(kept)  # a way that this release does not know ends here
+        self.keeps_hours = kept is not None
+        """What is too old for its minutes is kept by the hour, since an entry that said so."""
         value = reader.get(keys.PRESENCE_KEY)
         self.presence: tuple[Presence, ...] = () if value is None else decode_presence(value)
         self.reading: tuple[int, BasinReading] | None = None
@@ -102,6 +117,7 @@ class BasinUsage:
     def commit(self, draft: EntryUsage) -> None:
         self.reading = draft.reading
         self.presence = draft.presence
+        self.keeps_hours = draft.keeps_hours
         self.table.commit(draft.counts)
         for stream_id, reading in draft.readings.items():
             self._readings.pop(stream_id, None)
@@ -117,6 +133,8 @@ class _HeldReading(msgspec.Struct):
     minute: int
     stored_bytes: int
     in_new_minute: bool
+    before: int = 0
+    """The minute of the reading before."""
 
 
 _NOTHING: Final = Counts()
@@ -138,6 +156,7 @@ class EntryUsage:
         "_streams",
         "counts",
         "is_counting",
+        "keeps_hours",
         "presence",
         "reading",
         "readings",
@@ -153,6 +172,7 @@ class EntryUsage:
         """The readings of the streams that the entry changed, as `write` has left them; None:
         purged."""
         self.is_counting = state.reading is not None
+        self.keeps_hours = state.keeps_hours
         self._minute = self._stored_bytes = self._streams = 0
         """The reading of the basin, as far as it has come."""
         if state.reading is not None:
@@ -196,6 +216,11 @@ class EntryUsage:
         if self._streams:
             self.presence = ((at_ms, None),)
 
+    def keep_hours(self) -> None:
+        """Keep the hours of what is too old for its minutes, from here on."""
+        if self.is_counting:
+            self.keeps_hours = True
+
     def take(self, report: UsageReport, at_ms: TimestampMs) -> None:
         if self.is_counting:
             self.counts.take(report, at_ms // MINUTE_MS)
@@ -207,7 +232,8 @@ class EntryUsage:
         self._held[stream.stream_id] = _HeldReading(at_ms // MINUTE_MS, 0, False)
         self._touch(at_ms, 0, 1)
         if self._streams == 1:
-            self.presence = (*_within_reach(self.presence, at_ms), (at_ms, None))
+            kept = KEPT_MINUTES if self.keeps_hours else FINE_MINUTES
+            self.presence = (*_within_reach(self.presence, at_ms, kept), (at_ms, None))
 
     def appended(
         self,
@@ -280,13 +306,15 @@ class EntryUsage:
 
     def write(self, write_set: WriteSet) -> None:
         """Each row that is touched, once."""
-        self.counts.write(write_set)
-        reader = self._state.reader
+        self.counts.write(write_set, keeps_hours=self.keeps_hours)
+        reader, hours = self._state.reader, self.keeps_hours
+        if hours and not self._state.keeps_hours:
+            write_set.put(keys.USAGE_KEPT_KEY, encode_kept(HOURS_KEPT))
         for stream_id, held in self._held.items():
             minute = held.minute
             write_set.put(keys.reading_key(stream_id, minute), encode_reading(held.stored_bytes))
-            if held.in_new_minute and minute > KEPT_MINUTES:
-                _prune_readings(write_set, reader, stream_id, minute)
+            if held.in_new_minute:
+                age(write_set, reader, stream_id, (held.before, minute), keeps_hours=hours)
             self.readings[stream_id] = StorageReading(minute, held.stored_bytes)
         for stream_id in self._purged:
             write_set.delete_range(*keys.readings_range(stream_id), frees=0)
@@ -300,12 +328,9 @@ class EntryUsage:
         """The reading of the basin."""
         whole = BasinReading(max(self._stored_bytes, 0), max(self._streams, 0))
         write_set.put(keys.reading_key(keys.WHOLE_BASIN, self._minute), encode_basin_reading(whole))
-        if (
-            self.reading is not None
-            and self._minute > self.reading[0]
-            and self._minute > KEPT_MINUTES
-        ):
-            _prune_readings(write_set, self._state.reader, keys.WHOLE_BASIN, self._minute)
+        if self.reading is not None and self._minute > self.reading[0]:
+            minutes, hours = (self.reading[0], self._minute), self.keeps_hours
+            age(write_set, self._state.reader, keys.WHOLE_BASIN, minutes, keeps_hours=hours)
         self.reading = (self._minute, whole)
 
     # -- helpers
@@ -316,7 +341,7 @@ class EntryUsage:
         if held is None:
             known = self._state.stream_reading(stream)
             held = self._held[stream.stream_id] = _HeldReading(
-                known.minute, known.stored_bytes, False
+                known.minute, known.stored_bytes, False, known.minute
             )
         return held
 
@@ -345,18 +370,11 @@ def stored_metered_bytes(
     return kept
 
 
-def _prune_readings(
-    write_set: WriteSet, reader: KeyReader, stream_id: StreamId, minute: int
-) -> None:
-    """What has grown too old goes, but for the last of it: that held until the next reading."""
-    start, _ = keys.readings_range(stream_id)
-    cutoff = keys.reading_key(stream_id, minute - KEPT_MINUTES)
-    prune(write_set, reader, start, cutoff, keep_last=True)
-
-
-def _within_reach(presence: tuple[Presence, ...], now_ms: int) -> tuple[Presence, ...]:
+def _within_reach(
+    presence: tuple[Presence, ...], now_ms: int, kept_minutes: int
+) -> tuple[Presence, ...]:
     """Without what no query reaches any more, and with room for one more."""
-    earliest_ms = now_ms - KEPT_MINUTES * MINUTE_MS
+    earliest_ms = now_ms - kept_minutes * MINUTE_MS
     kept = tuple(one for one in presence if one[1] is None or one[1] >= earliest_ms)
     if len(kept) < PRESENCES_MAX:
         return kept

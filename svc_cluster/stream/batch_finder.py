@@ -9,7 +9,7 @@ memory alone or sent to the disk without holding the interpreter (storage/state_
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from svc_cluster.base.limits import BATCH_RECORDS_MAX
 from svc_cluster.model.record import BatchPlacement
@@ -34,6 +34,25 @@ PROBED_KEYS_MAX: Final = 128
 """Asked for at once when nothing is known about the next batch but its bound."""
 
 
+class BatchGuess(NamedTuple):
+    """A BatchGuess has what is known of a stream's batches by one of them: others are alike."""
+
+    records: int = 1
+    end: int | None = None
+    """Where it ends, as a sequence number; batches of one size end at multiples of it from there.
+    None: it is not known."""
+    size: int = 0
+    """Bytes of its records; 0: they are not known."""
+
+    def end_behind(self, seq_num: int) -> int:
+        """Return where the batch that holds `seq_num` would end."""
+        begun = 0 if self.end is None else (seq_num - self.end) % self.records
+        return seq_num + self.records - begun
+
+
+NO_GUESS: Final = BatchGuess()
+
+
 class HoleError(Exception):
     """Records that the stream has are not in the store. What the store has of this stream is not
     to be given out: whoever gets it could not see that something is missing."""
@@ -48,32 +67,35 @@ class HoleError(Exception):
 class BatchFinder:
     """Goes from the batch that holds `seq_num`, which lies before the tail, towards the tail.
 
-    `records` is a guess at the number of records that batches of this stream have, at least 1, and
-    `likely_end` one at where the first batch ends.
+    `guess` is what its batches are expected to be like. `count`: so many records are enough.
     """
 
     __slots__ = (
         "_asked",
+        "_enough_at",
         "_likely_end",
         "_probed_to",
-        "_size",
         "_stream",
+        "guess",
         "next_seq_num",
-        "records",
     )
 
     def __init__(
-        self, stream: StreamState, seq_num: int, records: int = 1, likely_end: int | None = None
+        self,
+        stream: StreamState,
+        seq_num: int,
+        guess: BatchGuess = NO_GUESS,
+        count: int | None = None,
     ) -> None:
         self._stream = stream
         self.next_seq_num = seq_num
         """The first record that is not in a batch found."""
-        self.records = records
-        """The records of the batch found last."""
-        self._size = 0
+        self.guess = guess
+        """By the batch found last."""
+        self._enough_at = None if count is None else seq_num + max(count, 1)
         self._asked: Sequence[int] = ()
         """Where the batches end whose keys were wanted last."""
-        self._likely_end = likely_end
+        self._likely_end = guess.end_behind(seq_num)
         self._probed_to: int | None = None
         """Once the likely keys were asked for in vain: no batch ends before this record and behind
         `next_seq_num`."""
@@ -91,13 +113,14 @@ class BatchFinder:
 
     def _likely(self, room_bytes: int) -> list[int]:
         """Where the next batches end, if they are like the last one. Ascending."""
-        tail, records = self._stream.tail_seq_num, self.records
-        if self._likely_end is not None:
-            return [min(self._likely_end, tail)]
+        tail, records = self._stream.tail_seq_num, self.guess.records
+        first = self._likely_end
         at_most = FIRST_KEYS
-        if self._size:
-            at_most = min(max(room_bytes, 0) // self._size + 1, LIKELY_KEYS_MAX)
-        first = self.next_seq_num + records
+        if self.guess.size:
+            at_most = min(max(room_bytes, 0) // self.guess.size + 1, LIKELY_KEYS_MAX)
+        if self._enough_at is not None:
+            missing = max(0, self._enough_at - first)
+            at_most = min(at_most, 1 + (missing + records - 1) // records)
         ends = [end for end in range(first, first + at_most * records, records) if end < tail]
         if len(ends) < at_most and tail - self.next_seq_num <= BATCH_RECORDS_MAX:
             ends.append(tail)  # what was appended last, or what is left
@@ -109,7 +132,7 @@ class BatchFinder:
         """Take what the store has under the keys last wanted, or the first of them: the batches
         that come next, in order. Raises HoleError when there is none where one must be."""
         batches: list[tuple[BatchPlacement, bytes]] = []
-        probed, self._likely_end = self._probed_to, None
+        probed = self._probed_to
         for end, value in zip(self._asked, values, strict=False):
             if value is None:
                 continue
@@ -122,10 +145,11 @@ class BatchFinder:
                 break  # there is another one before it, or it is found missing later
             batches.append((placement, value))
             self.next_seq_num = placement.end_seq_num
-            self.records = placement.record_count
-            self._size = len(value) - HEADER_BYTES
+            size = len(value) - HEADER_BYTES
+            self.guess = BatchGuess(placement.record_count, placement.end_seq_num, size)
         if batches:
             self._probed_to = None
+            self._likely_end = self.next_seq_num + self.guess.records
         elif probed is None:
             self._probed_to = self.next_seq_num
         else:

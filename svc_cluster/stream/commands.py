@@ -148,6 +148,11 @@ class CountUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepUsage:
+    """Keep the hours of what is too old for its minutes, instead of nothing (ADR 0051)."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReportUsage:
     """What a gateway counted. One that was taken before has no effect."""
 
@@ -169,5 +174,6 @@ BasinCommand = (
     | IdempotentWrite
     | ExpireIdempotencyKeys
     | CountUsage
+    | KeepUsage
     | ReportUsage
 )

@@ -30,6 +30,7 @@ from svc_cluster.stream.commands import (
     ExpireIdempotencyKeys,
     ExpirePrefix,
     IdempotentWrite,
+    KeepUsage,
     PurgeStream,
     ReportUsage,
     Seal,
@@ -126,7 +127,7 @@ def effect(view: View, command: BasinCommand) -> Change | RejectionReason:
             return _idempotent(view, command)
         case ExpireIdempotencyKeys(before_ms, at_most):
             return Change(expired=tuple(view.idempotency_keys_before(before_ms, at_most)))
-        case CountUsage():
+        case CountUsage() | KeepUsage():
             return Change()
         case ReportUsage(_, report):
             return Change() if is_report(report, BASIN_OPS) else RejectionReason.MALFORMED

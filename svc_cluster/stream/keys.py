@@ -14,6 +14,7 @@
 | 251  | stream id or 0, minute                | stored then (usage_rows.py)                 |
 | 252  | minute                                | what was counted in it (model/usage.py)     |
 | 253  | nothing                               | when the basin had streams (usage_rows.py)  |
+| 254  | nothing                               | how old usage is kept (usage_rows.py)       |
 
 Integers are 8 bytes big-endian, so that the order of keys is the order of what they name. A batch
 is under its last sequence number: the first key at or behind `batch_key(id, n)` is the batch that
@@ -36,6 +37,7 @@ IDEMPOTENCY_COUNT_KEY: Final = b"\x07"
 USAGE_REPORTERS_KIND: Final = 250
 USAGE_MINUTES_KIND: Final = 252
 PRESENCE_KEY: Final = b"\xfd"
+USAGE_KEPT_KEY: Final = b"\xfe"
 WHOLE_BASIN: Final = StreamId(0)
 """Under which stream id the readings of the basin are; no stream has it."""
 

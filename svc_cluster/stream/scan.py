@@ -20,7 +20,7 @@ from svc_cluster.base.limits import READ_BATCHES_MAX, READ_BYTES_MAX, READ_SKIPP
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import BatchPlacement, SequencedBatch
 from svc_cluster.stream import keys
-from svc_cluster.stream.batch_finder import BatchFinder, HoleError, Lookups
+from svc_cluster.stream.batch_finder import NO_GUESS, BatchFinder, BatchGuess, HoleError, Lookups
 from svc_cluster.stream.batch_row import HEADER_BYTES, decode_placement, metered_before
 from svc_cluster.stream.rows import StreamState
 
@@ -144,22 +144,25 @@ def look_up_batches(
     now_ms: TimestampMs,
     from_ms: int = 0,
     max_bytes: int = READ_BYTES_MAX,
-    records: int = 1,
-) -> Lookups[tuple[ReadStep, int]]:
+    guess: BatchGuess = NO_GUESS,
+) -> Lookups[tuple[ReadStep, BatchGuess]]:
     """Does what `read_batches` does, of a store that may change meanwhile. A HoleError then says
-    only that this was not to be read like this. `records` is a guess at how many records a batch
-    has; returned with the step is a better one."""
+    only that this was not to be read like this. Returned with the step is a better guess at what
+    the stream's batches are like."""
     taking = _Taking(stream, start_seq_num, bounds, now_ms, from_ms, max_bytes)
     if taking.is_empty:
-        return taking.ended(StoppedBy.BOUNDS), records
-    finder = BatchFinder(stream, taking.start, records)
+        return taking.ended(StoppedBy.BOUNDS), guess
+    # of a start by time it is not known how many records do not count
+    finder = BatchFinder(stream, taking.start, guess, bounds.count if from_ms <= 0 else None)
+    if bounds.metered_bytes is not None:
+        max_bytes = min(max_bytes, bounds.metered_bytes)
     while finder.next_seq_num < stream.tail_seq_num:
         values = yield finder.wanted(max_bytes - taking.taken_bytes)
         for placement, value in finder.found(values):
             step = taking.take(placement, value)
             if step is not None:
-                return step, finder.records
-    return taking.at_tail(), finder.records
+                return step, finder.guess
+    return taking.at_tail(), finder.guess
 
 
 class _Taking:
@@ -294,7 +297,9 @@ def _first_at(reader: KeyReader, stream: StreamState, timestamp_ms: int) -> SeqN
     return SeqNum(max(found, stream.trim_point))
 
 
-def look_up_first_at(stream: StreamState, timestamp_ms: int, records: int = 1) -> Lookups[SeqNum]:
+def look_up_first_at(
+    stream: StreamState, timestamp_ms: int, guess: BatchGuess = NO_GUESS
+) -> Lookups[SeqNum]:
     """What `resolve_start` finds for a start by time, of a store that may change meanwhile: see
     `look_up_batches`."""
     low: int = stream.trim_point
@@ -302,15 +307,13 @@ def look_up_first_at(stream: StreamState, timestamp_ms: int, records: int = 1) -
     found: int = stream.tail_seq_num
     while low < high:
         middle = (low + high) // 2
-        # batches of one size end at multiples of it
-        likely_end = low + ((middle - low) // records + 1) * records
-        finder = BatchFinder(stream, middle, records, likely_end)
+        finder = BatchFinder(stream, middle, guess, count=1)
         batches: list[tuple[BatchPlacement, bytes]] = []
         while not batches:
             values = yield finder.wanted(0)
             batches = finder.found(values)
         placement, _ = batches[0]
-        records = placement.record_count
+        guess = finder.guess
         if placement.last_timestamp_ms >= timestamp_ms:
             found = high = placement.first_seq_num
         else:

@@ -17,7 +17,6 @@ from typing import Final, TypeVar
 from svc_cluster.base.errors import (
     FencingTokenMismatchError,
     InvalidError,
-    QuotaError,
     SeqNumMismatchError,
     ServiceError,
     StreamNotFoundError,
@@ -29,9 +28,10 @@ from svc_cluster.model.idempotency_table import (
     check_room,
     is_final_refusal,
 )
-from svc_cluster.model.record import CommandKind, SessionSequence, StoredBatch
+from svc_cluster.model.record import SessionSequence, StoredBatch
 from svc_cluster.model.stream_config import BasinConfig, NewStream, PartialStreamConfig
-from svc_cluster.stream import provision_rules, sealing, timestamping
+from svc_cluster.stream import provision_rules, sealing, stream_quotas, timestamping
+from svc_cluster.stream.append_run import AppendRun
 from svc_cluster.stream.basin_state import BasinState
 from svc_cluster.stream.commands import (
     AppendCommand,
@@ -57,11 +57,6 @@ UNPROPOSED: Final = LogIndex(2**63 - 1)
 """Stands for the index of an entry that is still being filled."""
 
 Decided = TypeVar("Decided", bound=BasinCommand)
-
-TRIM_ROOM_BYTES: Final = 64 << 20
-"""What trims may take beyond the bytes that a basin may store: more than what can be in flight when
-that is reached, which is four entries and one that is being filled, of records that are metered at
-most four times their encoded size."""
 
 _Touched = StreamId | str | bytes | None
 """A stream, a name, a request key, or (None) the basin's record."""
@@ -141,8 +136,7 @@ class Sequencer:
         if match_seq_num is not None and match_seq_num != stream.tail_seq_num:
             raise SeqNumMismatchError(stream.tail_seq_num)
         sealing.check_room(stream, batch.record_count)
-        if self._stored_bytes_max is not None:
-            self._check_stored(self._stored_bytes_max, batch)
+        self._check_stored(batch)
         placement = timestamping.place(
             batch,
             first_seq_num=stream.tail_seq_num,
@@ -164,6 +158,26 @@ class Sequencer:
         if session is not None:
             self._sessions.take(session, stream.stream_id, self._journal)
         return command
+
+    # -- appends that share a command. From the run's begin to its end nothing else is decided.
+
+    def begin_run(self, name: str, batch: StoredBatch, command: AppendCommand) -> AppendRun | None:
+        """`command` was just handed out for this request. Returns what further ones may join; None
+        for a request that stands alone."""
+        stream = self._overlay.stream(command.stream_id)
+        assert stream is not None, "it was just appended to"
+        if batch.commands:
+            return None
+        return AppendRun(
+            name, batch, command, stream, self._sessions, self._journal, self._check_stored
+        )
+
+    def end_run(self, run: AppendRun) -> AppendCommand:
+        """Hand out what has joined. Returns the command of all, to be proposed in place of the
+        first one's, which `undo` leaves as it was."""
+        if run.joined:
+            self._hand_out(run.rest())
+        return run.whole()
 
     def decide(self, decision: Callable[[View], Decided | None]) -> Decided | None:
         """Hand out what a decision of `provision` comes to, taken on everything in flight. Raises
@@ -346,7 +360,7 @@ class Sequencer:
         """Expect of the command what apply will make of it. Raises QuotaError for a stream too
         many, and InvalidError for a command that no gateway should have asked for."""
         if self._streams_max is not None and isinstance(command, CreateStream):
-            self._check_quota(self._streams_max)
+            stream_quotas.check_streams(self._state, self._overlay.basin, self._streams_max)
         change = effect(self._overlay, command)
         if change is RejectionReason.MALFORMED:
             raise InvalidError("the request contradicts itself")
@@ -362,27 +376,10 @@ class Sequencer:
             if change.before is None or change.after is None:
                 self._touch(stream.name)
 
-    def _check_quota(self, streams_max: int) -> None:
-        """What is in flight has been counted by the ids it takes; what is being purged still
-        counts."""
-        applied, now = self._state.basin, self._overlay.basin
-        assert applied is not None, "streams are made in what was bootstrapped"
-        assert now is not None, "the overlay has what is applied"
-        in_flight = now.next_stream_id - applied.next_stream_id
-        if self._state.stream_count + in_flight >= streams_max:
-            raise QuotaError(f"the basin has {streams_max} streams already")
-
-    def _check_stored(self, stored_bytes_max: int, batch: StoredBatch) -> None:
-        """By what is applied: what is in flight may go beyond. A batch of nothing but trims, which
-        is how room is made, finds more. Raises QuotaError."""
-        reading = self._state.usage.reading
-        stored_bytes = 0 if reading is None else reading[1].stored_bytes
-        if len(batch.commands) == batch.record_count and all(
-            command.kind is CommandKind.TRIM for command in batch.commands
-        ):
-            stored_bytes -= TRIM_ROOM_BYTES
-        if stored_bytes + batch.metered_bytes > stored_bytes_max:
-            raise QuotaError(f"a basin stores at most {stored_bytes_max} bytes: trim or delete")
+    def _check_stored(self, batch: StoredBatch) -> None:
+        """Raises QuotaError."""
+        if self._stored_bytes_max is not None:
+            stream_quotas.check_stored(self._state.usage.reading, self._stored_bytes_max, batch)
 
     def _touch(self, key: _Touched) -> None:
         self._journal.put(self._touched_at, key, UNPROPOSED)

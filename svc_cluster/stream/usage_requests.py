@@ -13,7 +13,7 @@ from svc_cluster.model.usage import (
 )
 from svc_cluster.stream import provision_rules
 from svc_cluster.stream.basin_usage import BasinUsage
-from svc_cluster.stream.commands import CountUsage, ReportUsage
+from svc_cluster.stream.commands import CountUsage, KeepUsage, ReportUsage
 from svc_cluster.stream.effects import View
 
 
@@ -38,3 +38,10 @@ def begin(view: View, usage: BasinUsage, now_ms: TimestampMs) -> CountUsage | No
     BasinDeletionPendingError."""
     provision_rules.open_basin(view)
     return None if usage.counts else CountUsage(now_ms)
+
+
+def keep_hours(view: View, usage: BasinUsage) -> KeepUsage | None:
+    """For a basin whose log does not say yet that hours are kept. None: it does. Raises
+    UnavailableError, BasinDeletionPendingError."""
+    provision_rules.open_basin(view)
+    return KeepUsage() if usage.counts and not usage.keeps_hours else None

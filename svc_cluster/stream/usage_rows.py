@@ -39,6 +39,22 @@ def decode_basin_reading(value: bytes) -> BasinReading:
     return BasinReading(*_BASIN_READING.unpack(value))
 
 
+HOURS_KEPT: Final = 1
+"""How usage is kept: 31 days by the minute, 91 by the hour. Without the row: 31 days, no more."""
+
+
+def encode_kept(kept: int) -> bytes:
+    return msgspec.msgpack.encode(kept)
+
+
+def decode_kept(value: bytes) -> int:
+    """Raises ValueError for what a newer release has written."""
+    kept = msgspec.msgpack.decode(value, type=int)
+    if kept != HOURS_KEPT:
+        raise ValueError(f"usage is kept in a way that this release does not know: {kept}")
+    return kept
+
+
 def encode_presence(presence: tuple[Presence, ...]) -> bytes:
     return msgspec.msgpack.encode(presence)
 
