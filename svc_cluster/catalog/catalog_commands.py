@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
 from svc_cluster.catalog.account_usage import ReportAccountUsage
+from svc_cluster.catalog.active_version import RaiseActiveVersion
 from svc_cluster.catalog.location_table import SetDefaultLocation
 from svc_cluster.catalog.token_commands import TokenCommand
 from svc_cluster.model.stream_config import BasinConfig
@@ -19,6 +20,17 @@ class RegisterNode:
     node_id: NodeId
     incarnation: str
     address: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceNode:
+    """The place of a node whose data directory is lost is given to an empty one, which recovers
+    every replica that was there. Open until that registers; at most one node's is open."""
+
+    node_id: NodeId
+    ordinal: int
+    """The one that follows the node's."""
+    incarnation: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +96,11 @@ class ExpireCatalogIdempotencyKeys:
 
 CatalogCommand = (
     RegisterNode
+    | ReplaceNode
     | RemoveBasin
     | CatalogWrite
     | IdempotentCatalogWrite
     | ExpireCatalogIdempotencyKeys
     | ReportAccountUsage
+    | RaiseActiveVersion
 )

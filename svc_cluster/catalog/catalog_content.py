@@ -8,8 +8,9 @@ from typing import Final
 import msgspec
 
 from svc_cluster.base.key_reader import KeyReader
-from svc_cluster.catalog import catalog_state, location_table, token_table
+from svc_cluster.catalog import canonical_rows, catalog_state, location_table, token_table
 from svc_cluster.catalog.account_usage import MINUTES_KIND
+from svc_cluster.catalog.node_rows import canonical_node
 from svc_cluster.model.content import Row, Visit, behind
 from svc_cluster.model.idempotency_table import canonical_idempotency_row
 from svc_cluster.model.usage_table import canonical_counts
@@ -17,9 +18,9 @@ from svc_cluster.model.usage_table import canonical_counts
 _END: Final = b"\xff"
 
 _FORMS: Final[dict[int, Callable[[bytes], bytes]]] = {
-    catalog_state.META[0]: catalog_state.canonical_meta,
-    catalog_state.NODE[0]: catalog_state.canonical_node,
-    catalog_state.BASIN[0]: catalog_state.canonical_basin,
+    catalog_state.META[0]: canonical_rows.canonical_meta,
+    catalog_state.NODE[0]: canonical_node,
+    catalog_state.BASIN[0]: canonical_rows.canonical_basin,
     catalog_state.IDEMPOTENCY_ROWS[0]: canonical_idempotency_row,
     location_table.CHOICE[0]: location_table.canonical_choice,
     token_table.META[0]: token_table.canonical_meta,

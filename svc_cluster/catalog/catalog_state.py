@@ -9,16 +9,18 @@ import struct
 from bisect import bisect_right, insort
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import xxhash
 
-from svc_cluster.base.ids import CATALOG_GROUP, GroupId, LogIndex, NodeId, Term, TimestampMs
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, LogIndex, NodeId, Term
 from svc_cluster.base.key_reader import KeyReader
 from svc_cluster.base.steps import at_once
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.catalog.account_usage import ReportAccountUsage, account_table, take
+from svc_cluster.catalog.active_version import ActiveVersion, RaiseActiveVersion, VersionPlan
+from svc_cluster.catalog.basin_record import BasinRecord, basin_from_bytes, basin_to_bytes, made_by
 from svc_cluster.catalog.catalog_commands import (
     CatalogCommand,
     CreateBasin,
@@ -27,18 +29,21 @@ from svc_cluster.catalog.catalog_commands import (
     IdempotentCatalogWrite,
     RegisterNode,
     RemoveBasin,
+    ReplaceNode,
 )
 from svc_cluster.catalog.location_table import Choice, LocationTable, SetDefaultLocation
+from svc_cluster.catalog.node_rows import (
+    NodeRecord,
+    decode_node,
+    encode_node,
+    places_of,
+    registered,
+    succeeded,
+)
 from svc_cluster.catalog.token_commands import IssueToken, RevokeToken, SetRootToken
 from svc_cluster.catalog.token_table import TokenPlan, TokenTable
 from svc_cluster.model.idempotency_table import IdempotencyRow, IdempotencyTable, Mark
-from svc_cluster.model.stream_config import (
-    BasinConfig,
-    PartialStreamConfig,
-    Retention,
-    members_of,
-    plain,
-)
+from svc_cluster.model.places import Places
 from svc_cluster.model.usage_table import UsageDraft
 
 META: Final = b"\x00"
@@ -50,66 +55,11 @@ _IDEMPOTENCY_COUNT: Final = b"\x2a"
 _U64: Final = struct.Struct(">Q")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRecord:
-    node_id: NodeId
-    incarnation: str
-    address: str
-
-
-@dataclass(frozen=True, slots=True)
-class BasinRecord:
-    name: str
-    group_id: GroupId
-    replicas: tuple[NodeId, ...]
-    config: BasinConfig
-    created_at_ms: TimestampMs
-    deleted_at_ms: TimestampMs | None = None
-    creation_hash: bytes = b""
-    """The hash of the request that created it; empty: nothing repeats that."""
-    location: str = ""
-    """See `LocationTable.of_basin`."""
-    owner: int = 0
-    """See `CreateBasin`."""
-
-
-class _CatalogMeta(msgspec.Struct, array_like=True):
+class CatalogMeta(msgspec.Struct, array_like=True):
     applied_index: int = 0
     applied_term: int = 0
     digest: int = 0
     next_group_id: int = CATALOG_GROUP + 1
-
-
-class _StoredNode(msgspec.Struct, array_like=True):
-    node_id: int
-    incarnation: str
-    address: str
-
-
-class _StoredBasin(msgspec.Struct, array_like=True):
-    name: str
-    group_id: int
-    replicas: list[int]
-    created_at_ms: int
-    deleted_at_ms: int | None
-    has_defaults: bool
-    storage_class: str | None
-    retention_seconds: int | None
-    timestamping_mode: int | None
-    timestamping_uncapped: bool | None
-    delete_on_empty_min_age_seconds: int | None
-    stream_cipher: str | None
-    create_stream_on_append: bool
-    create_stream_on_read: bool
-    creation_hash: bytes = b""
-    location: str = ""
-
-
-class _StoredOwnedBasin(_StoredBasin, array_like=True):
-    """This is the row of a basin that has an owner. Others keep the row they had before there were
-    owners, so that what a command of then writes is the same on every release."""
-
-    owner: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +81,14 @@ class CatalogPlan:
     """What one log entry does; nothing has happened until `CatalogState.commit`."""
 
     log_index: LogIndex
-    meta: _CatalogMeta
+    meta: CatalogMeta
     write_set: WriteSet
     outcomes: list[CatalogApplied | CatalogRejected] = field(default_factory=list)
     nodes: dict[NodeId, NodeRecord] = field(default_factory=dict)
     basins: dict[str, BasinRecord | None] = field(default_factory=dict)
     tokens: TokenPlan = field(default_factory=TokenPlan)
     location: Choice | None = None
+    version: VersionPlan = field(default_factory=VersionPlan)
     idempotency_rows: dict[bytes, IdempotencyRow] = field(default_factory=dict)
     """Repeatable requests that the entry decides, by their keys."""
     forgotten: dict[bytes, int] = field(default_factory=dict)
@@ -152,20 +103,20 @@ class CatalogState:
     def __init__(self, reader: KeyReader) -> None:
         raw = reader.get(META)
         self._meta = (
-            msgspec.msgpack.decode(raw, type=_CatalogMeta) if raw is not None else _CatalogMeta()
+            msgspec.msgpack.decode(raw, type=CatalogMeta) if raw is not None else CatalogMeta()
         )
         self.nodes: dict[NodeId, NodeRecord] = {}
         self.basins: dict[str, BasinRecord] = {}
         self.basins_by_group: dict[GroupId, BasinRecord] = {}
         self._names: list[str] = []
         for _, value in reader.scan(NODE, BASIN):
-            stored = msgspec.msgpack.decode(value, type=_StoredNode)
-            node_id = NodeId(stored.node_id)
-            self.nodes[node_id] = NodeRecord(node_id, stored.incarnation, stored.address)
+            node = decode_node(value)
+            self.nodes[node.node_id] = node
         for _, value in reader.scan(BASIN, b"\x03"):
-            self._put_basin(_basin_from_bytes(value))
+            self._put_basin(basin_from_bytes(value))
         self.tokens = TokenTable(reader)
         self.locations = LocationTable(reader)
+        self.active_version = ActiveVersion(reader)
         self.idempotency = IdempotencyTable(
             reader, IDEMPOTENCY_ROWS, _IDEMPOTENCY_TIME, _IDEMPOTENCY_COUNT
         )
@@ -188,6 +139,11 @@ class CatalogState:
     def next_group_id(self) -> GroupId:
         """Every group id below it has been given out; ids are never used again."""
         return GroupId(self._meta.next_group_id)
+
+    @property
+    def places(self) -> Places:
+        """The places of nodes that were given away."""
+        return places_of(self.nodes)
 
     def count_basins_of(self, owner: int) -> int:
         """Those that are being deleted among them."""
@@ -221,7 +177,7 @@ class CatalogState:
         assert log_index == self.applied_index + 1, "entries are applied one after another"
         plan = CatalogPlan(
             log_index,
-            _CatalogMeta(log_index, term, self._meta.digest, self._meta.next_group_id),
+            CatalogMeta(log_index, term, self._meta.digest, self._meta.next_group_id),
             WriteSet(),
             usage=UsageDraft(self.usage),
         )
@@ -234,7 +190,7 @@ class CatalogState:
         plan.idempotency_mark = self.idempotency.write(
             plan.write_set, plan.idempotency_rows, forgotten
         )
-        plan.usage.write(plan.write_set)
+        plan.usage.write(plan.write_set, keeps_hours=self.active_version.keeps_hours)
         plan.meta.digest = _digest(self._meta.digest, log_index, plan.write_set)
         plan.write_set.put(META, msgspec.msgpack.encode(plan.meta))
         return plan
@@ -252,6 +208,7 @@ class CatalogState:
                 self._put_basin(record)
         self.tokens.commit(plan.tokens)
         self.locations.commit(plan.location)
+        self.active_version.commit(plan.version)
         self.idempotency.commit(plan.idempotency_mark)
         self.usage.commit(plan.usage)
 
@@ -264,8 +221,10 @@ class CatalogState:
         self, plan: CatalogPlan, command: CatalogCommand
     ) -> CatalogApplied | CatalogRejected:
         match command:
-            case RegisterNode(node_id, incarnation, address):
-                return self._register(plan, NodeRecord(node_id, incarnation, address))
+            case RegisterNode():
+                return self._put_node(plan, registered({**self.nodes, **plan.nodes}, command))
+            case ReplaceNode():
+                return self._put_node(plan, succeeded({**self.nodes, **plan.nodes}, command))
             case CreateBasin():
                 return self._create(plan, command)
             case DeleteBasin(name, deleted_at_ms):
@@ -293,6 +252,11 @@ class CatalogState:
                 return CatalogApplied()
             case IdempotentCatalogWrite():
                 return self._idempotent(plan, command)
+            case RaiseActiveVersion():
+                records = {**self.nodes, **plan.nodes}.values()
+                nodes = {record.node_id: record.incarnation for record in records}
+                reason = self.active_version.decide(plan.version, plan.write_set, nodes, command)
+                return CatalogApplied() if reason is None else CatalogRejected(reason)
             case ReportAccountUsage():
                 reason = take(plan.usage, command)
                 return CatalogApplied() if reason is None else CatalogRejected(reason)
@@ -321,14 +285,14 @@ class CatalogState:
         plan.meta.next_group_id = command.group_id + 1
         return self._write_basin(plan, made_by(command))
 
-    def _register(self, plan: CatalogPlan, record: NodeRecord) -> CatalogApplied | CatalogRejected:
-        known = plan.nodes.get(record.node_id) or self.nodes.get(record.node_id)
-        if known is not None and known.incarnation != record.incarnation:
-            return CatalogRejected("the node id is taken by another data directory")
-        if known != record:
-            plan.nodes[record.node_id] = record
-            stored = _StoredNode(record.node_id, record.incarnation, record.address)
-            plan.write_set.put(NODE + _U64.pack(record.node_id), msgspec.msgpack.encode(stored))
+    def _put_node(
+        self, plan: CatalogPlan, found: NodeRecord | str
+    ) -> CatalogApplied | CatalogRejected:
+        if isinstance(found, str):
+            return CatalogRejected(found)
+        if found != (plan.nodes.get(found.node_id) or self.nodes.get(found.node_id)):
+            plan.nodes[found.node_id] = found
+            plan.write_set.put(NODE + _U64.pack(found.node_id), encode_node(found))
         return CatalogApplied()
 
     def _basin(self, plan: CatalogPlan, name: str) -> BasinRecord | None:
@@ -337,40 +301,8 @@ class CatalogState:
     @staticmethod
     def _write_basin(plan: CatalogPlan, record: BasinRecord) -> CatalogApplied:
         plan.basins[record.name] = record
-        plan.write_set.put(BASIN + record.name.encode(), _basin_to_bytes(record))
+        plan.write_set.put(BASIN + record.name.encode(), basin_to_bytes(record))
         return CatalogApplied(record)
-
-
-def made_by(command: CreateBasin) -> BasinRecord:
-    """The basin as it begins."""
-    return BasinRecord(
-        command.name,
-        command.group_id,
-        command.replicas,
-        command.config,
-        command.created_at_ms,
-        creation_hash=command.creation_hash,
-        location=command.location,
-        owner=command.owner,
-    )
-
-
-def canonical_meta(value: bytes) -> bytes:
-    """The row under `META` in the form of this release, without the digest of what was written,
-    which depends on the form. Raises msgspec.DecodeError."""
-    meta = msgspec.msgpack.decode(value, type=_CatalogMeta)
-    meta.digest = 0
-    return msgspec.msgpack.encode(meta)
-
-
-def canonical_node(value: bytes) -> bytes:
-    """Return a node's row in the form of this release. Raises msgspec.DecodeError."""
-    return msgspec.msgpack.encode(msgspec.msgpack.decode(value, type=_StoredNode))
-
-
-def canonical_basin(value: bytes) -> bytes:
-    """Return a basin's row in the form of this release. Raises msgspec.DecodeError."""
-    return _basin_to_bytes(_basin_from_bytes(value))
 
 
 def _digest(before: int, log_index: int, write_set: WriteSet) -> int:
@@ -382,58 +314,3 @@ def _digest(before: int, log_index: int, write_set: WriteSet) -> int:
         hasher.update(value or b"")
         hasher.update(end or b"")
     return hasher.intdigest()
-
-
-def _basin_to_bytes(record: BasinRecord) -> bytes:
-    defaults = record.config.default_stream_config
-    partial = defaults or PartialStreamConfig()
-    owned: dict[str, Any] = {"owner": record.owner} if record.owner else {}
-    kind = _StoredOwnedBasin if owned else _StoredBasin
-    return msgspec.msgpack.encode(
-        kind(
-            name=record.name,
-            group_id=record.group_id,
-            replicas=list(record.replicas),
-            created_at_ms=record.created_at_ms,
-            deleted_at_ms=record.deleted_at_ms,
-            has_defaults=defaults is not None,
-            # 0 stands for infinite; ages are above 0
-            retention_seconds=(
-                None if partial.retention is None else partial.retention.age_seconds or 0
-            ),
-            stream_cipher=record.config.stream_cipher,
-            create_stream_on_append=record.config.create_stream_on_append,
-            create_stream_on_read=record.config.create_stream_on_read,
-            creation_hash=record.creation_hash,
-            location=record.location,
-            **plain(partial),
-            **owned,
-        )
-    )
-
-
-def _basin_from_bytes(raw: bytes) -> BasinRecord:
-    stored = msgspec.msgpack.decode(raw, type=_StoredOwnedBasin)
-    defaults = None
-    if stored.has_defaults:
-        seconds = stored.retention_seconds
-        defaults = PartialStreamConfig(
-            retention=None if seconds is None else Retention(seconds or None),
-            **members_of(stored),
-        )
-    return BasinRecord(
-        name=stored.name,
-        group_id=GroupId(stored.group_id),
-        replicas=tuple(NodeId(n) for n in stored.replicas),
-        config=BasinConfig(
-            default_stream_config=defaults,
-            stream_cipher=stored.stream_cipher,
-            create_stream_on_append=stored.create_stream_on_append,
-            create_stream_on_read=stored.create_stream_on_read,
-        ),
-        created_at_ms=TimestampMs(stored.created_at_ms),
-        deleted_at_ms=(None if stored.deleted_at_ms is None else TimestampMs(stored.deleted_at_ms)),
-        creation_hash=stored.creation_hash,
-        location=stored.location,
-        owner=stored.owner,
-    )

@@ -16,6 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from svc_cluster.model.versions import FIRST
+
 LEASE_SECONDS: Final = 3.0
 LEASE_SECONDS_HERE: Final = LEASE_SECONDS * 1.05
 GATEWAYS_MAX: Final = 10_000
@@ -29,6 +31,8 @@ class HandedLease:
     """The version of the tokens that the gateway has confirmed."""
     seconds_left: float
     """Until it is over, from when this is told."""
+    newest: int = FIRST
+    """The newest active version that the gateway speaks, as far as that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class HandedLeases:
 class _Lease:
     until: float
     version: int
+    newest: int = FIRST
 
 
 class LeaseTable:
@@ -74,7 +79,7 @@ class LeaseTable:
         return HandedLeases(
             max(0.0, self._earlier_until - now),
             tuple(
-                HandedLease(gateway_id, lease.version, lease.until - now)
+                HandedLease(gateway_id, lease.version, lease.until - now, lease.newest)
                 for gateway_id, lease in self._leases.items()
             ),
         )
@@ -101,6 +106,7 @@ class LeaseTable:
             lease.until = max(lease.until, now + one.seconds_left)
             # what a gateway has said once is true from then on
             lease.version = max(lease.version, one.version)
+            lease.newest = max(lease.newest, one.newest)
         self._earlier_until = min(self._earlier_until, now + handed.earlier_seconds_left)
         self._is_told = True
         return True
@@ -113,15 +119,16 @@ class LeaseTable:
         lease.version = version
         return True
 
-    def grant(self, gateway_id: str, version: int, now: float) -> bool:
-        """Begin or go on with a lease; `version` is what the gateway had when it asked. False: too
-        many gateways."""
+    def grant(self, gateway_id: str, version: int, now: float, newest: int = FIRST) -> bool:
+        """Begin or go on with a lease. `version` is what the gateway had when it asked, `newest`
+        the active version of a cluster that it speaks at most. False: too many gateways."""
         if gateway_id not in self._leases and len(self._leases) >= GATEWAYS_MAX:
             self._drop_ended(now)
             if len(self._leases) >= GATEWAYS_MAX:
                 return False
         lease = self._leases.setdefault(gateway_id, _Lease(0.0, version))
         lease.until = now + LEASE_SECONDS_HERE
+        lease.newest = newest
         return True
 
     def seconds_until(self, version: int, now: float) -> float:
@@ -130,6 +137,13 @@ class LeaseTable:
         self._drop_ended(now)
         ends = [lease.until for lease in self._leases.values() if lease.version < version]
         return max(0.0, max(ends, default=now) - now, self._earlier_until - now)
+
+    def spoken(self, now: float) -> tuple[dict[str, int], float]:
+        """The newest active version that each gateway with a lease speaks. Second: for how many
+        seconds there may be others of which nothing is known here."""
+        self._drop_ended(now)
+        known = {gateway_id: lease.newest for gateway_id, lease in self._leases.items()}
+        return known, max(0.0, self._earlier_until - now)
 
     def count(self, now: float) -> int:
         """Gateways with a lease; 0 while an earlier leader's leases may not be over, of which

@@ -1,0 +1,66 @@
+"""What keeps the active version of a cluster from being raised. Pure: who speaks what is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from svc_cluster.base.ids import NodeId
+from svc_cluster.model.versions import Spoken, release_of
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpeaks:
+    """A registered node. `spoken`: by the program that runs on that data directory now; None: none
+    is connected, so that nobody knows which one will start there."""
+
+    node_id: NodeId
+    incarnation: str
+    spoken: Spoken | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gateways:
+    """The newest version that each gateway with a lease speaks, by its id. `unknown_seconds`: until
+    there are no others that this leader may not know; 0: there are none."""
+
+    newest: Mapping[str, int]
+    unknown_seconds: float
+
+
+def why_not_raised(
+    version: int, own: Spoken, nodes: Sequence[NodeSpeaks], gateways: Gateways
+) -> str | None:
+    """Why the cluster cannot come to `version`, as one sentence; None: it can. `own`: what the
+    catalog's leader speaks itself."""
+    if version > own.newest:
+        return (
+            f"version {version} is of a later release than the one that runs: "
+            f"run release {release_of(version)} on all nodes and gateways first"
+        )
+    for node in nodes:
+        if node.spoken is None:
+            return (
+                f"node {node.node_id} is not connected, so nobody knows which release it will run: "
+                "start it"
+            )
+        if node.spoken.newest < version:
+            return _too_old(f"node {node.node_id}", node.spoken.newest, version)
+        if node.spoken.oldest > version:
+            return f"node {node.node_id} speaks version {node.spoken.oldest} at least"
+    for gateway_id, newest in sorted(gateways.newest.items()):
+        if newest < version:
+            return _too_old(f"the gateway {gateway_id}", newest, version)
+    if gateways.unknown_seconds > 0:
+        return (
+            "the catalog's leader is new and does not know all gateways yet: ask again in "
+            f"{gateways.unknown_seconds:.1f} s"
+        )
+    return None
+
+
+def _too_old(who: str, newest: int, version: int) -> str:
+    return (
+        f"{who} runs release {release_of(newest)} and speaks version {newest} at most: run "
+        f"release {release_of(version)} there first"
+    )

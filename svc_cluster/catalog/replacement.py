@@ -1,0 +1,65 @@
+"""Whether the place of a node may be given to another directory, and what is lost by it; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from svc_cluster.base.ids import NodeId
+from svc_cluster.catalog.catalog_state import CatalogState
+from svc_cluster.catalog.node_rows import replacing
+
+SINCE: Final = 3
+"""The active version from which on a place is given away: older releases do not know the fence."""
+
+
+def why_not_replaced(
+    state: CatalogState, node_id: NodeId, asking: Collection[NodeId], *, is_up: bool
+) -> str | None:
+    """Return one sentence for an operator; None: it may be. `asking`: the nodes that came up with
+    an empty directory. `is_up`: the node takes part now."""
+    active = state.active_version.now
+    if active < SINCE:
+        return (
+            f"the cluster is at version {active}, and nodes are replaced from version {SINCE} on: "
+            "finalize the upgrade first"
+        )
+    if node_id not in state.nodes:
+        return f"no node {node_id} is registered"
+    if is_up:
+        return f"node {node_id} is up with its data directory: only one that is lost is replaced"
+    if node_id not in asking:
+        return (
+            f"node {node_id} has not come up with an empty data directory: start it with one, and "
+            "ask again some seconds later"
+        )
+    under_way = replacing(state.nodes)
+    if under_way not in (None, node_id):
+        return (
+            f"node {under_way} is being replaced, and node {node_id} came up with an empty data "
+            f"directory as well: a volume is probably not mounted; give node {node_id} its "
+            f"directory back, or wait until node {under_way} is whole"
+        )
+    others = sorted(node for node in asking if node != node_id)
+    if others:
+        names = ", ".join(map(str, others))
+        return (
+            f"node {names} came up with an empty data directory as well as node {node_id}: a "
+            "volume is probably not mounted; give it its directory back, or stop it until this "
+            "node is whole"
+        )
+    return None
+
+
+def lost_basins(state: CatalogState, node_id: NodeId) -> list[str]:
+    """The basins of which no quorum is left without this node, in the order of their names."""
+    return sorted(
+        record.name
+        for record in state.basins.values()
+        if node_id in record.replicas and not _is_enough(len(record.replicas))
+    )
+
+
+def _is_enough(replicas: int) -> bool:
+    """Whether all others of so many are a quorum."""
+    return replicas - 1 > replicas // 2
