@@ -11,14 +11,24 @@ import msgspec
 
 from svc_cluster.base.checksum import crc32c
 from svc_cluster.base.ids import NodeId
-from svc_cluster.model.formation import ROUND_MAX, FormationRecord, Stage, are_members
+from svc_cluster.model import versions
+from svc_cluster.model.formation import (
+    RESTORED_LENGTH_MAX,
+    ROUND_MAX,
+    FormationRecord,
+    Stage,
+    are_members,
+)
+from svc_cluster.model.places import ORDINAL_MAX, Place, Places, are_places
 from svc_cluster.replica.callbacks import settle
 from svc_cluster.replica.identity import IdentityError
 from svc_cluster.storage.disk import Disk, DiskFile
 
 _T = TypeVar("_T")
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = versions.RESTORED_FORMATION
+"""1 has no places, and is written as long as there are none; 2 has them. 3 is of a directory that a
+restore has made, until its cluster is formed."""
 FILE_NAME: Final = "formation"
 SLOT_BYTES: Final = 128 * 1024
 """Room for `model.formation.MEMBERS_MAX` nodes."""
@@ -34,6 +44,19 @@ class _Stored(msgspec.Struct):
     round: int
     stage: int
     members: list[tuple[int, str]]
+
+
+class _StoredPlaces(_Stored):
+    """Format 2."""
+
+    places: list[tuple[int, int, str]] = []
+    ordinal: int = 0
+
+
+class _StoredRestored(_StoredPlaces):
+    """Format 3."""
+
+    restored: str = ""
 
 
 class _Version(msgspec.Struct):
@@ -54,6 +77,10 @@ class FormationFile:
         self.record = FormationRecord()
         """What the disk held."""
         self._file: DiskFile | None = None
+        self._newest = self.record
+        """What it holds now."""
+        self._is_uneven = False
+        """Whether the newest slot names no restore, and the other one does."""
         self._under_way: asyncio.Future[None] | None = None
         """Done once the disk has nothing more to do with the file."""
         if FILE_NAME in disk.list_names():
@@ -83,26 +110,35 @@ class FormationFile:
                 "beside it: restore both from one backup of this node"
             )
         self._generation = newest.generation
+        self._is_uneven = not newest.restored and any(stored.restored for stored in found)
         self.record = FormationRecord(
             newest.round,
             Stage(newest.stage),
             tuple((NodeId(node), incarnation) for node, incarnation in newest.members),
+            _places(newest),
+            newest.ordinal,
+            newest.restored,
         )
+        self._newest = self.record
 
     async def write(self, record: FormationRecord) -> None:
         """Return once it is durable. Never two at a time. Whoever is cancelled meanwhile leaves the
-        disk at its work: `close` waits for it."""
+        disk at its work: `close` waits for it.
+
+        The first record that names no restore is written into both slots, one behind the other:
+        older releases look at both, and start on none of the format that names one."""
+        await self._write(record)
+        await self.even_out()
+
+    async def even_out(self) -> None:
+        """Write the record once more where a crash left the one before it, which names a restore,
+        in the other slot. Return once it is durable; not while a `write` is under way."""
+        if self._is_uneven:
+            await self._write(self._newest)
+
+    async def _write(self, record: FormationRecord) -> None:
         generation = self._generation + 1
-        body = msgspec.json.encode(
-            _Stored(
-                FORMAT_VERSION,
-                generation,
-                self._incarnation,
-                record.round,
-                int(record.stage),
-                [(int(node), incarnation) for node, incarnation in record.members],
-            )
-        )
+        body = msgspec.json.encode(_stored(record, generation, self._incarnation))
         header = _MAGIC + len(body).to_bytes(4, "big") + crc32c(body).to_bytes(4, "big")
         slot = (header + body).ljust(SLOT_BYTES, b"\0")
         assert len(slot) == SLOT_BYTES, "there is room for as many nodes as a report may name"
@@ -117,6 +153,8 @@ class FormationFile:
         self._disk.submit([(self._file, place, slot)], partial(settle, durable, None))
         await self._done(durable)
         self._generation = generation
+        self._is_uneven = bool(self._newest.restored) and not record.restored
+        self._newest = record
 
     def _made(self, made: asyncio.Future[None], file: DiskFile) -> None:
         self._file = file
@@ -136,7 +174,25 @@ class FormationFile:
             self._file.close()
 
 
-def _decoded(raw: bytes) -> _Stored | None:
+def _stored(record: FormationRecord, generation: int, incarnation: str) -> _Stored:
+    members = [(int(node), incarnation) for node, incarnation in record.members]
+    stage = int(record.stage)
+    if not record.places and not record.ordinal and not record.restored:
+        return _Stored(1, generation, incarnation, record.round, stage, members)
+    places = [(int(place.node_id), place.ordinal, place.incarnation) for place in record.places]
+    fields = (generation, incarnation, record.round, stage, members, places, record.ordinal)
+    if not record.restored:
+        return _StoredPlaces(versions.newest_read(versions.FORMATION), *fields)
+    return _StoredRestored(FORMAT_VERSION, *fields, record.restored)
+
+
+def _places(stored: _StoredPlaces) -> Places:
+    return tuple(
+        Place(NodeId(node), ordinal, incarnation) for node, ordinal, incarnation in stored.places
+    )
+
+
+def _decoded(raw: bytes) -> _StoredRestored | None:
     """None for a slot that is empty, torn or damaged. Raises IdentityError for a later format."""
     length = int.from_bytes(raw[len(_MAGIC) : len(_MAGIC) + 4], "big")
     body = raw[_HEADER_BYTES : _HEADER_BYTES + length]
@@ -144,13 +200,17 @@ def _decoded(raw: bytes) -> _Stored | None:
     if raw[: len(_MAGIC)] != _MAGIC or len(body) != length or crc32c(body) != stored_crc:
         return None
     version = msgspec.json.decode(body, type=_Version).format
-    if version != FORMAT_VERSION:
+    if not 1 <= version <= FORMAT_VERSION:
         raise IdentityError(
             f"the file '{FILE_NAME}' of the data directory has format {version}, this version "
-            f"reads {FORMAT_VERSION}: start it with the version of svc-cluster that wrote it"
+            f"reads up to {FORMAT_VERSION}: start it with the version of svc-cluster that wrote it"
         )
-    stored = msgspec.json.decode(body, type=_Stored)
+    stored = msgspec.json.decode(body, type=_StoredRestored)
     members = tuple((NodeId(node), incarnation) for node, incarnation in stored.members)
     if stored.round > ROUND_MAX or stored.stage not in list(Stage) or not are_members(members):
+        return None
+    if not are_places(_places(stored)) or not 0 <= stored.ordinal <= ORDINAL_MAX:
+        return None
+    if len(stored.restored) > RESTORED_LENGTH_MAX:
         return None
     return stored

@@ -7,7 +7,12 @@ enters the next round, and with that promises never to form the draft. So a late
 every node in the later round, proves that nobody who is left has formed or will form the earlier
 one; those whose disks are gone may have, and a minority of them can have decided nothing.
 
-A formed node never leaves its list: other lists and unknown incarnations have no part for ever.
+A formed node never leaves its list: other lists and unknown incarnations have no part for ever. But
+the catalog may give the place of a node to an empty directory (`model.places`): that takes the list
+over, with all that it would have promised forgotten, and the one before it is refused for ever.
+
+Directories that a restore has made have a log, and form as empty ones do, with others of the same
+restore alone: one that is made once more is another one, and an empty one would vote for nothing.
 """
 
 from __future__ import annotations
@@ -21,11 +26,16 @@ from svc_cluster.model.formation import (
     FormationReport,
     Members,
     Stage,
+    holders,
     replaced,
 )
+from svc_cluster.model.places import Place, Places, merged, place_of
 
 Registrations = Callable[[], Members]
 """Nodes and incarnations of the applied catalog; empty while that is not to be trusted."""
+
+Given = Callable[[], Places]
+"""The places that the applied catalog has given away; empty while that is not to be trusted."""
 
 
 class Formation:
@@ -40,6 +50,7 @@ class Formation:
         *,
         has_log: bool,
         registrations: Registrations,
+        given: Given = tuple,
     ) -> None:
         """`record` is what the disk holds; `has_log`: the directory has taken part in a catalog."""
         self.node_id = node_id
@@ -47,6 +58,9 @@ class Formation:
         self.nodes = tuple(sorted(nodes))
         self.record = _continued(record, has_log)
         self._registrations = registrations
+        self._given = given
+        self.learned: Places = ()
+        """What others know of places; this node knows of it once it is written down."""
         self.heard: dict[NodeId, FormationReport] = {}
         """The latest word of each node."""
 
@@ -55,7 +69,17 @@ class Formation:
     @property
     def is_open(self) -> bool:
         """Whether the node may open its replicas and vote."""
-        return self.record.stage in (Stage.FORMED, Stage.EXISTING)
+        is_begun = self.record.stage in (Stage.FORMED, Stage.EXISTING)
+        return is_begun and not self.is_superseded
+
+    @property
+    def is_superseded(self) -> bool:
+        """Whether another directory has this node's place, for ever. That may also be one with this
+        incarnation, of which this is an older copy."""
+        record = self.record
+        place = place_of(self.node_id, record.places)
+        own = (record.ordinal, self.incarnation)
+        return place is not None and (place.ordinal, place.incarnation) != own
 
     @property
     def is_formed(self) -> bool:
@@ -71,6 +95,8 @@ class Formation:
             record.round,
             record.stage,
             record.members if has_list else (),
+            record.places,
+            record.restored,
         )
 
     def why_not(self, node_id: NodeId, incarnation: str) -> str | None:
@@ -79,10 +105,23 @@ class Formation:
             return "this node has not formed the cluster yet"
         # without a list, only nodes that continue directories of before it ask to take part
         members = self.record.members if self.is_formed else self._registrations()
-        known = dict(members).get(node_id)
+        known = dict(holders(members, self.record.places)).get(node_id)
         if known == incarnation or (known is None and not self.is_formed):
             return None
+        if place_of(node_id, self.record.places) is not None:
+            return "the place of this node was given to another data directory"
         return "the node was given another data directory than the cluster was formed with"
+
+    def asking(self) -> dict[NodeId, str]:
+        """The nodes that came up with an empty directory, and that directory's incarnation."""
+        return {
+            node: report.incarnation
+            for node, report in self.heard.items()
+            if self.is_formed
+            and report.stage is Stage.GATHERING
+            and not report.restored
+            and not self.admits(node, report.incarnation)
+        }
 
     def admits(self, node_id: NodeId, incarnation: str) -> bool:
         return self.why_not(node_id, incarnation) is None
@@ -93,6 +132,11 @@ class Formation:
         """A node told where it stands; the latest word of each counts."""
         if report.node_id in self.nodes and report.node_id != self.node_id:
             self.heard[report.node_id] = report
+            self.learn(report.places)
+
+    def learn(self, places: Places) -> None:
+        """Another node knows of these places."""
+        self.learned = merged(self.learned, places)
 
     def forget(self, node_id: NodeId) -> None:
         """The node takes part: what it said before that is over."""
@@ -105,14 +149,25 @@ class Formation:
     def refusal(self) -> str | None:
         """Return why this node has no part in the cluster and will not get one by waiting. It is
         one sentence for an operator; None while that is not known."""
+        if self.is_superseded:
+            return superseded(self.node_id)
         for report in self.heard.values():
-            if report.stage is not Stage.FORMED:
+            if report.stage is not Stage.FORMED or self._may_take(report) is not None:
                 continue
-            if dict(report.members).get(self.node_id) != self.incarnation:
+            given = place_of(self.node_id, report.places)
+            if self.record.ordinal > (0 if given is None else given.ordinal):
+                continue  # that node does not know yet that this directory has the place
+            holding = dict(holders(report.members, report.places))
+            if holding.get(self.node_id) != self.incarnation:
+                if self.record.restored:
+                    return restored_too_late(self.node_id)
+                if self.record.stage is not Stage.GATHERING:
+                    return superseded(self.node_id)
                 return (
                     f"the cluster was formed with another data directory of node {self.node_id}, "
                     f"as node {report.node_id} says: this node takes no part, the others go on "
-                    "without it; give it that directory back"
+                    "without it; give it that directory back, or, where that is lost for good, its "
+                    f"place to this one: svc-cluster admin member replace {self.node_id}"
                 )
             if self._has_lost(report.members) and not self.is_formed:
                 return (
@@ -146,6 +201,11 @@ class Formation:
                     f"node {report.node_id} has data of a cluster, and does not know yet which "
                     "data directories belong to it"
                 )
+            if report.stage is not Stage.FORMED and report.restored != self.record.restored:
+                return (
+                    f"node {report.node_id} was not made by the restore of this one: all nodes "
+                    "have to be restored from one backup with the same options"
+                )
         return "the nodes are agreeing on the data directories that they begin with"
 
     # -- what to do
@@ -154,7 +214,8 @@ class Formation:
         """What is to be written down next; None: nothing until more is heard."""
         record = self.record
         if record.stage is Stage.FORMED:
-            return None
+            places = merged(record.places, self.learned, self._given())
+            return None if places == record.places else replace(record, places=places)
         if (found := self._formed_elsewhere()) is not None:
             return replace(found, round=max(found.round, record.round))
         if record.stage is Stage.EXISTING:
@@ -163,13 +224,13 @@ class Formation:
             return None
         latest = max((report.round for report in self.heard.values()), default=0)
         if latest > record.round:
-            return FormationRecord(latest, Stage.GATHERING, record.members)
+            return replace(record, round=latest, stage=Stage.GATHERING)
         if record.stage is Stage.DRAFTED:
             return self._from_draft()
         gathered = self._gathered()
         if not gathered or self._too_many_replaced(gathered):
             return None
-        return FormationRecord(record.round, Stage.DRAFTED, gathered)
+        return replace(record, stage=Stage.DRAFTED, members=gathered)
 
     def written(self, record: FormationRecord) -> None:
         """`record` is durable."""
@@ -179,13 +240,26 @@ class Formation:
         """Return a list that another node has formed and that this node has on its disk as a draft.
         It may also be one that names a directory of a version that had no formation."""
         for report in self.heard.values():
+            if report.stage is not Stage.FORMED:
+                continue
+            formed = FormationRecord(report.round, Stage.FORMED, report.members, report.places)
+            if (place := self._may_take(report)) is not None:
+                return replace(formed, ordinal=place.ordinal)
             if (
-                report.stage is Stage.FORMED
+                place_of(self.node_id, report.places) is None
                 and self._names_us(report.members)
                 and not self._has_lost(report.members)
             ):
-                return FormationRecord(report.round, Stage.FORMED, report.members)
+                return formed
         return None
+
+    def _may_take(self, report: FormationReport) -> Place | None:
+        """The place that was given to this directory, which has nothing; None: none was."""
+        place = place_of(self.node_id, report.places)
+        is_ours = place is not None and place.incarnation == self.incarnation
+        nodes = tuple(node for node, _ in report.members)
+        is_empty = self.record == FormationRecord(self.record.round)
+        return place if is_ours and is_empty and nodes == self.nodes else None
 
     def _has_lost(self, formed: Members) -> bool:
         """Whether this directory no longer holds the list that was formed with it. Nothing is
@@ -201,7 +275,7 @@ class Formation:
     def _from_registrations(self) -> FormationRecord | None:
         """Once all nodes are registered, the catalog's own record is the list."""
         members = tuple(pair for pair in self._registrations() if pair[0] in self.nodes)
-        if not self._names_us(members):
+        if not self._names_us(members) or self._given():
             return None
         return FormationRecord(self.record.round, Stage.FORMED, members)
 
@@ -209,7 +283,7 @@ class Formation:
         record = self.record
         for report in self.heard.values():
             if (report.node_id, report.incarnation) not in record.members:
-                return FormationRecord(record.round + 1, Stage.GATHERING, record.members)
+                return replace(record, round=record.round + 1, stage=Stage.GATHERING)
         agreeing = [
             report.node_id
             for report in self.heard.values()
@@ -221,9 +295,11 @@ class Formation:
         return FormationRecord(record.round, Stage.FORMED, record.members)
 
     def _gathered(self) -> Members:
-        """All nodes as they are in this round; empty while one of them is not."""
+        """All nodes as they are in this round; empty while one of them is not, or is of another
+        restore."""
         if self.silent() or any(
             report.round != self.record.round
+            or report.restored != self.record.restored
             or report.stage not in (Stage.GATHERING, Stage.DRAFTED)
             for report in self.heard.values()
         ):
@@ -239,6 +315,23 @@ class Formation:
         return len(list(gone)) >= len(self.nodes) // 2 + 1
 
 
+def superseded(node_id: NodeId) -> str:
+    return (
+        f"the place of node {node_id} was given to another data directory: this one is refused for "
+        "ever, and the cluster goes on without it; start the node with its newer directory, or "
+        "with an empty one to have it replaced"
+    )
+
+
+def restored_too_late(node_id: NodeId) -> str:
+    return (
+        f"the directory of node {node_id} was restored after the cluster was formed with another "
+        "one: this node takes no part, the others go on without it; give it that directory back, "
+        "or, where that is lost for good, an empty one, and then its place to that: svc-cluster "
+        f"admin member replace {node_id}"
+    )
+
+
 def registered_otherwise(node_id: NodeId) -> str:
     return (
         f"node {node_id} is registered with another data directory: this node takes no part, the "
@@ -249,8 +342,8 @@ def registered_otherwise(node_id: NodeId) -> str:
 def _continued(record: FormationRecord, has_log: bool) -> FormationRecord:
     """The catalog is opened only once the cluster is formed. So a directory that has a log of it
     has formed its draft, also where the newest record on the disk is damaged; and without a draft
-    it is from a version that had no formation."""
-    if not has_log or record.stage is Stage.FORMED:
+    it is from a version that had no formation. A log that a restore has made says nothing."""
+    if not has_log or record.stage is Stage.FORMED or record.restored:
         return record
     if record.stage is Stage.DRAFTED:
         return replace(record, stage=Stage.FORMED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from svc_cluster.base.clock import Clock
@@ -13,6 +14,8 @@ from svc_cluster.base.log import Logger
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.codec.formation_report import FormationFormatError, decode_report, encode_report
 from svc_cluster.model.formation import FormationReport
+from svc_cluster.model.places import Places
+from svc_cluster.replica.callbacks import settle
 from svc_cluster.replica.formation_file import FormationFile
 from svc_cluster.replica.formation_rounds import Formation
 
@@ -24,8 +27,9 @@ HURRY_SECONDS: Final = 30.0
 """So long after its start a node asks that often, then every `PATIENT_ASK_SECONDS`."""
 PATIENT_ASK_SECONDS: Final = 1.0
 FORMED_ASK_SECONDS: Final = 5.0
-"""The same for a node that is refused, and for a formed one, which asks only the nodes that do not
-answer as peers."""
+"""The same for a formed node, which asks only the nodes that do not answer as peers."""
+HURRIED_SECONDS: Final = 0.5
+"""At least so long between two times at which a formed node tells the others out of turn."""
 TOLD_SECONDS: Final = 60.0
 """How often a node says that it is refused, or still waits."""
 WAIT_TOLD_AFTER_SECONDS: Final = 5.0
@@ -38,6 +42,10 @@ class FormationTransport(Protocol):
 
     async def form(self, peer: NodeId, report: bytes) -> bytes:
         """Raises ConnectionError, also for a node that does not know the question."""
+        ...
+
+    def part(self) -> None:
+        """End every conversation of Raft that this node has begun; others follow at once."""
         ...
 
 
@@ -54,8 +62,12 @@ class Former:
         log: Logger,
         is_peer_up: Callable[[NodeId], bool],
         has_space: Callable[[], bool],
+        forget: Callable[[Callable[[], None]], None],
+        on_raised: Callable[[], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
+        """`forget` notes that all which this directory may have promised is lost, and calls back
+        once that is durable. `on_raised` is told of each place that is known from now on."""
         self.formation = formation
         self._file = file
         self._transport = transport
@@ -63,6 +75,8 @@ class Former:
         self._log = log
         self._is_peer_up = is_peer_up
         self._has_space = has_space
+        self._forget = forget
+        self._on_raised = on_raised
         self._tasks = Tasks(on_failure=on_failure)
         self._news = asyncio.Event()
         """Something was heard."""
@@ -71,6 +85,7 @@ class Former:
         self._on_open: Callable[[], None] = _nothing
         self._refused_at: dict[NodeId, float] = {}
         self._started_at = 0.0
+        self._hurried_at = float("-inf")
         self._told: tuple[str, float] = ("", 0.0)
 
     def start(self, on_open: Callable[[], None]) -> None:
@@ -106,6 +121,31 @@ class Former:
         at = self._refused_at.get(node_id)
         return at is not None and self._clock.monotonic() - at < REFUSED_SECONDS
 
+    def asking(self) -> dict[NodeId, str]:
+        """The nodes that ask to take part with an empty directory, and its incarnation."""
+        asking = self.formation.asking()
+        return {node: own for node, own in sorted(asking.items()) if self.is_refused(node)}
+
+    def learn(self, places: Places) -> None:
+        """Another node knows of these places; this one soon will, too."""
+        self.formation.learn(places)
+        self._news.set()
+
+    def look(self) -> None:
+        """The catalog may know more."""
+        self._news.set()
+
+    def hurry(self) -> None:
+        """Tell the others soon what this node knows: one of them lags behind."""
+        now = self._clock.monotonic()
+        if now - self._hurried_at >= HURRIED_SECONDS:
+            self._hurried_at = now
+            self._tell_others()
+
+    def _tell_others(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
     # -- asking
 
     async def _ask(self, peer: NodeId) -> None:
@@ -129,8 +169,10 @@ class Former:
                 continue
 
     def _pause(self) -> float:
-        if self.formation.is_formed or self.formation.refusal() is not None:
+        if self.formation.is_formed:
             return FORMED_ASK_SECONDS
+        if self.formation.refusal() is not None:
+            return PATIENT_ASK_SECONDS
         hurries = self._clock.monotonic() - self._started_at < HURRY_SECONDS
         pause = ASK_SECONDS if hurries else PATIENT_ASK_SECONDS
         return pause * max(1.0, len(self.formation.nodes) / NODES_EACH)
@@ -148,6 +190,7 @@ class Former:
     # -- deciding
 
     async def _decide(self) -> None:
+        await self._file.even_out()
         while True:
             self._news.clear()
             await self._advance()
@@ -161,16 +204,27 @@ class Former:
     async def _advance(self) -> None:
         formation = self.formation
         while (record := formation.next_record()) is not None:
-            was_open = formation.is_open
-            if was_open and not self._has_space():
+            before, was_open = formation.record, formation.is_open
+            if was_open and record.places == before.places and not self._has_space():
                 return  # it goes on as before: what it would write down can be learned again
+            if record.ordinal > before.ordinal:
+                # what its predecessor promised is forgotten here, and the log will say so
+                await self._forgotten()
             await self._file.write(record)
             formation.written(record)
-            self._log.info("formation_" + record.stage.name.lower(), round=record.round)
+            if record.stage is not before.stage:
+                self._log.info("formation_" + record.stage.name.lower(), round=record.round)
+            if record.places != before.places:
+                self._log.info("places_known", places=[str(each) for each in record.places])
+                self._on_raised()
             if formation.is_open and not was_open:
                 self._on_open()
-            changed, self._changed = self._changed, asyncio.Event()
-            changed.set()
+            self._tell_others()
+
+    async def _forgotten(self) -> None:
+        noted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._forget(partial(settle, noted, None))
+        await noted
 
     def _tell(self) -> None:
         """One line when it changes, and one a minute, about what keeps this node out."""

@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from svc_cluster.base.checksum import crc32c
 from svc_cluster.base.ids import NodeId
-from svc_cluster.storage.disk import Disk
+from svc_cluster.model import versions
+from svc_cluster.model.versions import SPOKEN, Spoken
+from svc_cluster.storage.disk import Disk, DiskFile
+from svc_cluster.storage.payload.payload_settings import PayloadSettings
 
-FORMAT_VERSION: Final = 2
-"""1 is read as well: such a directory began to take part without a formation, and stays readable
-for the versions that made it. Those versions would vote without one, so they are kept from 2."""
+FORMAT_VERSION: Final = versions.newest_written(versions.DATA_DIRECTORY, versions.FIRST)
+"""The format of a new directory. 1 is read as well: such a directory began to take part without a
+formation, and stays readable for the versions that made it. Those versions would vote without one,
+so they are kept from 2; those from before 3 would not know what a cluster at version 3 may say."""
 FILE_NAME: Final = "identity"
 SLOT_BYTES: Final = 4096
 _MAGIC: Final = b"svcident"
 _HEADER_BYTES: Final = len(_MAGIC) + 8
+
+
+_Fields = dict[str, Any]
 
 
 class IdentityError(Exception):
@@ -33,6 +41,8 @@ class NodeIdentity:
     cluster_id: str
     node_id: NodeId
     incarnation: str
+    active_version: int = versions.FIRST
+    """The newest that this directory has known its cluster to have."""
 
     @property
     def tag(self) -> int:
@@ -40,12 +50,30 @@ class NodeIdentity:
         return int.from_bytes(bytes.fromhex(self.incarnation)[:8], "big")
 
 
-def open_identity(disk: Disk, cluster_id: str, node_id: NodeId, rng: random.Random) -> NodeIdentity:
-    """Read the directory's identity, or give an empty directory one. Blocking, at start only.
+def open_identity(
+    disk: Disk,
+    cluster_id: str,
+    node_id: NodeId,
+    rng: random.Random,
+    spoken: Spoken = SPOKEN,
+    payload: PayloadSettings = PayloadSettings(),
+) -> NodeIdentity:
+    """Read the directory's identity, or give an empty directory one. Blocking, at start only. If
+    payload files are to be written, the directory may hold some from now on, and is refused by
+    versions that know none.
 
-    Raises IdentityError for a directory of another node or cluster, of a newer format, or whose
-    identity is unreadable.
+    Raises IdentityError for a directory of another node or cluster, of a newer format or of a
+    cluster whose active version is not among those `spoken`, or whose identity is unreadable.
     """
+    identity = _open(disk, cluster_id, node_id, rng, spoken)
+    if payload.writes:
+        _note_payload_files(disk)
+    return identity
+
+
+def _open(
+    disk: Disk, cluster_id: str, node_id: NodeId, rng: random.Random, spoken: Spoken
+) -> NodeIdentity:
     names = disk.list_names()
     if FILE_NAME not in names:
         if any(name.startswith("wal-") or name.endswith(".wal") for name in names):
@@ -63,11 +91,18 @@ def open_identity(disk: Disk, cluster_id: str, node_id: NodeId, rng: random.Rand
             "both copies of the data directory's identity are damaged: restore the file "
             f"'{FILE_NAME}' from this node's backup, and leave the log as it is"
         )
-    if stored["format"] > FORMAT_VERSION:
+    readable = versions.newest_written(versions.DATA_DIRECTORY, spoken.newest)
+    if spoken.newest >= versions.PAYLOAD_SPOKEN:
+        readable = versions.PAYLOAD_DIRECTORY
+    if stored["format"] > readable:
         raise IdentityError(
             f"the data directory has format {stored['format']}, this version reads up to "
-            f"{FORMAT_VERSION}: start it with the version of svc-cluster that wrote it"
+            f"{readable}: start it with the version of svc-cluster that wrote it"
         )
+    active = stored.get("active_version", versions.FIRST)
+    refusal = versions.directory_refusal(active, spoken)
+    if refusal is not None:
+        raise IdentityError(refusal)
     if stored["cluster_id"] != cluster_id:
         raise IdentityError(
             f"the data directory belongs to cluster {stored['cluster_id']}, not {cluster_id}: "
@@ -78,7 +113,44 @@ def open_identity(disk: Disk, cluster_id: str, node_id: NodeId, rng: random.Rand
             f"the data directory belongs to node {stored['node_id']}, not {node_id}: "
             "point data_dir at this node's directory"
         )
-    return NodeIdentity(cluster_id, node_id, stored["incarnation"])
+    return NodeIdentity(cluster_id, node_id, stored["incarnation"], active)
+
+
+def keep_active_version(disk: Disk, active: int, done: Callable[[], None]) -> None:
+    """Write the cluster's active version into the identity that is there; `done` runs once that is
+    durable. Never two at a time. Programs that do not speak it start on this directory no more."""
+    file = disk.open(FILE_NAME)
+    stored = _newest_of(file)
+    assert stored is not None, "it was read when the node started"
+    written = versions.newest_written(versions.DATA_DIRECTORY, active)
+    stored["format"] = max(stored["format"], written)
+    stored["generation"] += 1
+    stored["active_version"] = active
+    slot = _slot(stored)
+
+    def second() -> None:
+        disk.submit([(file, SLOT_BYTES, slot)], end)
+
+    def end() -> None:
+        file.close()
+        done()
+
+    disk.submit([(file, 0, slot)], second)
+
+
+def _note_payload_files(disk: Disk) -> None:
+    """Repeated by each start, as a crash may come between the two slots."""
+    file = disk.open(FILE_NAME)
+    slots = _slots_of(file)
+    if any(slot is None or slot["format"] < versions.PAYLOAD_DIRECTORY for slot in slots):
+        stored = _newest_of(file)
+        assert stored is not None, "it was read when the node started"
+        stored["format"] = versions.PAYLOAD_DIRECTORY
+        stored["generation"] += 1
+        slot = _slot(stored)
+        disk.write_sync([(file, 0, slot)])
+        disk.write_sync([(file, SLOT_BYTES, slot)])
+    file.close()
 
 
 def _create(disk: Disk, cluster_id: str, node_id: NodeId, rng: random.Random) -> NodeIdentity:
@@ -88,7 +160,7 @@ def _create(disk: Disk, cluster_id: str, node_id: NodeId, rng: random.Random) ->
 
 def _write(disk: Disk, cluster_id: str, node_id: NodeId, rng: random.Random) -> NodeIdentity:
     incarnation = f"{rng.getrandbits(128):032x}"
-    body = json.dumps(
+    slot = _slot(
         {
             "format": FORMAT_VERSION,
             "generation": 1,
@@ -96,9 +168,7 @@ def _write(disk: Disk, cluster_id: str, node_id: NodeId, rng: random.Random) -> 
             "node_id": node_id,
             "incarnation": incarnation,
         }
-    ).encode()
-    header = _MAGIC + len(body).to_bytes(4, "big") + crc32c(body).to_bytes(4, "big")
-    slot = (header + body).ljust(SLOT_BYTES, b"\0")
+    )
     file = disk.open(FILE_NAME)
     # one slot after the other: at no moment are both of them in flight
     disk.write_sync([(file, 0, slot)])
@@ -107,18 +177,32 @@ def _write(disk: Disk, cluster_id: str, node_id: NodeId, rng: random.Random) -> 
     return NodeIdentity(cluster_id, node_id, incarnation)
 
 
-def _newest_slot(disk: Disk) -> dict[str, Any] | None:
+def _slot(stored: _Fields) -> bytes:
+    body = json.dumps(stored).encode()
+    header = _MAGIC + len(body).to_bytes(4, "big") + crc32c(body).to_bytes(4, "big")
+    return (header + body).ljust(SLOT_BYTES, b"\0")
+
+
+def _newest_slot(disk: Disk) -> _Fields | None:
     file = disk.open(FILE_NAME)
-    found: dict[str, Any] | None = None
+    found = _newest_of(file)
+    file.close()
+    return found
+
+
+def _newest_of(file: DiskFile) -> _Fields | None:
+    whole = [slot for slot in _slots_of(file) if slot is not None]
+    return max(whole, key=lambda slot: int(slot["generation"]), default=None)
+
+
+def _slots_of(file: DiskFile) -> list[_Fields | None]:
+    """Both copies, None for one that is torn or damaged."""
+    found: list[_Fields | None] = []
     for slot in range(2):
         raw = file.pread(SLOT_BYTES, slot * SLOT_BYTES)
         length = int.from_bytes(raw[len(_MAGIC) : len(_MAGIC) + 4], "big")
         body = raw[_HEADER_BYTES : _HEADER_BYTES + length]
         stored_crc = int.from_bytes(raw[len(_MAGIC) + 4 : _HEADER_BYTES], "big")
-        if raw[: len(_MAGIC)] != _MAGIC or len(body) != length or crc32c(body) != stored_crc:
-            continue
-        value: dict[str, Any] = json.loads(body)
-        if found is None or value["generation"] > found["generation"]:
-            found = value
-    file.close()
+        is_whole = raw[: len(_MAGIC)] == _MAGIC and len(body) == length
+        found.append(json.loads(body) if is_whole and crc32c(body) == stored_crc else None)
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId, Term
@@ -52,8 +53,9 @@ class GroupNames:
         self._names.pop(group_id, None)
 
     def some(self, groups: Iterable[GroupId]) -> list[str]:
-        """At most NAMED_MAX of their names, those of the oldest groups."""
-        return [self[group_id] for group_id in sorted(groups)[:NAMED_MAX]]
+        """At most NAMED_MAX of their names, those of the oldest groups that are known here."""
+        known = (self._names[group_id] for group_id in sorted(groups) if group_id in self._names)
+        return list(islice(known, NAMED_MAX))
 
 
 class LeadershipNews:
@@ -66,9 +68,10 @@ class LeadershipNews:
         self._clock = clock
         self._begun = float("-inf")
         self._lines = 0
-        self._won: set[GroupId] = set()
-        self._lost: set[GroupId] = set()
-        """Those without a line of their own in this window, by what happened last."""
+        self._won: dict[GroupId, str] = {}
+        self._lost: dict[GroupId, str] = {}
+        """Those without a line of their own in this window, by what happened last, and what they
+        were called then: when it is told they may be gone."""
 
     def changed(self, group_id: GroupId, role: Role, term: Term, leader: NodeId | None) -> None:
         """A replica here leads from now on, or does not lead any more."""
@@ -87,8 +90,8 @@ class LeadershipNews:
         here, other = self._won, self._lost
         if role is not Role.LEADER:
             here, other = other, here
-        here.add(group_id)
-        other.discard(group_id)
+        here[group_id] = self._names[group_id]
+        other.pop(group_id, None)
 
     def look(self) -> None:
         """Called now and then: behind a window's end tell what was left out in it."""
@@ -101,12 +104,16 @@ class LeadershipNews:
         self._log.info(
             "leaderships_changed",
             gained=len(self._won),
-            basins_gained=self._names.some(self._won),
+            basins_gained=_oldest(self._won),
             lost=len(self._lost),
-            basins_lost=self._names.some(self._lost),
+            basins_lost=_oldest(self._lost),
         )
         self._won.clear()
         self._lost.clear()
+
+
+def _oldest(names: Mapping[GroupId, str]) -> list[str]:
+    return [names[group_id] for group_id in sorted(names)[:NAMED_MAX]]
 
 
 def cause_of(engine: RaftGroup, is_up: Callable[[NodeId], bool]) -> Cause | None:
@@ -166,10 +173,13 @@ class QuorumNews:
             by_cause.setdefault(self._told_as(cause, by_cause), []).append(group_id)
         for cause in [one for one in self._told if one not in by_cause]:
             told = self._told.pop(cause)
+            back = [group_id for group_id in told.groups if group_id not in self._without]
+            if not back:
+                continue  # nobody leads them: another cause is told below, or was before
             self._log.info(
                 "quorum_regained",
-                groups=len(told.groups),
-                basins=self._names.some(told.groups),
+                groups=len(back),
+                basins=self._names.some(back),
                 seconds=round(now - told.since, 1),
                 **_facts(cause),
             )

@@ -9,10 +9,9 @@ messages of their own, group by group in turn, within the credit that the peer g
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId
@@ -23,16 +22,12 @@ from svc_cluster.codec.peer_message import (
     payload_bytes,
 )
 from svc_cluster.link.calls import Verb, encode
-from svc_cluster.link.connector import Connector
-from svc_cluster.link.conversation import Terms
 from svc_cluster.link.credit import CREDIT_BYTES, MESSAGE_BYTES_MAX
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.link_errors import LinkLostError
 from svc_cluster.link.outbox import NoCreditError
 from svc_cluster.link.session import NodeSession
-from svc_cluster.link.tls import PeerTls, node_name
-from svc_cluster.link.tls_context import caller_context
 from svc_cluster.raft.messages import AppendRequest, PeerMessage
 from svc_cluster.replica.portions import portions
 
@@ -74,6 +69,8 @@ class PeerLink(Protocol):
 
     def dealt_with(self, kind: FrameKind, size: int) -> None: ...
 
+    def reset(self, reason: str) -> None: ...
+
     async def close(self) -> None: ...
 
 
@@ -105,7 +102,7 @@ class PeerConversation:
         """For each group that had entries under way: the place that the latest of them follow."""
         self._flush_scheduled = False
         self._was_full = False
-        self.on_room: Callable[[], None] = _nothing
+        self.on_room: Callable[[], None] = lambda: None
         self.send_failures = 0
         self.sent_bytes = 0
 
@@ -229,6 +226,11 @@ class PeerConversation:
         if self._was_full and self.has_room:
             self._was_full = False
             self._loop.call_soon(self.on_room)
+
+    def part(self) -> None:
+        """End this conversation; another one follows."""
+        if self._link is not None:
+            self._link.reset("who has which place has changed")
 
     def link_down(self) -> None:
         """Nothing of what waits means anything to the next conversation."""
@@ -359,42 +361,11 @@ class LinkPeers:
         except TimeoutError as late:
             raise ConnectionError("no answer about the formation") from late
 
+    def part(self) -> None:
+        """End every conversation of Raft; others follow."""
+        for talk in self._talks.values():
+            talk.part()
+
     async def close(self) -> None:
         for link in self._links:
             await link.close()
-
-
-def connectors(
-    *,
-    loop: asyncio.AbstractEventLoop,
-    addresses: Mapping[NodeId, str],
-    secret: bytes,
-    speaker: Callable[[], Speaker],
-    rng: random.Random,
-    tls: PeerTls | None,
-) -> Open:
-    """Links over TCP, or TLS where `tls` says with which certificate."""
-
-    def open_link(peer: NodeId, is_raft: bool, events: _PeerEvents | NodeSession) -> PeerLink:
-        def terms() -> Terms:
-            own = speaker()
-            features = (*own.features, RAFT) if is_raft else own.features
-            return Terms(secret, replace(own, features=features), lambda _: None)
-
-        connector = Connector(
-            loop=loop,
-            address=addresses[peer],
-            terms=terms,
-            events=events,
-            rng=rng,
-            tls=None if tls is None else lambda: caller_context(tls),
-            server_name=node_name(peer),
-        )
-        connector.start()
-        return connector
-
-    return open_link
-
-
-def _nothing() -> None:
-    return

@@ -1,0 +1,73 @@
+"""A node whose data directory is lost is replaced: decided on the catalog's leader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.errors import InvalidError
+from svc_cluster.base.ids import NodeId
+from svc_cluster.catalog.catalog_commands import ReplaceNode
+from svc_cluster.catalog.replacement import lost_basins, why_not_replaced
+from svc_cluster.replica.catalog import CatalogReplica
+from svc_cluster.replica.host import Host
+from svc_cluster.replica.repeatable import Fill, Operation
+
+LOST_BASINS_TOLD_MAX: Final = 100
+
+
+class ReplacementOperations:
+    """The operations of a node that give places away: all are the catalog leader's."""
+
+    def __init__(
+        self,
+        find: Callable[[pb.Request], CatalogReplica],
+        deadline: Callable[[pb.Request], float],
+        host: Host,
+    ) -> None:
+        self._catalog = find
+        self._deadline = deadline
+        self._host = host
+        self.operations: dict[str, Operation] = {"replace_node": self._replace}
+
+    async def _replace(self, request: pb.Request) -> Fill:
+        """May be asked for again: a place that is being taken is not given away twice. Raises
+        InvalidError with a sentence for an operator."""
+        catalog = self._catalog(request)
+        node_id = NodeId(request.replace_node.node_id)
+        also_lost = request.replace_node.also_lost
+        await catalog.linearize()
+        lost: list[str] = []
+        refused = False
+
+        def sequence(_: object) -> ReplaceNode | None:
+            nonlocal lost, refused
+            state = catalog.state
+            known = state.nodes.get(node_id)
+            asking = self._host.asking()
+            # asked for again; the directory may ask until this node has the new fence on its disk
+            is_given = known is not None and asking.get(node_id) in (None, known.incarnation)
+            if known is not None and known.is_replacing and is_given:
+                return None
+            is_up = self._host.is_peer_up(node_id) or node_id == self._host.services.node_id
+            reason = why_not_replaced(state, node_id, asking, is_up=is_up)
+            if reason is not None:
+                raise InvalidError(reason)
+            assert known is not None, "it is registered"
+            lost = lost_basins(state, node_id)
+            refused = bool(lost) and not also_lost
+            return None if refused else ReplaceNode(node_id, known.ordinal + 1, asking[node_id])
+
+        await catalog.change(sequence, self._deadline(request))
+        known = catalog.state.nodes[node_id]
+
+        def fill(response: pb.Response) -> None:
+            out = response.replacement
+            out.ordinal = known.ordinal
+            out.incarnation = known.incarnation
+            out.lost_basins.extend(lost[:LOST_BASINS_TOLD_MAX])
+            out.lost_basins_count = len(lost)
+            out.refused = refused
+
+        return fill
