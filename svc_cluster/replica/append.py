@@ -14,7 +14,9 @@ from svc_cluster.base.ids import TimestampMs
 from svc_cluster.codec import rpc
 from svc_cluster.model.leader_stages import LeaderStages
 from svc_cluster.model.record import AppendAck, SessionSequence, StoredBatch
-from svc_cluster.replica.proposer import Proposal, Proposer, ResultCallback
+from svc_cluster.replica.entry_draft import PlainAppend
+from svc_cluster.replica.proposal import Proposal, ResultCallback
+from svc_cluster.replica.proposer import Proposer
 from svc_cluster.replica.repeatable import (
     ANSWER_BYTES,
     Fill,
@@ -71,6 +73,12 @@ class Appender:
                 deadline=deadline,
                 done=partial(_acked, done),
                 stages=stages,
+                append=PlainAppend(
+                    stream,
+                    batch,
+                    session,
+                    match_seq_num is not None or fencing_token is not None,
+                ),
             )
         )
 

@@ -15,12 +15,14 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.base.ids import Generation, LogIndex, NodeId, TimestampMs
 from svc_cluster.base.seldom import Seldom
-from svc_cluster.catalog.catalog_state import BasinRecord
+from svc_cluster.catalog.basin_record import BasinRecord
 from svc_cluster.codec.entry_version import Known
 from svc_cluster.codec.log_entry import comes_back, encode_command, join_commands
+from svc_cluster.model import versions
 from svc_cluster.model.idempotency_table import IDEMPOTENCY_KEYS_MAX, IdempotencyTable
 from svc_cluster.raft.group import RaftGroup
 from svc_cluster.replica.append import Appender
+from svc_cluster.replica.append_joiner import AppendJoiner
 from svc_cluster.replica.group_replica import GroupReplica
 from svc_cluster.replica.group_services import GroupServices
 from svc_cluster.replica.idempotency_keeper import IdempotencyKeeper
@@ -28,13 +30,14 @@ from svc_cluster.replica.keeper import StreamKeeper
 from svc_cluster.replica.kept_entries import KeptEntries
 from svc_cluster.replica.machine import basin_machine
 from svc_cluster.replica.prefixed import PrefixedReader
-from svc_cluster.replica.proposer import Proposer, ResultCallback
+from svc_cluster.replica.proposal import ResultCallback
+from svc_cluster.replica.proposer import Proposer
 from svc_cluster.replica.read import Reader
 from svc_cluster.replica.retention_clock import RetentionClock
 from svc_cluster.stream import usage_requests
 from svc_cluster.stream.apply import Outcome, Plan, Rejected
 from svc_cluster.stream.basin_state import BasinState
-from svc_cluster.stream.commands import BasinCommand, CountUsage
+from svc_cluster.stream.commands import BasinCommand, CountUsage, KeepUsage
 from svc_cluster.stream.sequencer import Sequencer
 from svc_cluster.stream.sessions import Sessions
 
@@ -97,6 +100,7 @@ class BasinReplica:
             join=join_commands,
             entries_in_flight_max=ENTRIES_IN_FLIGHT_MAX,
             kept=self.kept,
+            joiner=AppendJoiner(self.sequencer),
         )
         self.appender = Appender(self.proposer, self.sequencer)
         self.retention_clock = RetentionClock(engine, services.clock, services.peer_clocks)
@@ -139,6 +143,7 @@ class BasinReplica:
                 for batch in event.batches:
                     self._appended_bytes += batch.placement.metered_bytes
         if serving:
+            self._appends += self.proposer.joined(plan.log_index)
             self.keeper.applied(plan.events.values())
         self.proposer.applied(self.state.applied_index)
         if self._bootstrapped and self.state.basin is not None:
@@ -181,6 +186,14 @@ class BasinReplica:
             self._on_sealed(record)
         elif not self.state.usage.counts:
             self.appender.change(self._begin_to_count, deadline, _ignore)
+        elif not self.state.usage.keeps_hours and self._may_write("Command.keep_usage"):
+            self.appender.change(self._keep_hours, deadline, _ignore)
+
+    def _may_write(self, member: str) -> bool:
+        return self._services.version.active >= versions.MEMBERS_SINCE[member]
+
+    def _keep_hours(self, _: TimestampMs) -> KeepUsage | None:
+        return self.sequencer.decide(lambda view: usage_requests.keep_hours(view, self.state.usage))
 
     def _begin_to_count(self, now_ms: TimestampMs) -> CountUsage | None:
         return self.sequencer.decide(

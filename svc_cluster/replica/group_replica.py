@@ -1,8 +1,8 @@
 """One replica of one group: carries out what the engine decides.
 
-The order of effects is the durability argument and lives in `_drain`: log operations go to the WAL
-without waiting; messages that depend on the disk were held back inside the engine until `Durable`;
-only entries that are committed and durable here reach the state machine. Nothing here awaits.
+The order of effects is the durability argument and lives in `_drain`: messages leave first, for
+those that depend on the disk were held back in the engine until `Durable`; log operations go to the
+WAL without waiting; only what is committed and durable here is applied. Nothing here awaits.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from typing import Final, Generic, TypeVar
 
@@ -28,13 +27,13 @@ from svc_cluster.raft.group import (
     PeerLieError,
     RaftGroup,
     Role,
+    Tick,
 )
-from svc_cluster.raft.messages import MarkKind, StateMark
 from svc_cluster.replica.faults import of_the_node
 from svc_cluster.replica.group_services import GroupServices
 from svc_cluster.replica.group_watch import EntryTimes
 from svc_cluster.replica.machine import EntryPlan, Planning, StateMachine
-from svc_cluster.replica.state_marks import Outgoing, StateMarks
+from svc_cluster.replica.state_comparison import StateComparison
 from svc_cluster.replica.waiting_proposals import PlanCallback, WaitingProposals
 from svc_cluster.replica.waiting_reads import ReadCallback, WaitingReads
 from svc_cluster.storage.state_store import StoreStalledError
@@ -93,11 +92,7 @@ class GroupReplica(Generic[Plan_co]):
         self.voted_for: NodeId | None = None
         self.on_diverged: Callable[[str], None] = _nobody
         """Told, with the reason, that the state here is not what was agreed."""
-        self._marks = StateMarks(engine.node_id, engine.members, machine.known.encoding)
-        # in a quiet group nothing else is applied for long, and it is asked for this
-        self._marks.applied(machine.applied_index, machine.digest)
-        self.scrub_versions: dict[NodeId, tuple[int, int]] = {}
-        """Version of the scrub and encoding that other replicas have said."""
+        self.comparison = StateComparison(self, services)
         self._watched: tuple[LogIndex, Callable[[], None]] | None = None
         self.stopped = False
         self.fault = ""
@@ -174,7 +169,8 @@ class GroupReplica(Generic[Plan_co]):
         except Exception as fault:
             self.fail(fault)
             return
-        self._schedule_drain()
+        if not isinstance(event, Tick) or not self.engine.is_idle(self._seen):
+            self._schedule_drain()
 
     def propose(self, payload: bytes, deadline: float, done: PlanCallback[Plan_co]) -> LogIndex:
         """Put an entry into the leader's log. `deadline` is monotonic seconds; behind it the
@@ -217,52 +213,22 @@ class GroupReplica(Generic[Plan_co]):
 
     def campaign(self) -> None:
         """Stand for election at once: for the preferred leader of a new group."""
-        try:
-            self.engine.campaign()
-        except Exception as fault:
-            self.fail(fault)
-            return
-        self._schedule_drain()
+        self._have(self.engine.campaign)
 
     def transfer_leadership(self, to: NodeId) -> None:
         """Ask `to` to take over; the caller has stopped proposing."""
+        self._have(partial(self.engine.transfer_leadership, to))
+
+    def _have(self, done: Callable[[], None]) -> None:
+        """Have the engine do something, and carry out what follows upon it."""
         try:
-            self.engine.transfer_leadership(to)
+            done()
         except Exception as fault:
             self.fail(fault)
             return
         self._schedule_drain()
 
     # -- is the state right?
-
-    def compare_states(self) -> bool:
-        """Ask the others, with this replica as leader, for their state's digest at the index
-        applied here. To be called now and then. Returns whether the last round ended in doubt: no
-        quorum has one state."""
-        if not self.is_serving or len(self.engine.members) == 1:
-            return False
-        in_doubt = self._marks.undecided
-        term = self.engine.term
-        self._send_marks(self._marks.ask(term, self.applied_index, self.machine.digest))
-        return in_doubt
-
-    def state_mark(self, sender: NodeId, mark: StateMark) -> None:
-        """Another replica asks for, or tells, a digest."""
-        engine = self.engine
-        if self.stopped or engine.recovery or mark.sender_term != engine.term:
-            return
-        expected = self.is_serving if mark.kind is MarkKind.ANSWER else sender == engine.leader
-        if not expected:
-            return
-        self.scrub_versions[sender] = (mark.scrub, mark.encoding)
-        self._send_marks(self._marks.received(sender, mark))
-        if self._marks.diverged:
-            self.on_diverged("a quorum has another state")
-
-    def _send_marks(self, marks: Outgoing) -> None:
-        for peer, mark in marks:
-            said = replace(mark, scrub=self._services.scrub_version)
-            self._services.peers.send(peer, self.group_id, said)
 
     def when_at(self, log_index: LogIndex, look: Callable[[], None]) -> bool:
         """Run `look` when the state store holds exactly what is applied with `log_index`, at once
@@ -279,12 +245,7 @@ class GroupReplica(Generic[Plan_co]):
 
     def distrust(self) -> None:
         """Take no further part until a snapshot has replaced the state; see RaftGroup."""
-        try:
-            self.engine.distrust()
-        except Exception as fault:
-            self.fail(fault)
-            return
-        self._schedule_drain()
+        self._have(self.engine.distrust)
 
     # -- what comes out
 
@@ -298,8 +259,7 @@ class GroupReplica(Generic[Plan_co]):
             self._services.turns.soon(self._drain)
 
     def _drain(self) -> None:
-        """Carry out everything the engine wants done. Never waits for the disk: durability comes
-        back as an event."""
+        """Carry out what the engine wants done, messages first (raft/gate.py), without a wait."""
         self._drain_scheduled = False
         if self.stopped:
             return
@@ -309,7 +269,13 @@ class GroupReplica(Generic[Plan_co]):
             if self._durable_number:
                 number, self._durable_number = self._durable_number, 0
                 self.engine.step(Durable(number))
-            while (ready := self.engine.ready()) is not None:
+            has_more, says_something = True, False
+            while has_more and (ready := self.engine.ready()) is not None:
+                has_more = ready.has_more
+                for peer, message in ready.messages:
+                    services.peers.send(peer, group_id, message)
+                    self.times.sent(peer, message)
+                says_something |= bool(ready.messages)
                 if ready.log_ops:
                     waits = False
                     for op in ready.log_ops:
@@ -319,9 +285,6 @@ class GroupReplica(Generic[Plan_co]):
                     told = partial(self._durable, ready.number, self.times.newest)
                     with of_the_node("the write-ahead log"):
                         services.wal.append(group_id, ready.log_ops, told if waits else None)
-                for peer, message in ready.messages:
-                    services.peers.send(peer, group_id, message)
-                    self.times.sent(peer, message)
                 self.times.committed(ready.committed, self.engine.role)
                 self._to_apply.extend(ready.committed)
                 if self.parked:
@@ -335,6 +298,9 @@ class GroupReplica(Generic[Plan_co]):
             self._note_leadership()
         except Exception as fault:
             self.fail(fault)
+            return
+        if says_something and self._to_apply and self.engine.role is not Role.LEADER:
+            self._services.turns.soon(self._apply)  # what it says leaves first; nobody waits for it
             return
         self._apply()
 
@@ -391,9 +357,11 @@ class GroupReplica(Generic[Plan_co]):
             if plan is None:
                 self._schedule_drain()
                 break
+            write_set = plan.write_set.prefixed(self._prefix)
+            write_set.origin = self._services.wal.origin_of(self.group_id, entry)
             try:
                 with of_the_node("the state store"):
-                    self._services.store.write(plan.write_set.prefixed(self._prefix))
+                    self._services.store.write(write_set)
             except StoreStalledError:
                 self._stall_timer = self._services.loop.call_later(
                     STALL_RETRY_SECONDS, self._stall_is_over
@@ -401,7 +369,7 @@ class GroupReplica(Generic[Plan_co]):
                 break
             self.machine.commit(plan)
             self.times.applied()
-            self._send_marks(self._marks.applied(self.applied_index, self.machine.digest))
+            self.comparison.applied()
             self._plan = None
             self._to_apply.popleft()
             if self._watched is not None and self._watched[0] <= entry.log_index:

@@ -11,6 +11,7 @@ from svc_cluster.base.errors import ServiceError
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.base.log import Logger
 from svc_cluster.raft.messages import PeerMessage
+from svc_cluster.replica.cluster_version import ClusterVersion
 from svc_cluster.replica.group_turns import GroupTurns
 from svc_cluster.replica.group_watch import GroupWatch, NodeFigures
 from svc_cluster.replica.leadership_news import GroupNames, LeadershipNews
@@ -53,6 +54,7 @@ class GroupServices:
     """The version of the scrub that this node takes part in; 0: in none."""
     traces: NodeTraces | None = None
     """None: nothing is told of single appends."""
+    version: ClusterVersion = field(default_factory=ClusterVersion)
     turns: GroupTurns = field(init=False)
     names: GroupNames = field(default_factory=GroupNames)
     waking: Waking[ServiceError | None] = field(init=False)

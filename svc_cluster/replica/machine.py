@@ -17,6 +17,7 @@ from svc_cluster.catalog.catalog_commands import CatalogCommand
 from svc_cluster.catalog.catalog_state import CatalogPlan as CatalogPlan
 from svc_cluster.catalog.catalog_state import CatalogState
 from svc_cluster.codec.catalog_entry import CatalogEntryFormatError, decode_catalog_entry
+from svc_cluster.codec.entry_since import written_kinds
 from svc_cluster.codec.entry_version import Known
 from svc_cluster.codec.log_entry import EntryFormatError, decode_steps
 from svc_cluster.raft.engine import is_noop
@@ -67,13 +68,16 @@ class StateMachine(Generic[P]):
         state: AppliedState,
         known: Known,
         kinds: frozenset[str],
+        command: str,
         plan: Callable[[LogEntry], Planning[P]],
         commit: Callable[[P], None],
     ) -> None:
-        """`kinds` are the commands of this kind of group among `known`."""
+        """`kinds` are the commands of this kind of group among `known`, as members of the message
+        `command`."""
         self._state = state
         self.known = known
         self.kinds = kinds
+        self._command = command
         self._plan = plan
         self._commit = commit
 
@@ -88,6 +92,10 @@ class StateMachine(Generic[P]):
     @property
     def digest(self) -> int:
         return self._state.digest
+
+    def written(self, active: int) -> list[str]:
+        """The kinds of commands that can have made the state under this active version."""
+        return written_kinds(self._command, self.kinds, active)
 
     def plan(self, entry: LogEntry) -> Planning[P]:
         """Work out what the entry does, with a pause behind each of its commands. The steps raise
@@ -111,7 +119,9 @@ def basin_machine(
             commands = yield from _basin_commands(entry.payload, known.basin)
         return (yield from stream_apply.plan_steps(state, entry.log_index, entry.term, commands))
 
-    return StateMachine(state, known, known.basin, plan, partial(stream_apply.commit, state))
+    return StateMachine(
+        state, known, known.basin, "Command", plan, partial(stream_apply.commit, state)
+    )
 
 
 def _basin_commands(
@@ -133,7 +143,7 @@ def catalog_machine(state: CatalogState, known: Known = Known()) -> StateMachine
         commands = _catalog_commands(entry.payload, known.catalog)
         return state.plan_steps(entry.log_index, entry.term, commands)
 
-    return StateMachine(state, known, known.catalog, plan, state.commit)
+    return StateMachine(state, known, known.catalog, "CatalogCommand", plan, state.commit)
 
 
 def _catalog_commands(payload: bytes, kinds: frozenset[str]) -> list[CatalogCommand]:

@@ -12,6 +12,7 @@ from typing import Final
 
 from svc_cluster.base.errors import ServiceError
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId, Term
+from svc_cluster.base.memory import MIB
 from svc_cluster.base.tracing import (
     SPAN_ID_BYTES,
     Span,
@@ -33,6 +34,11 @@ from svc_cluster.raft.messages import (
 FOLLOWED_MAX: Final = 64
 """Entries of a group that a follower has been told of and has not acknowledged; of more, the oldest
 are let go without a span."""
+FOLLOWED_BYTES_MAX: Final = 4 * MIB
+"""What a node keeps of all groups' announced entries, by `_size_of`; of more, the oldest of any
+group are let go without a span."""
+_TRACE_BYTES: Final = 400
+"""About what one context takes in memory beside its `tracestate`."""
 
 LEADER_SPAN: Final = "append on the leader"
 FOLLOWER_SPAN: Final = "entry on a follower"
@@ -66,6 +72,10 @@ class NodeTraces:
         self._clock = clock
         self._random = random_bytes
         self._sink = sink
+        self._kept: dict[tuple[FollowedEntries, LogIndex], int] = {}
+        """Announced entries of all groups, oldest first, with their bytes."""
+        self.kept_bytes = 0
+        """The sum of them, at most FOLLOWED_BYTES_MAX."""
 
     def begin(self, caller: TraceContext) -> TracedStages:
         """An append of this trace has arrived here."""
@@ -120,6 +130,21 @@ class NodeTraces:
     def now(self) -> float:
         return self._clock()
 
+    def keep(self, owner: FollowedEntries, entry: EntryTraces) -> None:
+        """Count an announced entry; the oldest of the node make room for it. Those of a replica
+        that is gone do so in their turn."""
+        size = _size_of(entry)
+        self.let_go(owner, entry.log_index)
+        self._kept[owner, entry.log_index] = size
+        self.kept_bytes += size
+        while self.kept_bytes > FOLLOWED_BYTES_MAX:
+            oldest, oldest_index = next(iter(self._kept))
+            oldest.forget(oldest_index)
+
+    def let_go(self, owner: FollowedEntries, log_index: LogIndex) -> None:
+        """Count an announced entry no longer."""
+        self.kept_bytes -= self._kept.pop((owner, log_index), 0)
+
     def _put(
         self,
         name: str,
@@ -135,6 +160,10 @@ class NodeTraces:
         self._sink.put(
             Span(name, kind, context, parent_id, begun, ended, bounded(about), has_failed)
         )
+
+
+def _size_of(entry: EntryTraces) -> int:
+    return sum(_TRACE_BYTES + len(one.state) for one in entry.traces)
 
 
 class FollowedEntries:
@@ -156,15 +185,16 @@ class FollowedEntries:
             return
         body = event.body
         if type(body) is EntryTraces:
-            self._forget(body.log_index)
+            self.forget(body.log_index)
             if len(self._told) >= FOLLOWED_MAX:
-                self._forget(next(iter(self._told)))
+                self.forget(next(iter(self._told)))
             self._told[body.log_index] = body
+            self._traces.keep(self, body)
         elif type(body) is AppendRequest and body.entries and self._told:
             last = body.previous_index + len(body.entries)
             for log_index, told in list(self._told.items()):
                 if told.sender_term != body.sender_term:
-                    self._forget(log_index)  # another leader may have put another entry there
+                    self.forget(log_index)  # another leader may have put another entry there
                 elif body.previous_index < log_index <= last:
                     self._arrived.setdefault(log_index, self._traces.now())
 
@@ -175,10 +205,12 @@ class FollowedEntries:
         for log_index, told in list(self._told.items()):
             if log_index < message.next_index and log_index in self._arrived:
                 since = self._arrived[log_index]
-                self._forget(log_index)
+                self.forget(log_index)
                 if told.sender_term == message.sender_term:
                     self._traces.followed(told, self._group_id, since)
 
-    def _forget(self, log_index: LogIndex) -> None:
+    def forget(self, log_index: LogIndex) -> None:
+        """Let go of an announced entry; no span is told of it."""
+        self._traces.let_go(self, log_index)
         self._told.pop(log_index, None)
         self._arrived.pop(log_index, None)

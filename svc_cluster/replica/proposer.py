@@ -9,27 +9,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Generic, Protocol, TypeVar
 
 from svc_cluster.base.errors import (
     HotServerError,
-    InternalError,
     InvalidError,
     ServiceError,
     UnavailableError,
 )
 from svc_cluster.base.ids import LogIndex, Term, TimestampMs
 from svc_cluster.base.log import get_logger
-from svc_cluster.model.leader_stages import LeaderStages
 from svc_cluster.raft.group import ENTRY_BYTES_MAX
+from svc_cluster.replica.entry_draft import EntryDraft, Joiner
 from svc_cluster.replica.group_replica import GroupReplica
 from svc_cluster.replica.group_services import GroupServices
 from svc_cluster.replica.group_watch import EntryTimes
 from svc_cluster.replica.kept_entries import KeptEntries
 from svc_cluster.replica.machine import EntryPlan
 from svc_cluster.replica.node_traces import NodeTraces
+from svc_cluster.replica.proposal import Proposal, take_time, tell, undecided
 
 log = get_logger("proposer")
 
@@ -53,9 +52,6 @@ REFUSED_PER_SWEEP: Final = 512
 Command = TypeVar("Command")
 Outcome = TypeVar("Outcome")
 
-ResultCallback = Callable[[Outcome | None, ServiceError | None], None]
-"""Called once with the command's outcome (None: nothing had to change), or with a refusal."""
-
 
 class CommandSequencer(Protocol):
     """What a proposer needs of a sequencer."""
@@ -71,19 +67,7 @@ class CommandSequencer(Protocol):
     def reset(self) -> None: ...
 
 
-@dataclass(slots=True)
-class Proposal(Generic[Command, Outcome]):
-    """One request in the queue. `sequence(now_ms)` returns a command, or None when nothing has to
-    change, or raises a ServiceError."""
-
-    sequence: Callable[[TimestampMs], Command | None]
-    size: int
-    deadline: float
-    done: ResultCallback[Outcome]
-    stages: LeaderStages | None = None
-    """Told how long the request was where, before `done` is called; None: nobody asks."""
-    queued_at: float = 0.0
-    """Monotonic seconds, set by the proposer."""
+Draft = EntryDraft[Command, Outcome, Proposal[Command, Outcome]]
 
 
 class Proposer(Generic[Command, Outcome]):
@@ -100,8 +84,10 @@ class Proposer(Generic[Command, Outcome]):
         entries_in_flight_max: int,
         commands_per_entry_max: int = ENTRY_COMMANDS_MAX,
         kept: KeptEntries[Command] | None = None,
+        joiner: Joiner[Command, Outcome] | None = None,
     ) -> None:
-        """What it proposes it puts into `kept`, from where whoever applies it takes it."""
+        """What it proposes it puts into `kept`, from where whoever applies it takes it. `joiner`:
+        None: each request has a command of its own."""
         self._group = group
         self._services = services
         self._sequencer = sequencer
@@ -111,9 +97,12 @@ class Proposer(Generic[Command, Outcome]):
         self._entries_max = entries_in_flight_max
         self._commands_max = commands_per_entry_max
         self._kept = kept
+        self._joiner = joiner
         self._queue: deque[Proposal[Command, Outcome]] = deque()
         self._queued_bytes = 0
         self._in_flight = 0
+        self._joined: dict[LogIndex, int] = {}
+        """By entry on its way: how many requests it has beyond its commands."""
         self._last_proposed = LogIndex(0)
         self._pump_scheduled = False
         self._serving = False
@@ -156,6 +145,7 @@ class Proposer(Generic[Command, Outcome]):
             self._kept.clear()
         self._sequencer.reset()
         self._in_flight = 0
+        self._joined.clear()
         self._last_proposed = LogIndex(0)
         # only from here on: a proposal made before the reset would be forgotten by the sequencer
         self._serving = self._group.is_serving
@@ -168,7 +158,7 @@ class Proposer(Generic[Command, Outcome]):
         queue, self._queue = self._queue, deque()
         self._queued_bytes = 0
         for proposal in queue:
-            _tell(proposal, None, self._group.not_leader())
+            tell(proposal, None, self._group.not_leader())
 
     def pump(self) -> None:
         """Make an entry of what waits, if the entries in flight allow it; the next one in a turn of
@@ -199,23 +189,25 @@ class Proposer(Generic[Command, Outcome]):
         return full and self._in_flight < self._entries_max
 
     def _propose_next(self) -> None:
-        commands: list[Command] = []
-        encoded: list[bytes] = []
-        taken: list[Proposal[Command, Outcome]] = []
+        draft: Draft[Command, Outcome] = EntryDraft(self._header_bytes)
         refused: list[tuple[Proposal[Command, Outcome], ServiceError | None]] = []
-        size = self._header_bytes
         now_ms = self._services.clock.wall_ms()
         now = self._services.clock.monotonic()
         queue = self._queue
-        while queue and len(commands) < self._commands_max:
+        while queue and len(draft.taken) < self._commands_max:
             proposal = queue[0]
-            if commands and size + proposal.size > ENTRY_BYTES_TARGET:
+            if draft.commands and draft.size + proposal.size > ENTRY_BYTES_TARGET:
                 break
             queue.popleft()
             self._queued_bytes -= proposal.size
             if proposal.deadline < now:
-                _tell(proposal, None, UnavailableError("the write waited too long to be proposed"))
+                tell(proposal, None, UnavailableError("the write waited too long to be proposed"))
                 continue
+            if self._joins(proposal, now_ms):
+                draft.share(proposal, proposal.size)
+                self._note_taken(proposal, now)
+                continue
+            self._end_run(draft)
             try:
                 decided = self._sequence(proposal, now_ms)
             except ServiceError as refusal:
@@ -224,24 +216,47 @@ class Proposer(Generic[Command, Outcome]):
             if decided is None:
                 refused.append((proposal, None))
                 continue
-            if size + len(decided[1]) > ENTRY_BYTES_MAX:
+            if draft.size + len(decided[1]) > ENTRY_BYTES_MAX:
                 # more than its request promised: it is decided again, as the first of the next
                 self._sequencer.undo()
                 queue.appendleft(proposal)
                 self._queued_bytes += proposal.size
                 break
-            self._services.figures.on_queued(now - proposal.queued_at)
-            if proposal.stages is not None:
-                proposal.stages.queue = now - proposal.queued_at
-            commands.append(decided[0])
-            encoded.append(decided[1])
-            taken.append(proposal)
-            size += len(decided[1])
-        self._services.turns.spend(len(commands) + len(refused))
-        if commands:
-            self._propose(commands, encoded, taken)
+            self._note_taken(proposal, now)
+            draft.add(*decided, proposal)
+            if self._joiner is not None and proposal.append is not None:
+                self._joiner.began(proposal.append, decided[0])
+        self._end_run(draft)
+        self._services.turns.spend(len(draft.taken) + len(refused))
+        if draft.commands:
+            self._propose(draft)
         for proposal, refusal_or_none in refused:
             self._answer_unproposed(proposal, refusal_or_none)
+
+    def _note_taken(self, proposal: Proposal[Command, Outcome], now: float) -> None:
+        self._services.figures.on_queued(now - proposal.queued_at)
+        if proposal.stages is not None:
+            proposal.stages.queue = now - proposal.queued_at
+
+    def _joins(self, proposal: Proposal[Command, Outcome], now_ms: TimestampMs) -> bool:
+        """Whether the request shares the last command. If it does not, it has left no trace."""
+        joiner, append = self._joiner, proposal.append
+        return joiner is not None and append is not None and joiner.join(append, now_ms)
+
+    def _end_run(self, draft: Draft[Command, Outcome]) -> None:
+        """Make one command of the requests that share one."""
+        if self._joiner is None:
+            return
+        try:
+            whole = self._joiner.end()
+            if whole is not None:
+                command, own = whole
+                draft.replace_last(command, self._encoded(command), own)
+        except Exception as fault:  # it harms those that have joined, and no other of the entry
+            self._sequencer.undo()
+            log.error("appends_not_joined", exc_info=fault)
+            for proposal in draft.drop_joined():
+                tell(proposal, None, undecided())
 
     def _sequence(
         self, proposal: Proposal[Command, Outcome], now_ms: TimestampMs
@@ -258,9 +273,7 @@ class Proposer(Generic[Command, Outcome]):
         except Exception as fault:  # it harms this proposal, and no other of the entry
             self._sequencer.undo()
             log.error("proposal_failed", exc_info=fault)
-            failed = InternalError("the write could not be decided")
-            failed.may_have_taken_effect = False
-            raise failed from fault
+            raise undecided() from fault
 
     def _encoded(self, command: Command) -> bytes:
         """Raises InvalidError for a command that no entry holds."""
@@ -269,12 +282,8 @@ class Proposer(Generic[Command, Outcome]):
             raise InvalidError(f"a write of {len(encoded)} bytes does not fit into an entry")
         return encoded
 
-    def _propose(
-        self,
-        commands: list[Command],
-        encoded: list[bytes],
-        taken: list[Proposal[Command, Outcome]],
-    ) -> None:
+    def _propose(self, draft: Draft[Command, Outcome]) -> None:
+        taken = draft.taken
         term = self._group.engine.term
         times: EntryTimes | None = None
 
@@ -283,33 +292,35 @@ class Proposer(Generic[Command, Outcome]):
                 self._in_flight -= 1
             if plan is None:
                 for proposal in taken:
-                    _tell(proposal, None, error)
-            elif len(plan.outcomes) != len(taken):
+                    tell(proposal, None, error)
+            elif len(plan.outcomes) != len(draft.commands):
                 # an entry of ours that apply could not read: rejected as a whole
                 for proposal in taken:
-                    _tell(proposal, None, UnavailableError("the entry was rejected"))
+                    tell(proposal, None, UnavailableError("the entry was rejected"))
             else:
                 if times is not None:
-                    _time(taken, times, self._services.clock.monotonic())
-                for proposal, outcome in zip(taken, plan.outcomes, strict=True):
-                    _tell(proposal, outcome, None)
+                    take_time(taken, times, self._services.clock.monotonic())
+                for proposal, outcome in draft.told(plan.outcomes, self._joiner):
+                    tell(proposal, outcome, None)
 
         deadline = max(proposal.deadline for proposal in taken)
         try:
-            log_index = self._group.propose(self._join(encoded), deadline, done)
+            log_index = self._group.propose(self._join(draft.encoded), deadline, done)
         except ServiceError as error:
             self._sequencer.reset()
             for proposal in taken:
-                _tell(proposal, None, error)
+                tell(proposal, None, error)
             return
         times = self._group.times.newest
-        if self._services.traces is not None:
-            self._tell_followers(self._services.traces, term, log_index, taken)
         self._in_flight += 1
         self._last_proposed = log_index
         self._sequencer.proposed(log_index)
+        self._joined[log_index] = len(taken) - len(draft.commands)
         if self._kept is not None:
-            self._kept.keep(log_index, term, commands)
+            self._kept.keep(log_index, term, draft.commands)
+        # behind all that has to hold together: a fault of the telling spoils nothing but itself
+        if self._services.traces is not None:
+            self._tell_followers(self._services.traces, term, log_index, taken)
 
     def _tell_followers(
         self,
@@ -334,7 +345,7 @@ class Proposer(Generic[Command, Outcome]):
         be committed, by a leader that a quorum still confirms."""
 
         def confirmed(lost: ServiceError | None) -> None:
-            _tell(proposal, None, refusal if lost is None else lost)
+            tell(proposal, None, refusal if lost is None else lost)
 
         self._group.linearize(confirmed, at_least=self._last_proposed)
 
@@ -350,34 +361,17 @@ class Proposer(Generic[Command, Outcome]):
         for proposal in late:
             self._queued_bytes -= proposal.size
         for proposal in late:
-            _tell(proposal, None, UnavailableError("the write waited too long to be proposed"))
+            tell(proposal, None, UnavailableError("the write waited too long to be proposed"))
+
+    def joined(self, log_index: LogIndex) -> int:
+        """How many requests of the entry, which is being applied, joined another one's command."""
+        return self._joined.get(log_index, 0)
 
     def applied(self, log_index: LogIndex) -> None:
         """The state store has taken over `log_index`."""
         self._sequencer.applied(log_index)
+        self._joined.pop(log_index, None)
         if self._services.turns.left > 0:
             self.pump()
         else:
             self._pump_soon()
-
-
-def _time(taken: list[Proposal[Command, Outcome]], entry: EntryTimes, applied_at: float) -> None:
-    """Say how long an entry that is applied was where, to whoever asks."""
-    for proposal in taken:
-        if (stages := proposal.stages) is not None:
-            # a leader's own disk is one of its majority, and time that nobody saw is nobody's
-            durable = entry.durable or entry.proposed
-            committed = entry.committed or durable
-            stages.wal = durable - entry.proposed
-            stages.quorum = committed - durable
-            stages.apply = applied_at - committed
-
-
-def _tell(
-    proposal: Proposal[Command, Outcome], outcome: Outcome | None, error: ServiceError | None
-) -> None:
-    """Let whoever asked hear of it; a fault in hearing is theirs alone."""
-    try:
-        proposal.done(outcome, error)
-    except Exception as fault:
-        log.error("outcome_not_told", exc_info=fault)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypedDict, TypeVar
 
@@ -21,6 +21,7 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.base.ids import StreamId, TimestampMs
 from svc_cluster.base.limits import READ_BYTES_MAX, STREAM_STATES_CACHED_MAX
+from svc_cluster.codec.batch_cut import cut_batches
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import Position, SequencedBatch
 from svc_cluster.replica.answer_room import RoomReservation
@@ -31,7 +32,7 @@ from svc_cluster.replica.retention_clock import RetentionClock
 from svc_cluster.replica.store_reads import StoreReads
 from svc_cluster.stream import scan
 from svc_cluster.stream.basin_state import BasinState
-from svc_cluster.stream.batch_finder import HoleError, Lookups
+from svc_cluster.stream.batch_finder import NO_GUESS, BatchGuess, HoleError, Lookups
 from svc_cluster.stream.rows import StreamState
 
 _T = TypeVar("_T")
@@ -53,6 +54,8 @@ class ReadRequest:
     wait_ms: int
     has_key: bool = False
     """Tells that whoever asks can open the records of an encrypted stream."""
+    committed: bool = False
+    """What is committed is enough, whether or not there is more by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +90,8 @@ class Reader:
         self._services = services
         self._clock = clock
         self._reads = StoreReads(services.store, group.generation)
-        self._batch_records: dict[StreamId, int] = {}
-        """The records of the batch read last, by stream; least recently read first."""
+        self._guesses: dict[StreamId, BatchGuess] = {}
+        """By the batch read last, by stream; least recently read first."""
         self._followers: dict[StreamId, list[asyncio.Future[None]]] = {}
         self.reads = 0
         """Answers since this was opened."""
@@ -119,7 +122,8 @@ class Reader:
         return answer
 
     async def _read(self, request: ReadRequest, place: RoomReservation | None) -> ReadAnswer:
-        await self.linearize()
+        if not self._is_known(request):
+            await self.linearize()
         if place is not None:
             await place.take()
         stream = self.stream(request.stream)
@@ -137,14 +141,21 @@ class Reader:
             await self.linearize()
         if place is not None:
             await place.take()
-        again = ReadRequest(
-            request.stream,
-            ReadStart(StartKind.SEQ_NUM, answer.start_seq_num),
-            request.bounds,
-            refuse_at_tail=False,
-            wait_ms=0,
-        )
-        return await self._scan(again, stream.stream_id, answer.start_seq_num)
+        return await self._scan(request, stream.stream_id, answer.start_seq_num)
+
+    def _is_known(self, request: ReadRequest) -> bool:
+        """Whether a read begins without a round to a quorum. What it asks for need only be
+        committed, and this replica, which leads for all it knows, has applied what comes before.
+        One that leads no longer is behind until it is told so; what it has is committed still."""
+        start = request.start
+        if not request.committed or start.kind is not StartKind.SEQ_NUM:
+            return False
+        if not self._group.is_serving:
+            return False
+        stream = self._state.stream_by_name(request.stream)
+        if stream is None or stream.deleted_at_ms is not None:
+            return False
+        return start.value <= stream.tail_seq_num
 
     async def _resolve(self, stream: StreamState, request: ReadRequest) -> int:
         start = request.start
@@ -172,7 +183,11 @@ class Reader:
             await asyncio.sleep(0)
         more = result.stopped_by is not scan.StoppedBy.TAIL
         begin = result.start_seq_num if result.batches or more else result.next_seq_num
-        return ReadAnswer(begin, result.batches, stream.tail, more, stream.stream_id, stream.cipher)
+        bounds = request.bounds
+        if stream.cipher is not None:
+            bounds = replace(bounds, metered_bytes=None)
+        batches = cut_batches(result.batches, begin, bounds, from_ms)
+        return ReadAnswer(begin, batches, stream.tail, more, stream.stream_id, stream.cipher)
 
     async def _step(
         self, request: ReadRequest, stream_id: StreamId, start: int, from_ms: int, max_bytes: int
@@ -183,22 +198,22 @@ class Reader:
             "from_ms": from_ms,
             "max_bytes": max_bytes,
         }
-        stream, (step, records) = await self._look_up(
+        stream, (step, guess) = await self._look_up(
             request.stream,
             stream_id,
             lambda now: scan.look_up_batches(
                 now,
                 start,
                 request.bounds,
-                records=self._guess(now),
+                guess=self._guess(now),
                 **asked,
             ),
             lambda now: (
                 scan.read_batches(self._state.reader, now, start, request.bounds, **asked),
-                1,
+                NO_GUESS,
             ),
         )
-        self._note(stream_id, records)
+        self._note(stream_id, guess)
         return stream, step
 
     async def _look_up(
@@ -232,15 +247,15 @@ class Reader:
         except HoleError as hole:
             raise self._damaged(hole) from hole
 
-    def _guess(self, stream: StreamState) -> int:
-        return self._batch_records.get(stream.stream_id, 1)
+    def _guess(self, stream: StreamState) -> BatchGuess:
+        return self._guesses.get(stream.stream_id, NO_GUESS)
 
-    def _note(self, stream_id: StreamId, records: int) -> None:
-        """Remember how many records a batch of the stream had."""
-        self._batch_records.pop(stream_id, None)
-        self._batch_records[stream_id] = records
-        if len(self._batch_records) > STREAM_STATES_CACHED_MAX:
-            del self._batch_records[next(iter(self._batch_records))]
+    def _note(self, stream_id: StreamId, guess: BatchGuess) -> None:
+        """Remember what a batch of the stream was like."""
+        self._guesses.pop(stream_id, None)
+        self._guesses[stream_id] = guess
+        if len(self._guesses) > STREAM_STATES_CACHED_MAX:
+            del self._guesses[next(iter(self._guesses))]
 
     def _damaged(self, hole: HoleError) -> UnavailableError:
         """What the caller is told, when the replica has been given over to repair."""
