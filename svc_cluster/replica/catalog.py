@@ -18,8 +18,10 @@ from svc_cluster.base.errors import (
     InvalidError,
     QuotaError,
     TransactionConflictError,
+    UnavailableError,
 )
 from svc_cluster.base.ids import Generation, LogIndex, NodeId, TimestampMs
+from svc_cluster.catalog.basin_record import BasinRecord
 from svc_cluster.catalog.catalog_commands import (
     CatalogCommand,
     CatalogWrite,
@@ -30,7 +32,6 @@ from svc_cluster.catalog.catalog_commands import (
     RemoveBasin,
 )
 from svc_cluster.catalog.catalog_state import (
-    BasinRecord,
     CatalogApplied,
     CatalogPlan,
     CatalogRejected,
@@ -40,12 +41,14 @@ from svc_cluster.catalog.idempotency import IdempotentCatalogAnswer, decide_idem
 from svc_cluster.catalog.leases import LeaseTable
 from svc_cluster.catalog.location_table import SetDefaultLocation
 from svc_cluster.catalog.placement import place_basin
+from svc_cluster.catalog.raising import Gateways, NodeSpeaks
 from svc_cluster.codec.catalog_entry import (
     encode_catalog_command,
     encode_catalog_entry,
     join_catalog_commands,
 )
 from svc_cluster.codec.entry_version import Known
+from svc_cluster.model import versions
 from svc_cluster.model.idempotency_table import (
     EXPIRED_AT_ONCE_MAX,
     IDEMPOTENCY_KEYS_MAX,
@@ -61,7 +64,8 @@ from svc_cluster.replica.group_services import GroupServices
 from svc_cluster.replica.idempotency_keeper import IdempotencyKeeper
 from svc_cluster.replica.machine import catalog_machine
 from svc_cluster.replica.prefixed import PrefixedReader
-from svc_cluster.replica.proposer import Proposal, Proposer, ResultCallback
+from svc_cluster.replica.proposal import Proposal, ResultCallback
+from svc_cluster.replica.proposer import Proposer
 from svc_cluster.replica.repeatable import Fill, answer_bytes, filler, refusal_bytes
 from svc_cluster.replica.retention_clock import RetentionClock
 
@@ -123,6 +127,7 @@ class CatalogReplica:
         quotas: Quotas = UNBOUNDED,
     ) -> None:
         self._services = services
+        self.version = services.version
         self.offered = tuple(locations)
         """The locations there are, at least one."""
         self._nodes = tuple(nodes)
@@ -154,7 +159,7 @@ class CatalogReplica:
             group=self.group,
             services=services,
             sequencer=_AppliedStateOnly(),
-            encode=encode_catalog_command,
+            encode=self._encode,
             join=join_catalog_commands,
             entries_in_flight_max=1,
             commands_per_entry_max=1,
@@ -166,6 +171,30 @@ class CatalogReplica:
         self.idempotency_keeper = IdempotencyKeeper(
             self.state.idempotency, self.retention_clock, self._expire_idempotency_keys
         )
+
+    def _encode(self, command: CatalogCommand) -> bytes:
+        return encode_catalog_command(command, self._services.version.active)
+
+    def who_speaks(self) -> tuple[list[NodeSpeaks], Gateways]:
+        """Which versions the registered nodes speak, and the gateways that are known here. Those
+        have a lease or talk to this node: where nobody is asked for a token, none has a lease."""
+        version, now = self.version, self._services.clock.monotonic()
+        nodes = [
+            NodeSpeaks(node_id, one.incarnation, version.spoken_by(node_id, one.incarnation))
+            for node_id, one in sorted(self.state.nodes.items())
+        ]
+        self.leases.in_term(self.group.engine.term, now)
+        leased, unknown_seconds = self.leases.spoken(now)
+        talking = dict(iter(version.gateways))  # pairs: its counts are of no interest here
+        return nodes, Gateways(talking | leased, unknown_seconds)
+
+    def newest_of_gateway(self, said: int) -> int:
+        """The newest version that a gateway speaks which said so, or did not (0). Raises
+        UnavailableError for one that does not speak the active version."""
+        newest, active = said or versions.FIRST, self.state.active_version.now
+        if newest < active:
+            raise UnavailableError(f"the cluster is at version {active}, the gateway at {newest}")
+        return newest
 
     def _expire_idempotency_keys(
         self, before_ms: TimestampMs, done: ResultCallback[Outcome]
@@ -220,9 +249,10 @@ class CatalogReplica:
         each of them is right, or has no effect, whatever others change meanwhile."""
         if not self.group.is_serving:
             raise self.group.not_leader()
+        entry = encode_catalog_entry(commands, self.version.active)
 
         def propose(told: Told[CatalogPlan]) -> None:
-            self.group.propose(encode_catalog_entry(commands), deadline, told)
+            self.group.propose(entry, deadline, told)
 
         await result_of(self._services.loop, propose)
 
@@ -342,7 +372,7 @@ class CatalogReplica:
         known = self.state.nodes.get(command.node_id)
         if known is not None and known.incarnation != command.incarnation:
             raise InvalidError("the node id is taken by another data directory")
-        if known is not None and known.address == command.address:
+        if known is not None and known.address == command.address and not known.is_replacing:
             return None
         return command
 

@@ -9,6 +9,7 @@ from functools import partial
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import ServiceError
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
+from svc_cluster.catalog.basin_record import BasinRecord, made_by
 from svc_cluster.catalog.catalog_commands import (
     CatalogCommand,
     CatalogWrite,
@@ -16,15 +17,15 @@ from svc_cluster.catalog.catalog_commands import (
     RegisterNode,
     RemoveBasin,
 )
-from svc_cluster.catalog.catalog_state import BasinRecord, made_by
 from svc_cluster.codec import config_pb
 from svc_cluster.model.access_token import NO_PARENT
 from svc_cluster.model.location import Location
 from svc_cluster.model.provision import Provision
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.page_limit import check_page
-from svc_cluster.replica.repeatable import Fill, Operation
+from svc_cluster.replica.repeatable import Fill, Operation, say_done
 from svc_cluster.replica.token_operations import asked_by_of, caller_of
+from svc_cluster.replica.version_operations import VersionOperations
 
 
 class _ElsewhereError(ServiceError):
@@ -52,6 +53,7 @@ class CatalogOperations:
             "remove_basin": self._remove_basin,
             "list_locations": self._list_locations,
             "set_default_location": self._set_default_location,
+            **VersionOperations(find, deadline).operations,
         }
 
     async def _create_basin(self, request: pb.Request) -> Fill:
@@ -141,7 +143,7 @@ class CatalogOperations:
         await catalog.change(
             lambda now_ms: catalog.sequence_register(command), self._deadline(request)
         )
-        return _done
+        return say_done
 
     async def _remove_basin(self, request: pb.Request) -> Fill:
         command = RemoveBasin(GroupId(request.remove_basin.group_id))
@@ -149,7 +151,7 @@ class CatalogOperations:
         await catalog.change(
             lambda now_ms: catalog.sequence_remove(command), self._deadline(request)
         )
-        return _done
+        return say_done
 
     # -- locations
 
@@ -180,10 +182,6 @@ def _location_filler(catalog: CatalogReplica, default: Location) -> Fill:
         out.default_location.is_private = default.is_private
 
     return fill
-
-
-def _done(response: pb.Response) -> None:
-    response.done.SetInParent()
 
 
 def _fill_basin(record: BasinRecord, response: pb.Response) -> None:

@@ -24,14 +24,13 @@ from svc_cluster.base.ids import (
     Term,
 )
 from svc_cluster.base.log_ops import (
-    CreateReplica,
     DestroyReplica,
     InstallSnapshot,
     RecoveredLog,
     SetHardState,
 )
 from svc_cluster.base.tasks import Tasks
-from svc_cluster.catalog.catalog_state import BasinRecord
+from svc_cluster.catalog.basin_record import BasinRecord
 from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.raft.group import Message, PeerUp, Tick
 from svc_cluster.raft.messages import PeerMessage, ScrubMessage, StateMark
@@ -46,6 +45,7 @@ from svc_cluster.replica.group_walks import GroupWalks
 from svc_cluster.replica.head_starts import HeadStarts, standing
 from svc_cluster.replica.held import Held, HeldGroups
 from svc_cluster.replica.host_settings import HostSettings
+from svc_cluster.replica.lost_replicas import LostReplicas
 from svc_cluster.replica.memory_budget import MemoryBudget
 from svc_cluster.replica.peer_news import PeerNews
 from svc_cluster.replica.probe import probe_row
@@ -98,7 +98,7 @@ class Host:
             catalog=lambda: self.catalog,
             here=self._here,
             visit=self._reconcile_group,
-            on_whole=self._is_whole,
+            on_whole=lambda: self.lost.settle(),
             on_fatal=on_fatal,
         )
         self._tick_handle: asyncio.TimerHandle | None = None
@@ -109,16 +109,16 @@ class Host:
         self.on_copied: Callable[[GroupId, NodeId], None] = lambda *_: None
         """Told of each group whose state is now another node's, by its snapshot."""
         self.on_catalog_leads: Callable[[], None] = lambda: None
-        """Told when the catalog is led by this node from now on."""
+        self.on_catalog_changed: Callable[[], None] = lambda: None
+        self.asking: Callable[[], Mapping[NodeId, str]] = dict  # see Former.asking
         self._beyond_repair: set[GroupId] = set()
         """Only replicas of their groups that were found to be damaged."""
         self.held_groups = HeldGroups(services, self.basins, self._name_of, on_fatal)
         self._stopped = False
-        self._forgetful = False
-        """Part of the log is gone: a replica that it does not name cannot know what it promised."""
         self._has_space = True
         newest = max((log.generation for log in recovered.values()), default=Generation(0))
         self.generations = Generations(services, newest, on_fatal)
+        self.lost = LostReplicas(services, self.generations)
         pieces = self.memory.pieces
         self.sender = SnapshotSender(services, snapshots, self._group, rng, self._tasks, pieces)
         admission = SnapshotAdmission(services, self._group)
@@ -135,8 +135,8 @@ class Host:
 
     # -- life
 
-    def start(self, *, log_is_lost: bool = False) -> None:
-        """Open what the disk holds and begin to tick. `log_is_lost`: there must have been more."""
+    def start(self) -> None:
+        """Open what the disk holds and begin to tick."""
         self.look_at_space()
         keep_all = CATALOG_GROUP not in self._recovered or any(
             log.damaged for log in self._recovered.values()
@@ -145,14 +145,15 @@ class Host:
         has_state = self.generations.clear_strays(live, keep_all=keep_all)
         log = self._recovered.pop(CATALOG_GROUP, None)
         # the catalog is there from the first start on: who has more than that has lost its log
-        gone = log is None and (log_is_lost or has_state or bool(self._recovered))
-        self._forgetful = gone or self.services.wal.has_losses
-        if self._forgetful:
-            self._log.warning(
-                "log_lost_frames", reason="replicas that it does not name are repaired first"
-            )
+        gone = log is None and (has_state or bool(self._recovered))
+        self.lost.look(self.guarded(partial(self._begin, log)), gone=gone)
+
+    def _begin(self, log: RecoveredLog | None) -> None:
+        if self._stopped:
+            return
         self.reconciler.known = LogIndex(0) if log is None else log.last_index
-        self._open_catalog(log if log is not None else self._new_log(CATALOG_GROUP))
+        new = self.lost.new_log
+        self._open_catalog(new(CATALOG_GROUP) if log is None else self.lost.checked(log))
         self.reconciler.run()
         self._tick()
 
@@ -195,7 +196,7 @@ class Host:
             raise UnavailableError("the node's disk is full: reads only")
 
     def _tick(self) -> None:
-        if self._forgetful:
+        if self.lost.are_possible:
             self.reconciler.schedule()  # the catalog may have reached what it knew
         self.walks.start(self.replicas(), self._tick_group, self._ticked, is_tick=True)
 
@@ -229,14 +230,6 @@ class Host:
 
     # -- opening
 
-    def _new_log(self, group_id: GroupId) -> RecoveredLog:
-        generation = self.generations.new()
-        # a vote needs a later frame of this group, so nothing has to wait for this one
-        self.services.wal.append(group_id, [CreateReplica(generation)], None)
-        if self._forgetful:
-            self.services.wal.distrust(group_id)
-        return RecoveredLog(group_id, generation, damaged=self._forgetful)
-
     def _make_engine(
         self, members: Sequence[NodeId], log: RecoveredLog, applied_index: LogIndex
     ) -> EngineGroup:
@@ -265,12 +258,19 @@ class Host:
             known=self.settings.known,
             idempotency_keys_max=self.settings.request_outcomes_max,
             quotas=self.settings.quotas,
-            on_changed=self.reconciler.schedule,
+            on_changed=self._catalog_changed,
             on_leads=lambda: self.on_catalog_leads(),
             on_snapshot_wanted=partial(self.sender.wanted, CATALOG_GROUP),
             on_fault=self._on_fatal,
         )
         self._opened(self.catalog, log)
+        self._catalog_changed()
+
+    def _catalog_changed(self) -> None:
+        if self.catalog is not None:
+            self.services.version.applied(self.catalog.state.active_version.now)
+        self.reconciler.schedule()
+        self.on_catalog_changed()
 
     def _try_open_basin(self, members: Sequence[NodeId], log: RecoveredLog) -> BasinReplica | None:
         """None when that fails for a reason of the group's own, which stays closed then."""
@@ -371,16 +371,11 @@ class Host:
         log = self._recovered.pop(record.group_id, None)
         fresh = log is None
         replica = self._try_open_basin(
-            record.replicas, log if log is not None else self._new_log(record.group_id)
+            record.replicas,
+            self.lost.new_log(record.group_id) if log is None else self.lost.checked(log),
         )
         if fresh and replica is not None and record.replicas[0] == self.services.node_id:
             self._head_starts.give(standing(replica.group))
-
-    def _is_whole(self) -> None:
-        """Every replica that may have been lost is here again, distrusted: others are new."""
-        if self._forgetful:
-            self._forgetful = False
-            self.services.wal.settle_losses()
 
     def _destroy(self, group_id: GroupId) -> None:
         self.walks.spend(OPENING_VISITS)
@@ -416,7 +411,7 @@ class Host:
             if replica is None:
                 continue
             if isinstance(body, StateMark):
-                replica.group.state_mark(sender, body)
+                replica.group.comparison.received(sender, body)
             elif isinstance(body, ScrubMessage):
                 replica.group.attempt(partial(self.on_scrub, replica.group, sender, body))
             else:

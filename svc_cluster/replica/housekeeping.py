@@ -144,7 +144,7 @@ class Housekeeper:
             group.attempt(replica.keeper.work)
         if group.is_serving:
             group.attempt(replica.idempotency_keeper.work)
-        if look.compares and group.compare_states():
+        if look.compares and group.comparison.begin():
             self._services.log_of(group.group_id).error("state_in_doubt")
         self._look_for_stuck(replica, look)
         cause = cause_of(group.engine, self._host.is_peer_up)
@@ -235,7 +235,11 @@ class Housekeeper:
         group that applies no further has in it stays until the process is started again."""
         wal = self._services.wal
         host = self._host
-        return wal.needs_release() and not host.held_groups.is_log_held(host.catalog)
+        return wal.needs_release(self._applied) and not host.held_groups.is_log_held(host.catalog)
+
+    def _applied(self, group_id: GroupId) -> LogIndex:
+        replica = self._host.replica(group_id)
+        return LogIndex(0) if replica is None else replica.group.applied_index
 
     def flush(self) -> None:
         """Make the applied state durable, then let the WAL forget what led to it."""

@@ -27,6 +27,7 @@ from svc_cluster.link.link_errors import LinkLostError
 from svc_cluster.link.outbox import NoCreditError
 from svc_cluster.link.tls import PeerTls
 from svc_cluster.link.tls_context import Renewal, acceptor_context
+from svc_cluster.model.versions import SPOKEN
 from svc_cluster.replica.node import ReplicaNode
 from svc_cluster.replica.peers import RAFT
 from svc_cluster.replica.roles import CallerRights
@@ -54,10 +55,11 @@ def terms_of(node: ReplicaNode, secret: bytes) -> Terms:
     """What the node says of itself to whoever calls, and whom it admits."""
 
     def check(speaker: Speaker) -> None:
+        node.services.version.check(speaker)
         if RAFT in speaker.features:
             if speaker.identity.role != "node":
                 raise HandshakeError("only nodes talk Raft")
-            node.check_peer(speaker.identity)
+            node.check_raft(speaker)
         else:
             node.check_member(speaker.identity)
 
@@ -72,7 +74,8 @@ def caller_of(
     themselves beside their role is not proved."""
     if RAFT in speaker.features:
         return PeerCaller(node, speaker.identity, wire, tasks)
-    return ServiceCaller(node, speaker.identity, wire, speaker.features, address)
+    newest = speaker.versions.newest
+    return ServiceCaller(node, speaker.identity, wire, speaker.features, address, newest)
 
 
 @dataclass(slots=True)
@@ -98,12 +101,20 @@ class PeerCaller:
         self._arrived: deque[_Arrived] = deque()
         self._turns = node.peer_turns
         self._is_waiting = False
+        self._fence = node.fence
+
+    @property
+    def _is_over(self) -> bool:
+        """A place was given away since the conversation began: the other side may not know it."""
+        return self._fence != self._node.fence
 
     def message(self, kind: FrameKind, payload: bytes) -> None:
         """Raises FrameError."""
         verb, number, body = decode(payload)
         try:
             # an incarnation may have been registered since the conversation began
+            if self._is_over:
+                raise HandshakeError("who has which place has changed")
             self._node.check_peer(self._identity)
             if verb is Verb.PEER:
                 opened = open_envelope(body)
@@ -128,6 +139,8 @@ class PeerCaller:
     def _hear(self) -> None:
         """Deal with what has arrived, in order, as far as this turn goes."""
         turns = self._turns
+        if self._is_over:
+            self._arrived.clear()
         while self._arrived and turns.has_room and not self._is_waiting:
             envelope = self._arrived[0]
             members, first = envelope.members, envelope.next
@@ -177,7 +190,9 @@ class ServiceCaller:
         wire: Outgoing,
         features: Collection[str] = (),
         address: str = "",
+        newest: int = SPOKEN.newest,
     ) -> None:
+        """`newest`: the newest active version of a cluster that the caller speaks."""
         self._node = node
         self._identity = identity
         self._wire = wire
@@ -185,6 +200,8 @@ class ServiceCaller:
         which = str(identity.node_id) if is_node else address or identity.incarnation
         self.session = node.service.session(self, f"{identity.role} {which}")
         self.session.takes_stages = STAGES in features
+        self._newest = newest
+        self._tell_version(begins=True)
 
     def message(self, kind: FrameKind, payload: bytes) -> None:
         """Raises FrameError."""
@@ -250,7 +267,13 @@ class ServiceCaller:
         self.session.left(kind, size)
 
     def link_down(self) -> None:
+        self._tell_version(begins=False)
         self.session.close()
+
+    def _tell_version(self, *, begins: bool) -> None:
+        if self._identity.role == "gateway":
+            version = self._node.services.version
+            version.gateway_talks(self._identity.incarnation, self._newest, begins=begins)
 
 
 class LinkServer:

@@ -9,50 +9,53 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.clock import Clock
-from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
+from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.seldom import Seldom
 from svc_cluster.base.tasks import Tasks
-from svc_cluster.catalog.catalog_state import BasinRecord
+from svc_cluster.catalog.basin_record import BasinRecord
 from svc_cluster.codec.formation_report import decode_report
 from svc_cluster.codec.peer_message import Envelope
-from svc_cluster.link.calls import decode
 from svc_cluster.link.features import TRACES
-from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import NOT_A_MEMBER, HandshakeError, Identity, NotYetError
 from svc_cluster.link.refused_callers import RefusedCallers
 from svc_cluster.link.session import NodeSession
-from svc_cluster.model.formation import Members, Stage
+from svc_cluster.model.formation import Stage
+from svc_cluster.model.places import merged
 from svc_cluster.raft.raft_settings import RaftSettings
+from svc_cluster.replica.cluster_version import ClusterVersion
 from svc_cluster.replica.formation_file import FormationFile
 from svc_cluster.replica.formation_rounds import Formation, registered_otherwise
 from svc_cluster.replica.former import FormationTransport, Former
 from svc_cluster.replica.group_services import GroupServices, PeerSender
-from svc_cluster.replica.host import Host
+from svc_cluster.replica.host import Host, Replica
 from svc_cluster.replica.host_settings import HostSettings
 from svc_cluster.replica.housekeeping import Housekeeper, HousekeepingSettings
-from svc_cluster.replica.identity import NodeIdentity, open_identity
+from svc_cluster.replica.identity import NodeIdentity, keep_active_version, open_identity
+from svc_cluster.replica.known_members import KnownMembers
+from svc_cluster.replica.leader_calls import CatalogCalls
 from svc_cluster.replica.leader_handover import Retirement, SlowDiskWatch
 from svc_cluster.replica.lease_succession import LeaseSuccession
+from svc_cluster.replica.lost_replicas import is_mendable
 from svc_cluster.replica.node_traces import NodeTraces
 from svc_cluster.replica.peer_turns import PeerTurns
 from svc_cluster.replica.prefixed import PREFIX_BYTES
-from svc_cluster.replica.roles import OWN
 from svc_cluster.replica.scrub import Scrubber, ScrubSettings
 from svc_cluster.replica.service import Service
 from svc_cluster.replica.snapshot import SnapshotTransport
 from svc_cluster.storage.disk import Disk
+from svc_cluster.storage.payload.payload_store import PayloadStore
 from svc_cluster.storage.state_store import StateStore
 from svc_cluster.storage.wal.wal_settings import WalSettings
 from svc_cluster.storage.wal.writer import Wal
 
 REGISTER_RETRY_SECONDS: Final = 0.3
-ASK_DEADLINE_MS: Final = 3000
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +101,31 @@ class ReplicaNode:
         self.log = get_logger("node", node=config.node_id)
         self._seams = seams
         self._tasks = Tasks(on_failure=on_fatal)
+        spoken = config.host.known.versions
         self.identity: NodeIdentity = open_identity(
-            seams.disk, config.cluster_id, config.node_id, seams.rng
+            seams.disk, config.cluster_id, config.node_id, seams.rng, spoken, config.wal.payload
         )
-        self.wal = Wal.open(seams.disk, self.identity.tag, config.wal)
+        self._formation_file = file = FormationFile(seams.disk, self.identity.incarnation)
+        # the log has its mark before the first draft is written: without one, both are gone
+        has_list = file.record.stage in (Stage.DRAFTED, Stage.FORMED)
+        self.wal = Wal.open(seams.disk, self.identity.tag, config.wal, is_expected=has_list)
         self.services = GroupServices(
             node_id=config.node_id,
             loop=seams.loop,
             clock=seams.clock,
             wal=self.wal,
-            store=seams.store,
+            store=PayloadStore(seams.store, self.wal.payloads, self.wal),
             peers=seams.peers,
             log=self.log,
             scrub_version=config.scrub.version,
             traces=seams.traces,
+            version=ClusterVersion(
+                spoken,
+                self.identity.active_version,
+                partial(keep_active_version, seams.disk),
+                config.node_id,
+                self.identity.incarnation,
+            ),
         )
         self.host = Host(
             services=self.services,
@@ -131,36 +145,41 @@ class ReplicaNode:
         self.scrubber = Scrubber(self.host, config.scrub)
         self.slow_disk = SlowDiskWatch(self.host)
         self._retirement = Retirement(self.host)
-        self._succession = LeaseSuccession(
-            lambda: self.host.catalog, self.ask_node, seams.clock, self.log, self._tasks
-        )
-        self.host.on_catalog_leads = self._succession.leads
         self.sessions: dict[NodeId, NodeSession] = {}
         """Conversations with the other nodes, for what only the catalog's leader may do."""
+        self.services.version.sessions = self.sessions
+        self._calls = CatalogCalls(self.host, self.service, self.sessions, seams.loop)
+        self._hear_the_catalog()
         self.unread: dict[NodeId, Seldom] = {}
         """Messages that could not be read, by the peer that sent them."""
         self.peer_turns = PeerTurns(seams.loop)
         self.refused_callers = RefusedCallers(self.services.clock.monotonic)
         self.registered = False
+        self.fence = 0
         self._removing: set[GroupId] = set()
         self._on_open: Callable[[], None] = lambda: None
         self._refusal: str | None = None
 
+    def _hear_the_catalog(self) -> None:
+        ask, clock = self._calls.ask_node, self._seams.clock
+        succession = LeaseSuccession(lambda: self.host.catalog, ask, clock, self.log, self._tasks)
+        self.host.on_catalog_leads = succession.leads
+        self.host.on_catalog_changed = self.former.look
+        self.host.asking = self.former.asking
+
     def _make_former(self, on_fatal: Callable[[BaseException], None]) -> Former:
-        seams, config = self._seams, self.config
-        file = FormationFile(seams.disk, self.identity.incarnation)
-        # the log has its mark before the first draft is written: without one, both are gone
-        has_list = file.record.stage in (Stage.DRAFTED, Stage.FORMED)
-        self._log_is_lost = has_list and not self.wal.was_marked
+        seams, config, file = self._seams, self.config, self._formation_file
+        known = KnownMembers(self.host)
         # its log may be lost, and what it has applied may not
-        has_state = next(seams.store.scan(b"", b"\xff" * PREFIX_BYTES), None) is not None
+        has_state = next(self.services.store.scan(b"", b"\xff" * PREFIX_BYTES), None) is not None
         formation = Formation(
             config.node_id,
             self.identity.incarnation,
             tuple(config.addresses),
             file.record,
             has_log=has_state or bool(self.wal.recovered),
-            registrations=self._registrations,
+            registrations=known.registrations,
+            given=known.places,
         )
         return Former(
             formation,
@@ -170,17 +189,15 @@ class ReplicaNode:
             log=self.log,
             is_peer_up=self.host.is_peer_up,
             has_space=self.wal.has_space,
+            forget=self.wal.note_losses,
+            on_raised=self._places_raised,
             on_failure=on_fatal,
         )
 
-    def _registrations(self) -> Members:
-        """Return the registrations of the applied catalog, while that is whole."""
-        catalog = self.host.catalog
-        if catalog is None or catalog.group.engine.recovery:
-            return ()
-        return tuple(
-            sorted((each.node_id, each.incarnation) for each in catalog.state.nodes.values())
-        )
+    def _places_raised(self) -> None:
+        """Only nodes that know the same places talk Raft: what was said before counts no more."""
+        self.fence += 1
+        self._seams.formation.part()
 
     def start(self, on_open: Callable[[], None] = lambda: None) -> None:
         """The callback `on_open` runs when the node may talk to its peers. That is at once, or, the
@@ -189,7 +206,7 @@ class ReplicaNode:
         self.former.start(self._open)
 
     def _open(self) -> None:
-        self.host.start(log_is_lost=self._log_is_lost)
+        self.host.start()
         self.housekeeper.start()
         self.scrubber.start()
         self.slow_disk.start()
@@ -216,44 +233,9 @@ class ReplicaNode:
         self.host.draining = True
         await self._retirement.run()
 
-    # -- the catalog's leader
-
     async def ask_catalog(self, fill: Callable[[pb.Request], None]) -> pb.Response | None:
-        """One request to the catalog's leader as far as it is known here; None when it is not, or
-        when no answer came. Callers repeat."""
-        catalog = self.host.catalog
-        if catalog is None or (leader := catalog.group.engine.leader) is None:
-            return None
-        if leader != self.config.node_id:
-            return await self.ask_node(leader, fill)
-        request = pb.Request(id=1, group_id=CATALOG_GROUP, deadline_ms=ASK_DEADLINE_MS)
-        fill(request)
-        return await self._ask_self(request)
-
-    async def ask_node(
-        self, node: NodeId, fill: Callable[[pb.Request], None], deadline_ms: int = ASK_DEADLINE_MS
-    ) -> pb.Response | None:
-        """One request about the catalog to another node; None when no answer came."""
-        if (session := self.sessions.get(node)) is None:
-            return None
-        try:
-            async with asyncio.timeout(deadline_ms / 1000):
-                return await session.call(CATALOG_GROUP, deadline_ms, fill)
-        except (ConnectionError, TimeoutError):
-            return None
-
-    async def _ask_self(self, request: pb.Request) -> pb.Response | None:
-        caller = _Self(self._seams.loop.create_future())
-        session = self.service.session(caller)
-        data = request.SerializeToString()
-        session.request(FrameKind.CALL, request.id, data, len(data), OWN)
-        try:
-            async with asyncio.timeout(ASK_DEADLINE_MS / 1000):
-                return pb.Response.FromString(await caller.answer)
-        except TimeoutError:
-            return None
-        finally:
-            session.close()
+        """Do what `CatalogCalls.ask_leader` does."""
+        return await self._calls.ask_leader(fill)
 
     async def _register(self) -> None:
         """Make this data directory known, or learn that its place is taken."""
@@ -265,7 +247,8 @@ class ReplicaNode:
             request.register_node.address = address
 
         while not self.registered:
-            response = await self.ask_catalog(fill)
+            # one that took a place says with this that its replicas are whole
+            response = await self.ask_catalog(fill) if self._is_whole() else None
             if response is not None and response.WhichOneof("result") == "done":
                 self.registered = True
                 self.log.info("node_registered")
@@ -275,6 +258,17 @@ class ReplicaNode:
                 self.log.error("node_refused", reason=self._refusal)
                 return
             await asyncio.sleep(REGISTER_RETRY_SECONDS)
+
+    def _is_whole(self) -> bool:
+        """Whether a directory that took a place has every replica that it can have again."""
+        host = self.host
+        if not self.former.formation.record.ordinal:
+            return True
+        return (
+            host.reconciler.is_open
+            and not host.lost.are_possible
+            and not any(is_mendable(replica.group) for replica in host.replicas())
+        )
 
     def _remove_basin(self, record: BasinRecord) -> None:
         if record.group_id not in self._removing:
@@ -305,6 +299,19 @@ class ReplicaNode:
             raise NotYetError(reason)
         self.former.refused(identity.node_id)
         raise HandshakeError(reason)
+
+    def check_raft(self, speaker: Speaker) -> None:
+        """Do what `check_peer` does for a conversation of Raft: both sides know the same places.
+        Who knows less is told, and tries again."""
+        self.services.version.check(speaker)
+        self.check_member(speaker.identity)
+        own = self.former.formation.record.places
+        if speaker.places != own:
+            self.former.learn(speaker.places)
+            if merged(speaker.places, own) != speaker.places:
+                self.former.hurry()
+            raise NotYetError("one of the two nodes does not know yet who has which place")
+        self.check_peer(speaker.identity)
 
     def check_member(self, identity: Identity) -> None:
         """Raises HandshakeError for a node whose id is not one of the cluster's."""
@@ -347,6 +354,8 @@ class ReplicaNode:
             () if self.services.traces is None else (TRACES,),
             basin_commands=known.newest_basin,
             catalog_commands=known.newest_catalog,
+            versions=known.versions,
+            places=self.former.formation.record.places,
         )
 
     def readiness(self) -> dict[str, bool]:
@@ -359,11 +368,15 @@ class ReplicaNode:
             "catalog_leader_known": catalog is not None and catalog.group.engine.leader is not None,
             "groups_caught_up": self.host.reconciler.is_open
             and all(replica.group.backlog_entries < 1000 for replica in self.host.replicas()),
-            "groups_whole": not any(
-                replica.group.engine.recovery for replica in self.host.replicas()
-            ),
+            "groups_whole": not any(map(self._is_missed, self.host.replicas())),
             "not_draining": not self.host.draining,
         }
+
+    def _is_missed(self, replica: Replica) -> bool:
+        """Whether somebody waits for it to become whole: not for one that is lost for good."""
+        if self.former.formation.record.ordinal:
+            return is_mendable(replica.group)
+        return bool(replica.group.engine.recovery)
 
     def peers(self) -> dict[NodeId, str]:
         """Return for each other node `up`, `absent`, or `refused` where a node asks to take part
@@ -384,17 +397,3 @@ class ReplicaNode:
         """What the failed check `formed` of `readiness` stands for."""
         formation = self.former.formation
         return self.refusal() or (None if formation.is_open else formation.waits_for())
-
-
-class _Self:
-    """The node as a caller of its own service, for one request."""
-
-    def __init__(self, answer: asyncio.Future[bytes]) -> None:
-        self.answer = answer
-
-    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
-        if not self.answer.done():
-            self.answer.set_result(decode(payload).body)
-
-    def dealt_with(self, kind: FrameKind, size: int) -> None:
-        """The request is not held on behalf of anybody else."""

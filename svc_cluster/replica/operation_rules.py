@@ -23,11 +23,13 @@ WRITES: Final = frozenset(
         "create_basin",
         "delete_basin",
         "register_node",
+        "replace_node",
         "remove_basin",
         "issue_token",
         "revoke_token",
         "set_root_token",
         "set_default_location",
+        "raise_version",
     }
 )
 """Operations whose answer after the deadline is "unknown", not "not done"."""

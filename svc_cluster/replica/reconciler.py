@@ -36,6 +36,7 @@ class Reconciler:
         self._visit = visit
         self._on_whole = on_whole
         self._guarded = guarded(self.run, on_fatal)
+        services.version.on_active = self.schedule
         self._is_scheduled = False
         self._is_walking = False
         self._stopped = False

@@ -22,6 +22,11 @@ ANSWER_BYTES: Final = 192
 """About what an idempotency key adds to an entry: its key, its time and a small answer."""
 
 
+def say_done(response: pb.Response) -> None:
+    """The answer to what has nothing else to tell."""
+    response.done.SetInParent()
+
+
 def answer_bytes(fill: Fill) -> bytes:
     response = pb.Response()
     fill(response)

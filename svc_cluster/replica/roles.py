@@ -12,9 +12,12 @@ GATEWAY: Final = "gateway"
 
 ROLES: Final[dict[str, frozenset[str]]] = {
     "register_node": frozenset({NODE}),
+    "replace_node": frozenset({NODE}),
     "remove_basin": frozenset({NODE}),
     "set_root_token": frozenset({NODE}),
     "hand_on_leases": frozenset({NODE}),
+    "get_version": frozenset({NODE}),
+    "raise_version": frozenset({NODE}),
 }
 """Operations that change who belongs to the cluster and who may do everything, and that are of one
 leader with the next, by the role that the caller has proved."""

@@ -214,7 +214,9 @@ class Scrubber:
         self._served[group_id] = self._turns
         peers = {
             peer
-            for peer in comparable_peers(group.scrub_versions, group.machine.known.encoding)
+            for peer in comparable_peers(
+                group.comparison.scrub_versions, group.machine.known.encoding
+            )
             if peer in engine.members and self._host.is_peer_up(peer)
         }
         if 1 + len(peers) < len(engine.members) // 2 + 1:
@@ -278,7 +280,8 @@ class Scrubber:
             round=self._scrub(group).round_number,
             complete=settled.was_complete,
             other_versions=sorted(
-                set(group.scrub_versions) - comparable_peers(group.scrub_versions, encoding)
+                set(group.comparison.scrub_versions)
+                - comparable_peers(group.comparison.scrub_versions, encoding)
             ),
             silent=sorted(self._silent.get(group.group_id, ())),
         )

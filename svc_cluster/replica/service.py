@@ -17,8 +17,6 @@ from svc_cluster.base.errors import (
     ReadDeadlineError,
     SealMismatchError,
     ServiceError,
-    StreamDeletionPendingError,
-    StreamNotFoundError,
     UnavailableError,
 )
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, TimestampMs
@@ -28,14 +26,14 @@ from svc_cluster.codec import config_pb, rpc
 from svc_cluster.codec.access_pb import AccessFormatError
 from svc_cluster.codec.trace_pb import TraceFormatError, get_trace
 from svc_cluster.link.frame import FrameKind
-from svc_cluster.model.cipher import StreamIdentity
 from svc_cluster.model.idempotency_table import REQUEST_KEY_BYTES
 from svc_cluster.model.leader_stages import LeaderStages
-from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
+from svc_cluster.model.read_bounds import ReadStart, StartKind
 from svc_cluster.model.record import AppendAck
 from svc_cluster.replica.answer_room import RoomReservation
 from svc_cluster.replica.append import COMMAND_BYTES, Decision
 from svc_cluster.replica.basin import BasinReplica
+from svc_cluster.replica.basin_operations import BasinOperations
 from svc_cluster.replica.callbacks import result_of
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.catalog_operations import CatalogOperations
@@ -48,10 +46,11 @@ from svc_cluster.replica.operation_rules import (
     UNDOING,
     WRITES,
 )
-from svc_cluster.replica.page_limit import check_page
-from svc_cluster.replica.provisioning import Provisioning, stream_to_pb
+from svc_cluster.replica.overview import Overview
+from svc_cluster.replica.provisioning import Provisioning
 from svc_cluster.replica.read import ReadRequest
-from svc_cluster.replica.repeatable import Fill, Operation
+from svc_cluster.replica.repeatable import Fill, Operation, say_done
+from svc_cluster.replica.replacement_operations import ReplacementOperations
 from svc_cluster.replica.service_session import AnswerChannel, ServiceSession
 from svc_cluster.replica.token_operations import TokenOperations
 from svc_cluster.replica.usage_operations import UsageOperations
@@ -62,8 +61,7 @@ from svc_cluster.stream.commands import Write
 log = get_logger("service")
 
 DEADLINE_MS_MAX: Final = 60_000
-"""Nobody waits for an answer longer than this, whatever is asked: gateways ask for 4 s, and reads
-wait some seconds more. A caller that asks for days would keep its place for days."""
+"""Nobody waits for an answer longer: gateways ask for 4 s, and reads wait some seconds more."""
 
 
 class Service:
@@ -78,16 +76,10 @@ class Service:
         host.memory.add("requests", lambda: sum(one.asked_bytes for one in self._sessions))
         host.memory.add("answers", lambda: sum(one.answer_bytes for one in self._sessions))
         self._operations: dict[str, Operation] = {
-            "check_tail": self._check_tail,
-            "list_streams": self._list_streams,
-            "get_stream_config": self._get_stream_config,
-            "describe_stream": self._describe_stream,
-            "delete_stream": self._delete_stream,
-            "get_basin_config": self._get_basin_config,
-            "await_basin": self._await_basin,
-            "seal_basin": self._seal_basin,
+            **BasinOperations(self._basin, self._change, self._write, self._deadline).operations,
             **Provisioning(self._basin, self._write).operations,
             **CatalogOperations(self._catalog, self._deadline).operations,
+            **ReplacementOperations(self._catalog, self._deadline, host).operations,
             **TokenOperations(self._catalog, host.services.clock).operations,
             **UsageOperations(
                 self._basin,
@@ -96,6 +88,7 @@ class Service:
                 self._deadline,
                 lambda: host.basins.values(),
             ).operations,
+            **Overview(host).operations,
         }
 
     def session(self, caller: AnswerChannel, name: str = "") -> ServiceSession:
@@ -109,7 +102,7 @@ class Service:
 
     def dispatch(self, session: ServiceSession, request: pb.Request) -> None:
         if request.HasField("ping"):
-            session.respond(request.id, _done)
+            session.respond(request.id, say_done)
             return
         request.deadline_ms = min(request.deadline_ms, DEADLINE_MS_MAX)
         operation = request.WhichOneof("operation")
@@ -187,8 +180,6 @@ class Service:
         else:
             session.respond(request.id, fill)
 
-    # -- finding the replica
-
     def _basin(self, request: pb.Request) -> BasinReplica:
         basin = self._host.basins.get(GroupId(request.group_id))
         if basin is None:
@@ -262,15 +253,11 @@ class Service:
             ReadRequest(
                 message.stream,
                 ReadStart(start, message.start_value, message.clamp),
-                ReadBounds(
-                    message.count if message.HasField("count") else None,
-                    message.metered_bytes if message.HasField("metered_bytes") else None,
-                    message.until_ms if message.HasField("until_ms") else None,
-                    message.portion_bytes if message.HasField("portion_bytes") else None,
-                ),
+                rpc.read_bounds_from_pb(message),
                 message.refuse_at_tail,
                 message.wait_ms,
                 message.has_key,
+                message.committed,
             ),
             place,
         )
@@ -289,11 +276,7 @@ class Service:
 
         return fill
 
-    async def _check_tail(self, request: pb.Request) -> Fill:
-        tail = await self._basin(request).reader.check_tail(request.check_tail.stream)
-        return lambda response: response.tail.CopyFrom(rpc.position_to_pb(tail))
-
-    # -- streams
+    # -- writes
 
     async def _change(
         self, request: pb.Request, basin: BasinReplica, sequence: Decision, size: int
@@ -326,63 +309,6 @@ class Service:
             raise InternalError("no outcome")
         return fill
 
-    async def _list_streams(self, request: pb.Request) -> Fill:
-        message = request.list_streams
-        limit = check_page(message.limit)
-        basin = self._basin(request)
-        await basin.reader.linearize()
-        streams, has_more = basin.state.list_streams(message.prefix, message.start_after, limit)
-
-        def fill(response: pb.Response) -> None:
-            response.streams.has_more = has_more
-            for entry in streams:
-                stream_to_pb(response.streams.streams.add(), entry)
-
-        return fill
-
-    async def _get_stream_config(self, request: pb.Request) -> Fill:
-        basin = self._basin(request)
-        await basin.reader.linearize()
-        stream = basin.state.stream_by_name(request.get_stream_config.stream)
-        if stream is None:
-            raise StreamNotFoundError("no stream of this name in the basin")
-        if stream.deleted_at_ms is not None:
-            raise StreamDeletionPendingError("the stream is being deleted")
-        config = stream.config
-        return lambda response: config_pb.put_complete(response.stream_config, config)
-
-    async def _describe_stream(self, request: pb.Request) -> Fill:
-        basin = self._basin(request)
-        await basin.reader.linearize()
-        stream = basin.reader.stream(request.describe_stream.stream)
-        identity = StreamIdentity(request.group_id, stream.stream_id, stream.cipher)
-        return lambda response: rpc.identity_to_pb(response.stream_identity, identity)
-
-    async def _delete_stream(self, request: pb.Request) -> Fill:
-        basin = self._basin(request)
-        sequence = partial(basin.sequencer.delete_stream, request.delete_stream.stream)
-        return await self._write(request, basin, sequence, lambda: _done)
-
-    # -- basins
-
-    async def _get_basin_config(self, request: pb.Request) -> Fill:
-        basin = self._basin(request)
-        await basin.reader.linearize()
-        record = basin.state.basin
-        if record is None:
-            raise UnavailableError("the basin is still being created")
-        return lambda response: config_pb.put_basin(response.basin_config, record.config)
-
-    async def _await_basin(self, request: pb.Request) -> Fill:
-        basin = self._basin(request)
-        await basin.bootstrapped(self._deadline(request))
-        return _done
-
-    async def _seal_basin(self, request: pb.Request) -> Fill:
-        basin = self._basin(request)
-        await self._change(request, basin, basin.sequencer.seal, COMMAND_BYTES)
-        return _done
-
 
 def _trace_of(request: pb.Request) -> TraceContext:
     try:
@@ -394,7 +320,3 @@ def _trace_of(request: pb.Request) -> TraceContext:
 def _with_stages(fill: Fill, stages: LeaderStages, response: pb.Response) -> None:
     fill(response)
     rpc.stages_to_pb(response.stages, stages)
-
-
-def _done(response: pb.Response) -> None:
-    response.done.SetInParent()

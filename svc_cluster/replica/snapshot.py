@@ -179,7 +179,7 @@ async def send_snapshot(
     what `call` raises when the connection is lost."""
     view = services.store.snapshot()
     log_index, term = group.machine.applied_index, group.machine.applied_term
-    encoding, kinds = group.machine.known.encoding, sorted(group.machine.kinds)
+    encoding, kinds = group.machine.known.encoding, group.machine.written(services.version.seen)
     sender_term = group.engine.term
 
     async def deliver(chunk: pb.SnapshotChunk) -> None:

@@ -40,7 +40,7 @@ from svc_cluster.model.access_token import (
 from svc_cluster.model.provision import Provision
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.page_limit import check_page
-from svc_cluster.replica.repeatable import Fill, Operation
+from svc_cluster.replica.repeatable import Fill, Operation, say_done
 from svc_cluster.replica.service_session import Encoded
 
 PAGE_TOKENS: Final = 500
@@ -75,6 +75,7 @@ class TokenOperations:
         if len(wanted.gateway_id) > GATEWAY_ID_CHARACTERS_MAX:
             raise MalformedError(ErrorCode.BAD_PROTO, "a gateway's id is shorter")
         catalog = self._catalog(request)
+        newest = catalog.newest_of_gateway(wanted.version_newest)
         await catalog.linearize()
         if not catalog.group.is_serving:
             raise catalog.group.not_leader()
@@ -91,7 +92,8 @@ class TokenOperations:
         if found is None:
             return _behind_filler(table.version)
         changes, version = _cut(found, table.version)
-        granted = version == table.version and leases.grant(wanted.gateway_id, wanted.version, now)
+        granted = version == table.version
+        granted = granted and leases.grant(wanted.gateway_id, wanted.version, now, newest)
         return _changes_filler(version, changes, granted=granted, gateways=leases.count(now))
 
     async def _hand_on_leases(self, request: pb.Request) -> Fill:
@@ -218,9 +220,9 @@ class TokenOperations:
     ) -> Fill:
         """Returns once no gateway accepts the token any more."""
         unknown: TokenNotFoundError | None = None
-        fill: Fill = _done
+        fill: Fill = say_done
         try:
-            fill = await catalog.write(key, sequence, lambda _: _done, deadline, check=check)
+            fill = await catalog.write(key, sequence, lambda _: say_done, deadline, check=check)
         except TokenNotFoundError as refusal:
             # perhaps revoked by an attempt whose answer was lost: what that one waited for holds
             # for this answer too
@@ -277,7 +279,7 @@ class TokenOperations:
 
         def fill(response: pb.Response) -> None:
             response.provision = outcome
-            _done(response)
+            say_done(response)
 
         return fill
 
@@ -392,7 +394,3 @@ def _put_change(lease: pb.Lease, serial: int, token: AccessToken | None) -> None
     out.serial = serial
     if token is not None:
         access_pb.put_token(out.token, token)
-
-
-def _done(response: pb.Response) -> None:
-    response.done.SetInParent()

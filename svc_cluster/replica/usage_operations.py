@@ -7,7 +7,7 @@ others have the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
@@ -26,10 +26,10 @@ from svc_cluster.model.usage import (
     sum_by_step,
 )
 from svc_cluster.model.usage_table import UsageTable
-from svc_cluster.replica.append import Decision
 from svc_cluster.replica.basin import BasinReplica
+from svc_cluster.replica.basin_operations import Change
 from svc_cluster.replica.catalog import CatalogReplica
-from svc_cluster.replica.repeatable import Fill, Operation
+from svc_cluster.replica.repeatable import Fill, Operation, say_done
 from svc_cluster.replica.service_session import Encoded
 from svc_cluster.stream import keys, usage_requests
 from svc_cluster.stream.basin_usage import BasinUsage
@@ -41,8 +41,6 @@ ROWS_PER_STEP: Final = 256
 
 _STEP_SECONDS_MAX: Final = DAY_MINUTES * MINUTE_SECONDS
 _MINUTES_MAX: Final = KEPT_MINUTES + 2 * DAY_MINUTES
-
-Change = Callable[[pb.Request, BasinReplica, Decision, int], Awaitable[object]]
 
 
 class UsageOperations:
@@ -80,7 +78,7 @@ class UsageOperations:
                 lambda now_ms: sequence_report(catalog.state.usage, report, now_ms),
                 self._deadline(request),
             )
-            return _done
+            return say_done
         basin = self._basin(request)
 
         def sequence(now_ms: TimestampMs) -> BasinCommand | None:
@@ -91,7 +89,7 @@ class UsageOperations:
 
         # what a report takes in an entry, and in the turn that applies it, goes by its length
         await self._change(request, basin, sequence, request.report_usage.ByteSize())
-        return _done
+        return say_done
 
     async def _get_usage(self, request: pb.Request) -> Fill:
         wanted = request.get_usage
@@ -239,7 +237,3 @@ def _stored(stream_id: StreamId, value: bytes) -> int:
     if stream_id == keys.WHOLE_BASIN:
         return decode_basin_reading(value).stored_bytes
     return decode_reading(value)
-
-
-def _done(response: pb.Response) -> None:
-    response.done.SetInParent()

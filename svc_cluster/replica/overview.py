@@ -1,0 +1,72 @@
+"""What a node tells of itself to a gateway, for people who look at the cluster as a whole.
+
+It is read off this node as it stands: nothing is asked of others, and nothing is linearizable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.ids import CATALOG_GROUP
+from svc_cluster.model.versions import NEWEST, release_of
+from svc_cluster.raft.group import Role
+from svc_cluster.replica.host import Host, Replica
+from svc_cluster.replica.repeatable import Fill, Operation
+
+LEADS_MAX: Final = 1000
+"""Names of basins in one answer, about 50 KiB of them."""
+GROUPS_PER_TURN: Final = 256
+"""Groups looked at before others have the event loop: well below a millisecond."""
+
+
+class Overview:
+    """The operation `overview` of a node."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.operations: dict[str, Operation] = {"overview": self._overview}
+
+    async def _overview(self, _request: pb.Request) -> Fill:
+        host = self._host
+        wal = host.services.wal
+        told = pb.NodeOverview(
+            node_id=host.services.node_id,
+            version=release_of(NEWEST),
+            groups_held=len(host.held()),
+            draining=host.draining,
+            wal_bytes=wal.size_bytes,
+            free_bytes=wal.free_bytes,
+            takes_appends=wal.has_space(),
+        )
+        led: list[str] = []
+        for number, replica in enumerate(host.replicas()):
+            if number % GROUPS_PER_TURN == GROUPS_PER_TURN - 1:
+                await asyncio.sleep(0)
+            self._count(told, replica, led)
+        told.leads.extend(sorted(led)[:LEADS_MAX])
+        return lambda response: response.overview.CopyFrom(told)
+
+    def _count(self, told: pb.NodeOverview, replica: Replica, led: list[str]) -> None:
+        group = replica.group
+        told.groups += 1
+        if group.stopped:
+            return
+        engine = group.engine
+        behind = engine.commit_index - group.applied_index
+        told.lag_entries = max(told.lag_entries, behind, 0)
+        if engine.leader is None:
+            told.groups_without_leader += 1
+        if engine.role is Role.LEADER:
+            told.groups_led += 1
+            name = "" if group.group_id == CATALOG_GROUP else self._name_of(replica)
+            if name is not None:
+                led.append(name)
+
+    def _name_of(self, replica: Replica) -> str | None:
+        """None where this node does not know the basin yet, or any more."""
+        catalog = self._host.catalog
+        known = None if catalog is None else catalog.state.basins_by_group
+        record = None if known is None else known.get(replica.group.group_id)
+        return None if record is None else record.name
