@@ -15,6 +15,8 @@ from typing import Any, Final, Protocol
 
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks
+from svc_cluster.base.tls_handshakes import Handshakes
+from svc_cluster.base.tls_trust import trusted_by
 from svc_cluster.link.arriving import ARRIVING_BYTES_MAX
 from svc_cluster.link.conversation import Terms
 from svc_cluster.link.frame import FrameKind
@@ -22,6 +24,7 @@ from svc_cluster.link.greeting import NONCE_BYTES, Speaker
 from svc_cluster.link.handshake import HandshakeError, Identity, NotYetError
 from svc_cluster.link.refused_callers import RefusedCallers
 from svc_cluster.link.tls import check_certificate
+from svc_cluster.link.tls_context import DISTRUSTED
 from svc_cluster.link.wire import GREETING_SECONDS, Wire
 
 log = get_logger("link")
@@ -88,6 +91,11 @@ class Acceptor:
 
         self._listener: socket.socket | None = None
         self._context: ssl.SSLContext | None = None
+        self._trusted: frozenset[bytes] = frozenset()
+        """The CAs of that context."""
+        self._distrusted = 0
+        """How often CAs were taken out."""
+        self._handshakes = Handshakes(loop)
         self.arriving_bytes = 0
         """Bytes of messages that have arrived in part, in all conversations."""
 
@@ -121,8 +129,17 @@ class Acceptor:
         return listener
 
     def renew(self, context: ssl.SSLContext | None) -> None:
-        """Take callers under this context from now on; no connection is lost or refused by it."""
-        self._context = context
+        """Take callers under this context from now on. No connection is lost or refused by it,
+        unless a CA of the one before is not in it: then all there are end, those that make their
+        handshake included, and who is still trusted calls anew."""
+        trusted = frozenset() if context is None else trusted_by(context)
+        gone = self._trusted - trusted
+        self._context, self._trusted = context, trusted
+        if gone:
+            self._distrusted += 1
+            log.info("authorities_removed", count=len(gone), connections=len(self._connections))
+            for connection in list(self._connections):
+                connection.wire.part(DISTRUSTED)
 
     async def _accept(self, listener: socket.socket) -> None:
         while True:
@@ -145,16 +162,21 @@ class Acceptor:
         self, sock: socket.socket, address: str, context: ssl.SSLContext | None
     ) -> None:
         """Hand the connection to a wire, behind the handshake if there is one."""
-        secured = context is not None
+        secured, distrusted = context is not None, self._distrusted
         self._shaking_hands += secured
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await self._loop.connect_accepted_socket(
+            if context is not None:
+                async with asyncio.timeout(GREETING_SECONDS):
+                    context = await self._handshakes.take(sock, context)
+            _, wire = await self._loop.connect_accepted_socket(
                 lambda: _Connection(self).wire,
                 sock,
                 ssl=context,
                 ssl_handshake_timeout=GREETING_SECONDS if secured else None,
             )
+            if distrusted != self._distrusted:
+                wire.part(DISTRUSTED)
         except OSError as cause:  # of TLS, or gone, or too slow
             sock.close()
             self._turned_away(address, f"{type(cause).__name__}: {cause}")
@@ -168,6 +190,7 @@ class Acceptor:
     async def close(self, reason: str) -> None:
         """Stop listening and end every conversation with this reason."""
         await self._tasks.cancel_all()
+        self._handshakes.close()
         if self._listener is not None:
             self._listener.close()
         for connection in list(self._connections):
@@ -217,12 +240,16 @@ class Acceptor:
 
     def _make_room(self) -> None:
         """The caller with the most that is incomplete, in all its conversations, loses the one with
-        the most of that."""
+        the most of that. No node does while another caller has more than its even share: what the
+        cluster agrees on does not end for what gateways send."""
         by_caller: Counter[_CallerKey] = Counter()
         for connection in self._connections:
             if connection.key is not None:
                 by_caller[connection.key] += connection.arriving_bytes
-        ((caller, _),) = by_caller.most_common(1)
+        share = ARRIVING_BYTES_MAX // CONVERSATIONS_MAX
+        held = by_caller.most_common()
+        others = (key for key, size in held if key[0] != "node" and size > share)
+        caller = next(others, held[0][0])
         theirs = (each for each in self._connections if each.key == caller)
         dearest = max(theirs, key=lambda each: each.arriving_bytes)
         reason = "too much has arrived in part"

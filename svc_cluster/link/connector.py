@@ -11,17 +11,21 @@ from typing import Final, Protocol
 
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks
+from svc_cluster.base.tls_trust import trusted_by
 from svc_cluster.link.conversation import ConversationEvents, Terms
 from svc_cluster.link.frame import FrameError, FrameKind
 from svc_cluster.link.greeting import NONCE_BYTES, RefusedError, Speaker
 from svc_cluster.link.link_errors import LinkLostError
 from svc_cluster.link.tls import CertificateError
+from svc_cluster.link.tls_context import DISTRUSTED, CallerTls
 from svc_cluster.link.wire import GREETING_SECONDS, Wire
 
 log = get_logger("link")
 
 RECONNECT_SECONDS_MIN: Final = 0.05
 RECONNECT_SECONDS_MAX: Final = 1.0
+TRUST_SECONDS: Final = 1.0
+"""How often a connection under TLS looks whether the CAs of its making are still trusted."""
 SAY_AGAIN_SECONDS: Final = 60.0
 """How often one and the same reason is logged while a connection cannot be made."""
 
@@ -112,11 +116,12 @@ class Connector:
         terms: Callable[[], Terms],
         events: LinkEvents,
         rng: random.Random,
-        tls: Callable[[], ssl.SSLContext] | None,
+        tls: CallerTls | None,
         server_name: str,
     ) -> None:
         """`address` is HOST:PORT. `tls` makes a context for each connection, so that renewed files
-        count from the next one on; `server_name` is what the other side's certificate carries."""
+        count from the next one on, and ends one that stands on a CA which is trusted no more;
+        `server_name` is what the other side's certificate carries."""
         self._loop = loop
         self._address = address
         self._terms = terms
@@ -165,6 +170,11 @@ class Connector:
         if self._wire is not None and self._wire.is_open:
             self._wire.dealt_with(kind, size)
 
+    def reset(self, reason: str) -> None:
+        """End the conversation that there is; another one follows."""
+        if self._wire is not None:
+            self._wire.close(reason)
+
     async def close(self) -> None:
         await self._tasks.cancel_all()
 
@@ -196,12 +206,26 @@ class Connector:
         """One connection from its beginning to the reason of its end."""
         self._ended = self._loop.create_future()
         terms = self._terms()
-        context = None if self._tls is None else self._tls()
+        context = None if self._tls is None else self._tls.context()
         async with asyncio.timeout(GREETING_SECONDS):
             self._wire = await _open_wire(
                 self._loop, self._address, terms, self, self._on_end, context, self._server_name
             )
+        if context is not None:
+            await self._end_with_trust(trusted_by(context), self._ended)
         return await self._ended
+
+    async def _end_with_trust(
+        self, authorities: frozenset[bytes], ended: asyncio.Future[str]
+    ) -> None:
+        """Returns once the connection is over, or has to be."""
+        assert self._tls is not None
+        while self._tls.trusts(authorities):
+            await asyncio.wait((ended,), timeout=TRUST_SECONDS)
+            if ended.done():
+                return
+        if self._wire is not None:
+            self._wire.part(DISTRUSTED)
 
     def _on_end(self, wire: Wire, reason: str) -> None:
         # first of all, so that a fault of the owner does not end the link for ever

@@ -17,9 +17,12 @@ from svc_cluster._pb.cluster.v1 import link_pb2 as pb
 from svc_cluster.base.ids import NodeId
 from svc_cluster.link.frame import FrameError
 from svc_cluster.link.handshake import HandshakeError, Identity
+from svc_cluster.model import versions
+from svc_cluster.model.places import Place, Places, are_places
+from svc_cluster.model.versions import SPOKEN, Spoken
 
 PROTOCOL_VERSION_MIN: Final = 1
-PROTOCOL_VERSION_MAX: Final = 1
+PROTOCOL_VERSION_MAX: Final = versions.newest_read(versions.LINK)
 
 GREETING_BYTES_MAX: Final = 4 * 1024
 NONCE_BYTES: Final = 32
@@ -37,6 +40,10 @@ class Speaker:
     """The newest kind of command of a basin's log that it can apply; 0: it applies none."""
 
     catalog_commands: int = 0
+    versions: Spoken = SPOKEN
+    """The active versions of a cluster that it works under."""
+    places: Places = ()
+    """The places that a node knows to be given away, all of them on its disk."""
 
 
 class RefusedError(HandshakeError):
@@ -141,6 +148,11 @@ def _encode(speaker: Speaker) -> bytes:
     out.features.extend(speaker.features)
     out.basin_commands = speaker.basin_commands
     out.catalog_commands = speaker.catalog_commands
+    out.version_oldest = speaker.versions.oldest
+    out.version_newest = speaker.versions.newest
+    for place in speaker.places:
+        incarnation = bytes.fromhex(place.incarnation)
+        out.places.add(node_id=place.node_id, ordinal=place.ordinal, incarnation=incarnation)
     return out.SerializeToString()
 
 
@@ -152,6 +164,12 @@ def _decode(data: bytes, cluster_id: str) -> Speaker:
     if given.cluster_id != cluster_id:
         raise HandshakeError("the caller belongs to another cluster")
     is_node = given.role == "node"
+    places = tuple(
+        Place(NodeId(place.node_id), place.ordinal, place.incarnation.hex())
+        for place in given.places
+    )
+    if not are_places(places):
+        raise HandshakeError("the caller names places that there cannot be")
     if given.role not in ROLES or not given.incarnation or is_node != bool(given.node_id):
         raise HandshakeError("the caller does not say who it is")
     return Speaker(
@@ -159,6 +177,8 @@ def _decode(data: bytes, cluster_id: str) -> Speaker:
         tuple(given.features),
         given.basin_commands,
         given.catalog_commands,
+        Spoken(given.version_oldest or versions.FIRST, given.version_newest or versions.FIRST),
+        places,
     )
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from collections.abc import Callable
 from typing import Final
 
 from svc_cluster.base.log import get_logger
+from svc_cluster.base.tls_trust import trusted_by
 from svc_cluster.link.tls import CertificateError, PeerTls
 
 log = get_logger("tls")
 
 PROTOCOL: Final = "svc-link/1"
 """What both sides name in ALPN, so that no other service behind the address is taken for a node."""
+DISTRUSTED: Final = "a CA was taken out of those that certificates of the cluster come from"
+"""Why connections end that may stand on that one."""
 
 
 def caller_context(tls: PeerTls) -> ssl.SSLContext:
@@ -45,10 +49,10 @@ class Renewal:
     def __init__(self, tls: PeerTls, make: Callable[[PeerTls], ssl.SSLContext]) -> None:
         self._tls = tls
         self._make = make
-        self._seen = self._state()
+        self._seen = _state(tls)
 
     def changed(self) -> ssl.SSLContext | None:
-        state = self._state()
+        state = _state(self._tls)
         if state == self._seen:
             return None
         self._seen = state
@@ -60,14 +64,44 @@ class Renewal:
         log.info("certificate_renewed", certificate=str(self._tls.certificate))
         return context
 
-    def _state(self) -> tuple[tuple[int, int, int], ...]:
-        """What a renewal changes, whether files are written over or links are moved."""
-        out = []
-        for path in (self._tls.certificate, self._tls.key, self._tls.authority):
-            try:
-                stat = path.stat()
-            except OSError:
-                out.append((0, 0, 0))
-            else:
-                out.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
-        return tuple(out)
+
+def _state(tls: PeerTls) -> tuple[tuple[int, int, int], ...]:
+    """What a renewal changes, whether files are written over or links are moved."""
+    out = []
+    for path in (tls.certificate, tls.key, tls.authority):
+        try:
+            stat = path.stat()
+        except OSError:
+            out.append((0, 0, 0))
+        else:
+            out.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
+    return tuple(out)
+
+
+class CallerTls:
+    """A CallerTls makes the context of each connection to another process, from the files of then.
+    It knows which of those connections were made under a CA that is not in the files now. All
+    connections of a process share one. Unusable files change nothing; they are told of where the
+    next connection is made."""
+
+    def __init__(self, tls: PeerTls) -> None:
+        self._tls = tls
+        self._seen: tuple[tuple[int, int, int], ...] | None = None
+        self._trusted: frozenset[bytes] = frozenset()
+        """These are of the last time that the files could be used."""
+
+    def context(self) -> ssl.SSLContext:
+        """For one connection. Raises CertificateError."""
+        seen = _state(self._tls)
+        context = caller_context(self._tls)
+        self._seen, self._trusted = seen, trusted_by(context)
+        return context
+
+    def trusts(self, authorities: frozenset[bytes]) -> bool:
+        """Whether all of these, which a context was made from, still stand in the files."""
+        state = _state(self._tls)
+        if state != self._seen:
+            self._seen = state
+            with contextlib.suppress(CertificateError):
+                self._trusted = trusted_by(caller_context(self._tls))
+        return authorities <= self._trusted

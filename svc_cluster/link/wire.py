@@ -25,6 +25,10 @@ SILENCE_SECONDS_MAX: Final = 8.0
 """Silence after which the other side is taken for gone."""
 
 
+FAREWELL_SECONDS: Final = 2.0
+"""What a side has that is told of the end, where the end is to come in any case."""
+
+
 class Wire(asyncio.Protocol):
     """One connection. It belongs to whoever made it, who is told of its end exactly once."""
 
@@ -85,6 +89,13 @@ class Wire(asyncio.Protocol):
         """End the connection and tell the other side why."""
         self.talk.close(reason)
         self._pump()
+
+    def part(self, reason: str) -> None:
+        """End the connection and tell the other side why. Whether it listens or not, the connection
+        is gone within FAREWELL_SECONDS."""
+        self.close(reason)
+        if not self._ended:
+            self._loop.call_later(FAREWELL_SECONDS, self.give_up, reason)
 
     def give_up(self, reason: str) -> None:
         """End the connection at once, whether the other side listens or not: what waits for it is
