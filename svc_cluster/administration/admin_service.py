@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -11,14 +11,22 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
 from svc_cluster._pb.cluster.v1 import admin_pb2_grpc
-from svc_cluster.administration import views
+from svc_cluster._pb.cluster.v1 import replica_pb2 as rpc
+from svc_cluster.administration import catalog_calls, views
+from svc_cluster.administration.catalog_calls import RefusedCallError
 from svc_cluster.administration.draining import Draining
+from svc_cluster.administration.exporting import Exporter, ExportRefusedError
+from svc_cluster.administration.last_backup import LastBackup
 from svc_cluster.administration.masking import shown
 from svc_cluster.administration.views import Build, Space
 from svc_cluster.base.log import get_logger
 from svc_cluster.replica.node import ReplicaNode
 
 log = get_logger("administration")
+
+Answer = TypeVar("Answer", bound=Message)
+Context = Any
+"""grpc.aio.ServicerContext, which has no types."""
 
 
 class Administration(admin_pb2_grpc.AdministrationServicer):
@@ -32,24 +40,28 @@ class Administration(admin_pb2_grpc.AdministrationServicer):
         settings: Mapping[str, Any],
         build: Build,
         space: Callable[[], Space],
+        exporter: Exporter,
+        last_backup: LastBackup,
     ) -> None:
         self._node = node
         self._draining = draining
         self._settings = settings
         self._build = build
         self._space = space
+        self._exporter = exporter
+        self._last_backup = last_backup
         self._began = node.services.clock.monotonic()
 
-    async def Status(self, request: pb.StatusRequest, context: Any) -> pb.StatusResponse:
+    async def Status(self, request: pb.StatusRequest, context: Context) -> pb.StatusResponse:
         await _refuse_unknown(request, context)
         uptime = self._node.services.clock.monotonic() - self._began
         return views.status(self._node, self._build, self._space, uptime)
 
-    async def Members(self, request: pb.MembersRequest, context: Any) -> pb.MembersResponse:
+    async def Members(self, request: pb.MembersRequest, context: Context) -> pb.MembersResponse:
         await _refuse_unknown(request, context)
         return views.members(self._node)
 
-    async def Leaders(self, request: pb.LeadersRequest, context: Any) -> pb.LeadersResponse:
+    async def Leaders(self, request: pb.LeadersRequest, context: Context) -> pb.LeadersResponse:
         await _refuse_unknown(request, context)
         if request.limit > views.GROUPS_MAX:
             await context.abort(
@@ -58,13 +70,24 @@ class Administration(admin_pb2_grpc.AdministrationServicer):
             )
         return views.leaders(self._node, request.start_after, request.limit or views.GROUPS_MAX)
 
-    async def Drain(self, request: pb.DrainRequest, context: Any) -> pb.DrainResponse:
+    async def Drain(self, request: pb.DrainRequest, context: Context) -> pb.DrainResponse:
         await _refuse_unknown(request, context)
         log.info("drain_asked", peer=context.peer())
         return await self._draining.run()
 
+    async def Version(self, request: pb.VersionRequest, context: Context) -> pb.VersionResponse:
+        await _refuse_unknown(request, context)
+        return await _told(catalog_calls.version(self._node), context)
+
+    async def FinalizeUpgrade(
+        self, request: pb.FinalizeUpgradeRequest, context: Context
+    ) -> pb.VersionResponse:
+        await _refuse_unknown(request, context)
+        log.info("finalize_asked", peer=context.peer(), version=request.version)
+        return await _told(catalog_calls.finalize(self._node, request.version), context)
+
     async def Configuration(
-        self, request: pb.ConfigurationRequest, context: Any
+        self, request: pb.ConfigurationRequest, context: Context
     ) -> pb.ConfigurationResponse:
         await _refuse_unknown(request, context)
         return pb.ConfigurationResponse(
@@ -74,8 +97,62 @@ class Administration(admin_pb2_grpc.AdministrationServicer):
             ]
         )
 
+    async def Export(
+        self, request: pb.ExportRequest, context: Context
+    ) -> AsyncIterator[pb.ExportPortion]:
+        await _refuse_unknown(request, context)
+        if not request.ranges:
+            log.info("export_begins", group=request.group_id, peer=context.peer())
+        try:
+            async for portion in self._exporter.export(request):
+                yield portion
+        except ExportRefusedError as refusal:
+            code = grpc.StatusCode.FAILED_PRECONDITION
+            if refusal.elsewhere:
+                code = grpc.StatusCode.UNAVAILABLE
+            await context.abort(code, str(refusal))
 
-async def _refuse_unknown(request: Message, context: Any) -> None:
+    async def BackupTaken(
+        self, request: pb.BackupTakenRequest, context: Context
+    ) -> pb.BackupTakenResponse:
+        await _refuse_unknown(request, context)
+        self._last_backup.taken(request.finished_at_ms)
+        log.info("backup_taken", finished_at_ms=request.finished_at_ms, peer=context.peer())
+        return pb.BackupTakenResponse()
+
+    async def ReplaceMember(
+        self, request: pb.ReplaceMemberRequest, context: Any
+    ) -> pb.ReplaceMemberResponse:
+        await _refuse_unknown(request, context)
+        log.info("replacement_asked", lost_node=request.node_id, peer=context.peer())
+
+        def fill(asked: rpc.Request) -> None:
+            asked.replace_node.node_id = request.node_id
+            asked.replace_node.also_lost = request.also_lost
+
+        response = await self._node.ask_catalog(fill)
+        if response is None or response.refusal.code == "unavailable":
+            await context.abort(
+                grpc.StatusCode.UNAVAILABLE,
+                "the catalog has no leader that could decide it: without a majority of the nodes "
+                "nothing can be replaced; bring those back whose data directories are there",
+            )
+        elif response.WhichOneof("result") != "replacement":
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, response.refusal.message)
+        else:
+            return views.replaced(response.replacement)
+        raise AssertionError("aborted")
+
+
+async def _told(answer: Awaitable[Answer], context: Context) -> Answer:
+    try:
+        return await answer
+    except RefusedCallError as refusal:
+        await context.abort(refusal.code, str(refusal))
+        raise
+
+
+async def _refuse_unknown(request: Message, context: Context) -> None:
     """A caller of a later release must not believe that what it asked for was done."""
     if len(UnknownFieldSet(request)):
         await context.abort(

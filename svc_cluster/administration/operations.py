@@ -30,6 +30,8 @@ READERS: Final = frozenset(
     {CallerRole.GATEWAY, CallerRole.NODE, CallerRole.SELF, CallerRole.ADMINISTRATOR}
 )
 KEEPERS: Final = frozenset({CallerRole.SELF, CallerRole.ADMINISTRATOR})
+ADMINISTRATORS: Final = frozenset({CallerRole.ADMINISTRATOR})
+"""For what shows records: a node's own certificate lies on its host."""
 EVERYBODY: Final = frozenset(CallerRole)
 
 
@@ -54,6 +56,12 @@ OPERATIONS: Final[Mapping[str, AdminOperation]] = {
     # longer than a node tries to give its leaderships away (handover.LIMIT_SECONDS)
     f"/{SERVICE}/Drain": AdminOperation(KEEPERS, 15.0, 4),
     f"/{SERVICE}/Configuration": AdminOperation(KEEPERS, 5.0, 8),
+    f"/{SERVICE}/Version": AdminOperation(READERS, 8.0, 4),
+    f"/{SERVICE}/FinalizeUpgrade": AdminOperation(KEEPERS, 8.0, 2),
+    # a caller goes on with another call where one has ended
+    f"/{SERVICE}/Export": AdminOperation(ADMINISTRATORS, 120.0, 2),
+    f"/{SERVICE}/BackupTaken": AdminOperation(ADMINISTRATORS, 5.0, 2),
+    f"/{SERVICE}/ReplaceMember": AdminOperation(KEEPERS, 10.0, 2),
     f"/{HEALTH}/Check": AdminOperation(EVERYBODY, 5.0, 16),
     f"/{HEALTH}/List": AdminOperation(EVERYBODY, 5.0, 8),
     f"/{HEALTH}/Watch": AdminOperation(EVERYBODY, 600.0, 16),

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
+from svc_cluster._pb.cluster.v1 import replica_pb2 as rpc
 from svc_cluster.base.ids import GroupId
 from svc_cluster.raft.group import Role
 from svc_cluster.replica.host import Host, Replica
@@ -78,7 +79,7 @@ def status(
 def members(node: ReplicaNode) -> pb.MembersResponse:
     catalog = node.host.catalog
     known = {} if catalog is None else dict(catalog.state.nodes)
-    standings = node.peers()
+    standings, asking = node.peers(), node.former.asking()
     return pb.MembersResponse(
         members=[
             pb.Member(
@@ -86,9 +87,22 @@ def members(node: ReplicaNode) -> pb.MembersResponse:
                 address=address,
                 standing=standings.get(member, "self"),
                 incarnation=known[member].incarnation if member in known else "",
+                asks=member in asking,
+                ordinal=known[member].ordinal if member in known else 0,
+                replacing=member in known and known[member].is_replacing,
             )
             for member, address in sorted(node.config.addresses.items())
         ]
+    )
+
+
+def replaced(found: rpc.Replacement) -> pb.ReplaceMemberResponse:
+    return pb.ReplaceMemberResponse(
+        ordinal=found.ordinal,
+        incarnation=found.incarnation,
+        lost_basins=found.lost_basins,
+        lost_basins_count=found.lost_basins_count,
+        refused=found.refused,
     )
 
 

@@ -1,0 +1,40 @@
+"""When the last backup of the cluster was finished, as whoever took it has told this node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+FILE_NAME: Final = "last-backup"
+_MS_MAX: Final = 2**53
+
+
+class LastBackup:
+    """This remembers it over restarts, in a file of the data directory. A power cut may lose the
+    latest word: the next backup has another."""
+
+    def __init__(self, directory: Path, show: Callable[[float], None]) -> None:
+        """`show` is told Unix seconds, at once where the time is known, and whenever it changes."""
+        self._path = directory / FILE_NAME
+        self._show = show
+        try:
+            self._finished_at_ms = int(self._path.read_text())
+        except (OSError, ValueError):
+            self._finished_at_ms = 0  # the next backup tells it again
+        self._tell()
+
+    def taken(self, finished_at_ms: int) -> None:
+        """A backup was finished at this Unix time in milliseconds; an earlier one than is known
+        changes nothing."""
+        if not self._finished_at_ms < finished_at_ms < _MS_MAX:
+            return
+        self._finished_at_ms = finished_at_ms
+        self._tell()
+        temporary = self._path.with_suffix(".tmp")
+        temporary.write_text(f"{finished_at_ms}\n")
+        temporary.replace(self._path)
+
+    def _tell(self) -> None:
+        if self._finished_at_ms:
+            self._show(self._finished_at_ms / 1000)
