@@ -20,16 +20,18 @@ import msgspec
 from svc_cluster.http.message import BODILESS
 
 _HEAD_BYTES_MAX: Final = 64 * 1024
-_CHUNKS_QUEUED_MAX: Final = 1024
+_READS_QUEUED_MAX: Final = 64
+"""Reads of the socket, of at most 256 KiB each, that the reader of a stream may be behind."""
 
 
 class ConnectionLostError(Exception):
     """The connection failed. `sent`: the request had been handed over, so that a write may have
-    taken effect."""
+    taken effect. `response`: what was answered instead of a stream."""
 
-    def __init__(self, message: str, *, sent: bool) -> None:
+    def __init__(self, message: str, *, sent: bool, response: HttpResponse | None = None) -> None:
         super().__init__(message)
         self.sent = sent
+        self.response = response
 
 
 @dataclass(slots=True)
@@ -66,6 +68,7 @@ class _Protocol(asyncio.Protocol):
         self._chunked = False
         self._until_close = False
         self._stream: asyncio.Queue[bytes | None] | None = None
+        self._pieces: list[bytes] = []  # of the stream, in what has just been received
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not derive from asyncio's
@@ -89,6 +92,7 @@ class _Protocol(asyncio.Protocol):
         if self._response is None and not self._parse_head():
             return
         self._parse_body()
+        self._hand_over()
 
     def _parse_head(self) -> bool:
         end = self._buffer.find(b"\r\n\r\n")
@@ -163,7 +167,17 @@ class _Protocol(asyncio.Protocol):
             return
         if self._stream is None or (self._response is not None and self._response.status != 200):
             self._body += piece
-        elif self._stream.full():
+        else:
+            self._pieces.append(piece)
+
+    def _hand_over(self) -> None:
+        """Give the reader of a stream all that one read of the socket has brought, as one piece.
+        However small the chunks are, the queue is as long as the reader is behind in reads."""
+        if not self._pieces or self._stream is None:
+            return
+        piece = b"".join(self._pieces)
+        self._pieces.clear()
+        if self._stream.qsize() >= _READS_QUEUED_MAX:
             self._fail("the reader of a stream is too slow")
         else:
             self._stream.put_nowait(piece)
@@ -173,6 +187,7 @@ class _Protocol(asyncio.Protocol):
         assert response is not None
         self._head = None
         self._response = None
+        self._hand_over()
         if self._stream is not None:
             self._stream.put_nowait(None)
             self._stream = None
@@ -187,10 +202,9 @@ class _Protocol(asyncio.Protocol):
         if head is not None and not head.done():
             head.set_exception(ConnectionLostError(message, sent=True))
         if self._stream is not None:
-            if self._stream.full():
-                self._stream.get_nowait()
-            self._stream.put_nowait(None)
+            self._stream.put_nowait(None)  # there is room: its bound is one above that of reads
             self._stream = None
+        self._pieces.clear()
         self.close()
 
     def eof_received(self) -> bool:
@@ -287,13 +301,15 @@ class HttpClient:
         is lost ends the stream like its regular end: the caller knows what it waits for.
         """
         protocol = await self._connected(idle_s)
-        pieces: asyncio.Queue[bytes | None] = asyncio.Queue(_CHUNKS_QUEUED_MAX)
+        pieces: asyncio.Queue[bytes | None] = asyncio.Queue(_READS_QUEUED_MAX + 1)
         try:
             async with asyncio.timeout(idle_s):
                 response = await protocol.send(self.encode("GET", path, headers, b""), pieces)
             if response.status != 200:
                 text = response.body.decode(errors="replace")
-                raise ConnectionLostError(f"{response.status}: {text}", sent=True)
+                raise ConnectionLostError(
+                    f"{response.status}: {text}", sent=True, response=response
+                )
             while True:
                 async with asyncio.timeout(idle_s):
                     piece = await pieces.get()

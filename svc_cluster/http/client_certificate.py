@@ -11,6 +11,8 @@ import hashlib
 import ssl
 from dataclasses import dataclass
 
+from cryptography import x509
+
 from svc_cluster.base.ids import TimestampMs
 
 
@@ -24,6 +26,14 @@ class ClientCertificate:
     """Until when it is valid. A connection may last longer."""
     fingerprint: str
     """SHA-256 of the certificate in DER, in hexadecimal digits."""
+    is_authority: bool = False
+    """It is one that signs others, which TLS takes from whoever has its key."""
+
+
+def has_certificate(transport: asyncio.BaseTransport | None) -> bool:
+    """Whether the other end has shown one."""
+    connection = None if transport is None else transport.get_extra_info("ssl_object")
+    return connection is not None and connection.getpeercert(binary_form=True) is not None
 
 
 def certificate_of(transport: asyncio.BaseTransport) -> ClientCertificate | None:
@@ -41,4 +51,14 @@ def certificate_of(transport: asyncio.BaseTransport) -> ClientCertificate | None
     ends_at = ssl.cert_time_to_seconds(said["notAfter"])
     der = connection.getpeercert(binary_form=True)
     fingerprint = hashlib.sha256(der).hexdigest()
-    return ClientCertificate(common_names, TimestampMs(int(ends_at) * 1000), fingerprint)
+    return ClientCertificate(
+        common_names, TimestampMs(int(ends_at) * 1000), fingerprint, _is_authority(der)
+    )
+
+
+def _is_authority(der: bytes) -> bool:
+    extensions = x509.load_der_x509_certificate(der).extensions
+    try:
+        return extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        return False

@@ -1,13 +1,13 @@
 """HTTP/1.1 on a socket: aiohttp's parser and connection loop, with JSON errors, quiet logs, and
 bounds on request heads.
 
-With http1_exchange the only module that knows aiohttp.
+With http1_exchange and http1_head the only module that knows aiohttp.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiohttp import StreamReader, web
 from aiohttp.http import RawRequestMessage
@@ -16,9 +16,9 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from svc_cluster.base.errors import ErrorCode, InternalError, MalformedError, ServiceError
 from svc_cluster.base.log import get_logger
+from svc_cluster.http import http1_head as heads
 from svc_cluster.http.connection import (
     HEADER_BYTES_MAX,
-    TARGET_BYTES_MAX,
     App,
     HttpDate,
     TimeLimits,
@@ -26,19 +26,13 @@ from svc_cluster.http.connection import (
     client_of,
 )
 from svc_cluster.http.head import check_head
-from svc_cluster.http.head_errors import (
-    HeadersTooLargeError,
-    RequestBodyTimeoutError,
-    TargetTooLongError,
-)
-from svc_cluster.http.http1_exchange import STATUS_LINES, Exchange, Reply
+from svc_cluster.http.head_errors import HeadersTooLargeError, RequestBodyTimeoutError
+from svc_cluster.http.http1_exchange import Exchange, Reply, last_head
 from svc_cluster.http.http1_framing import Framing
 from svc_cluster.http.intake import Intake, Intakes
 from svc_cluster.http.message import NOWHERE, ClientGoneError, Response
 from svc_cluster.http.sniff import HeaderDeadline
 
-_LINE_BYTES_MAX: Final = TARGET_BYTES_MAX
-_TOO_LARGE: Final = f"a request's head has at most {HEADER_BYTES_MAX} bytes, this one has more"
 _TOO_MANY: Final = "Too many headers"
 """The library's words, with which it has no error of its own."""
 _HEADERS_MAX: Final = 100
@@ -49,6 +43,8 @@ client."""
 _UNPARSED_BYTES_MAX: Final = 1024 * 1024
 """The bound for one connection; a read of the socket brings a quarter of it, and then reading is
 paused."""
+CUT_SECONDS: Final = 0.1
+"""For a handler to end once it is cut off."""
 
 log = get_logger("gateway.http1")
 
@@ -87,7 +83,17 @@ class Http1:
 
     def stop(self) -> None:
         """Every connection ends with the request it is serving."""
-        self.manager.pre_shutdown()
+        for each in self._connections():
+            each.retire()
+
+    def retire_certified(self) -> list[asyncio.BaseTransport]:
+        """Let those connections end with the request they are serving whose client has shown a
+        certificate. Returns them."""
+        found = [each for each in self._connections() if each.client.certificate is not None]
+        return [transport for each in found if (transport := each.retire()) is not None]
+
+    def _connections(self) -> list[Http1Connection]:
+        return [each for each in self.manager.connections if isinstance(each, Http1Connection)]
 
     async def shutdown(self, grace_seconds: float) -> None:
         """Wait for requests in progress, then cut them off."""
@@ -102,8 +108,8 @@ class Http1:
     async def _handle(self, exchange: Exchange) -> Reply:
         try:
             request = exchange.request()
-            if _head_bytes(exchange.message) > HEADER_BYTES_MAX:
-                raise HeadersTooLargeError(_TOO_LARGE)
+            if heads.head_bytes(exchange.message) > HEADER_BYTES_MAX:
+                raise HeadersTooLargeError(heads.TOO_LARGE)
             check_head(request, exchange.message.version)
         except (MalformedError, HeadersTooLargeError) as error:
             return Reply(exchange, self.refuse(error), linger=True)
@@ -115,35 +121,6 @@ class Http1:
         return Reply(exchange, response)
 
 
-def _head_bytes(message: RawRequestMessage) -> int:
-    size = len(message.path)
-    for name, value in message.raw_headers:
-        size += len(name) + len(value) + 4
-    return size
-
-
-def _too_large(line_bytes: int) -> ServiceError:
-    """What is told of a head whose first line has so many bytes."""
-    if line_bytes > _LINE_BYTES_MAX:
-        return TargetTooLongError(f"a target has at most {_LINE_BYTES_MAX} bytes")
-    return HeadersTooLargeError(_TOO_LARGE)
-
-
-def _line_of(message: RawRequestMessage) -> bytes:
-    """The one way to write the first line of such a request."""
-    version = f"HTTP/{message.version.major}.{message.version.minor}"
-    line = f"{message.method} {message.path} {version}"
-    return line.encode("utf-8", "surrogateescape")
-
-
-def _body_bytes(message: RawRequestMessage, payload: StreamReader) -> int | None:
-    """How many are to come; None where the body says itself where it ends."""
-    if payload.is_eof():
-        return 0
-    length = message.headers.get("content-length")
-    return None if message.chunked or length is None else int(length)
-
-
 class Http1Connection(RequestHandler):
     """One connection. Its exchanges see it as an `Http1Wire`."""
 
@@ -153,8 +130,8 @@ class Http1Connection(RequestHandler):
             loop=owner.loop,
             keepalive_timeout=owner.limits.keep_alive,
             access_log=None,  # type: ignore[arg-type]
-            max_line_size=_LINE_BYTES_MAX,
-            max_field_size=_LINE_BYTES_MAX,
+            max_line_size=heads.LINE_BYTES_MAX,
+            max_field_size=heads.LINE_BYTES_MAX,
             max_headers=_HEADERS_MAX,
             lingering_time=owner.limits.linger,
             read_bufsize=_UNREAD_BYTES,
@@ -177,7 +154,12 @@ class Http1Connection(RequestHandler):
         """How many replies there were to all that has been asked for, what cannot be parsed
         included."""
         self._dropping = False
+        self._retiring = False
         self._lost = asyncio.Event()
+        self._socket: asyncio.Transport | None = None
+        """Until the connection is lost. The library forgets its transport when it begins to close
+        it, which with a client that reads nothing would never end."""
+        self._cutting: asyncio.TimerHandle | None = None
         self.client = NOWHERE
         self._intake: Intake | None = None
 
@@ -185,6 +167,7 @@ class Http1Connection(RequestHandler):
         self.client = client_of(transport)
         self._intake = Intake(self._owner.intakes, transport)
         self._owner.connections += 1
+        self._socket = cast(asyncio.Transport, transport)
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
@@ -208,7 +191,7 @@ class Http1Connection(RequestHandler):
             start = end
         if self._upgraded and start < len(unparsed):
             super().data_received(unparsed[start:])
-        elif not self._has_ended():
+        elif not self._has_ended() and (self._framing.in_body or not self._retiring):
             self._unparsed = unparsed[start:]
 
     def _has_ended(self) -> bool:
@@ -221,7 +204,7 @@ class Http1Connection(RequestHandler):
             return False
         if self._framing.in_body:
             return not self._framing.is_at_end
-        return len(self._messages) < self._max_msg_queue_size
+        return not self._retiring and len(self._messages) < self._max_msg_queue_size
 
     def _parse(self, piece: bytes) -> None:
         """At most one head is in a piece, and none together with a body."""
@@ -238,18 +221,18 @@ class Http1Connection(RequestHandler):
                 self._parser_failed(in_body=in_body)
                 return
             self._body = payload
-            framing.took_a_head(_body_bytes(message, payload))
-            if in_body or framing.first_line() != _line_of(message):
+            framing.took_a_head(heads.body_bytes(message, payload))
+            if in_body or framing.first_line() != heads.line_of(message):
                 self._odd_lines.append(message)
         elif in_body:
             if self._body is not None and self._body.is_eof():
                 framing.body_ended()
         elif piece and self.transport is not None:
             self._deadline.start()
-            head_bytes = framing.took_part_of_a_head()
-            self._deadline.took(head_bytes)
-            if head_bytes > HEADER_BYTES_MAX:
-                self._refuse_head(_too_large(self._line_bytes))
+            taken_bytes = framing.took_part_of_a_head()
+            self._deadline.took(taken_bytes)
+            if taken_bytes > HEADER_BYTES_MAX:
+                self._refuse_head(heads.too_large(self._line_bytes))
 
     def _parser_failed(self, *, in_body: bool) -> None:
         """The library queues its error behind the request whose body is broken. It would let that
@@ -269,12 +252,16 @@ class Http1Connection(RequestHandler):
         in_body = self._body is not None and not self._body.is_eof()
         transport = self.transport
         if self._request_count == self._replies or in_body or transport is None:
+            self._cut_off_soon()
             return False
         self._half_closed = True
         # With TLS there is no half of a connection.
         return transport.get_extra_info("sslcontext") is None
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        self._socket = None
+        if self._cutting is not None:
+            self._cutting.cancel()
         self._deadline.cancel()
         self._gate.lose()
         if self._intake is not None:
@@ -292,35 +279,76 @@ class Http1Connection(RequestHandler):
         super().resume_writing()
         self._gate.resume()
 
+    async def start(self) -> None:
+        """The library's loop over requests; with its end the connection is being closed."""
+        try:
+            await super().start()
+        finally:
+            self._cut_off_soon()
+
+    def force_close(self) -> None:
+        """Close what is not being closed yet: asyncio's TLS cannot be aborted after a second
+        close."""
+        if self.transport is not None and self.transport.is_closing():
+            self.transport = None
+        super().force_close()
+        self._cut_off_soon()
+
+    def _cut_off_soon(self) -> None:
+        """A connection that is being closed has the time limit of writing for what is unsent."""
+        if self._socket is not None and self._cutting is None:
+            self._cutting = self._loop.call_later(self._owner.limits.write, self._abort)
+
     def _abort(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
+        if self._socket is not None:
+            self._socket.abort()
+
+    def retire(self) -> asyncio.BaseTransport | None:
+        """Take no more heads. The connection ends with the answer to the request that it has, whose
+        body still comes. None: it has ended."""
+        self._retiring = True
+        self._deadline.cancel()
+        if self._request_count == self._replies:
+            is_idle = self._waiter is not None or not self._request_count
+            self.force_close() if is_idle else self.close()  # an answer may be lingering
+        return self._socket
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:
+        """Wait for the request in progress before the library does, which takes no more of it."""
+        end = self._loop.time() + (timeout or 0)
+        task = self._task_handler
+        if task is not None and self._request_count != self._replies:
+            await asyncio.wait({task}, timeout=timeout or 0)
+        await super().shutdown(max(end - self._loop.time(), CUT_SECONDS))
 
     def _head_is_late(self) -> None:
         self._refuse_head(RequestBodyTimeoutError("the request's head did not arrive in time"))
 
     def _refuse_head(self, error: ServiceError) -> None:
         """Answer a request that never became one, unless another is being answered."""
-        if self.transport is None or self._current_request is not None:
-            self.force_close()
+        # The library has no current request while an answer is being sent.
+        if self.transport is None or self._request_count != self._replies:
+            self._abort()
             return
         answer = self._owner.refuse(error)
         assert isinstance(answer.body, bytes), "errors are not streamed"
-        lines = [STATUS_LINES[answer.status]]
-        lines += [f"{name}: {value}\r\n" for name, value in answer.headers]
-        lines.append(f"content-length: {len(answer.body)}\r\nconnection: close\r\n")
-        lines.append(f"date: {self.date()}\r\n\r\n")
-        self.transport.write("".join(lines).encode("latin-1") + answer.body)
+        self.transport.write(last_head(answer, len(answer.body), self.date()) + answer.body)
         self._dropping = True
         self.half_close()
         self._loop.call_later(self._owner.limits.linger, self.force_close)
 
     def is_closing(self) -> bool:
         is_last = self._half_closed and self._request_count <= self._replies + 1
-        return is_last or self._close or self._force_close or self.transport is None
+        is_last = is_last or self._retiring or self._close
+        return is_last or self._force_close or self.transport is None
+
+    def is_deaf(self) -> bool:
+        return self._half_closed or self._has_ended()
 
     def replied(self) -> None:
         self._replies += 1
+        if self._retiring:
+            self.close()  # the head of this answer may have left before
 
     def send(self, data: bytes) -> None:
         if self.transport is None or self.transport.is_closing():
@@ -356,7 +384,8 @@ class Http1Connection(RequestHandler):
     ) -> Any:
         """aiohttp's hook for what it could not parse (400), and for what escaped the adapter."""
         if status == 400 and (isinstance(exc, LineTooLong) or _TOO_MANY in str(exc)):
-            return Reply(request, self._owner.refuse(_too_large(self._line_bytes)), linger=True)
+            too_large = heads.too_large(self._line_bytes)
+            return Reply(request, self._owner.refuse(too_large), linger=True)
         if status == 400:
             malformed = "the request is not well-formed HTTP/1.1"
             error = MalformedError(ErrorCode.BAD_HEADER, malformed)

@@ -69,7 +69,13 @@ class Http1Wire(Protocol):
 
     def resume_reading(self) -> None: ...
 
-    def is_closing(self) -> bool: ...
+    def is_closing(self) -> bool:
+        """Whether the next answer is the last."""
+        ...
+
+    def is_deaf(self) -> bool:
+        """Whether nothing more is taken from the client."""
+        ...
 
     def date(self) -> str: ...
 
@@ -157,7 +163,7 @@ class Exchange:
 
     def send_continue(self) -> None:
         """A client that asked first is told to go on, once its body is really wanted."""
-        if self.is_waiting() and not self.wire.is_closing():
+        if self.is_waiting() and not self.wire.is_deaf():
             self._invited = True
             self.wire.send(b"HTTP/1.1 100 Continue\r\n\r\n")
 
@@ -202,6 +208,15 @@ def _origin_form(target: str, headers: list[tuple[str, str]]) -> tuple[str, list
         return target, headers
     host, _, path = rest.partition("/")
     return "/" + path, [(n, host if n == "host" else value) for n, value in headers]
+
+
+def last_head(answer: Response, body_bytes: int, date: str) -> bytes:
+    """Return the head of an answer to what never became a request."""
+    lines = [STATUS_LINES[answer.status]]
+    lines += [f"{name}: {value}\r\n" for name, value in answer.headers]
+    lines.append(f"content-length: {body_bytes}\r\nconnection: close\r\n")
+    lines.append(f"date: {date}\r\n\r\n")
+    return "".join(lines).encode("latin-1")
 
 
 _SENT: Final = Response(200)

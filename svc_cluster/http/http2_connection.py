@@ -87,6 +87,12 @@ class Http2:
         for connection in list(self._serving):
             connection.retire()
 
+    def retire_certified(self) -> list[asyncio.BaseTransport]:
+        """Let those connections end with the requests they are serving whose client has shown a
+        certificate. Returns them."""
+        found = [each for each in self._open if each.client.certificate is not None]
+        return [transport for each in found if (transport := each.retire()) is not None]
+
     async def shutdown(self, grace_seconds: float) -> None:
         """Wait for requests in progress, then cut them off."""
         if self._serving:
@@ -283,13 +289,15 @@ class Http2Connection(asyncio.Protocol):
 
     # Stopping.
 
-    def retire(self) -> None:
-        """Take no more requests; end with the last of those under way."""
-        if self._retiring or self._closing:
-            return
-        self._retiring = True
-        self._write(farewell(self._h2, ErrorCodes.NO_ERROR))
-        self._end_if_done()
+    def retire(self) -> asyncio.BaseTransport | None:
+        """Take no more requests; end with the last of those under way. Returns what is left to
+        end."""
+        transport = self._transport
+        if not self._retiring and not self._closing:
+            self._retiring = True
+            self._write(farewell(self._h2, ErrorCodes.NO_ERROR))
+            self._end_if_done()
+        return transport
 
     def cut_off(self) -> list[asyncio.Task[None]]:
         """Cancel what is under way and end. Returns the tasks that are ending."""

@@ -108,6 +108,11 @@ class Sniffer(asyncio.Protocol):
         self._deadline.cancel()
         self._waiting.discard(self)
 
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """None once somebody else speaks."""
+        return self._transport
+
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
