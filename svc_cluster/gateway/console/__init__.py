@@ -1,0 +1,1 @@
+"""The console: static pages for a browser, which ask the public interface and nothing else."""

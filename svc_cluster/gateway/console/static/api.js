@@ -1,0 +1,141 @@
+// The public interface, as this page uses it. The access token lives in this object and dies with
+// the page: it is in no storage, no address and no cookie.
+
+const EVENT_CHARACTERS_MAX = 32 * 1024 * 1024;
+const PAUSE_MS_MIN = 200;
+const PAUSE_MS_MAX = 5000;
+
+export class Refusal extends Error {
+  constructor(status, said, requestId) {
+    super(said.message ?? said.code ?? `status ${status}`);
+    this.status = status;
+    this.code = said.code ?? "";
+    this.requestId = requestId ?? "";
+  }
+}
+
+export function streamPath(basin, stream, behind = "") {
+  return `/v1/basins/${encodeURIComponent(basin)}/streams/${encodeURIComponent(stream)}${behind}`;
+}
+
+export class Api {
+  #token = "";
+
+  get isSignedIn() {
+    return this.#token !== "";
+  }
+
+  signIn(token) {
+    this.#token = token;
+  }
+
+  signOut() {
+    this.#token = "";
+  }
+
+  #headers(more) {
+    const headers = { ...more };
+    if (this.#token) headers.authorization = `Bearer ${this.#token}`;
+    return headers;
+  }
+
+  async #fetched(method, path, { query = {}, body, headers = {}, signal } = {}) {
+    const wanted = Object.entries(query).filter(([, value]) => value !== undefined && value !== "");
+    const url = wanted.length ? `${path}?${new URLSearchParams(wanted)}` : path;
+    const all = this.#headers(headers);
+    if (body !== undefined) all["content-type"] = "application/json";
+    const answer = await fetch(url, {
+      method, headers: all, signal, cache: "no-store", redirect: "error",
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+    if (!answer.ok) {
+      const said = await answer.json().catch(() => ({}));
+      throw new Refusal(answer.status, said, answer.headers.get("x-request-id"));
+    }
+    return answer;
+  }
+
+  // The answer's JSON; null where it has no body.
+  async ask(method, path, options) {
+    const answer = await this.#fetched(method, path, options);
+    const text = await answer.text();
+    return text ? JSON.parse(text) : null;
+  }
+
+  // What of a stream comes from `query` on, for ever: each item is an event's `records` and `id`.
+  // A connection that ends is made again behind the last event, so that nothing is lost or doubled.
+  // Ends when `signal` is aborted; throws what a refusal says.
+  async *follow(basin, stream, query, { key = "", lastId = "", signal, onState = () => {} }) {
+    let pause = PAUSE_MS_MIN;
+    let id = lastId;
+    while (!signal.aborted) {
+      const headers = { accept: "text/event-stream", "svc-format": "base64" };
+      if (id) headers["last-event-id"] = id;
+      if (key) headers["svc-encryption-key"] = key;
+      try {
+        const answer = await this.#fetched("GET", streamPath(basin, stream, "/read"),
+          { query, headers, signal });
+        onState("live");
+        for await (const event of events(answer.body)) {
+          pause = PAUSE_MS_MIN;
+          if (event.data === "[DONE]") return;
+          if (event.name === "error") {
+            const said = JSON.parse(event.data);
+            // a server that stops asks for another connection
+            if (said.code === "server_draining" || said.code === "unavailable") break;
+            throw new Refusal(200, said, "");
+          }
+          if (event.name === "batch") {
+            id = event.id;
+            yield { id, records: JSON.parse(event.data).records };
+          }
+        }
+      } catch (failure) {
+        if (signal.aborted) return;
+        const mayPass = !(failure instanceof Refusal) || failure.status >= 500 || failure.status === 429;
+        if (!mayPass) throw failure;
+      }
+      onState("connecting again");
+      await passed(pause, signal);
+      pause = Math.min(2 * pause, PAUSE_MS_MAX);
+    }
+  }
+}
+
+function passed(milliseconds, signal) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
+  });
+}
+
+// The events of a body, as they are written there.
+async function* events(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      rest += value;
+      if (rest.length > EVENT_CHARACTERS_MAX) throw new Error("an event is too long");
+      let end;
+      while ((end = rest.indexOf("\n\n")) >= 0) {
+        const lines = rest.slice(0, end).split("\n");
+        rest = rest.slice(end + 2);
+        const event = { name: "message", id: "", data: "" };
+        for (const line of lines) {
+          const colon = line.indexOf(":");
+          const field = line.slice(0, colon);
+          const text = line.slice(colon + 1).replace(/^ /, "");
+          if (field === "event") event.name = text;
+          else if (field === "id") event.id = text;
+          else if (field === "data") event.data += event.data ? `\n${text}` : text;
+        }
+        yield event;
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
