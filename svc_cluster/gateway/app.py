@@ -34,8 +34,10 @@ from svc_cluster.gateway.access.authorization import authorize
 from svc_cluster.gateway.api.context import Call, Readiness, Services
 from svc_cluster.gateway.api.turns import Turns
 from svc_cluster.gateway.cluster.backend import Backend
+from svc_cluster.gateway.cluster.node_client import NodeBackend
 from svc_cluster.gateway.cluster.token_client import TokenBackend
 from svc_cluster.gateway.cluster.usage_client import UsageBackend
+from svc_cluster.gateway.console.assets import assets
 from svc_cluster.gateway.endpoints.reference import reference_of
 from svc_cluster.gateway.endpoints.table import ROUTER
 from svc_cluster.gateway.limits.admission import (
@@ -93,6 +95,7 @@ class GatewayApp:
         memory_bytes_max: int = GATEWAY_BYTES_MAX,
         body_bytes_in_flight_max: int = BODY_BYTES_IN_FLIGHT_MAX,
         secure_random: Callable[[int], bytes] = os.urandom,
+        nodes: NodeBackend | None = None,
         tokens: TokenBackend | None = None,
         access: AccessControl | None = None,
         audit: AuditTrail | None = None,
@@ -103,15 +106,13 @@ class GatewayApp:
         streams_open_max: int = STREAMS_OPEN_MAX,
         request_log: RequestLog | None = None,
     ) -> None:
-        """The `basin_host_suffixes` are what follows a basin's name in a host name. With None it
-        is `b` and any domain (request/host_names.py). `public_hosts`: names that are answered
-        for where nobody is asked for a token (request/host_names.py). `secure_random`: where the
-        nonces of encrypted records come from, and the secrets of access tokens. `tokens`: where
-        those are kept; None: they are not served. `access`: None: nobody is asked for one. `audit`:
-        where writes to the control plane are told; None: in the log. `limiter`: None: there are no
-        limits of rates. `usage`: where use is reported to, at this interval; None: it is not, nor
-        told. `memory_bytes_max`: what is held on behalf of clients, `body_bytes_in_flight_max` of
-        it for bodies. `request_log`: None: nothing is told of single requests."""
+        """Hosts of basins end with `basin_host_suffixes`, by default with `b` and any domain.
+        The `public_hosts` are answered for where nobody is asked for a token. `secure_random`:
+        where the nonces of encrypted records and the secrets of access tokens come from. None
+        stands for nobody and nothing: of `nodes`, who tell of the cluster; of `tokens`, where
+        those are kept; of `access`, who is asked for one; of `limiter`; of `usage`, where use is
+        told; and of `request_log`. `audit`: where writes to the control plane are told; None: in
+        the log. `memory_bytes_max`: what is held on behalf of clients, bodies among it."""
         reporter_id = bytes(REPORTER_BYTES) if usage is None else rng.randbytes(REPORTER_BYTES)
         ledger = UsageLedger(clock, reporter_id)
         self._reporter: UsageReporter | None = None
@@ -139,6 +140,7 @@ class GatewayApp:
             reference=lambda: reference_of(version),
             draining=asyncio.Event(),
             memory=memory,
+            nodes=nodes,
             tokens=tokens,
             random_bytes=secure_random,
             audit=self._audit,
@@ -161,6 +163,7 @@ class GatewayApp:
     def start(self) -> None:
         """Begin what runs for all requests together, and make what takes long beforehand."""
         self._services.reference()
+        assets()
         self._tasks.spawn(self._admission.watch_the_loop(), "watch how late the loop is")
         if self._reporter is not None:
             self._reporter.start()

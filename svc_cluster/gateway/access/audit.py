@@ -16,7 +16,7 @@ from typing import Final
 
 from prometheus_client import Counter
 
-from svc_cluster.base.audit_trail import AuditTrail
+from svc_cluster.base.audit_trail import AuditTrail, Event
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import MalformedError, ServiceError
 from svc_cluster.codec.config_json import rfc3339
@@ -97,8 +97,12 @@ class Audit:
 
     @property
     def held_bytes(self) -> int:
-        """About how much is kept of events that are not told yet. Their numbers are bounded."""
-        return EVENT_BYTES * (self._trail.waiting + len(self._commands))
+        """About how much is kept of events, told and not told yet. Their numbers are bounded."""
+        return EVENT_BYTES * (self._trail.kept + len(self._commands))
+
+    def recent(self, count: int) -> list[Event]:
+        """The last events, at most so many, the newest first. They are in no file but in memory."""
+        return self._trail.recent(count)
 
     def begin(
         self,

@@ -16,7 +16,7 @@ from svc_cluster.gateway.request.endpoint import Endpoint, Names
 from svc_cluster.gateway.request.request_head import RequestHead
 from svc_cluster.gateway.request.router import Match
 from svc_cluster.model import names
-from svc_cluster.model.access import FULL_GRANT, Grant, Op
+from svc_cluster.model.access import EVERYTHING, FULL_GRANT, Grant, Op, is_subset
 from svc_cluster.model.record import CommandKind, StoredBatch
 
 
@@ -68,6 +68,16 @@ def require_account(grant: Grant, *operations: Op) -> None:
     only some of them."""
     if not grant.is_account_wide:
         raise _denied(operations, " on all basins together")
+
+
+def require_everything(grant: Grant, *operations: Op) -> None:
+    """For what names basins, streams and access tokens, whichever they are. Raises
+    PermissionDeniedError for a token that does not see all of them."""
+    require_account(grant, *operations)
+    if grant.name_prefix or not all(
+        is_subset(EVERYTHING, names) for names in (grant.streams, grant.access_tokens)
+    ):
+        raise _denied(operations, " on all streams and access tokens together")
 
 
 def require_append(grant: Grant, batch: StoredBatch, stream: str) -> None:

@@ -20,6 +20,7 @@ CERTIFICATE_OVER: Final = "the client certificate has expired: connect again wit
 NO_CERTIFICATE: Final = "show a client certificate: its common name is the id of an access token"
 WITHOUT_CERTIFICATE: Final = "show the client certificate of the access token, too"
 NOT_ONE_NAME: Final = "the client certificate is to have one common name, the id of an access token"
+AN_AUTHORITY: Final = "the client certificate is one of a CA: show one that the CA has signed"
 NOT_FOR_ROOT: Final = "no client certificate stands for the root token: send its secret"
 NO_SUCH_TOKEN: Final = "the client certificate names an access token that is unknown or revoked"
 ANOTHER_TOKEN: Final = "the client certificate names another access token than the request shows"
@@ -49,6 +50,8 @@ class ClientIdentity:
 def identity_of(certificate: ClientCertificate) -> ClientIdentity:
     """Raises UnauthenticatedError for a certificate that stands for no token."""
     names = certificate.common_names
+    if certificate.is_authority:
+        raise UnauthenticatedError(AN_AUTHORITY)
     if len(names) != 1 or not names[0]:
         raise UnauthenticatedError(NOT_ONE_NAME)
     return ClientIdentity(names[0], End(certificate.ends_at_ms, CERTIFICATE_OVER))

@@ -14,6 +14,7 @@ from svc_cluster.gateway.access.audit import Audit, Subject
 from svc_cluster.gateway.access.authentication import Caller
 from svc_cluster.gateway.api.turns import Turns
 from svc_cluster.gateway.cluster.backend import Backend
+from svc_cluster.gateway.cluster.node_client import NodeBackend
 from svc_cluster.gateway.cluster.token_client import TokenBackend
 from svc_cluster.gateway.limits.gateway_memory import GatewayMemory
 from svc_cluster.gateway.limits.rate_limiter import UNLIMITED, Allowance
@@ -60,6 +61,8 @@ class Services:
     sessions count what they hold."""
     turns: Turns = field(default_factory=Turns)
     """The turns of all that is dear to make or to understand."""
+    nodes: NodeBackend | None = None
+    """None: there are none that could be asked."""
     tokens: TokenBackend | None = None
     """None: access tokens are not served."""
     random_bytes: Callable[[int], bytes] = os.urandom

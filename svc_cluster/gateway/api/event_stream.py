@@ -8,7 +8,7 @@ from svc_cluster.base.errors import DrainingError, ErrorCode, MalformedError, Se
 from svc_cluster.codec.batch_codec import ReadBudget
 from svc_cluster.codec.batch_rules import U64_MAX
 from svc_cluster.codec.json_body import DataFormat
-from svc_cluster.codec.plain_read import JSON_FORMS, Piece, RecordForm
+from svc_cluster.codec.plain_read import JSON_FORMS, Piece
 from svc_cluster.codec.read_batch import json_steps
 from svc_cluster.codec.sse import (
     DONE,
@@ -22,7 +22,7 @@ from svc_cluster.codec.sse import (
 from svc_cluster.gateway.api.context import Call
 from svc_cluster.gateway.api.read_query import Cursor, ReadQuery
 from svc_cluster.gateway.api.stream_follower import Follower, refuses_at_tail
-from svc_cluster.gateway.records.fanout import EncodedPart
+from svc_cluster.gateway.records.encoded_part import EncodedPart
 from svc_cluster.gateway.request.dialect import Dialect
 from svc_cluster.gateway.request.error_answers import error_body
 from svc_cluster.gateway.request.negotiation import EVENT_STREAM, STREAM_HEADERS
@@ -79,14 +79,8 @@ class _Events:
         self._dialect = dialect
         self._encoding = encoding
         self._sent = delivered
-
-    @property
-    def form(self) -> str:
-        return self._encoding.value
-
-    @property
-    def record_form(self) -> RecordForm:
-        return JSON_FORMS[self._encoding]
+        self.form = encoding.value
+        self.record_form = JSON_FORMS[encoding]
 
     def encode(
         self, records: Sequence[Piece], tail: Position | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from svc_cluster.base.errors import InternalError, InvalidError, StreamNotFoundError
@@ -13,7 +13,8 @@ from svc_cluster.gateway.api.auto_create import new_stream, on_stream
 from svc_cluster.gateway.api.context import Call
 from svc_cluster.gateway.api.turns import DEAR_BYTES
 from svc_cluster.gateway.cluster.backend import ReadResult
-from svc_cluster.gateway.records.fanout import RESULT_BYTES_MAX, EncodedPart
+from svc_cluster.gateway.records.encoded_part import EncodedPart
+from svc_cluster.gateway.records.fanout import RESULT_BYTES_MAX
 from svc_cluster.gateway.request.dialect import Dialect
 from svc_cluster.gateway.request.negotiation import Query
 from svc_cluster.gateway.request.record_key import record_key
@@ -21,6 +22,9 @@ from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 
 READ_CALL_WAIT_MS_MAX: Final = 5_000
 """One backend read waits no longer than this."""
+
+EARLY_BYTES: Final = 64 * 1024
+"""About so much is read at once while it is not known where the first record is that counts."""
 
 _U32_MAX: Final = 2**32 - 1
 
@@ -113,13 +117,12 @@ class Cursor:
         Raises StreamNotFoundError when another stream has taken the name since the first read: its
         records are not the continuation of the first one's.
         """
-        budget = self.budget
 
         async def ask() -> ReadResult:
             return await self._call.services.backend.read(
                 *self._names,
                 self.start,
-                ReadBounds(budget.count, budget.metered_bytes, budget.until_ms, self.portion_bytes),
+                self._bounds(),
                 refuse_at_tail=refuse_at_tail,
                 wait_ms=min(wait_ms, READ_CALL_WAIT_MS_MAX),
                 has_key=self._key is not None,
@@ -129,6 +132,13 @@ class Cursor:
             return self._of_one_stream(await ask())
         found = await on_stream(self._call, *self._names, self._new, ask, on_read=True)
         return self._of_one_stream(found)
+
+    def _bounds(self) -> ReadBounds:
+        budget = self.budget
+        if budget.from_ms > 0 and self.start.kind is not StartKind.TIMESTAMP:
+            # A node does not know which records are early, and would count them.
+            return ReadBounds(None, None, budget.until_ms, self.portion_bytes or EARLY_BYTES)
+        return ReadBounds(budget.count, budget.metered_bytes, budget.until_ms, self.portion_bytes)
 
     async def follow(self, wait_ms: int) -> ReadResult:
         """Does what `read` does, behind a first one, on the read that all followers of the stream
@@ -152,6 +162,38 @@ class Cursor:
         place = (self._incarnation, self.start.value)
         found = tails.at_hand(*self._names, *place, self.portion_bytes or RESULT_BYTES_MAX)
         return await self.read(0) if found is None else found
+
+    def bounds_behind(self, result: ReadResult) -> ReadBounds | None:
+        """What may be returned behind all that `result` has, of which nothing need be taken yet.
+        None: perhaps nothing, or it is not known."""
+        budget = self.budget
+        if budget.from_ms > 0 or not (result.may_have_more and result.batches):
+            return None
+        count, metered_bytes = budget.count, budget.metered_bytes
+        for batch in result.batches:
+            if count is not None:
+                count -= batch.placement.record_count
+            if metered_bytes is not None:
+                metered_bytes -= batch.placement.metered_bytes
+        if (count is not None and count <= 0) or (metered_bytes is not None and metered_bytes < 8):
+            return None
+        return ReadBounds(count, metered_bytes, budget.until_ms, self.portion_bytes)
+
+    async def ahead(self, start: int, bounds: ReadBounds) -> ReadResult | None:
+        """What is committed at `start`; None: nothing of this stream. Where the tail is has to be
+        asked behind it: it is said to have more."""
+        found = await self._call.services.backend.read(
+            *self._names,
+            ReadStart(StartKind.SEQ_NUM, start),
+            bounds,
+            refuse_at_tail=False,
+            wait_ms=0,
+            has_key=self._key is not None,
+            committed=True,
+        )
+        if not found.batches or found.incarnation != self._incarnation:
+            return None
+        return replace(found, may_have_more=True, tail_is_of_now=False)
 
     async def take(self, result: ReadResult, form: RecordForm) -> list[Piece]:
         """The records of a result that the budget allows, some of them encoded already; the next

@@ -24,7 +24,7 @@ from svc_cluster.gateway.api.context import Call
 from svc_cluster.gateway.api.read_query import Cursor, ReadQuery
 from svc_cluster.gateway.api.stream_follower import Follower, refuses_at_tail
 from svc_cluster.gateway.api.terminal_frame import terminal_frame
-from svc_cluster.gateway.records.fanout import EncodedPart
+from svc_cluster.gateway.records.encoded_part import EncodedPart
 from svc_cluster.gateway.request.compress import accepted_coding
 from svc_cluster.gateway.request.dialect import Dialect
 from svc_cluster.gateway.request.negotiation import STREAM_HEADERS

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncGenerator, Generator, Sequence
-from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Final, Protocol
 
@@ -25,11 +25,13 @@ from svc_cluster.base.log import get_logger
 from svc_cluster.base.memory import Holder
 from svc_cluster.codec.plain_read import Piece, RecordForm
 from svc_cluster.gateway.api.context import Call
-from svc_cluster.gateway.api.pace import Pace
-from svc_cluster.gateway.api.pieces import Waiting
+from svc_cluster.gateway.api.pace import PORTION_BYTES_MAX, Pace
+from svc_cluster.gateway.api.pieces import PIECE_BYTES_MAX, Waiting
+from svc_cluster.gateway.api.read_ahead import AHEAD_BYTES_MIN, ReadAhead
 from svc_cluster.gateway.api.read_query import Cursor, ReadQuery
 from svc_cluster.gateway.cluster.backend import ReadResult
-from svc_cluster.gateway.records.fanout import RESULT_BYTES_MAX, EncodedPart
+from svc_cluster.gateway.records.encoded_part import EncodedPart
+from svc_cluster.gateway.records.fanout import RESULT_BYTES_MAX
 from svc_cluster.gateway.request.dialect import Dialect
 from svc_cluster.model.record import Position
 from svc_cluster.model.usage import MINUTE_SECONDS
@@ -99,6 +101,7 @@ class Follower:
         self._wire = wire
         self._pace = Pace()
         self._held = Holder(call.services.memory.followers)
+        self._ahead = ReadAhead(call.services.memory.followers)
         self._begun = call.services.clock.monotonic()
         self._minutes_counted = 0
         # Without a bound a stream follows for ever; with one it ends at the tail, unless told.
@@ -131,6 +134,7 @@ class Follower:
             log.error("follow_failed", request_id=self._call.request.id, exc_info=failure)
             yield wire.failure(InternalError("internal"))
         finally:
+            self._ahead.drop()
             self._held.becomes(0)
             gauge.dec()
             self._call.allowance.close()
@@ -158,34 +162,42 @@ class Follower:
                 heartbeat_at = None
                 del result  # nothing is held meanwhile: it is read again
                 result = await self._when_there_is_room(size)
+            self._read_ahead(result, size)
             part, is_all = await self._take(result)
             if not is_all:
                 cursor.leave(result)
             has_records = part.count > 0
-            result = replace(result, batches=())  # nothing is held for a client that does not read
+            is_behind = result.may_have_more or not is_all
+            tail = result.tail
+            del result  # nothing is held for a client that does not read
             if has_records:
                 whole = wire.batch(part)
                 del part
-                piece = await services.turns.run(Waiting.steps(whole), 0)
-                del whole
-                self._held.becomes(piece.held_bytes)
-                waiting = iter(piece)
-                begun = clock.monotonic()
-                while leaving := list(islice(waiting, 1)):
+                if len(whole) <= PIECE_BYTES_MAX:
+                    begun = clock.monotonic()
+                    self._held.becomes(len(whole))
+                    leaving = [whole]
+                    del whole
                     yield leaving.pop()
+                else:
+                    piece = await services.turns.run(Waiting.steps(whole), 0)
+                    del whole
                     self._held.becomes(piece.held_bytes)
+                    waiting = iter(piece)
+                    begun = clock.monotonic()
+                    while leaving := list(islice(waiting, 1)):
+                        yield leaving.pop()
+                        self._held.becomes(piece.held_bytes)
                 pace.took(clock.monotonic() - begun)
                 cursor.portion_bytes = pace.portion_bytes
             self._held.becomes(0)
             if cursor.budget.exhausted:
                 break
             if has_records:
-                is_behind = result.may_have_more or not is_all
-                async with self._call.caller.while_valid():
-                    await self._call.allowance.pace_read(is_behind=is_behind)
+                await self._paced(is_behind=is_behind)
             if draining.is_set() and wire.may_leave():
                 return
-            if result.may_have_more or not is_all:
+            if is_behind:
                 # Also a follower that fell behind: it catches up again.
                 heartbeat_at = None
                 result = await self._next(0)
@@ -197,7 +209,7 @@ class Follower:
                 if now >= end_at:
                     break
             if heartbeat_at is None or now >= heartbeat_at or draining.is_set():
-                yield wire.heartbeat(clock.wall_ms(), result.tail)
+                yield wire.heartbeat(clock.wall_ms(), tail)
                 if draining.is_set() and wire.may_leave():
                     return
                 heartbeat_at = now + rng.uniform(*HEARTBEAT_GAP_SECONDS)
@@ -207,6 +219,19 @@ class Follower:
             result = await self._next(math.ceil((idle_until - now) * 1000))
         if (end := wire.end()) is not None:
             yield end
+
+    async def _paced(self, *, is_behind: bool) -> None:
+        async with self._call.caller.while_valid():
+            await self._call.allowance.pace_read(is_behind=is_behind)
+
+    def _read_ahead(self, result: ReadResult, size: int) -> None:
+        """Ask for what comes behind a large portion, for a client that takes such at once."""
+        if size < AHEAD_BYTES_MIN or self._pace.portion_bytes < PORTION_BYTES_MAX:
+            return
+        cursor, end = self._cursor, _end_of(result)
+        bounds = cursor.bounds_behind(result)
+        if bounds is not None and end is not None:
+            self._ahead.begin(end, partial(cursor.ahead, end, bounds))
 
     async def _take(self, result: ReadResult) -> tuple[EncodedPart, bool]:
         """The next part of `result`, and whether that was all of it. Where it ends at the tail it
@@ -246,6 +271,9 @@ class Follower:
             try:
                 if wait_ms:
                     return await self._cursor.follow(wait_ms)
+                ahead = await self._ahead.taken(self._cursor.start.value)
+                if ahead is not None:
+                    return ahead
                 if self._pace.is_slow:
                     return await self._in_turn()
                 return await self._cursor.go_on()

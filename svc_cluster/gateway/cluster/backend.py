@@ -271,11 +271,14 @@ class Backend(Protocol):
         refuse_at_tail: bool,
         wait_ms: int,
         has_key: bool = False,
+        committed: bool = False,
     ) -> ReadResult:
         """Read once. With `wait_ms` above 0 and nothing to return yet, wait that long for records
         (capped by the node at 5 s a call: the caller calls again with the same `start_seq_num`).
         Raises PastTailError for a start beyond the tail (and, with `refuse_at_tail`, at it), and
         KeyRequiredError at once where records are encrypted and the caller has no key (`has_key`).
+        With `committed`, which needs a start by sequence number, nobody confirms that there is no
+        more: records are committed, the tail beside them may have been one a moment ago.
         """
         ...
 

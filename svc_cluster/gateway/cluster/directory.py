@@ -90,6 +90,11 @@ class Directory:
                 answers.append(answer)
         return answers
 
+    @property
+    def nodes(self) -> tuple[NodeId, ...]:
+        """Every node of the cluster, by the settings."""
+        return self._catalog.replicas
+
     def known(self, basin: str) -> Group | None:
         """What is known of the basin's group without asking."""
         return self._groups.get(basin)

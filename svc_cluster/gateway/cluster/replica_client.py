@@ -457,6 +457,7 @@ class ReplicaClient:
         refuse_at_tail: bool,
         wait_ms: int,
         has_key: bool = False,
+        committed: bool = False,
     ) -> ReadResult:
         def fill(request: pb.Request) -> None:
             out = request.read
@@ -464,17 +465,11 @@ class ReplicaClient:
             out.start_kind = start.kind
             out.start_value = start.value
             out.clamp = start.clamp
-            if bounds.count is not None:
-                out.count = bounds.count
-            if bounds.metered_bytes is not None:
-                out.metered_bytes = bounds.metered_bytes
-            if bounds.until_ms is not None:
-                out.until_ms = bounds.until_ms
-            if bounds.portion_bytes is not None:
-                out.portion_bytes = bounds.portion_bytes
+            rpc.read_bounds_to_pb(out, bounds)
             out.refuse_at_tail = refuse_at_tail
             out.wait_ms = wait_ms
             out.has_key = has_key
+            out.committed = committed
 
         # the wait is the node's; the deadline must not end it
         deadline = self._deadline() + min(wait_ms, 5000) / 1000

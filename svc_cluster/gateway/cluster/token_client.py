@@ -12,6 +12,7 @@ from svc_cluster.base.errors import InternalError
 from svc_cluster.codec import access_pb
 from svc_cluster.gateway.cluster.leaders import Fill
 from svc_cluster.model.access_token import AccessToken, AskedBy, AuthenticationOff, TokenRequest
+from svc_cluster.model.versions import SPOKEN
 
 DEADLINE_SECONDS: Final = 4.0
 RENEWAL_SECONDS: Final = 2.5
@@ -96,6 +97,7 @@ class TokenClient:
             out.version = version
             out.read_all = read_all
             out.after_serial = after_serial
+            out.version_newest = SPOKEN.newest
 
         deadline = self._clock.monotonic() + RENEWAL_SECONDS
         lease = (await self._catalog.ask_catalog_any(fill, deadline=deadline)).lease

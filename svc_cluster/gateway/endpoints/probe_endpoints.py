@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from svc_cluster.base.errors import ErrorCode
-from svc_cluster.gateway.api import health
+from svc_cluster.gateway.api import console, health
 from svc_cluster.gateway.openapi.media_schemas import PROTO_PATH
 from svc_cluster.gateway.openapi.schemas import TEXT, ref
-from svc_cluster.gateway.openapi.vocabulary import TEXT_HTML, TEXT_PLAIN, query
+from svc_cluster.gateway.openapi.vocabulary import SCRIPT, STYLE, TEXT_HTML, TEXT_PLAIN, query
 from svc_cluster.gateway.request.endpoint import FREE, Description, Endpoint
 from svc_cluster.http.message import JSON
 
@@ -110,6 +110,31 @@ PROBES: Final = (
             summary="This document as a page for people",
             status=200,
             answer={TEXT_HTML: TEXT},
+        ),
+    ),
+    Endpoint(
+        operation="console",
+        method="GET",
+        paths=("/console",),
+        handler=console.console,
+        need=FREE,
+        description=Description(
+            summary="A page for people, which asks this interface with their access token",
+            status=200,
+            answer={TEXT_HTML: TEXT},
+        ),
+    ),
+    Endpoint(
+        operation="console-asset",
+        method="GET",
+        paths=("/console/{asset}",),
+        handler=console.console_asset,
+        need=FREE,
+        description=Description(
+            summary="A file of the console",
+            status=200,
+            answer={SCRIPT: TEXT, STYLE: TEXT},
+            errors=(ErrorCode.NOT_FOUND,),
         ),
     ),
     Endpoint(

@@ -22,7 +22,14 @@ from svc_cluster.gateway.openapi.schemas import (
     ref,
     words,
 )
-from svc_cluster.gateway.openapi.vocabulary import ANYWHERE, STRICT, TEXT_HTML, TEXT_PLAIN
+from svc_cluster.gateway.openapi.vocabulary import (
+    ANYWHERE,
+    SCRIPT,
+    STRICT,
+    STYLE,
+    TEXT_HTML,
+    TEXT_PLAIN,
+)
 from svc_cluster.gateway.request.caching import NOT_MODIFIED
 from svc_cluster.gateway.request.dialect import Dialect
 from svc_cluster.gateway.request.endpoint import Endpoint, Parameter
@@ -43,7 +50,12 @@ _BODIES: Final = {
 }
 """The refusals whose bodies are not those of all others."""
 
-_PATH_SCHEMAS: Final = {"basin": BASIN_NAME, "stream": STREAM_NAME, "id": TOKEN_ID}
+_PATH_SCHEMAS: Final = {
+    "basin": BASIN_NAME,
+    "stream": STREAM_NAME,
+    "id": TOKEN_ID,
+    "asset": TEXT,
+}
 _RETRIED: Final = (STATUS[ErrorCode.RATE_LIMITED], *WORTH_ANOTHER_TRY)
 """The statuses that may say when another try may do."""
 
@@ -64,6 +76,8 @@ _TAGS: Final = {
     "read-tickets": "What a page may read that can send no header.",
     "locations": "Where basins are.",
     "metrics": "What was made use of.",
+    "cluster": "The nodes, for who may do with all basins.",
+    "activity": "What was done to the control plane.",
     "server": "Probes, the exposition and this document: for everybody.",
 }
 """The groups of operations, by which generators cut their clients into modules."""
@@ -254,7 +268,8 @@ def _refusal_example(code: ErrorCode) -> dict[str, Any]:
 
 def _content(schemas: dict[str, Any], example: Any) -> dict[str, Any]:
     """Bodies by media type. Bytes cannot stand in a document in JSON: they have no example."""
-    examples = {JSON: example, TEXT_PLAIN: example, TEXT_HTML: example, EVENT_STREAM: EVENTS}
+    examples = dict.fromkeys((JSON, TEXT_PLAIN, TEXT_HTML, SCRIPT, STYLE), example)
+    examples[EVENT_STREAM] = EVENTS
     return {
         media: {
             "schema": schema,

@@ -131,6 +131,45 @@ ANSWERS: Final[dict[str, Any]] = {
         ],
         "has_more": False,
     },
+    "get-cluster": {
+        "gateway": {"version": "0.1.0"},
+        "nodes": [
+            {
+                "node_id": 1,
+                "is_up": True,
+                "version": "0.1.0",
+                "groups": 2,
+                "groups_led": 2,
+                "groups_without_leader": 0,
+                "groups_held": 0,
+                "lag_entries": 0,
+                "is_draining": False,
+                "wal_bytes": 67_108_864,
+                "free_bytes": 53_687_091_200,
+                "takes_appends": True,
+                "leads": ["", BASIN],
+            }
+        ],
+    },
+    "list-activity": {
+        "events": [
+            {
+                "time": "2030-01-01T00:00:00.000Z",
+                "operation": "create-basin",
+                "token": "-",
+                "address": "127.0.0.1",
+                "basin": BASIN,
+                "stream": None,
+                "token_id": None,
+                "location": None,
+                "request_id": "f3b1c2d4",
+                "status": 201,
+                "code": None,
+                "effect": "done",
+                "outcome": "created",
+            }
+        ]
+    },
     "list-locations": [_LOCATION],
     "get-default-location": _LOCATION,
     "set-default-location": _LOCATION,
@@ -166,6 +205,8 @@ ANSWERS: Final[dict[str, Any]] = {
     "version": {"name": "svc-cluster", "version": "0.1.0"},
     "openapi": {"openapi": "3.1.0"},
     "docs": "<!doctype html>\n",
+    "console": "<!doctype html>\n",
+    "console-asset": "{",
     "protocol": 'syntax = "proto3";\n',
 }
 """What is answered, in JSON or as text, by operation."""
@@ -183,6 +224,7 @@ EVENTS: Final = (
 """The same read as events."""
 
 REFUSALS: Final[dict[ErrorCode, str]] = {
+    ErrorCode.NOT_FOUND: "the console has no such file",
     ErrorCode.ACCESS_TOKEN_NOT_FOUND: "there is no access token `reader`",
     ErrorCode.APPEND_CONDITION_FAILED: "the next sequence number is 2",
     ErrorCode.AUTHN: "the access token is unknown or revoked",

@@ -227,6 +227,30 @@ COMPONENTS: Final[dict[str, Schema]] = {
         text="One reading an interval, the last of it.",
     ),
     "Label": obj({"name": TEXT, "values": {"type": "array", "items": TEXT}}),
+    "Cluster": obj(
+        {
+            "gateway": obj({"version": TEXT}),
+            "nodes": {"type": "array", "items": ref("Node")},
+        }
+    ),
+    "Node": obj(
+        {"node_id": U64, "is_up": BOOLEAN},
+        {
+            "version": TEXT,
+            **dict.fromkeys(("groups", "groups_led", "groups_without_leader", "groups_held"), U64),
+            "lag_entries": {**U64, "description": "Committed and not applied, of the worst group."},
+            "is_draining": BOOLEAN,
+            **dict.fromkeys(("wal_bytes", "free_bytes"), U64),
+            "takes_appends": BOOLEAN,
+            "leads": {
+                "type": "array",
+                "items": TEXT,
+                "description": "Basins, the first thousand; the empty name is the catalog's.",
+            },
+        },
+        text="Only the first two of a node that does not answer.",
+    ),
+    "Activity": obj({"events": {"type": "array", "items": {"type": "object"}}}),
     "Location": obj(
         {
             "name": LOCATION_NAME,

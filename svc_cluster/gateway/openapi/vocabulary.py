@@ -24,6 +24,8 @@ from svc_cluster.gateway.request.request_head import STRICT_HEADERS
 
 TEXT_PLAIN: Final = "text/plain"
 TEXT_HTML: Final = "text/html"
+SCRIPT: Final = "text/javascript"
+STYLE: Final = "text/css"
 
 ANYWHERE: Final = (
     ErrorCode.AUTHN,

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import InternalError, ServiceError, StreamNotFoundError
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks, start_task
-from svc_cluster.codec.plain_read import Piece
 from svc_cluster.gateway.cluster.backend import Backend, ReadResult
 from svc_cluster.gateway.records.byte_cache import ByteCache
+from svc_cluster.gateway.records.encoded_part import EncodedPart, PartKey
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import SequencedBatch
 
@@ -43,28 +42,6 @@ PAUSE_SECONDS: Final = 0.05
 _UNBOUNDED: Final = ReadBounds(None, None, None)
 
 log = get_logger("gateway.fanout")
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedPart:
-    """Records as one format has them, without what belongs to a connection."""
-
-    encoded: bytes
-    count: int
-    metered_bytes: int
-    end_seq_num: int
-    """Behind the last one; of no meaning without records."""
-
-    @classmethod
-    def of(cls, records: Sequence[Piece], encoded: bytes = b"") -> EncodedPart:
-        count = sum([record.count for record in records])
-        metered_bytes = sum([record.metered_bytes for record in records])
-        end_seq_num = records[-1].end_seq_num if records else 0
-        return cls(encoded, count, metered_bytes, end_seq_num)
-
-
-PartKey = tuple[tuple[int, int], int, int, str, bytes]
-"""Incarnation, start and end of what was read, format, fingerprint of the key that opened it."""
 
 
 class SharedTails:
@@ -198,7 +175,11 @@ class _Tail:
         self._begins = self._next = at
         """Sequence numbers: kept is everything from the one up to, and without, the other."""
         self._latest: ReadResult | None = None
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: dict[asyncio.Future[bool], asyncio.TimerHandle] = {}
+        """With what ends the wait of each."""
+        self._collected: tuple[int, int, ReadResult] | None = None
+        """What the last follower was given, from where on, and how much it asked for: those who
+        were woken together are given the same."""
         self._failure: ServiceError | None = None
         self._used_at = clock.monotonic()
         self._hurried = False
@@ -212,7 +193,8 @@ class _Tail:
         try:
             while self._waiting or self._clock.monotonic() - self._used_at < IDLE_SECONDS:
                 begun = self._clock.monotonic()
-                result = await self._read(self._next, UPSTREAM_WAIT_MS)
+                # What is shared need only be committed: whoever names a tail has it confirmed.
+                result = await self._read(self._next, UPSTREAM_WAIT_MS, committed=True)
                 self._take(result)
                 if not result.batches and self._clock.monotonic() - begun < PAUSE_SECONDS:
                     # Nothing came and nothing was waited for: asking at once would only spin.
@@ -233,6 +215,7 @@ class _Tail:
         """Whether the oldest batch of more than `at_least` was let go of."""
         if len(self._kept) <= at_least:
             return False
+        self._collected = None
         gone = self._kept.popleft()
         self._kept_bytes -= _size(gone)
         self._begins = gone.placement.end_seq_num
@@ -240,6 +223,7 @@ class _Tail:
         return True
 
     def _forget_all(self) -> None:
+        self._collected = None
         self._all_kept.shrank(self._kept_bytes)
         self._kept.clear()
         self._kept_bytes = 0
@@ -250,6 +234,7 @@ class _Tail:
         if latest is not None and latest.incarnation != result.incarnation:
             raise StreamNotFoundError("the stream that was read is deleted")
         self._latest = result
+        self._collected = None
         if result.start_seq_num > self._next:
             # Trimmed beyond what is kept: who stands before that reads by itself.
             self._forget_all()
@@ -274,10 +259,11 @@ class _Tail:
         self._wake()
 
     def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
+        waiting, self._waiting = self._waiting, {}
+        for future, timer in waiting.items():
+            timer.cancel()
             if not future.done():
-                future.set_result(None)
+                future.set_result(True)
 
     # -- followers
 
@@ -287,38 +273,42 @@ class _Tail:
         self._wake()
 
     async def read(self, at: int, wait_ms: int) -> ReadResult:
-        deadline = self._clock.monotonic() + wait_ms / 1000
+        now = self._clock.monotonic()
+        deadline = now + wait_ms / 1000
         while True:
-            self._used_at = self._clock.monotonic()
+            self._used_at = now
             if at < self._begins:
                 return await self._read(at, 0)
             if at < self._next:
                 return self._collect(at)
             if self._failure is not None:
                 raise self._failure
-            left = deadline - self._clock.monotonic()
+            left = deadline - now
             if left <= 0 or self._hurried or not await self._wait(left):
                 return await self._confirmed(at)
+            now = self._clock.monotonic()
 
     async def _wait(self, seconds: float) -> bool:
         """Whether something happened."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
+        # a timer and no task's timeout: thousands wait here for each record
+        self._waiting[future] = loop.call_later(seconds, _is_over, future)
         try:
-            async with asyncio.timeout(seconds):
-                await future
-        except TimeoutError:
-            return False
+            return await future
         finally:
-            if future in self._waiting:
-                self._waiting.remove(future)
-        return True
+            timer = self._waiting.pop(future, None)
+            if timer is not None:
+                timer.cancel()
 
     def kept(self, at: int, bytes_max: int = RESULT_BYTES_MAX) -> ReadResult | None:
         """What is kept from `at` on; None: nothing, or not all of it."""
         return self._collect(at, bytes_max) if self._begins <= at < self._next else None
 
     def _collect(self, at: int, bytes_max: int = RESULT_BYTES_MAX) -> ReadResult:
+        collected = self._collected
+        if collected is not None and collected[:2] == (at, bytes_max):
+            return collected[2]
         latest = self._latest
         assert latest is not None, "something is kept"
         # from the end on: most are at the tail and miss one batch of the thousands that are kept
@@ -334,7 +324,7 @@ class _Tail:
                 break
             found.append(batch)
             size += _size(batch)
-        return ReadResult(
+        result = ReadResult(
             start_seq_num=at,
             batches=tuple(found),
             tail=latest.tail,
@@ -342,6 +332,8 @@ class _Tail:
             incarnation=latest.incarnation,
             cipher=latest.cipher,
         )
+        self._collected = (at, bytes_max, result)
+        return result
 
     async def _confirmed(self, at: int) -> ReadResult:
         """A read that began after this call did. All who ask while one is under way share the
@@ -360,7 +352,7 @@ class _Tail:
         self._confirming, self._confirm_next = self._confirm_next, None
         return await self._read(self._next, 0)
 
-    async def _read(self, at: int, wait_ms: int) -> ReadResult:
+    async def _read(self, at: int, wait_ms: int, *, committed: bool = False) -> ReadResult:
         return await self._backend.read(
             *self.names,
             ReadStart(StartKind.SEQ_NUM, at),
@@ -369,11 +361,18 @@ class _Tail:
             wait_ms=wait_ms,
             # Nothing is opened here: each follower has a key of its own, or had been refused.
             has_key=True,
+            committed=committed,
         )
 
 
 def _size(batch: SequencedBatch) -> int:
     return len(batch.records)
+
+
+def _is_over(future: asyncio.Future[bool]) -> None:
+    """It has waited for long enough."""
+    if not future.done():
+        future.set_result(False)
 
 
 def _look_at(task: asyncio.Task[ReadResult]) -> None:

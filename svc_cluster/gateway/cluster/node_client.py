@@ -1,0 +1,82 @@
+"""What the gateway asks every node of itself, for people who look at the cluster as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.ids import NodeId
+from svc_cluster.gateway.cluster.leaders import Fill
+
+NODE_SECONDS: Final = 1.5
+"""How long a node may take to answer before it is told as one that does not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """What a node says of itself. Sizes are in bytes; `lag_entries` is of the group that has most
+    committed entries to apply; `leads` are basins by name, the empty name is the catalog's."""
+
+    version: str
+    groups: int
+    groups_led: int
+    groups_without_leader: int
+    groups_held: int
+    lag_entries: int
+    is_draining: bool
+    wal_bytes: int
+    free_bytes: int
+    takes_appends: bool
+    leads: tuple[str, ...]
+
+
+class NodeBackend(Protocol):
+    async def nodes(self) -> dict[int, NodeFacts | None]:
+        """Every node of the cluster by its id; None for one that has no answer in time."""
+        ...
+
+
+class Nodes(Protocol):
+    """`gateway.cluster.directory.Directory`, as far as it is needed here."""
+
+    @property
+    def nodes(self) -> Sequence[NodeId]: ...
+
+    async def ask_every_node(self, fill: Fill, seconds: float) -> list[pb.Response | None]: ...
+
+
+class NodeClient:
+    """A NodeBackend over the links of this gateway."""
+
+    def __init__(self, cluster: Nodes) -> None:
+        self._cluster = cluster
+
+    async def nodes(self) -> dict[int, NodeFacts | None]:
+        """Ask all at once."""
+
+        def fill(request: pb.Request) -> None:
+            request.overview.SetInParent()
+
+        found: dict[int, NodeFacts | None] = dict.fromkeys(self._cluster.nodes)
+        for answer in await self._cluster.ask_every_node(fill, NODE_SECONDS):
+            if answer is not None and answer.overview.node_id in found:
+                found[answer.overview.node_id] = _facts(answer.overview)
+        return found
+
+
+def _facts(told: pb.NodeOverview) -> NodeFacts:
+    return NodeFacts(
+        version=told.version,
+        groups=told.groups,
+        groups_led=told.groups_led,
+        groups_without_leader=told.groups_without_leader,
+        groups_held=told.groups_held,
+        lag_entries=told.lag_entries,
+        is_draining=told.draining,
+        wal_bytes=told.wal_bytes,
+        free_bytes=told.free_bytes,
+        takes_appends=told.takes_appends,
+        leads=tuple(told.leads),
+    )
