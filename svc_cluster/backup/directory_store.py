@@ -1,0 +1,128 @@
+"""Backups in a directory, which may be another machine's, mounted here."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+
+from svc_cluster.backup.backup_errors import ObjectStoreError
+from svc_cluster.backup.objects import ObjectInfo
+
+_UNFINISHED: Final = ".tmp-"
+
+
+class DirectoryStore:
+    """Implements ObjectStore. Calls block: a backup is a process of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.place = str(directory)
+        self._directory = directory
+
+    async def put_new(self, name: str, data: bytes) -> bool:
+        path = self._directory / name
+        temporary = path.parent / f"{_UNFINISHED}{secrets.token_hex(8)}"
+        try:
+            self._make(path.parent)
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                with os.fdopen(handle, "wb") as out:
+                    out.write(data)
+                    out.flush()
+                    os.fsync(out.fileno())
+                # a link fails where the name is taken, which a rename does not
+                os.link(temporary, path)
+            finally:
+                temporary.unlink()
+            _sync(path.parent)
+        except FileExistsError:
+            return False
+        except OSError as cause:
+            raise self._failed(name, cause) from cause
+        return True
+
+    async def get(self, name: str) -> bytes | None:
+        path = self._directory / name
+        try:
+            self._refuse_links(path)
+            if path.exists() and not path.is_file():
+                raise OSError(0, "it is no file")
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as cause:
+            raise self._failed(name, cause) from cause
+
+    async def list(self, prefix: str) -> list[ObjectInfo]:
+        found: list[ObjectInfo] = []
+        # only the folder that the prefix names is walked
+        start = self._directory / prefix.rpartition("/")[0]
+        try:
+            self._refuse_links(start)
+            for folder, _, files in os.walk(start, onerror=_raise):
+                for file in files:
+                    path = Path(folder) / file
+                    name = path.relative_to(self._directory).as_posix()
+                    if file.startswith(_UNFINISHED) or not name.startswith(prefix):
+                        continue
+                    try:
+                        facts = path.stat()
+                    except FileNotFoundError:
+                        continue  # deleted meanwhile
+                    found.append(ObjectInfo(name, facts.st_size, facts.st_mtime_ns // 1_000_000))
+        except FileNotFoundError:
+            return []
+        except OSError as cause:
+            raise self._failed(prefix, cause) from cause
+        return sorted(found, key=lambda each: each.name)
+
+    async def delete(self, name: str) -> None:
+        path = self._directory / name
+        try:
+            self._refuse_links(path.parent)
+            path.unlink(missing_ok=True)
+            if path.parent.is_dir():
+                _sync(path.parent)
+        except OSError as cause:
+            raise self._failed(name, cause) from cause
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+    def _refuse_links(self, path: Path) -> None:
+        """Who writes here must not lead elsewhere, by a link or by a name, who reads and deletes.
+        Raises OSError."""
+        if not path.is_relative_to(self._directory) or ".." in path.parts:
+            raise OSError(0, "it is outside")
+        while path != self._directory:
+            if path.is_symlink():
+                raise OSError(0, "it is a link")
+            path = path.parent
+
+    def _make(self, folder: Path) -> None:
+        missing = []
+        while not folder.is_dir():
+            missing.append(folder)
+            folder = folder.parent
+        for each in reversed(missing):
+            each.mkdir(mode=0o700, exist_ok=True)
+            _sync(each.parent)
+
+    def _failed(self, name: str, cause: OSError) -> ObjectStoreError:
+        return ObjectStoreError(
+            f"{name or 'a listing'} in {self.place}: {cause.strerror or cause}: see that this user "
+            "may read and write there and that there is room, and repeat"
+        )
+
+
+def _raise(cause: OSError) -> None:
+    raise cause
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
