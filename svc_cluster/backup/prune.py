@@ -1,0 +1,130 @@
+"""Deleting old backups, and then what none of those that are left names."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from svc_cluster.backup.backup_manifest import Manifest, Progress, decode
+from svc_cluster.backup.objects import ObjectInfo
+from svc_cluster.backup.publish import PRUNE_SECONDS_MAX, written_at_ms
+from svc_cluster.backup.vault import (
+    CHUNKS,
+    CLOCKS,
+    PARTS,
+    PROGRESS,
+    PRUNING,
+    Vault,
+    manifest_name,
+    named_by,
+)
+from svc_cluster.base.clock import Clock
+
+CLAIM_SECONDS_MAX: Final = 3600
+"""An older claim is that of a process which is gone."""
+
+_WORK_SECONDS_MAX: Final = PRUNE_SECONDS_MAX / 2
+
+
+@dataclass(frozen=True, slots=True)
+class BackupRetention:
+    """A backup goes once it is neither among the newest `keep` nor younger than `older_than_ms`.
+    None: that rule keeps none. The last one always stays."""
+
+    keep: int | None
+    older_than_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What was deleted. `is_whole`: nothing was left for want of time."""
+
+    backups: tuple[int, ...]
+    objects: int
+    freed_bytes: int
+    is_whole: bool
+
+
+def doomed(
+    backups: Sequence[tuple[int, int]], retention: BackupRetention, now_ms: int
+) -> tuple[int, ...]:
+    """Which of these backups are to go: numbers and when each was finished, in order. Pure."""
+    assert retention.keep is not None or retention.older_than_ms is not None, "one rule is needed"
+    count = max(retention.keep or 0, 1)
+    newest = {number for number, _ in backups[-count:]}
+    least_ms = now_ms if retention.older_than_ms is None else now_ms - retention.older_than_ms
+    return tuple(
+        number
+        for number, finished_at_ms in backups
+        if number not in newest and finished_at_ms < least_ms
+    )
+
+
+def unnamed(objects: Iterable[ObjectInfo], named: set[str], before_ms: int) -> list[ObjectInfo]:
+    """Those of the objects that nothing names and that were there before that time. Pure."""
+    return [each for each in objects if each.name not in named and each.modified_at_ms < before_ms]
+
+
+async def prune(
+    vault: Vault, clock: Clock, retention: BackupRetention, grace_seconds: float
+) -> Pruned:
+    """Delete backups first, then contents; what ends in between leaves contents that nobody names,
+    which the next time finds. Raises BackupError."""
+    began = clock.monotonic()
+    mark = f"{PRUNING}{secrets.token_hex(8)}"
+    await vault.write(mark, b"")
+    try:
+        now_ms = await written_at_ms(vault, mark)
+        backups = [
+            (number, (await vault.manifest(number)).finished_at_ms)
+            for number in await vault.numbers()
+        ]
+        going = doomed(backups, retention, clock.wall_ms())
+        for number in going:
+            await vault.store.delete(manifest_name(number))
+        named = await _named(vault, now_ms, grace_seconds)
+        found: list[ObjectInfo] = []
+        for folder in (PARTS, CHUNKS, PROGRESS):
+            found += await vault.store.list(folder)
+        count = freed = 0
+        is_whole = True
+        for each in unnamed(found, named, now_ms - round(grace_seconds * 1000) + 1):
+            if clock.monotonic() - began > _WORK_SECONDS_MAX:
+                is_whole = False
+                break
+            await vault.store.delete(each.name)
+            count, freed = count + 1, freed + each.size
+        await _clear_marks(vault, now_ms)
+    finally:
+        await vault.store.delete(mark)
+    return Pruned(going, count, freed, is_whole)
+
+
+async def _named(vault: Vault, now_ms: int, grace_seconds: float) -> set[str]:
+    """What backups, those that are about to be, and unfinished ones cannot do without."""
+    named: set[str] = set()
+    manifests: list[Manifest] = [await vault.manifest(each) for each in await vault.numbers()]
+    for info, claimed in await vault.claims():
+        if info.modified_at_ms < now_ms - CLAIM_SECONDS_MAX * 1000:
+            await vault.store.delete(info.name)
+        else:
+            manifests.append(claimed)
+    for manifest in manifests:
+        entries = (manifest.catalog, *manifest.basins)
+        fresh = [entry for entry in entries if entry.part not in named]
+        named |= named_by(manifest, [await vault.part(entry) for entry in fresh])
+    for info in await vault.store.list(PROGRESS):
+        if info.modified_at_ms >= now_ms - grace_seconds * 1000:
+            named.add(info.name)
+            named.add(decode(info.name, await vault.read(info.name), Progress).chunk.name)
+    return named
+
+
+async def _clear_marks(vault: Vault, now_ms: int) -> None:
+    """Marks of processes that were killed stand in nobody's way for ever."""
+    for folder in (PRUNING, CLOCKS):
+        for each in await vault.store.list(folder):
+            if each.modified_at_ms < now_ms - PRUNE_SECONDS_MAX * 1000:
+                await vault.store.delete(each.name)
