@@ -9,78 +9,36 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
-from urllib.parse import quote
+from typing import Any, Final
 
 import msgspec
-import pybase64
 
 from svc_cluster.base.clock import Clock
+from svc_cluster.client.wire_records import (
+    AppendRecord,
+    ReadRecord,
+    append_body,
+    decode_batch,
+    records_path,
+)
 from svc_cluster.http.client import ConnectionLostError, HttpClient, HttpResponse
 
 _JSON: Final = {"content-type": "application/json"}
 _RETRY_S: Final = 0.1
 
-Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+__all__ = [
+    "ApiClient",
+    "ApiError",
+    "AppendRecord",
+    "ReadRecord",
+    "append_body",
+    "decode_batch",
+    "records_path",
+]
 
 
 class ApiError(Exception):
     """A call that the caller cannot do without was refused, or not answered in time."""
-
-
-@dataclass(frozen=True, slots=True)
-class AppendRecord:
-    """A record to append."""
-
-    body: bytes
-    headers: Headers = ()
-
-    def metered_bytes(self) -> int:
-        """Return the size that limits count, which is 8 + 2 per header + names and values +
-        body."""
-        return 8 + len(self.body) + sum(2 + len(n) + len(v) for n, v in self.headers)
-
-
-class ReadRecord(msgspec.Struct):
-    """A record as read, with its position. `timestamp`: Unix milliseconds."""
-
-    seq_num: int
-    timestamp: int
-    headers: list[tuple[bytes, bytes]] = []
-    body: bytes = b""
-
-
-class _ReadBody(msgspec.Struct):
-    records: list[ReadRecord]
-
-
-_BATCH: Final = msgspec.json.Decoder(_ReadBody)
-
-
-def decode_batch(body: bytes) -> list[ReadRecord]:
-    """The records of a JSON read batch in base64. Raises msgspec.DecodeError."""
-    return _BATCH.decode(body).records
-
-
-def append_body(records: Sequence[AppendRecord], match_seq_num: int | None = None) -> bytes:
-    """The JSON body of an append; record content in base64."""
-    parts: list[bytes] = []
-    for record in records:
-        part = b'{"body":"' + pybase64.b64encode(record.body) + b'"'
-        if record.headers:
-            pairs = b",".join(
-                b'["' + pybase64.b64encode(n) + b'","' + pybase64.b64encode(v) + b'"]'
-                for n, v in record.headers
-            )
-            part += b',"headers":[' + pairs + b"]"
-        parts.append(part + b"}")
-    condition = b"" if match_seq_num is None else b',"match_seq_num":%d' % match_seq_num
-    return b'{"records":[' + b",".join(parts) + b"]" + condition + b"}"
-
-
-def records_path(stream: str) -> str:
-    return f"/v1/streams/{quote(stream, safe='')}/records"
 
 
 class ApiClient:

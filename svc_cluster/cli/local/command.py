@@ -265,16 +265,18 @@ class LocalCluster:
     # -- processes
 
     async def start(self) -> None:
-        """Start every process; returns at once, see `wait_ready`. Raises LocalError."""
+        """Start every process; returns at once, see `wait_ready`. Raises LocalError: `stop` then
+        ends what was started."""
         try:
+            self._file.write()  # nodes that are started may take the last room on the disk
             for member in self._members:
                 await self._spawn(member)
-            self._file.write()
         except OSError as cause:
             raise self.files.unusable(cause) from cause
         for member in self._members:
             self._look_after(self._watch(member), f"watch {member.name}")
         self._look_after(self._file.run(), "write cluster.json")
+        self._file.changed()
 
     def _look_after(self, watching: Coroutine[Any, Any, None], name: str) -> None:
         task = start_task(watching, name)

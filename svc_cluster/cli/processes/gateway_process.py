@@ -8,7 +8,6 @@ import random
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -40,6 +39,7 @@ from svc_cluster.gateway.access.lease import LeaseKeeper
 from svc_cluster.gateway.access.token_directory import TokenDirectory
 from svc_cluster.gateway.api.declarer import Declarer, KnownTokens
 from svc_cluster.gateway.app import GatewayApp
+from svc_cluster.gateway.cluster.node_client import NodeClient
 from svc_cluster.gateway.cluster.replica_client import ReplicaClient
 from svc_cluster.gateway.cluster.token_client import TokenClient
 from svc_cluster.gateway.cluster.usage_client import UsageClient
@@ -58,7 +58,7 @@ from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import Identity
 from svc_cluster.link.session import NodeSession
 from svc_cluster.link.tls import node_name
-from svc_cluster.link.tls_context import caller_context
+from svc_cluster.link.tls_context import CallerTls
 from svc_cluster.model.declarations import Declarations
 from svc_cluster.settings import GatewaySettings
 from svc_cluster.settings_checks import read_secret
@@ -81,6 +81,7 @@ def connect_sessions(settings: GatewaySettings, rng: random.Random) -> dict[Node
     terms = Terms(secret, Speaker(identity, features(settings)), lambda _: None)
     loop = asyncio.get_running_loop()
     sessions: dict[NodeId, NodeSession] = {}
+    callers = None if tls is None else CallerTls(tls)
     for node, address in settings.nodes.items():
         session = sessions[NodeId(int(node))] = NodeSession(
             loop, traces=settings.traces_endpoint is not None
@@ -91,7 +92,7 @@ def connect_sessions(settings: GatewaySettings, rng: random.Random) -> dict[Node
             terms=lambda: terms,
             events=session,
             rng=rng,
-            tls=None if tls is None else partial(caller_context, tls),
+            tls=callers,
             server_name=node_name(NodeId(int(node))),
         )
         session.attach(connector)
@@ -152,6 +153,7 @@ async def start_gateway(
             **({} if access is None else {"access_tokens_fresh": access.is_ready}),
             **({} if settings.init_file is None else {"declarations": declarer.is_settled}),
         },
+        nodes=NodeClient(client.directory),
         tokens=tokens,
         access=access,
         audit=audit,
@@ -177,7 +179,7 @@ async def start_gateway(
     hear_loop_faults(metrics)
     tasks.spawn(LoopTurns(metrics).run(), "watch the event loop")
     if certificate is not None:
-        tasks.spawn(certificate.watch(), "watch the public certificate")
+        tasks.spawn(certificate.watch(server.distrust), "watch the public certificate")
     if settings.init_file is not None:
         tasks.spawn(declarer.run(), "bring declarations to the cluster")
     announce("gateway", settings, gateway_ports(settings, server.port))

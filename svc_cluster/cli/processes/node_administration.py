@@ -15,6 +15,8 @@ import msgspec
 from svc_cluster.administration.admin_service import Administration
 from svc_cluster.administration.call_gate import CallGate
 from svc_cluster.administration.draining import Draining, drain
+from svc_cluster.administration.exporting import Exporter
+from svc_cluster.administration.last_backup import LastBackup
 from svc_cluster.administration.listener import Listener
 from svc_cluster.administration.node_health import NodeHealth
 from svc_cluster.administration.operations import SERVICE
@@ -28,6 +30,7 @@ from svc_cluster.cli.processes.tls_files import peer_tls
 from svc_cluster.replica.node import ReplicaNode
 from svc_cluster.settings import NodeSettings
 
+MIB: Final = 1024 * 1024
 STOP_SECONDS: Final = 1.0
 """What calls under way have when the process ends."""
 
@@ -58,6 +61,8 @@ class NodeAdministration:
                 settings=msgspec.to_builtins(settings),
                 build=Build(version("svc-cluster"), os.environ.get("SVC_CLUSTER_REVISION", "")),
                 space=lambda: _space(Path(settings.data_dir)),
+                exporter=Exporter(node, settings.backup_mib_per_second * MIB),
+                last_backup=LastBackup(Path(settings.data_dir), metrics.backup_last_success.set),
             )
         )
         self._health = ClearHealth(settings, is_ready, count)

@@ -62,11 +62,16 @@ class NodeMetrics:
         """The same in steps of a bounded time."""
         for part in (
             *(self._groups, self._basins, self._quotas, self._request_outcomes, self._peers),
-            *(self._catalog, self._scrub, self._storage, self._memory),
+            *(self._catalog, self._scrub, self._storage, self._memory, self._version),
         ):
             part()
             yield
         return (yield from self._metrics.expose_steps())
+
+    def _version(self) -> None:
+        version = self._node.services.version
+        self._metrics.cluster_active_version.set(version.active)
+        self._metrics.cluster_upgrade_outstanding.set(version.active < version.spoken.newest)
 
     def _memory(self) -> None:
         budget = self._node.host.memory
@@ -238,6 +243,8 @@ class NodeMetrics:
         disk = os.statvfs(self._directory)
         self._count(self._metrics.wal_bytes_written, self._wal_bytes)
         self._metrics.wal_size_bytes.set(wal.size_bytes)
+        self._metrics.payload_size_bytes.set(wal.payloads.size_bytes)
+        self._count(self._metrics.payload_inline, wal.payloads.inline_entries)
         self._metrics.storage_used_bytes.set(_bytes_of_files(self._directory))
         self._metrics.storage_free_bytes.set(disk.f_bavail * disk.f_frsize)
         self._metrics.storage_capacity_bytes.set(disk.f_blocks * disk.f_frsize)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import signal
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable
 from pathlib import Path
 
 from svc_cluster.base.audit_trail import AuditTrail
-from svc_cluster.base.clock import Clock, SystemClock
-from svc_cluster.base.errors import ServiceError
-from svc_cluster.base.ids import NodeId
+from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.log import get_logger
-from svc_cluster.base.metrics import CONTENT_TYPE, Metrics
+from svc_cluster.base.metrics import Metrics
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.cli.processes.audit_file import audit_sink
 from svc_cluster.cli.processes.boot import announce, node_ports, unlistenable
@@ -24,7 +20,9 @@ from svc_cluster.cli.processes.join import wait_for_membership
 from svc_cluster.cli.processes.loop_faults import hear_loop_faults
 from svc_cluster.cli.processes.loop_turns import LoopTurns
 from svc_cluster.cli.processes.node_administration import ClearHealth, NodeAdministration
+from svc_cluster.cli.processes.node_config import addresses, node_config, quotas, store_settings
 from svc_cluster.cli.processes.node_metrics import NodeMetrics
+from svc_cluster.cli.processes.node_pages import AdminApp
 from svc_cluster.cli.processes.node_spans import NodeSpans
 from svc_cluster.cli.processes.own_certificate import show_expiry
 from svc_cluster.cli.processes.process import exit_fatal
@@ -37,35 +35,26 @@ from svc_cluster.cli.processes.start_checks import (
     unusable,
 )
 from svc_cluster.cli.processes.tls_files import peer_tls
-from svc_cluster.gateway.request.error_answers import refused
-from svc_cluster.http.message import Request, Response
 from svc_cluster.http.server import serve
-from svc_cluster.model.location import LOCATIONS_DEFAULT, Location
-from svc_cluster.model.quotas import Quotas
-from svc_cluster.replica.host_settings import HostSettings
-from svc_cluster.replica.housekeeping import HousekeepingSettings
 from svc_cluster.replica.identity import IdentityError
 from svc_cluster.replica.link_server import LinkServer
-from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
-from svc_cluster.replica.peers import LinkPeers, connectors
+from svc_cluster.replica.node import ReplicaNode, Seams
+from svc_cluster.replica.peer_links import connectors
+from svc_cluster.replica.peers import LinkPeers
 from svc_cluster.replica.quota_change import change_quotas
-from svc_cluster.replica.scrub import ScrubSettings
 from svc_cluster.settings import NodeSettings
 from svc_cluster.settings_checks import is_loopback, read_secret
 from svc_cluster.settings_errors import DirectoryError, SettingsError
 from svc_cluster.storage.damage import is_marked, set_aside
 from svc_cluster.storage.disk import DirectoryInUseError, RealDisk, lock_directory
-from svc_cluster.storage.read_pool import ReadPoolSettings
+from svc_cluster.storage.payload.payload_settings import PayloadFormatError
 from svc_cluster.storage.rocks_store import (
-    WRITE_BUFFER_BYTES,
     RocksSettings,
     RocksStore,
     StoreDamagedError,
     StoreOpenError,
 )
-from svc_cluster.storage.wal.wal_settings import WalFormatError, WalSettings
-
-MIB = 1024 * 1024
+from svc_cluster.storage.wal.wal_settings import WalFormatError
 
 
 class RunningNode:
@@ -96,6 +85,8 @@ class RunningNode:
                 addresses=nodes,
                 secret=self.secret,
                 speaker=lambda: self.node.speaker(),
+                check=lambda speaker: self.node.services.version.check(speaker),
+                check_raft=lambda speaker: self.node.check_raft(speaker),
                 rng=rng,
                 tls=peer_tls(settings),
             ),
@@ -131,7 +122,7 @@ class RunningNode:
         )
         try:
             self.node = ReplicaNode(node_config(settings), seams, on_fatal=exit_fatal)
-        except (IdentityError, WalFormatError) as cause:
+        except (IdentityError, WalFormatError, PayloadFormatError) as cause:
             raise SettingsError(str(cause)) from cause
         except OSError as cause:
             raise unusable(self._directory, cause) from cause
@@ -179,9 +170,8 @@ class RunningNode:
         self.node.sessions.update(self._peers.sessions)
 
     def hand_over_on(self, number: signal.Signals) -> None:
-        """Let this signal, which would end the process, from now on make the node give its
-        leaderships away. The node then says that it is not ready; it goes on following until it is
-        told to end."""
+        """Let this signal, which would end the process, make the node give its leaderships away.
+        It then says that it is not ready, and goes on following until it is told to end."""
         asyncio.get_running_loop().add_signal_handler(
             number, lambda: self._tasks.spawn(self.node.retire(), "hand over")
         )
@@ -197,23 +187,9 @@ class RunningNode:
         await self.node.stop()
         await self._spans.close()
         await self.node.wal.close()
-        self.store.close()
+        self.node.services.store.close()
         self.disk.close()
         os.close(self._lock)
-
-
-def store_settings(settings: NodeSettings) -> RocksSettings:
-    """Return settings with a write buffer of another size on each node, from the whole down to half
-    of it. Replicas that take in the same bytes then fill it, and compact what comes of it, at
-    different moments."""
-    nodes = sorted(map(int, settings.nodes))
-    share = nodes.index(settings.node_id) / (2 * len(nodes))
-    return RocksSettings(
-        write_buffer_bytes=round(WRITE_BUFFER_BYTES * (1 - share)),
-        reads=ReadPoolSettings(
-            threads=settings.store_read_threads, waiting_max=settings.store_reads_waiting_max
-        ),
-    )
 
 
 def open_store(
@@ -233,137 +209,6 @@ def open_store(
 def _set_aside(directory: Path, why: str) -> None:
     place = set_aside(directory)
     get_logger("node").error("state_store_set_aside", moved_to=str(place), reason=why)
-
-
-def addresses(settings: NodeSettings) -> dict[NodeId, str]:
-    return {NodeId(int(node)): address for node, address in settings.nodes.items()}
-
-
-def locations(settings: NodeSettings) -> tuple[Location, ...]:
-    if settings.locations is None:
-        return LOCATIONS_DEFAULT
-    return tuple(Location(name, private) for name, private in settings.locations.items())
-
-
-def _bytes(mib: int | None) -> int | None:
-    return None if mib is None else mib * MIB
-
-
-def quotas(settings: NodeSettings) -> Quotas:
-    """Return how many of each thing there may be."""
-    return Quotas(
-        basins=settings.basins_max,
-        streams=settings.streams_per_basin_max,
-        tokens=settings.access_tokens_max,
-        chain_basins=settings.token_basins_max,
-        chain_tokens=settings.token_access_tokens_max,
-        account_streams=settings.streams_max,
-        account_stored_bytes=_bytes(settings.stored_mib_max),
-        chain_streams=settings.token_streams_max,
-        chain_stored_bytes=_bytes(settings.token_stored_mib_max),
-        stored_bytes=_bytes(settings.stored_mib_per_basin_max),
-    )
-
-
-def node_config(settings: NodeSettings) -> NodeConfig:
-    nodes = addresses(settings)
-    return NodeConfig(
-        cluster_id=settings.cluster_id,
-        node_id=NodeId(settings.node_id),
-        addresses=nodes,
-        host=HostSettings(
-            tuple(sorted(nodes)),
-            settings.replication_factor,
-            locations=locations(settings),
-            request_outcomes_max=settings.request_outcomes_max,
-            memory_bytes_max=settings.memory_mib * MIB,
-            quotas=quotas(settings),
-        ),
-        wal=WalSettings(
-            segment_bytes=settings.wal_segment_mib * MIB,
-            retain_bytes=settings.wal_retain_mib * MIB,
-            reserve_bytes=settings.disk_reserve_mib * MIB,
-        ),
-        housekeeping=HousekeepingSettings(
-            flush_seconds=settings.flush_seconds,
-            log_retention_seconds=settings.log_retention_seconds,
-            log_retention_bytes=settings.log_retention_mib * MIB,
-        ),
-        scrub=ScrubSettings(
-            mib_per_second=settings.scrub_mib_per_second,
-            interval_seconds=settings.scrub_interval_seconds,
-        ),
-    )
-
-
-class AdminApp:
-    """Health, metrics and a look inside, on the node's own listener. Nobody has to show who they
-    are here, so `debug`, which names basins, is for a listener on loopback."""
-
-    def __init__(self, node: ReplicaNode, metrics: NodeMetrics, *, debug: bool) -> None:
-        self.clock: Clock = SystemClock()
-        self._node = node
-        self._metrics = metrics
-        self._debug = debug
-
-    def refuse(self, error: ServiceError) -> Response:
-        return refused(error)
-
-    async def _exposition(self) -> bytes:
-        """The page of the metrics, made while others have their turns."""
-        steps = self._metrics.expose_steps()
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                page: bytes = done.value
-                return page
-            await asyncio.sleep(0)
-
-    async def handle(self, request: Request) -> Response:
-        if request.method not in ("GET", "HEAD"):
-            return _error(
-                405, "method_not_allowed", "these pages are only read", [("allow", "GET")]
-            )
-        match request.raw_path:
-            case "/livez":
-                return _text(200, "OK")
-            case "/readyz" | "/health" | "/ping":
-                checks = self._node.readiness()
-                ok = all(checks.values())
-                lines = [f"[{'+' if passed else '-'}]{name}" for name, passed in checks.items()]
-                if (why := self._node.why_not_formed()) is not None:
-                    lines.append(why)
-                # the others are served, so that it is ready; a person has to look all the same
-                lines += [f"[!]group {row.group_id} {row.state}" for row in self._node.host.held()]
-                text = "\n".join([*lines, "ok" if ok else "not ready"])
-                return _text(200 if ok else 503, text if request.query else "OK" if ok else text)
-            case "/metrics":
-                return Response(200, [("content-type", CONTENT_TYPE)], await self._exposition())
-            case "/debug/groups" if self._debug:
-                host = self._node.host
-                rows = {
-                    "node": self._node.config.node_id,
-                    "peers": self._node.peers(),
-                    "groups": host.probe(),
-                    "held": [asdict(row) for row in host.held()],
-                }
-                return Response(
-                    200, [("content-type", "application/json")], json.dumps(rows).encode()
-                )
-            case _:
-                return _error(404, "not_found", "no such page")
-
-
-def _error(
-    status: int, code: str, message: str, headers: Sequence[tuple[str, str]] = ()
-) -> Response:
-    body = json.dumps({"error": code, "code": code, "message": message}).encode()
-    return Response(status, [("content-type", "application/json"), *headers], body)
-
-
-def _text(status: int, text: str) -> Response:
-    return Response(status, [("content-type", "text/plain")], text.encode() + b"\n")
 
 
 async def run_node(

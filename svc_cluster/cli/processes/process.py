@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import json
 import os
@@ -21,6 +20,7 @@ from svc_cluster.base.log import configure, get_logger, is_json
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.cli.processes.native_core import choose_core, core_state
 from svc_cluster.cli.processes.start_checks import raise_file_limit
+from svc_cluster.cli.terminal import end_with, last_words
 from svc_cluster.settings_errors import EXIT_CONFIGURATION, SettingsError
 
 SUPERVISOR_FD: Final = "SVC_CLUSTER_SUPERVISOR_FD"
@@ -44,8 +44,7 @@ log = get_logger("process")
 
 def fail(message: str, code: int = EXIT_CONFIGURATION) -> None:
     """Say one sentence and end the process."""
-    _last_words(f"svc-cluster: {message}\n")
-    raise SystemExit(code)
+    end_with(message, code)
 
 
 def refuse_start(refusal: SettingsError) -> NoReturn:
@@ -54,7 +53,7 @@ def refuse_start(refusal: SettingsError) -> NoReturn:
     if is_json():
         log.error("start_refused", message=str(refusal), exit_status=refusal.exit_status)
     else:
-        _last_words(f"svc-cluster: {refusal}\n")
+        last_words(f"svc-cluster: {refusal}\n")
     raise SystemExit(refusal.exit_status)
 
 
@@ -65,14 +64,6 @@ def last_sentence(line: str) -> str:
     except ValueError:
         return line.removeprefix("svc-cluster: ")
     return str(said.get("message", line)) if isinstance(said, dict) else line
-
-
-def _last_words(text: str) -> None:
-    """To standard error, which may be a file on a full disk: the exit status must not depend on
-    that."""
-    with contextlib.suppress(OSError):
-        sys.stderr.write(text)
-        sys.stderr.flush()
 
 
 def forbid_unpickling() -> None:
@@ -186,4 +177,4 @@ def _say_fault(fault: BaseException) -> None:
         )
     else:
         log.error("process_ended_by_fault", exc_info=fault)
-        _last_words(f"svc-cluster: {sentence}\n")
+        last_words(f"svc-cluster: {sentence}\n")

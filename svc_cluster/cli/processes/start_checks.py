@@ -13,6 +13,7 @@ from typing import Final
 from svc_cluster.settings import GatewaySettings, NodeSettings
 from svc_cluster.settings_errors import DirectoryError, LimitError, SettingsError
 from svc_cluster.storage.disk_trouble import remedy
+from svc_cluster.storage.restoring import is_half_restored
 
 _MEMBERS: Final = "members.json"
 _FILES_OF_A_PROCESS: Final = 64
@@ -55,8 +56,8 @@ def raise_file_limit(files_min: int) -> None:
 
 
 def check_data_dir(directory: Path) -> None:
-    """Make what is not there, and see that this user may read and write in all of it. Raises
-    DirectoryError."""
+    """Make what is not there, and see that this user may read and write in all of it, and that it
+    is whole. Raises DirectoryError."""
     for place in (directory, directory / "wal", directory / "state"):
         try:
             place.mkdir(parents=True, exist_ok=True)
@@ -65,6 +66,11 @@ def check_data_dir(directory: Path) -> None:
         if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
             code = errno.EROFS if _is_read_only(place) else errno.EACCES
             raise unusable(directory, OSError(code, os.strerror(code), str(place)))
+        if place == directory and is_half_restored(directory):
+            raise DirectoryError(
+                f"data_dir {directory} is half restored from a backup: repeat `svc-cluster backup "
+                "restore` to its end"
+            )
 
 
 def check_members(directory: Path, settings: NodeSettings) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ from cryptography import x509
 
 from svc_cluster.base.ids import NodeId
 from svc_cluster.base.log import get_logger
+from svc_cluster.base.tls_trust import trusted_by
 from svc_cluster.cli.processes.own_certificate import (
     check_peer_certificate,
     check_validity,
@@ -78,6 +80,8 @@ class PublicCertificate:
         self._client_ca = client_ca
         self.context = self._new_context()
         self._current = self.context
+        self.authorities: frozenset[bytes] = frozenset()
+        """The CAs that clients' certificates may come from, in DER, as they are in use now."""
         if client_ca is not None:
             # A context can be given further CAs and none can be taken from it, so that each
             # handshake goes on in the newest one.
@@ -99,6 +103,8 @@ class PublicCertificate:
             context.num_tickets = 0
             # what is missing is refused with an answer, not by the handshake: see AccessControl
             context.verify_mode = ssl.CERT_OPTIONAL
+            # an authority of the file is trusted by itself, whether or not its root stands there
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         return context
 
     def _enter_current(
@@ -118,6 +124,7 @@ class PublicCertificate:
             current.load_verify_locations(cadata=authorities.decode("ascii"))
             current.load_cert_chain(self._certificate, self._key)
             self._current = current
+            self.authorities = trusted_by(current)
         self.context.load_cert_chain(self._certificate, self._key)
         return tuple(found)
 
@@ -138,11 +145,16 @@ class PublicCertificate:
         log.info("certificate_renewed", certificate=str(self._certificate))
         return True
 
-    async def watch(self) -> None:
-        """Look now and then, for ever."""
+    async def watch(self, distrust: Callable[[], int]) -> None:
+        """Look now and then, for ever. `distrust` ends the connections that were made before, and
+        says how many; it is called once clients' CAs are no longer all trusted that were."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
+            before = self.authorities
             self.look()
+            gone = before - self.authorities
+            if gone:
+                log.info("client_authorities_removed", count=len(gone), connections=distrust())
 
 
 def public_certificate(settings: GatewaySettings) -> PublicCertificate | None:

@@ -1,0 +1,97 @@
+"""What a node is told, made of its settings."""
+
+from __future__ import annotations
+
+from svc_cluster.base.ids import NodeId
+from svc_cluster.model.location import LOCATIONS_DEFAULT, Location
+from svc_cluster.model.quotas import Quotas
+from svc_cluster.replica.host_settings import HostSettings
+from svc_cluster.replica.housekeeping import HousekeepingSettings
+from svc_cluster.replica.node import NodeConfig
+from svc_cluster.replica.scrub import ScrubSettings
+from svc_cluster.settings import NodeSettings
+from svc_cluster.storage.payload.payload_settings import PayloadSettings
+from svc_cluster.storage.read_pool import ReadPoolSettings
+from svc_cluster.storage.rocks_store import (
+    WRITE_BUFFER_BYTES,
+    RocksSettings,
+)
+from svc_cluster.storage.wal.wal_settings import WalSettings
+
+MIB = 1024 * 1024
+
+
+def store_settings(settings: NodeSettings) -> RocksSettings:
+    """Return settings with a write buffer of another size on each node, from the whole down to half
+    of it. Replicas that take in the same bytes then fill it, and compact what comes of it, at
+    different moments."""
+    nodes = sorted(map(int, settings.nodes))
+    share = nodes.index(settings.node_id) / (2 * len(nodes))
+    return RocksSettings(
+        write_buffer_bytes=round(WRITE_BUFFER_BYTES * (1 - share)),
+        reads=ReadPoolSettings(
+            threads=settings.store_read_threads, waiting_max=settings.store_reads_waiting_max
+        ),
+    )
+
+
+def addresses(settings: NodeSettings) -> dict[NodeId, str]:
+    return {NodeId(int(node)): address for node, address in settings.nodes.items()}
+
+
+def locations(settings: NodeSettings) -> tuple[Location, ...]:
+    if settings.locations is None:
+        return LOCATIONS_DEFAULT
+    return tuple(Location(name, private) for name, private in settings.locations.items())
+
+
+def _bytes(mib: int | None) -> int | None:
+    return None if mib is None else mib * MIB
+
+
+def quotas(settings: NodeSettings) -> Quotas:
+    """Return how many of each thing there may be."""
+    return Quotas(
+        basins=settings.basins_max,
+        streams=settings.streams_per_basin_max,
+        tokens=settings.access_tokens_max,
+        chain_basins=settings.token_basins_max,
+        chain_tokens=settings.token_access_tokens_max,
+        account_streams=settings.streams_max,
+        account_stored_bytes=_bytes(settings.stored_mib_max),
+        chain_streams=settings.token_streams_max,
+        chain_stored_bytes=_bytes(settings.token_stored_mib_max),
+        stored_bytes=_bytes(settings.stored_mib_per_basin_max),
+    )
+
+
+def node_config(settings: NodeSettings) -> NodeConfig:
+    nodes = addresses(settings)
+    return NodeConfig(
+        cluster_id=settings.cluster_id,
+        node_id=NodeId(settings.node_id),
+        addresses=nodes,
+        host=HostSettings(
+            tuple(sorted(nodes)),
+            settings.replication_factor,
+            locations=locations(settings),
+            request_outcomes_max=settings.request_outcomes_max,
+            memory_bytes_max=settings.memory_mib * MIB,
+            quotas=quotas(settings),
+        ),
+        wal=WalSettings(
+            segment_bytes=settings.wal_segment_mib * MIB,
+            retain_bytes=settings.wal_retain_mib * MIB,
+            reserve_bytes=settings.disk_reserve_mib * MIB,
+            payload=PayloadSettings(writes=settings.payload_files),
+        ),
+        housekeeping=HousekeepingSettings(
+            flush_seconds=settings.flush_seconds,
+            log_retention_seconds=settings.log_retention_seconds,
+            log_retention_bytes=settings.log_retention_mib * MIB,
+        ),
+        scrub=ScrubSettings(
+            mib_per_second=settings.scrub_mib_per_second,
+            interval_seconds=settings.scrub_interval_seconds,
+        ),
+    )
