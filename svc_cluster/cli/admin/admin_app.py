@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from svc_cluster.cli.admin.member_commands import app as member_app
 from svc_cluster.cli.admin.node_commands import add_commands
+from svc_cluster.cli.admin.upgrade_commands import cluster_app, upgrade_app
 from svc_cluster.cli.processes.process import fail
 from svc_cluster.cli.terminal import say_surely as say
 
@@ -19,7 +21,10 @@ ca_app = typer.Typer(no_args_is_help=True, help="Certificates for a cluster with
 app.add_typer(ca_app, name="ca")
 audit_app = typer.Typer(no_args_is_help=True, help="Audit logs.")
 app.add_typer(audit_app, name="audit")
+app.add_typer(cluster_app, name="cluster")
+app.add_typer(upgrade_app, name="upgrade")
 add_commands(app)
+app.add_typer(member_app, name="member")
 
 
 @app.command("bootstrap")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,11 +35,23 @@ _OPTIONS: Final = (
     ("grpc.max_receive_message_length", ANSWER_BYTES_MAX),
     ("grpc.enable_retries", 0),
 )
+_FINAL: Final = frozenset(
+    {
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.FAILED_PRECONDITION,
+    }
+)
 _ANY: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 
 
 class AdminError(Exception):
-    """One sentence for the person at the terminal."""
+    """One sentence for the person at the terminal. `is_final`: another attempt would fare alike."""
+
+    def __init__(self, text: str, *, is_final: bool = False) -> None:
+        super().__init__(text)
+        self.is_final = is_final
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +85,16 @@ def given_target(
 def local_target(directory: Path, node_id: int | None) -> Target:
     """A node of the `svc-cluster local` whose data is in `directory`, the first one for None.
     Raises AdminError."""
+    found = {target.node_id: target for target in local_targets(directory)}
+    wanted = min(each for each in found if each is not None) if node_id is None else node_id
+    if wanted not in found:
+        raise AdminError(f"there is no node {wanted} here: the nodes are {list(found)}")
+    return found[wanted]
+
+
+def local_targets(directory: Path) -> list[Target]:
+    """All nodes of the `svc-cluster local` whose data is in `directory`, by their ids. Raises
+    AdminError."""
     try:
         rows = read_cluster_file(directory)["nodes"]
         ports = {int(row["id"]): int(row["admin_rpc_port"]) for row in rows}
@@ -83,13 +105,12 @@ def local_target(directory: Path, node_id: int | None) -> Target:
             f"{directory} is not the data directory of a `svc-cluster local` that runs: name it "
             "with --data-dir, or a node with --address"
         ) from cause
-    wanted = min(ports) if node_id is None else node_id
-    if wanted not in ports:
-        raise AdminError(f"there is no node {wanted} here: the nodes are {sorted(ports)}")
     place = directory / "certificates" / ADMINISTRATOR
     files = [place / name for name in ("tls.crt", "tls.key", "ca.crt")]
-    tls = PeerTls(*files) if speaks_tls[wanted] else None
-    return Target(f"127.0.0.1:{ports[wanted]}", wanted, tls)
+    return [
+        Target(f"127.0.0.1:{port}", node, PeerTls(*files) if speaks_tls[node] else None)
+        for node, port in sorted(ports.items())
+    ]
 
 
 class AdminClient:
@@ -105,6 +126,12 @@ class AdminClient:
 
     async def members(self) -> pb.MembersResponse:
         answer: pb.MembersResponse = await self._call("Members", pb.MembersRequest())
+        return answer
+
+    async def replace_member(self, lost: int, *, also_lost: bool) -> pb.ReplaceMemberResponse:
+        """`also_lost`: also where basins are lost with the node's data directory."""
+        request = pb.ReplaceMemberRequest(node_id=lost, also_lost=also_lost)
+        answer: pb.ReplaceMemberResponse = await self._call("ReplaceMember", request)
         return answer
 
     async def leaders(self) -> pb.LeadersResponse:
@@ -127,6 +154,30 @@ class AdminClient:
             "Configuration", pb.ConfigurationRequest()
         )
         return answer
+
+    async def version(self) -> pb.VersionResponse:
+        answer: pb.VersionResponse = await self._call("Version", pb.VersionRequest())
+        return answer
+
+    async def finalize(self, version: int) -> pb.VersionResponse:
+        request = pb.FinalizeUpgradeRequest(version=version)
+        answer: pb.VersionResponse = await self._call("FinalizeUpgrade", request)
+        return answer
+
+    async def export(self, request: pb.ExportRequest) -> AsyncGenerator[pb.ExportPortion, None]:
+        """What the node hands out of a group. It may end early, with AdminError, behind any of the
+        portions."""
+        seconds = OPERATIONS[f"/{SERVICE}/Export"].seconds_max + CONNECT_SECONDS
+        try:
+            async for portion in self._stub.Export(request, timeout=seconds):
+                yield portion
+        except grpc.aio.AioRpcError as cause:
+            raise AdminError(
+                _sentence(self._target, cause), is_final=cause.code() in _FINAL
+            ) from cause
+
+    async def backup_taken(self, finished_at_ms: int) -> None:
+        await self._call("BackupTaken", pb.BackupTakenRequest(finished_at_ms=finished_at_ms))
 
     async def _call(self, name: str, request: Message) -> Any:
         seconds = OPERATIONS[f"/{SERVICE}/{name}"].seconds_max + CONNECT_SECONDS

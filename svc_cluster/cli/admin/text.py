@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
+from svc_cluster.cli.terminal import table
+from svc_cluster.model.versions import release_of
 
 MIB = 1024 * 1024
 
@@ -38,12 +40,29 @@ def status(answer: pb.StatusResponse) -> list[str]:
 
 def members(answer: pb.MembersResponse) -> list[str]:
     return table(
-        ("NODE", "ADDRESS", "STANDING", "INCARNATION"),
+        ("NODE", "ADDRESS", "STANDING", "INCARNATION", "NOTE"),
         (
-            (str(row.node_id), row.address, row.standing, row.incarnation or "-")
+            (str(row.node_id), row.address, row.standing, row.incarnation or "-", _note(row))
             for row in answer.members
         ),
     )
+
+
+def _note(row: pb.Member) -> str:
+    if row.replacing:
+        return "takes the place of a lost data directory"
+    return "came up empty: admin member replace" if row.asks else "-"
+
+
+def replaced(lost: int, answer: pb.ReplaceMemberResponse) -> list[str]:
+    lines = [f"lost       {name}" for name in answer.lost_basins]
+    if answer.lost_basins_count > len(answer.lost_basins):
+        lines.append(f"lost       and {answer.lost_basins_count - len(answer.lost_basins)} more")
+    if answer.refused:
+        lines.append(f"nothing was done: with node {lost} these basins are lost; use --yes")
+    else:
+        lines.append(f"node {lost} is replaced: directory {answer.ordinal + 1} of its place")
+    return lines
 
 
 def leaders(answer: pb.LeadersResponse) -> list[str]:
@@ -67,6 +86,39 @@ def configuration(answer: pb.ConfigurationResponse) -> list[str]:
     return [f"{each.key}: {each.value}" for each in answer.settings]
 
 
+def version(answer: pb.VersionResponse) -> list[str]:
+    lines = [f"active version {answer.active} (release {release_of(answer.active)})"]
+    return [*lines, *processes(answer)]
+
+
+def upgrade(answer: pb.VersionResponse) -> list[str]:
+    active = answer.active
+    if active >= answer.newest:
+        return [f"nothing to finalize: version {active} is active, the newest of this release"]
+    following = f"version {active + 1} (release {release_of(active + 1)})"
+    lines = [f"version {active} (release {release_of(active)}) is active, {following} is not yet"]
+    if answer.why_not:
+        lines.append(f"it cannot be finalized: {answer.why_not}")
+    else:
+        lines.append(f"every process speaks {following}: svc-cluster admin upgrade finalize --yes")
+    return [*lines, *processes(answer)]
+
+
+def processes(answer: pb.VersionResponse) -> list[str]:
+    return table(
+        ("PROCESS", "INCARNATION", "NEWEST", "RELEASE"),
+        (
+            (
+                f"node {row.node_id}" if row.role == "node" else row.role,
+                row.incarnation,
+                str(row.newest or "-"),
+                row.release or "not connected",
+            )
+            for row in answer.processes
+        ),
+    )
+
+
 def _leader(row: pb.GroupLeader) -> Sequence[str]:
     return (
         str(row.group_id),
@@ -76,13 +128,3 @@ def _leader(row: pb.GroupLeader) -> Sequence[str]:
         row.role,
         ",".join(map(str, row.members)),
     )
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Columns as wide as what is in them."""
-    lines = [head, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    return [
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
