@@ -1,0 +1,163 @@
+"""What the commands of `svc-cluster backup` do, once it is known where and with what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from svc_cluster.backup.backup_errors import BackupError
+from svc_cluster.backup.create import BackupRun, Creation
+from svc_cluster.backup.prune import BackupRetention, prune
+from svc_cluster.backup.restore import RestoredNode, Wishes, kept_and_not, restore, when
+from svc_cluster.backup.seed import end
+from svc_cluster.backup.vault import vault_file
+from svc_cluster.backup.verify import verify
+from svc_cluster.base.clock import SystemClock
+from svc_cluster.base.ids import CATALOG_GROUP, NodeId
+from svc_cluster.cli.admin.admin_client import Target
+from svc_cluster.cli.backup.backup_places import open_vault, store_at, vault_to_write
+from svc_cluster.cli.backup.backup_schedule import BackupSchedule
+from svc_cluster.cli.backup.node_source import NodeSource
+from svc_cluster.cli.processes.start_checks import remember_members
+from svc_cluster.cli.terminal import say_surely as say
+from svc_cluster.settings import NodeSettings
+
+MIB = 1024 * 1024
+GRACE_SECONDS: Final = 86_400
+"""How long what no backup names stays, where backups are deleted behind a new one: as `--grace` of
+`prune` has it."""
+
+
+async def create(
+    targets: Sequence[Target], to: str, key_file: Path, rate: float, *, plain: bool, full: bool
+) -> None:
+    """Raises BackupError."""
+    async with NodeSource(targets, rate) as source:
+        try:
+            cluster_id = (await source.content(CATALOG_GROUP)).cluster_id
+        except Exception as cause:
+            if isinstance(cause, BackupError):
+                raise
+            raise BackupError(f"no node gives the catalog: {cause}") from cause
+        vault, told = await vault_to_write(to, key_file, cluster_id, plain=plain)
+        for line in told:
+            say(line)
+        creation = Creation(version("svc-cluster"), is_full=full)
+        made = await BackupRun(vault, source, SystemClock(), creation, say).run()
+        say(
+            f"backup {made.number} of {made.cluster_id} in {to}: {len(made.basins)} basins, "
+            f"{vault.written_bytes} bytes added, {source.received_bytes} read from the nodes"
+        )
+
+
+async def take(
+    create_one: Callable[[], Awaitable[None]],
+    to: str,
+    key_file: Path,
+    retention: BackupRetention | None,
+    every_seconds: int | None,
+    *,
+    plain: bool = False,
+) -> None:
+    """Create one backup, or one whenever it is due, and delete behind each what `retention` does
+    not keep (None: nothing). `plain`: as for `create_one`. Raises BackupError."""
+
+    async def work() -> None:
+        await create_one()
+        if retention is not None:
+            await clear(to, key_file, retention, GRACE_SECONDS, plain=plain)
+
+    if every_seconds is None:
+        await work()
+        return
+    schedule = BackupSchedule(
+        partial(last_finished_ms, to, key_file, plain=plain),
+        work,
+        every_seconds,
+        SystemClock(),
+        asyncio.sleep,
+        say,
+    )
+    await schedule.run()
+
+
+async def last_finished_ms(at: str, key_file: Path, *, plain: bool = False) -> int | None:
+    """When the last backup was finished, Unix milliseconds; None: there is none. Raises
+    BackupError."""
+    if await vault_file(store_at(at)) is None:
+        return None
+    vault = await open_vault(at, key_file, plain=plain)
+    numbers = await vault.numbers()
+    return (await vault.manifest(numbers[-1])).finished_at_ms if numbers else None
+
+
+async def show(at: str, key_file: Path) -> None:
+    """Raises BackupError."""
+    vault = await open_vault(at, key_file)
+    for number in await vault.numbers():
+        made = await vault.manifest(number)
+        stored = sum(entry.stored_bytes for entry in made.basins)
+        say(
+            f"{number}  {when(made.finished_at_ms)}  {len(made.basins)} basins  "
+            f"{sum(entry.records for entry in made.basins)} records  {stored / MIB:.1f} MiB, "
+            f"{made.moved_bytes / MIB:.1f} of them new"
+        )
+        for entry in made.basins:
+            say(f"   {entry.basin}  index {entry.applied_index}  {when(entry.taken_at_ms)}")
+
+
+async def check(at: str, key_file: Path, number: int | None) -> bool:
+    """Whether the backup is whole. Raises BackupError."""
+    vault = await open_vault(at, key_file)
+    made = await vault.chosen(number)
+    report = await verify(vault, made, say)
+    for finding in report.findings:
+        say(f"DAMAGED  {finding}")
+    say(
+        f"backup {made.number}: {report.objects} objects, {report.read_bytes / MIB:.1f} MiB: "
+        + (f"{len(report.findings)} findings" if report.findings else "whole")
+    )
+    return not report.findings
+
+
+async def clear(
+    at: str,
+    key_file: Path,
+    retention: BackupRetention,
+    grace_seconds: float,
+    *,
+    plain: bool = False,
+) -> None:
+    """Raises BackupError."""
+    vault = await open_vault(at, key_file, plain=plain)
+    done = await prune(vault, SystemClock(), retention, grace_seconds)
+    gone = ", ".join(map(str, done.backups)) or "none"
+    say(f"backups deleted: {gone}; {done.objects} objects, {done.freed_bytes / MIB:.1f} MiB")
+    if not done.is_whole:
+        say("there is more to delete: repeat")
+
+
+async def bring_back(
+    settings: NodeSettings, source: str, key_file: Path, number: int | None, wishes: Wishes
+) -> None:
+    """Raises BackupError, SettingsError."""
+    vault = await open_vault(source, key_file)
+    made = await vault.chosen(number)
+    directory = Path(settings.data_dir)
+    place = RestoredNode(
+        directory,
+        settings.cluster_id,
+        NodeId(settings.node_id),
+        tuple(sorted(NodeId(int(node)) for node in settings.nodes)),
+        settings.replication_factor,
+    )
+    await restore(vault, made, place, wishes, say)
+    remember_members(directory, settings)
+    end(directory)
+    for line in kept_and_not(wishes):
+        say(line)
+    say(f"node {settings.node_id} may start once every node of the cluster was restored")

@@ -1,0 +1,136 @@
+"""The cluster that is backed up, asked through the administration of its nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, aclosing
+from typing import Final
+
+from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
+from svc_cluster.administration.exporting import ExportRate
+from svc_cluster.backup.backup_errors import BackupError, InterruptedSourceError
+from svc_cluster.backup.coverage import RecordRange
+from svc_cluster.backup.row_frames import Row, RowReader
+from svc_cluster.backup.source import GroupContent, GroupUnreachableError, StreamBegins
+from svc_cluster.base.clock import SystemClock
+from svc_cluster.cli.admin.admin_client import AdminClient, AdminError, Target, connected
+
+PATIENCE_SECONDS: Final = 30.0
+"""How long a group may have nobody who hands it out, as while a leader is elected."""
+PAUSE_SECONDS: Final = 0.3
+
+
+class NodeSource:
+    """Implements Source over some nodes of a cluster; use as an async context manager."""
+
+    def __init__(self, targets: Sequence[Target], bytes_per_second: float) -> None:
+        self._targets = targets
+        self._rate = ExportRate(SystemClock(), bytes_per_second)
+        self._stack = AsyncExitStack()
+        self._clients: list[AdminClient] = []
+        self._lucky: dict[int, int] = {}
+        """Which of the nodes has answered for a group."""
+        self.received_bytes = 0
+
+    async def __aenter__(self) -> NodeSource:
+        try:
+            for target in self._targets:
+                self._clients.append(await self._stack.enter_async_context(connected(target)))
+        except AdminError as cause:
+            raise BackupError(str(cause)) from cause
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def content(self, group_id: int) -> GroupContent:
+        request = pb.ExportRequest(group_id=group_id)
+        clock = SystemClock()
+        give_up_at = clock.monotonic() + PATIENCE_SECONDS
+        while True:
+            refusals = []
+            for place in self._order(group_id):
+                try:
+                    content = await self._content(self._clients[place], request)
+                except AdminError as cause:
+                    if cause.is_final:
+                        raise BackupError(str(cause)) from cause
+                    refusals.append(str(cause))
+                else:
+                    self._lucky[group_id] = place
+                    return content
+            if clock.monotonic() >= give_up_at:
+                raise GroupUnreachableError("; ".join(refusals))
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    def _order(self, group_id: int) -> list[int]:
+        first = self._lucky.get(group_id, 0)
+        return [(first + place) % len(self._clients) for place in range(len(self._clients))]
+
+    async def _content(self, client: AdminClient, request: pb.ExportRequest) -> GroupContent:
+        reader = RowReader()
+        rows: list[Row] = []
+        head: pb.ExportHead | None = None
+        is_whole = False
+        async with aclosing(client.export(request)) as portions:
+            async for portion in portions:
+                if portion.HasField("head"):
+                    head = portion.head
+                if portion.rows:
+                    rows += reader.feed(portion.rows)
+                    await self._spend(len(portion.rows))
+                is_whole = portion.last
+        if head is None or not is_whole or not reader.is_whole:
+            raise AdminError("a node ended its answer early")
+        return GroupContent(
+            head.cluster_id,
+            head.group_id,
+            head.applied_index,
+            head.applied_term,
+            head.taken_at_ms,
+            head.encoding,
+            tuple(head.kinds),
+            tuple(rows),
+        )
+
+    async def records(
+        self, group_id: int, applied_index: int, ranges: Sequence[RecordRange]
+    ) -> AsyncIterator[StreamBegins | Row]:
+        request = pb.ExportRequest(group_id=group_id, applied_index=applied_index)
+        for each in ranges:
+            request.ranges.add(stream_id=each.stream_id, first=each.first, end=each.end)
+        reader = RowReader()
+        is_whole = False
+        place = self._order(group_id)[0]
+        try:
+            async with aclosing(self._clients[place].export(request)) as portions:
+                async for portion in portions:
+                    if portion.HasField("stream"):
+                        begins = portion.stream
+                        yield StreamBegins(begins.stream_id, begins.trim_point, begins.gone)
+                    if portion.rows:
+                        for row in reader.feed(portion.rows):
+                            yield row
+                        await self._spend(len(portion.rows))
+                    is_whole = portion.last
+        except AdminError as cause:
+            if cause.is_final:
+                raise BackupError(str(cause)) from cause
+            # another one next time
+            self._lucky[group_id] = (place + 1) % len(self._clients)
+            await asyncio.sleep(PAUSE_SECONDS)
+            raise InterruptedSourceError(str(cause)) from cause
+        if not is_whole or not reader.is_whole:
+            raise InterruptedSourceError("a node ended its answer early")
+
+    async def _spend(self, size: int) -> None:
+        self.received_bytes += size
+        await self._rate.spent(size)
+
+    async def finished(self, finished_at_ms: int) -> None:
+        for client in self._clients:
+            try:
+                await client.backup_taken(finished_at_ms)
+            except AdminError:
+                continue  # the others tell it, and the next backup tells this one
