@@ -1,0 +1,133 @@
+"""`svc-cluster profile`: the servers that a person asks, by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import msgspec
+import typer
+
+from svc_cluster.cli.data.printing import say_json, say_table
+from svc_cluster.cli.data.profiles import (
+    Profile,
+    ProfileError,
+    Profiles,
+    given,
+    is_profile_name,
+    profiles_path,
+    read_profiles,
+    write_profiles,
+)
+from svc_cluster.cli.data.verb import EXIT_STATUS, OutputForm
+from svc_cluster.cli.terminal import end_with
+from svc_cluster.cli.terminal import say_surely as say
+from svc_cluster.client.client_errors import ClientError
+from svc_cluster.client.service_client import checked_url
+
+profile_app = typer.Typer(
+    no_args_is_help=True, help="The servers that are asked, by name, in a file of this user."
+)
+
+Named = Annotated[str, typer.Argument(metavar="NAME", help="The profile.")]
+
+
+@profile_app.command("list", epilog=EXIT_STATUS)
+def list_profiles(
+    output: Annotated[OutputForm, typer.Option("--output", "-o")] = OutputForm.TABLE,
+) -> None:
+    """List the profiles; a star marks the default one."""
+    profiles = _read()
+    if output is OutputForm.JSON:
+        say_json(msgspec.to_builtins(profiles))
+        return
+    rows = [
+        (
+            f"{name} *" if name == profiles.default else name,
+            profile.url or "-",
+            profile.token_file or "-",
+            profile.ca_file or "-",
+        )
+        for name, profile in sorted(profiles.profiles.items())
+    ]
+    say_table(("PROFILE", "URL", "TOKEN FILE", "CA FILE"), rows)
+
+
+@profile_app.command("set", epilog=EXIT_STATUS)
+def set_profile(
+    name: Named,
+    url: Annotated[str | None, typer.Option(help="The server.")] = None,
+    basin_url: Annotated[
+        str | None, typer.Option(help="Where basins are asked; {basin} stands for the name.")
+    ] = None,
+    token_file: Annotated[Path | None, typer.Option(help="Holds the access token.")] = None,
+    ca_file: Annotated[Path | None, typer.Option(help="The CA of its certificate.")] = None,
+    default: Annotated[bool, typer.Option("--default", help="Use it from now on.")] = False,
+) -> None:
+    """Make a profile, or change what is named of one. The first one is the default."""
+    if not is_profile_name(name):
+        end_with(f"{name!r} is no name of a profile: use 1 to 64 printable characters", 2)
+    profiles = _read()
+    try:
+        changes = {
+            "url": None if url is None else checked_url(url, "--url"),
+            "basin_url": None if basin_url is None else checked_url(basin_url, "--basin-url"),
+            "token_file": None if token_file is None else _place(token_file),
+            "ca_file": None if ca_file is None else _place(ca_file),
+        }
+    except ClientError as cause:
+        _end(cause, 2)
+    before = given(profiles.profiles.get(name, Profile()))
+    made = Profile(**(before | {key: text for key, text in changes.items() if text is not None}))
+    chosen = name if default or profiles.default is None else profiles.default
+    _write(Profiles(chosen, {**profiles.profiles, name: made}))
+    say(f"profile {name} is set{' and the default' if chosen == name else ''}")
+
+
+@profile_app.command("use", epilog=EXIT_STATUS)
+def use_profile(name: Named) -> None:
+    """Make a profile the default one."""
+    profiles = _read()
+    _require(profiles, name)
+    _write(Profiles(name, profiles.profiles))
+    say(f"profile {name} is the default")
+
+
+@profile_app.command("remove", epilog=EXIT_STATUS)
+def remove_profile(name: Named) -> None:
+    """Remove a profile; the files that it names stay."""
+    profiles = _read()
+    _require(profiles, name)
+    left = {key: profile for key, profile in profiles.profiles.items() if key != name}
+    _write(Profiles(None if profiles.default == name else profiles.default, left))
+    say(f"profile {name} is removed")
+
+
+def _place(path: Path) -> str:
+    """A file as the profile names it: below the user's home by that."""
+    whole, home = path.expanduser().absolute(), Path("~").expanduser()
+    return f"~/{whole.relative_to(home)}" if whole.is_relative_to(home) else str(whole)
+
+
+def _require(profiles: Profiles, name: str) -> None:
+    if name not in profiles.profiles:
+        there = ", ".join(sorted(profiles.profiles)) or "none"
+        end_with(f"there is no profile {name!r}, there are: {there}", 1)
+
+
+def _read() -> Profiles:
+    try:
+        return read_profiles(profiles_path())
+    except ProfileError as cause:
+        _end(cause, 1)
+
+
+def _write(profiles: Profiles) -> None:
+    try:
+        write_profiles(profiles_path(), profiles)
+    except ProfileError as cause:
+        _end(cause, 1)
+
+
+def _end(cause: Exception, status: int) -> NoReturn:
+    end_with(str(cause), status)
