@@ -17,7 +17,12 @@ import typer
 from svc_cluster.base.log import configure
 from svc_cluster.base.tasks import start_task
 from svc_cluster.cli.admin.admin_app import app as admin_app
+from svc_cluster.cli.admin.debug_bundle import debug_app
+from svc_cluster.cli.admin.wal_inspect import wal_app
+from svc_cluster.cli.backup.backup_app import app as backup_app
+from svc_cluster.cli.completion import add_completion
 from svc_cluster.cli.config import app as config_app
+from svc_cluster.cli.data.data_app import add_data_commands
 from svc_cluster.cli.local.command import LocalCluster
 from svc_cluster.cli.local.introduction import END
 from svc_cluster.cli.local.local_directory import LocalError, overrides
@@ -28,6 +33,7 @@ from svc_cluster.cli.processes.start_checks import (
     node_files_min,
 )
 from svc_cluster.cli.terminal import say
+from svc_cluster.cli.top import add_top
 from svc_cluster.lab import bench
 from svc_cluster.lab.demo import demo
 from svc_cluster.settings import GatewaySettings, NodeSettings
@@ -46,8 +52,14 @@ _Settings = TypeVar("_Settings", NodeSettings, GatewaySettings)
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(bench.app, name="bench")
 app.add_typer(admin_app, name="admin")
+app.add_typer(backup_app, name="backup")
 app.add_typer(config_app, name="config")
 app.command()(demo)
+app.add_typer(wal_app, name="wal")
+app.add_typer(debug_app, name="debug")
+add_data_commands(app)
+add_completion(app)
+add_top(app)
 
 Config = Annotated[
     Path | None,
@@ -212,9 +224,9 @@ async def _supervise(make: _MakeCluster, limit: float | None, *, demo: bool) -> 
     watch_supervisor(loop, stop)
     cluster = make()
     cluster.prepare()
-    await cluster.start()
     ok = True
     try:
+        await cluster.start()
         waiting = start_task(cluster.wait_ready(), "wait ready")
         stopping = start_task(stop.wait(), "wait for the end")
         await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
