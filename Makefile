@@ -5,12 +5,13 @@ SHELL := /bin/bash
 # Tests start a thousand processes: where the environment forbids to keep what is compiled, each of
 # them compiles the product again, which takes as long as all else that it does to start.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup run test test-python native-fuzz alerts-check test-quick demo check fmt sim chaos hostile crashpoints corruption mutants scorecard s2-cli contract-drift bench proto clean \
-	image nginx-image prometheus-image compose-test helm-check
+.PHONY: help setup run test console-test test-python native-fuzz alerts-check alerts-fire test-quick demo check fmt sim chaos hostile crashpoints corruption mutants scorecard s2-cli contract-drift command-docs bench proto clean \
+	image nginx-image prometheus-image compose-test backup-test helm-check
 
 PYTHON ?= python3
 PORT ?= 8080
 SEEDS ?= 200
+WORKERS ?= $(shell nproc)
 ROUNDS ?= 20
 NATIVE_INPUTS ?= 200000
 TRIALS ?= 1000
@@ -57,8 +58,8 @@ setup: $(READY) ## Make .venv with the locked dependencies (again only when they
 run: $(READY) ## Three nodes and a gateway on PORT (8080), data in ./data, until Ctrl-C or RUN_SECONDS
 	@.venv/bin/svc-cluster local --nodes 3 --port $(PORT) --data-dir ./data --demo
 
-test: $(READY) ## The whole test suite, some 20 minutes on two cores
-	@SIMULATION_SEEDS=$${SIMULATION_SEEDS:-20} CORE_SEEDS=$${CORE_SEEDS:-160} TURNS_SLACK=$${TURNS_SLACK:-2} .venv/bin/python -m pytest -n $(shell nproc) --dist worksteal --durations 30 --durations-min 5 $(TESTS)
+test: $(READY) ## The whole test suite, some 20 minutes on two cores (WORKERS=3: three at a time)
+	@SIMULATION_SEEDS=$${SIMULATION_SEEDS:-20} CORE_SEEDS=$${CORE_SEEDS:-160} TURNS_SLACK=$${TURNS_SLACK:-2} .venv/bin/python -m pytest -n $(WORKERS) --dist worksteal --durations 30 --durations-min 5 $(TESTS)
 
 test-quick: $(READY) ## What decides, without processes: unit, property, scenarios, contract; under 4 minutes
 	@.venv/bin/python -m pytest -n $(shell nproc) --dist worksteal $(foreach suite,$(QUICK),tests/$(suite))
@@ -105,6 +106,9 @@ corruption: $(READY) ## TRIALS (1000) of damaged files: never a wrong answer, re
 mutants: $(READY) ## Plant each bug of tests/mutants in a copy: a test must notice it (ONLY=name, MUTANTS=--changed)
 	@.venv/bin/python -m tests.mutants --only "$(ONLY)" $(MUTANTS)
 
+console-test: $(READY) ## The console in a real browser (Debian: chromium, chromium-driver); PICTURES=docs/console takes pictures
+	CONSOLE_PICTURES=$(PICTURES) .venv/bin/python -m pytest -n 0 tests/e2e/test_console.py
+
 scorecard: $(READY) ## Write docs/reliability.md from the recorded runs
 	@.venv/bin/python -m tests.reliability_scorecard
 
@@ -113,6 +117,9 @@ s2-cli: $(READY) ## Every verb of S2's command (S2=path) against three nodes, in
 
 contract-drift: $(READY) ## S2's newest crates against those looked at last; needs a network and cargo (SOURCE=directory: neither)
 	@.venv/bin/python -m tests.acceptance.contract_drift $(if $(SOURCE),--source "$(SOURCE)")
+
+command-docs: $(READY) ## Record the terminal session of every verb of the command into docs/command.md
+	@.venv/bin/python -m tests.e2e.command_session
 
 image: build/wheels nginx-image ## The container images; BASE=IMAGE stands on that instead of one made from Debian packages
 	@[ "$(BASE)" != "$(DEBIAN_BASE)" ] || deploy/docker/base.sh $(DEBIAN_BASE) python3 ca-certificates
@@ -136,11 +143,17 @@ prometheus-image: ## Prometheus from Debian's package, for the profile observabi
 	@deploy/prometheus/fetch.sh build/prometheus && mkdir -p build/empty
 	@docker build --quiet --file deploy/prometheus/Dockerfile --build-arg BASE=$(BASE) --tag svc-cluster-prometheus:$(VERSION) . >/dev/null
 
+backup-test: $(READY) ## A GiB backed up by commands that are killed KILLS (200) times, restored into another cluster size
+	@BACKUP_NODES="3 5" BACKUP_BATCHES=4400 BACKUP_KILLS=$(or $(KILLS),200) .venv/bin/python -m pytest -q -s -o timeout=14400 tests/unit/backup tests/integration/test_backup.py
+
 compose-test: $(READY) ## Containers under faults: kill, disconnect, restart, stop; needs an engine and `make image prometheus-image`
 	@.venv/bin/python -m pytest -q tests/containers
 
 alerts-check: $(READY) ## Each alert played quiet and firing by promtool, its runbook, the metrics that it asks for
 	@.venv/bin/python -m pytest --quiet tests/tidy/test_observability.py tests/e2e/test_prometheus.py
+
+alerts-fire: $(READY) ## Each alert fired for real: nodes killed, disks full, volumes lost, clocks away; no scene begins after 10 minutes
+	@.venv/bin/python -m pytest --quiet -n 0 -s --session-timeout 600 tests/alerts
 
 helm-check: .venv/helm/.ready ## Render the chart with Helm's engine, lint it, and check it against Kubernetes' schemas
 	@.venv/helm/bin/python -m tests.helm.check

@@ -70,7 +70,7 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{/* Which no pod mounts: for whoever administers nodes. */}}
+{{/* Which no pod mounts but that of backups: for whoever administers nodes. */}}
 {{- define "svc.administratorSecret" -}}
 {{ include "svc.fullname" . }}-administrator-tls
 {{- end -}}
@@ -148,6 +148,15 @@ what gateway.settings.public_hosts adds. */}}
 {{- $_ := set $nodes (toString (add $i 1)) $host -}}
 {{- end -}}
 {{- toJson $nodes -}}
+{{- end -}}
+
+{{/* Where each node is administered, as ID=host:port in one line. */}}
+{{- define "svc.administrations" -}}
+{{- $all := list -}}
+{{- range $i := until (int .Values.replica.replicaCount) -}}
+{{- $all = append $all (printf "%d=%s-node-%d.%s.%s.svc.%s:9095" (add1 $i) (include "svc.fullname" $) $i (include "svc.headless" $) $.Release.Namespace $.Values.clusterDomain) -}}
+{{- end -}}
+{{- join " " $all -}}
 {{- end -}}
 
 {{/* The names in the pods' certificate. */}}
@@ -291,6 +300,20 @@ annotations:
 
 {{/* Contradictions that the schema cannot name. */}}
 {{- define "svc.check" -}}
+{{- range $old, $new := .Files.Get "files/renamed.yaml" | fromYaml -}}
+{{- $found := $.Values -}}
+{{- $is := true -}}
+{{- range splitList "." $old -}}
+{{- $is = and $is (kindIs "map" $found) -}}
+{{- if $is -}}
+{{- $is = hasKey $found . -}}
+{{- $found = get $found . -}}
+{{- end -}}
+{{- end -}}
+{{- if $is -}}
+{{- fail (printf "%s is called %s in this chart: rename it" $old $new) -}}
+{{- end -}}
+{{- end -}}
 {{- $known := lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-node" (include "svc.fullname" .)) -}}
 {{- if and $known (ne (int $known.spec.replicas) (int .Values.replica.replicaCount)) -}}
 {{- fail (printf "replica.replicaCount is %d and the cluster has %d nodes: the nodes of a cluster cannot be changed yet, put it back" (int .Values.replica.replicaCount) (int $known.spec.replicas)) -}}
@@ -326,6 +349,20 @@ annotations:
 {{- end -}}
 {{- if and .existingSecret (not .declarations) (not .existingConfigMap) -}}
 {{- fail "init.existingSecret is set and nothing is declared: set init.declarations or init.existingConfigMap" -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.backup -}}
+{{- if and .enabled (not .existingKeySecret) -}}
+{{- fail "backup.enabled is set without backup.existingKeySecret: make a key with `svc-cluster backup key` and name the Secret that has it as svc-backup.key" -}}
+{{- end -}}
+{{- if and .enabled .place .existingClaim -}}
+{{- fail "backup.place and backup.existingClaim are both set: choose one" -}}
+{{- end -}}
+{{- if and .enabled (not .place) (not .existingClaim) -}}
+{{- fail "backup.enabled is set without a place: set backup.place (s3://BUCKET/FOLDER) or backup.existingClaim" -}}
+{{- end -}}
+{{- if and .enabled $.Values.tls.peer.existingSecret (not .existingAdministratorSecret) -}}
+{{- fail "backup.enabled and tls.peer.existingSecret are set without backup.existingAdministratorSecret: name the Secret with an administrator's certificate" -}}
 {{- end -}}
 {{- end -}}
 {{- with .Values.tls.public.clientCa -}}
