@@ -96,6 +96,22 @@ def test_a_call_is_answered_and_counted() -> None:
     asyncio.run(play())
 
 
+def test_a_port_that_is_taken_is_refused() -> None:
+    """To a second listener, which would get half of the callers of the first."""
+
+    async def play() -> None:
+        first, second = Scene().listener, Scene().listener
+        port = first.bind("127.0.0.1:0", None)
+        await first.start()
+        try:
+            with pytest.raises(RuntimeError, match=str(port)):
+                second.bind(f"127.0.0.1:{port}", None)
+        finally:
+            await first.stop(0)
+
+    asyncio.run(play())
+
+
 def test_more_calls_than_there_is_room_for_are_refused_and_others_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

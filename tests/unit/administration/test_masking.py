@@ -59,3 +59,17 @@ def test_a_long_value_is_cut_and_still_json() -> None:
     assert isinstance(value, str)
     assert len(value) == VALUE_CHARACTERS_MAX + 3
     assert not masked
+
+
+def test_what_a_url_holds_beside_its_place_is_masked() -> None:
+    """Keys of collectors stand in queries, passwords before the host; the place can be read."""
+    url = "https://someone:hidden@collector:4318/v1/traces"
+    rows = seen(
+        {"traces_endpoint": url + '?api-key=hi"dden&a=hidden', "public_url": url + "#hidden"}
+    )
+    assert rows == {
+        "traces_endpoint": (f"https://{MASK}@collector:4318/v1/traces?{MASK}", True),
+        "public_url": (f"https://{MASK}@collector:4318/v1/traces#{MASK}", True),
+    }
+    plain = {"traces_endpoint": "http://127.0.0.1:4318/v1/traces", "cors": "why? because"}
+    assert seen(plain) == {key: (value, False) for key, value in plain.items()}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
-from svc_cluster.catalog import catalog_state
+from svc_cluster.catalog import canonical_rows, catalog_state
 from svc_cluster.catalog.catalog_commands import CreateBasin, DeleteBasin, RemoveBasin
 from svc_cluster.catalog.catalog_state import CatalogApplied
 from svc_cluster.catalog.token_commands import RevokeToken, SetRootToken
@@ -50,7 +50,7 @@ def test_a_basin_without_owner_has_the_row_of_before() -> None:
     owned = msgspec.msgpack.decode(catalog.store.pairs[catalog_state.BASIN + b"basin-two"])
     assert (len(owned), owned[-1]) == (17, 9)
     for row in (SAMPLE, catalog.store.pairs[catalog_state.BASIN + b"basin-two"]):
-        assert catalog_state.canonical_basin(row) == row
+        assert canonical_rows.canonical_basin(row) == row
 
 
 def test_a_chain_has_as_many_basins_as_it_made_and_has() -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
-from svc_cluster.catalog.catalog_state import BasinRecord, CatalogState
+from svc_cluster.catalog.basin_record import BasinRecord
+from svc_cluster.catalog.catalog_state import CatalogState
 from svc_cluster.catalog.token_table import EXPIRED_DROPPED_MAX, TokenTable
 from svc_cluster.model.access import Op, Scope
 from svc_cluster.model.access_token import NO_PARENT, AccessToken, Expiry

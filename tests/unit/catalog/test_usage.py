@@ -7,6 +7,7 @@ import pytest
 from svc_cluster.base.errors import InvalidError
 from svc_cluster.base.ids import LogIndex, Term, TimestampMs
 from svc_cluster.catalog.account_usage import ReportAccountUsage, sequence_report
+from svc_cluster.catalog.active_version import RaiseActiveVersion
 from svc_cluster.catalog.catalog_state import (
     CatalogApplied,
     CatalogPlan,
@@ -14,8 +15,9 @@ from svc_cluster.catalog.catalog_state import (
     CatalogState,
 )
 from svc_cluster.codec.catalog_entry import decode_catalog_entry, encode_catalog_entry
+from svc_cluster.model import versions
 from svc_cluster.model.usage import (
-    KEPT_MINUTES,
+    FINE_MINUTES,
     MINUTE_MS,
     REPORTER_BYTES,
     Counts,
@@ -34,7 +36,7 @@ class Catalog:
         self.store = MemoryStore()
         self.state = CatalogState(self.store)
 
-    def apply(self, *commands: ReportAccountUsage) -> CatalogPlan:
+    def apply(self, *commands: ReportAccountUsage | RaiseActiveVersion) -> CatalogPlan:
         decoded = decode_catalog_entry(encode_catalog_entry(list(commands)))
         assert decoded == list(commands)
         index = LogIndex(self.state.applied_index + 1)
@@ -85,8 +87,21 @@ def test_what_no_gateway_reports_is_refused_and_rejected() -> None:
     assert sequence_report(catalog.state.usage, good.report, good.at_ms) is None
 
 
+def test_old_minutes_become_hours_once_the_active_version_says_so() -> None:
+    """In the catalog's own log that is said by the command that raises it."""
+    catalog = Catalog()
+    catalog.apply(RaiseActiveVersion(versions.USAGE_HOURS, ()))
+    hour = MINUTE // 60 * 60
+    for number, minute in enumerate((hour + 3, hour + 9), start=1):
+        catalog.apply(command(number, minute, list_basins=1))
+    late = hour + FINE_MINUTES + 60
+    catalog.apply(command(3, late, list_basins=1))
+    found = Counts(ops={"list-basins": 2}), Counts(ops={"list-basins": 1})
+    assert catalog.rows() == list(zip((hour, late), found, strict=True))
+
+
 def test_old_minutes_go() -> None:
     catalog = Catalog()
-    for number, minute in enumerate((MINUTE, MINUTE + 1, MINUTE + 1 + KEPT_MINUTES), start=1):
+    for number, minute in enumerate((MINUTE, MINUTE + 1, MINUTE + 1 + FINE_MINUTES), start=1):
         catalog.apply(command(number, minute, list_basins=1))
-    assert [minute for minute, _ in catalog.rows()] == [MINUTE + 1, MINUTE + 1 + KEPT_MINUTES]
+    assert [minute for minute, _ in catalog.rows()] == [MINUTE + 1, MINUTE + 1 + FINE_MINUTES]

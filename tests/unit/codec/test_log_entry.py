@@ -33,6 +33,7 @@ from svc_cluster.stream.commands import (
     ExpireIdempotencyKeys,
     ExpirePrefix,
     IdempotentWrite,
+    KeepUsage,
     PurgeStream,
     ReportUsage,
     Seal,
@@ -161,6 +162,7 @@ GOLDEN: list[tuple[BasinCommand, str]] = [
     (ExpirePrefix(ID, 300, MS(5)), "09010a092207080310ac021805"),
     (PurgeStream(ID, MS(5)), "09010a06320408031005"),
     (CountUsage(MS(5)), "09010a05aa01020805"),
+    (KeepUsage(), "09010a05ba01020801"),
     (
         ReportUsage(MS(5), USAGE),
         "09010a3eb2013b080512370a10000102030405060708090a0b0c0d0e0f10071a04081d40031a1b081e300138"

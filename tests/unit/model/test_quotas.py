@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from svc_cluster.cli.processes.node_process import node_config
+from svc_cluster.cli.processes.node_config import node_config
 from svc_cluster.model.quotas import UNBOUNDED, Quotas
 from svc_cluster.settings import NodeSettings
 from svc_cluster.settings_errors import SettingsError

@@ -7,7 +7,7 @@ from dataclasses import fields
 import msgspec
 
 from svc_cluster._pb.cluster.v1 import config_pb2, log_entry_pb2
-from svc_cluster.catalog import catalog_state as catalog_state
+from svc_cluster.catalog import basin_record
 from svc_cluster.codec.config_json import StreamConfigJson
 from svc_cluster.codec.declarations_json import InitStreamConfigJson
 from svc_cluster.gateway.openapi.schemas import COMPONENTS
@@ -45,7 +45,7 @@ def test_messages_have_these_members() -> None:
 
 def test_rows_have_these_members() -> None:
     """A setting that a row lacks would be lost by a restart."""
-    for row in (rows._StreamRow, rows._PartialConfigRow, catalog_state._StoredBasin):
+    for row in (rows._StreamRow, rows._PartialConfigRow, basin_record._WidestRow):
         assert set(row.__struct_fields__) >= PLAIN, row.__name__
     assert (
         not set(rows._PartialConfigRow.__struct_fields__)

@@ -112,6 +112,15 @@ def test_the_hard_state_is_durable_with_its_batch() -> None:
     assert durable == [True, False, True]
 
 
+def test_what_is_forgotten_is_not_among_the_bytes() -> None:
+    """Behind a trim of two entries, the bytes and the place that keeps some are the third's."""
+    log = view(1, 1, 1)
+    size = len(log.entries[2].payload)
+    log.trim_to(LogIndex(2))
+    assert log.byte_count == size
+    assert [log.index_keeping_bytes(size + more) for more in (-size, 0, 1)] == [3, 2, 2]
+
+
 def test_a_trimmed_log_remembers_the_term_of_its_base() -> None:
     """Terms are known from the base to the last entry, and nowhere else."""
     log = view(1, 2, 2, 3)
