@@ -11,8 +11,9 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.base.ids import LogIndex
 from svc_cluster.model.record import CommandKind, CommandRecord, StoredBatch
-from svc_cluster.stream import sequencer
-from svc_cluster.stream.sequencer import TRIM_ROOM_BYTES, Sequencer
+from svc_cluster.stream import stream_quotas
+from svc_cluster.stream.sequencer import Sequencer
+from svc_cluster.stream.stream_quotas import TRIM_ROOM_BYTES
 from tests.unit.stream.support import NOW, Leader, batch
 
 MOST = 100
@@ -111,7 +112,7 @@ def test_trims_that_trim_nothing_are_no_way_to_store_without_bound(
 ) -> None:
     """Their room is more than what can be in flight, and ends."""
     assert TRIM_ROOM_BYTES > 5 * (2 * 1024 * 1024 + 64 * 1024) * 4
-    monkeypatch.setattr(sequencer, "TRIM_ROOM_BYTES", 50)
+    monkeypatch.setattr(stream_quotas, "TRIM_ROOM_BYTES", 50)
     leader = limited()
     leader.append("s", data(MOST))
     for _ in range(5):

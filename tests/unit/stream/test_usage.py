@@ -14,7 +14,7 @@ from svc_cluster.model.record import SequencedBatch
 from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig
 from svc_cluster.model.usage import (
     COUNT_MAX,
-    KEPT_MINUTES,
+    FINE_MINUTES,
     MINUTE_MS,
     REPORTER_BYTES,
     Counts,
@@ -341,14 +341,14 @@ def test_old_minutes_go_and_the_last_reading_before_them_stays() -> None:
     leader.create("s")
     for minute in (MINUTE, MINUTE + 1, MINUTE + 2):
         leader.append("s", now_ms=at(minute))
-    late = MINUTE + 2 + KEPT_MINUTES
+    late = MINUTE + 2 + FINE_MINUTES
     leader.append("s", now_ms=at(late))
     table = leader.state.usage.table
     assert [minute for minute, _ in table.rows(0, 2**40, 10)] == [MINUTE + 2, late]
     assert reading_rows(leader, 1) == [(MINUTE + 1, 18), (MINUTE + 2, 27), (late, 36)]
     assert reading_rows(leader, 0)[0] == (MINUTE + 1, 18)
-    leader.append("s", now_ms=at(late + KEPT_MINUTES + 1))
-    assert [minute for minute, _ in table.rows(0, 2**40, 10)] == [late + KEPT_MINUTES + 1]
+    leader.append("s", now_ms=at(late + FINE_MINUTES + 1))
+    assert [minute for minute, _ in table.rows(0, 2**40, 10)] == [late + FINE_MINUTES + 1]
 
 
 def test_many_old_rows_go_as_a_range() -> None:
@@ -358,11 +358,11 @@ def test_many_old_rows_go_as_a_range() -> None:
     for minute in range(200):
         leader.append("s", now_ms=at(MINUTE + minute))
     planned = leader.run(
-        leader.sequencer.append("s", batch(), None, None, at(MINUTE + 2 * KEPT_MINUTES))
+        leader.sequencer.append("s", batch(), None, None, at(MINUTE + 2 * FINE_MINUTES))
     )
     assert len(planned.write_set.ops) < 20
     table = leader.state.usage.table
-    assert [minute for minute, _ in table.rows(0, 2**40, 10)] == [MINUTE + 2 * KEPT_MINUTES]
+    assert [minute for minute, _ in table.rows(0, 2**40, 10)] == [MINUTE + 2 * FINE_MINUTES]
     assert [value for _, value in reading_rows(leader, 1)] == [1800, 1809]
 
 
