@@ -24,6 +24,9 @@ class FakeFile:
     def pread(self, size: int, offset: int) -> bytes:
         return bytes(self.data[offset : offset + size])
 
+    def pread_cached(self, size: int, offset: int) -> bytes | None:
+        return self.pread(size, offset)
+
     def close(self) -> None:
         pass
 
@@ -55,6 +58,30 @@ class FakeDisk:
 
     def submit_create(self, name: str, size: int, done: Callable[[DiskFile], None]) -> None:
         self.queue.append(([], lambda: done(self.create(name, size))))
+
+    def submit_reserve(
+        self, name: str, size: int, head: bytes, done: Callable[[DiskFile | None], None]
+    ) -> None:
+        def made() -> None:
+            if self.free < size:
+                done(None)
+                return
+            file = self.create(name, size)
+            self._sync([(file, 0, head)])
+            done(file)
+
+        self.queue.append(([], made))
+
+    def submit_renew(
+        self, file: DiskFile, name: str, head: bytes, done: Callable[[], None]
+    ) -> None:
+        def renewed() -> None:
+            self.files[name] = self.files.pop(file.name)
+            file.name = name
+            self._sync([(file, 0, head)])
+            done()
+
+        self.queue.append(([], renewed))
 
     def submit(self, writes: Sequence[Write], done: Callable[[], None]) -> None:
         self.queue.append((list(writes), done))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import subprocess
 import sys
@@ -250,3 +251,71 @@ def test_removals_beyond_the_bound_go_at_once(
     assert slowly == [1024 * 1024]
     assert [record.message for record in caplog.records] == ["removals_fell_behind"]
     disk.close()
+
+
+def test_a_reserved_file_has_its_blocks_and_reads_as_zeros(
+    disk: RealDisk, loop: asyncio.AbstractEventLoop, tmp_path: Path
+) -> None:
+    """Room is taken at once, without the zeros being written; the head is there."""
+    size = 8 * 1024 * 1024
+
+    async def main() -> DiskFile | None:
+        made: asyncio.Future[DiskFile | None] = loop.create_future()
+        disk.submit_reserve("room", size, b"head", made.set_result)
+        return await made
+
+    file = loop.run_until_complete(main())
+    assert file is not None
+    assert (file.name, file.size()) == ("room", size)
+    assert file.pread(size, 0) == b"head" + bytes(size - 4)
+    assert os.stat(tmp_path / "room").st_blocks * 512 >= size
+
+
+def test_a_file_that_the_disk_has_no_room_for_is_not_there(
+    disk: RealDisk,
+    loop: asyncio.AbstractEventLoop,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A refused reservation is told, leaves no file, and does not end the process."""
+
+    def refuse(handle: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+
+    async def main() -> DiskFile | None:
+        made: asyncio.Future[DiskFile | None] = loop.create_future()
+        disk.submit_reserve("room", 1 << 20, b"head", made.set_result)
+        return await made
+
+    assert loop.run_until_complete(main()) is None
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_renewed_file_has_another_name_and_beginning(
+    disk: RealDisk, loop: asyncio.AbstractEventLoop, tmp_path: Path
+) -> None:
+    """It is the same file with what was in it, written and read through the same handle."""
+    file = disk.create("old", 8192)
+    disk.write_sync([(file, 0, b"before"), (file, 4096, b"content")])
+
+    async def main() -> None:
+        done: asyncio.Future[None] = loop.create_future()
+        disk.submit_renew(file, "new", b"after.", lambda: done.set_result(None))
+        await done
+
+    loop.run_until_complete(main())
+    assert os.listdir(tmp_path) == ["new"]
+    assert file.name == "new"
+    disk.write_sync([(file, 5000, b"more")])
+    data = (tmp_path / "new").read_bytes()
+    assert (data[:6], data[4096:4103], data[5000:5004]) == (b"after.", b"content", b"more")
+
+
+def test_a_cached_read_tells_what_memory_has_or_nothing(disk: RealDisk) -> None:
+    """What was just written is in memory; beyond the end there is nothing, not a part of it."""
+    file = disk.create("f", 8192)
+    disk.write_sync([(file, 4000, b"x" * 200)])
+    assert file.pread_cached(200, 4000) in (b"x" * 200, None)
+    assert file.pread_cached(200, 8100) is None

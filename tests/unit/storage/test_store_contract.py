@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from svc_cluster.base.write_set import WriteSet
+from svc_cluster.storage.payload.payload_store import PayloadStore
 from svc_cluster.storage.rocks_store import RocksSettings, RocksStore
 from svc_cluster.storage.state_store import FETCHED_KEYS_MAX, StateStore
 from tests.memory_store import MemoryStore
+from tests.unit.storage.fakes import FakeDisk
+from tests.unit.storage.payload_driver import open_apart
 
 Opener = Callable[[], StateStore]
 
@@ -24,13 +27,17 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop.close()
 
 
-@pytest.fixture(params=["memory", "rocks"])
+@pytest.fixture(params=["memory", "rocks", "payload"])
 def store(
     request: pytest.FixtureRequest, tmp_path: Path, loop: asyncio.AbstractEventLoop
 ) -> Iterator[StateStore]:
     store: StateStore
     if request.param == "memory":
         store = MemoryStore(loop, random.Random(1))
+    elif request.param == "payload":
+        wal = open_apart(FakeDisk())
+        rows = RocksStore(tmp_path, loop, RocksSettings(write_buffer_bytes=1 << 20))
+        store = PayloadStore(rows, wal.payloads, wal)
     else:
         store = RocksStore(tmp_path, loop, RocksSettings(write_buffer_bytes=1 << 20))
     yield store
