@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
-from svc_cluster.base.clock import SystemClock
+from svc_cluster.base.clock import Clock, SystemClock
 from svc_cluster.base.errors import ServiceError
-from svc_cluster.base.ids import Generation, GroupId, LogIndex, NodeId, Term
+from svc_cluster.base.ids import Generation, GroupId, LogIndex, NodeId, Term, TimestampMs
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.log_ops import CreateReplica, LogEntry, RecoveredLog
 from svc_cluster.model.record import AppendAck
@@ -46,6 +47,7 @@ Answer = tuple[AppendAck | None, ServiceError | None]
 class _Peers:
     def __init__(self) -> None:
         self.sent: list[tuple[NodeId, PeerMessage]] = []
+        self.on_sent: Callable[[PeerMessage], None] = lambda message: None
 
     held_bytes = 0
 
@@ -54,17 +56,18 @@ class _Peers:
 
     def send(self, peer: NodeId, group_id: GroupId, message: PeerMessage) -> None:
         self.sent.append((peer, message))
+        self.on_sent(message)
 
 
 class Rig:
     """Node 1. Its own disk syncs whenever the test settles; nothing is acknowledged by itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None, segment_bytes: int = 1 << 22) -> None:
         loop = asyncio.get_running_loop()
         self.disk = FakeDisk()
         self.peers = _Peers()
         self.faults: list[BaseException] = []
-        wal = Wal.open(self.disk, 1, WalSettings(segment_bytes=1 << 22))
+        wal = Wal.open(self.disk, 1, WalSettings(segment_bytes=segment_bytes))
         wal.append(GROUP, [CreateReplica(GENERATION)], None)
         self.replica = BasinReplica(
             make_engine=self._engine,
@@ -72,7 +75,7 @@ class Rig:
             services=GroupServices(
                 node_id=ME,
                 loop=loop,
-                clock=SystemClock(),
+                clock=SystemClock() if clock is None else clock,
                 wal=wal,
                 store=MemoryStore(loop, random.Random(1)),
                 peers=self.peers,
@@ -134,23 +137,25 @@ class Rig:
         have = self.group.engine.last_index if up_to is None else up_to
         await self.hear(3, AppendResponse(self.term, LogIndex(have + 1), True, False, sequence))
 
-    async def serving(self) -> Rig:
-        """Lead, and have a basin with one stream, all of it committed."""
+    async def serving(self, *streams: str) -> Rig:
+        """Lead, and have a basin with these streams (by default one), all of it committed."""
         await self.lead()
         await self.answer()
         sequencer = self.replica.sequencer
-        for change in (
-            lambda now_ms: sequencer.bootstrap(BASIN, BasinConfig(), NOW),
-            lambda now_ms: sequencer.create_stream(STREAM, None, now_ms),
-        ):
-            done: list[Any] = []
-            self.replica.appender.change(change, FAR, lambda *result: done.append(result))  # noqa: B023
-            await self.settle()
-            await self.answer()
-            assert done
-            assert done[0][1] is None
+        await self.change(lambda now_ms: sequencer.bootstrap(BASIN, BasinConfig(), NOW))
+        for name in streams or (STREAM,):
+            await self.change(partial(sequencer.create_stream, name, None))
         assert self.group.is_serving
         return self
+
+    async def change(self, decision: Callable[[TimestampMs], Any]) -> None:
+        """Have a change of the basin committed."""
+        done: list[Any] = []
+        self.replica.appender.change(decision, FAR, lambda *result: done.append(result))
+        await self.settle()
+        await self.answer()
+        assert done
+        assert done[0][1] is None
 
     def submit(self, match_seq_num: int | None = None, deadline: float = FAR) -> list[Answer]:
         """Queue a batch of one record; what it is answered appears in the list."""

@@ -87,6 +87,7 @@ class Node:
         self.opened = Session()
         self.named: list[str] = []
         self.peer_turns = PeerTurns(asyncio.get_running_loop())
+        self.fence = 0
 
     def speaker(self) -> Speaker:
         return Speaker(Identity("c1", "node", NodeId(1), "i1"))
@@ -111,6 +112,17 @@ class Node:
     def session(self, caller: Any, name: str) -> Session:
         self.named.append(name)
         return self.opened
+
+    class services:
+        class version:
+            @staticmethod
+            def check(speaker: Speaker) -> None: ...
+
+            @staticmethod
+            def gateway_talks(incarnation: str, newest: int, *, begins: bool) -> None: ...
+
+    def check_raft(self, speaker: Speaker) -> None:
+        self.check_peer(speaker.identity)
 
     class former:
         class formation:
@@ -235,6 +247,27 @@ def test_a_peer_whose_place_was_taken_is_heard_no_more() -> None:
                 caller.message(FrameKind.URGENT, encode(verb, 1, ENVELOPE))
         await settle()
         assert len(node.heard) == 1 and node.chunks == []
+
+    with_caller(body)
+
+
+def test_a_conversation_of_before_the_fence_is_heard_no_more() -> None:
+    """Nor is what had arrived in it and waited for its turn."""
+
+    async def body(node: Node, caller: PeerCaller, wire: Wire) -> None:
+        many = encode_envelope(
+            b"", [encode_message(GroupId(7), StaleTerm(Term(3)))] * (TURN_MESSAGES_MAX + 1), 17
+        )
+        caller.message(FrameKind.URGENT, encode(Verb.PEER, 0, many))
+        heard = sum(len(messages) for _, messages, _ in node.heard)
+        assert heard == TURN_MESSAGES_MAX
+        node.fence += 1
+        await settle()
+        assert sum(len(messages) for _, messages, _ in node.heard) == heard
+        for verb in (Verb.PEER, Verb.SNAPSHOT, Verb.CANCEL):
+            with pytest.raises(CallError, match="has changed"):
+                caller.message(FrameKind.URGENT, encode(verb, 1, ENVELOPE))
+        assert node.chunks == []
 
     with_caller(body)
 

@@ -15,6 +15,7 @@ from svc_cluster.model.formation import (
     Members,
     Stage,
 )
+from svc_cluster.model.places import Place, Places
 from svc_cluster.replica.formation_rounds import Formation
 
 NODES = tuple(NodeId(n) for n in (1, 2, 3))
@@ -234,3 +235,182 @@ def test_a_report_comes_back_as_it_was_and_nonsense_does_not() -> None:
     for data in (b"\xff", bytes(10**6), b"\x20\x63"):
         with pytest.raises(FormationFormatError):
             decode_report(data)
+
+
+NEW_C = (Place(NodeId(3), 1, inc("d")),)
+FORMED_ABC = FormationRecord(0, Stage.FORMED, ABC)
+
+
+def third(record: FormationRecord = FormationRecord(), text: str = "d") -> Formation:
+    """Node 3 with another directory than it was formed with."""
+    return Formation(NodeId(3), inc(text), NODES, record, has_log=False, registrations=lambda: ())
+
+
+def knows(number: int, text: str, places: Places = NEW_C) -> FormationReport:
+    return FormationReport(NodeId(number), inc(text), 0, Stage.FORMED, ABC, places)
+
+
+def test_an_empty_directory_takes_a_place_that_it_was_given() -> None:
+    """It takes the list over, with the ordinal of its own; before, it asks and is refused."""
+    formation = heard(third(), report(1, "a", Stage.FORMED, 0, ABC))
+    assert formation.next_record() is None
+    assert "admin member replace 3" in (formation.refusal() or "")
+    heard(formation, knows(1, "a"))
+    assert formation.refusal() is None
+    taken = formation.next_record()
+    assert taken == FormationRecord(0, Stage.FORMED, ABC, NEW_C, 1)
+    formation.written(taken)
+    assert formation.is_open and formation.admits(NodeId(3), inc("d"))
+    assert not formation.admits(NodeId(3), inc("c"))
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        FormationRecord(0, Stage.DRAFTED, members(n1="a", n2="b", n3="d")),
+        FormationRecord(1, Stage.GATHERING, members(n1="a", n2="b", n3="d")),
+    ],
+)
+def test_a_directory_that_holds_something_takes_no_place(record: FormationRecord) -> None:
+    """It may have promised what its log does not say: only an empty one begins as forgetful."""
+    formation = heard(third(record), knows(1, "a"))
+    assert formation.next_record() is None and formation.refusal() is not None
+
+
+def test_a_place_is_known_when_it_is_written_down_and_never_forgotten() -> None:
+    """From a report, a handshake, the catalog; a lower ordinal changes nothing."""
+    formation = node(FORMED_ABC)
+    assert formation.admits(NodeId(3), inc("c"))
+    formation.learn(NEW_C)
+    assert formation.admits(NodeId(3), inc("c")), "not on the disk yet"
+    assert formation.report().places == ()
+    raised = formation.next_record()
+    assert raised == FormationRecord(0, Stage.FORMED, ABC, NEW_C)
+    formation.written(raised)
+    assert formation.admits(NodeId(3), inc("d")) and formation.report().places == NEW_C
+    why = formation.why_not(NodeId(3), inc("c"))
+    assert why == "the place of this node was given to another data directory"
+    heard(formation, report(2, "b", Stage.FORMED, 0, ABC))
+    assert formation.next_record() is None
+    later = (Place(NodeId(3), 2, inc("e")),)
+    heard(formation, knows(2, "b", later))
+    assert formation.next_record() == FormationRecord(0, Stage.FORMED, ABC, later)
+
+
+def test_who_hears_that_its_place_is_given_away_takes_no_part_any_more() -> None:
+    """For ever, also at its next start: it has it on its disk."""
+    formation = third(FORMED_ABC, "c")
+    assert formation.report().stage is Stage.FORMED
+    heard(formation, knows(1, "a"))
+    assert "refused for ever" in (formation.refusal() or "")
+    formation.written(formation.next_record() or FORMED_ABC)
+    assert not formation.is_open and formation.is_superseded
+    again = third(formation.record, "c")
+    assert not again.is_open and "refused for ever" in (again.refusal() or "")
+
+
+def test_an_older_copy_under_an_incarnation_that_has_the_place_again_is_refused() -> None:
+    """The ordinal is the directory's own: what it had with a lower one is another life."""
+    formation = third(FORMED_ABC, "c")
+    heard(formation, knows(1, "a", (Place(NodeId(3), 2, inc("c")),)))
+    formation.written(formation.next_record() or FORMED_ABC)
+    assert formation.is_superseded and not formation.is_open
+
+
+def test_a_peer_that_lags_does_not_refuse_who_has_the_place() -> None:
+    """Its report names the directory of before: it will hear of the newer one from this node."""
+    formation = third(FormationRecord(0, Stage.FORMED, ABC, NEW_C, 1))
+    heard(formation, knows(1, "a"), report(2, "b", Stage.FORMED, 0, ABC))
+    assert formation.refusal() is None and formation.next_record() is None
+
+
+def test_who_asks_for_a_place_is_empty_and_not_admitted() -> None:
+    formation = heard(node(FORMED_ABC), report(3, "d", Stage.GATHERING))
+    assert formation.asking() == {NodeId(3): inc("d")}
+    heard(formation, report(3, "c", Stage.FORMED, 0, ABC))
+    assert formation.asking() == {}
+
+
+def test_places_travel_in_reports_and_are_checked() -> None:
+    told = FormationReport(NodeId(3), inc("d"), 0, Stage.FORMED, ABC, NEW_C)
+    assert decode_report(encode_report(told)) == told
+    for places in (
+        (Place(NodeId(3), 0, inc("d")),),
+        (Place(NodeId(3), 1, "d"),),
+        (*NEW_C, *NEW_C),
+    ):
+        with pytest.raises(FormationFormatError):
+            decode_report(
+                encode_report(FormationReport(NodeId(1), inc("a"), 0, Stage.FORMED, ABC, places))
+            )
+
+
+RESTORE = "0123456789abcdef"
+
+
+def restored(number: int, text: str, by: str = RESTORE, at: int = 0) -> FormationReport:
+    """A node whose directory a restore has made, and that knows nothing else."""
+    return FormationReport(NodeId(number), inc(text), at, Stage.GATHERING, (), restored=by)
+
+
+def test_restored_directories_form_as_new_ones_do() -> None:
+    """Their log says nothing of a formation: they gather, with those of the same restore, and vote
+    once all have the list. From then on it is a cluster like any other."""
+    formation = node(FormationRecord(restored=RESTORE), has_log=True)
+    assert not formation.is_open and formation.report().restored == RESTORE
+    heard(formation, restored(2, "b"))
+    assert formation.next_record() is None and "not heard yet: 3" in formation.waits_for()
+    heard(formation, restored(3, "c"))
+    draft = FormationRecord(0, Stage.DRAFTED, ABC, restored=RESTORE)
+    assert formation.next_record() == draft
+    # as it would be started again now
+    formation = node(draft, has_log=True)
+    assert not formation.is_open and formation.next_record() is None
+    for number, text in ((2, "b"), (3, "c")):
+        drafted = FormationReport(
+            NodeId(number), inc(text), 0, Stage.DRAFTED, ABC, restored=RESTORE
+        )
+        assert decode_report(encode_report(drafted)) == drafted
+        heard(formation, drafted)
+    formed = formation.next_record()
+    assert formed == FormationRecord(0, Stage.FORMED, ABC)
+    formation.written(formed)
+    assert formation.is_open
+
+
+@pytest.mark.parametrize("own", ["", RESTORE])
+@pytest.mark.parametrize("theirs", ["", RESTORE, "f" * 16])
+def test_only_directories_of_one_restore_form_a_list(own: str, theirs: str) -> None:
+    """With an empty one, or one of another backup, they would vote for other states as one."""
+    formation = node(FormationRecord(restored=own), has_log=bool(own))
+    heard(formation, restored(2, "b", own), restored(3, "c", theirs))
+    if own == theirs:
+        assert formation.next_record() == FormationRecord(0, Stage.DRAFTED, ABC, restored=own)
+        return
+    assert formation.next_record() is None
+    assert "node 3 was not made by the restore of this one" in formation.waits_for()
+
+
+def test_a_directory_that_is_restored_once_more_is_another_one() -> None:
+    """Before the cluster is formed it is gathered anew; afterwards it is refused, and gets no place
+    either: its log is not an empty one."""
+    draft = FormationRecord(0, Stage.DRAFTED, ABC, restored=RESTORE)
+    formation = heard(node(draft, has_log=True), restored(2, "b"), restored(3, "d"))
+    anew = formation.next_record()
+    assert anew == FormationRecord(1, Stage.GATHERING, ABC, restored=RESTORE)
+    late = third(FormationRecord(restored=RESTORE))
+    heard(late, report(1, "a", Stage.FORMED, 0, ABC))
+    assert late.next_record() is None and not late.is_open
+    assert "was restored after the cluster was formed" in (late.refusal() or "")
+    heard(late, knows(1, "a"))
+    assert late.next_record() is None and late.refusal() is not None
+    formed = heard(node(FORMED_ABC), restored(3, "d"))
+    assert formed.asking() == {}
+    assert heard(node(FORMED_ABC), report(3, "d", Stage.GATHERING)).asking() == {3: inc("d")}
+
+
+def test_a_restored_directory_that_missed_the_formation_takes_the_list_over() -> None:
+    """It had the draft; what a restore has made is no longer said of it."""
+    draft = FormationRecord(0, Stage.DRAFTED, ABC, restored=RESTORE)
+    formation = heard(node(draft, has_log=True), report(2, "b", Stage.FORMED, 0, ABC))
+    assert formation.next_record() == FormationRecord(0, Stage.FORMED, ABC)

@@ -5,13 +5,24 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.ids import NodeId
-from svc_cluster.model.formation import MEMBERS_MAX, FormationRecord, Stage
+from svc_cluster.base.log import get_logger
+from svc_cluster.model.formation import (
+    MEMBERS_MAX,
+    RESTORED_LENGTH_MAX,
+    FormationRecord,
+    Stage,
+)
+from svc_cluster.model.places import Place
 from svc_cluster.replica.formation_file import FILE_NAME, SLOT_BYTES, FormationFile
+from svc_cluster.replica.formation_rounds import Formation
+from svc_cluster.replica.former import Former
 from svc_cluster.replica.identity import IdentityError
 from svc_cluster.storage.disk import DiskFile, RealDisk
 
@@ -54,6 +65,22 @@ def test_records_are_found_again(tmp_path: Path) -> None:
     """The newest, and nothing where there was none."""
     assert opened(tmp_path, both) == FormationRecord()
     assert opened(tmp_path) == FORMED
+
+
+def test_places_are_found_again_and_raise_the_format(tmp_path: Path) -> None:
+    """Without places a file can be read by what knew none."""
+    places = (Place(NodeId(2), 3, "c" * 32),)
+    raised = FormationRecord(0, Stage.FORMED, LIST, places, 2)
+
+    async def raise_it(file: FormationFile) -> None:
+        await both(file)
+        await file.write(raised)
+
+    assert opened(tmp_path, raise_it) == FormationRecord()
+    assert opened(tmp_path) == raised
+    content = (tmp_path / FILE_NAME).read_bytes()
+    slots = (content[:SLOT_BYTES], content[SLOT_BYTES:])
+    assert sorted(b'"format":2' in slot for slot in slots) == [False, True]
 
 
 class SlowDisk(RealDisk):
@@ -149,7 +176,153 @@ def test_what_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
 def test_a_later_format_stops_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was written by a version that may mean something else by it."""
     with monkeypatch.context() as later:
-        later.setattr("svc_cluster.replica.formation_file.FORMAT_VERSION", 2)
-        opened(tmp_path, both)
-    with pytest.raises(IdentityError, match="has format 2"):
+        later.setattr("svc_cluster.replica.formation_file.FORMAT_VERSION", 4)
+        opened(tmp_path, lambda file: file.write(replace(DRAFT, restored="r" * 16)))
+    with pytest.raises(IdentityError, match="has format 4"):
         opened(tmp_path)
+
+
+RESTORED = FormationRecord(restored="r" * 16)
+RESTORED_DRAFT = replace(DRAFT, restored=RESTORED.restored)
+
+
+async def restored_and_drafted(file: FormationFile) -> None:
+    await file.write(RESTORED)
+    await file.write(RESTORED_DRAFT)
+
+
+async def formed(file: FormationFile) -> None:
+    await file.write(FORMED)
+
+
+def formats(directory: Path) -> list[int]:
+    """Of the two slots."""
+    content = (directory / FILE_NAME).read_bytes()
+    slots = (content[:SLOT_BYTES], content[SLOT_BYTES:])
+    return [int(slot.partition(b'"format":')[2][:1]) for slot in slots]
+
+
+def opened_by_an_older_release(directory: Path, monkeypatch: pytest.MonkeyPatch) -> FormationRecord:
+    """What a program finds that reads the format alone that there was before places and restores:
+    like this one it reads both slots."""
+    with monkeypatch.context() as older:
+        older.setattr("svc_cluster.replica.formation_file.FORMAT_VERSION", 1)
+        return opened(directory)
+
+
+def test_the_restore_is_found_again_and_raises_the_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs that would vote with such a directory at once do not start on it. Once the cluster
+    is formed they may: then both slots are as they always were."""
+    opened(tmp_path, restored_and_drafted)
+    assert opened(tmp_path) == RESTORED_DRAFT
+    assert formats(tmp_path) == [3, 3]
+    with pytest.raises(IdentityError, match="has format 3"):
+        opened_by_an_older_release(tmp_path, monkeypatch)
+    opened(tmp_path, formed)
+    assert opened(tmp_path) == FORMED
+    assert formats(tmp_path) == [1, 1]
+    assert opened_by_an_older_release(tmp_path, monkeypatch) == FORMED
+
+
+def test_records_that_follow_the_formed_one_are_written_once(tmp_path: Path) -> None:
+    """The other slot holds the one before it, in case that the write is torn."""
+    raised = replace(FORMED, places=(Place(NodeId(2), 3, "c" * 32),))
+
+    async def all_of_them(file: FormationFile) -> None:
+        await restored_and_drafted(file)
+        await file.write(FORMED)
+        await file.write(raised)
+
+    opened(tmp_path, all_of_them)
+    assert sorted(formats(tmp_path)) == [1, 2]
+
+
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_a_crash_between_the_two_writes_is_made_up_for(tmp_path: Path, is_torn: bool) -> None:
+    """Only one slot has the formed list, or that and a half of the second write: the next start has
+    it, and the one of the former writes it into the other slot."""
+    opened(tmp_path, restored_and_drafted)
+    drafted = (tmp_path / FILE_NAME).read_bytes()
+    opened(tmp_path, formed)
+    whole = (tmp_path / FILE_NAME).read_bytes()
+    slots = [drafted[:SLOT_BYTES], whole[SLOT_BYTES:]]  # the third record is in slot 1
+    if is_torn:
+        slots[0] = whole[: SLOT_BYTES // 1024] + slots[0][SLOT_BYTES // 1024 :]
+    (tmp_path / FILE_NAME).write_bytes(b"".join(slots))
+    assert opened(tmp_path) == FORMED
+    assert opened(tmp_path, begun) == FORMED
+    assert opened(tmp_path) == FORMED
+    if not is_torn:
+        assert formats(tmp_path) == [1, 1]
+
+
+class Nobody:
+    """There is no other node."""
+
+    async def form(self, peer: NodeId, report: bytes) -> bytes:
+        raise ConnectionError(peer)
+
+    def part(self) -> None:
+        raise AssertionError("no place was given")
+
+
+async def begun(file: FormationFile) -> None:
+    """A node of the list begins and ends: it is open at once, and needs nobody."""
+    open_now: list[bool] = []
+    formation = Formation(
+        NodeId(1), OWN, [NodeId(1)], file.record, has_log=True, registrations=tuple
+    )
+    former = Former(
+        formation,
+        file,
+        Nobody(),
+        clock=SystemClock(),
+        log=get_logger("formation"),
+        is_peer_up=lambda _: False,
+        has_space=lambda: True,
+        forget=lambda _: None,
+        on_raised=lambda: None,
+        on_failure=lambda _: None,
+    )
+    former.start(lambda: open_now.append(True))
+    await asyncio.sleep(0)  # what it writes is under way: the end waits for that
+    await former.stop()
+    assert open_now
+
+
+def test_a_longer_name_of_a_restore_than_there_is_is_damage(tmp_path: Path) -> None:
+    """The longest one is read; of one more character no restore of ours has made one."""
+    longest = replace(RESTORED, restored="r" * RESTORED_LENGTH_MAX)
+
+    async def write(file: FormationFile) -> None:
+        await file.write(longest)
+
+    async def write_longer(file: FormationFile) -> None:
+        await file.write(replace(RESTORED, restored="r" * (RESTORED_LENGTH_MAX + 1)))
+
+    opened(tmp_path, write)
+    assert opened(tmp_path) == longest
+    opened(tmp_path, write_longer)
+    assert opened(tmp_path) == longest
+
+
+SAMPLES = Path(__file__).parent / "samples"
+
+
+@pytest.mark.parametrize(
+    ("number", "record"),
+    [
+        (1, FORMED),
+        (2, FormationRecord(0, Stage.FORMED, LIST, (Place(NodeId(2), 3, "c" * 32),), 2)),
+        (3, FormationRecord(0, Stage.DRAFTED, LIST, restored="0123456789abcdef")),
+    ],
+)
+def test_every_format_that_was_written_is_read(
+    tmp_path: Path, number: int, record: FormationRecord
+) -> None:
+    """Kept slots, as each format came with its release."""
+    slot = (SAMPLES / f"formation-format-{number}.bin").read_bytes()
+    (tmp_path / FILE_NAME).write_bytes(slot.ljust(2 * SLOT_BYTES, b"\0"))
+    assert opened(tmp_path) == record

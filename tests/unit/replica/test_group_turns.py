@@ -21,6 +21,7 @@ from svc_cluster.raft.raft_settings import RaftSettings
 from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.group_services import GroupServices
 from svc_cluster.replica.group_turns import COMMANDS_PER_TURN, VISIT_COMMANDS, GroupTurns
+from svc_cluster.replica.group_walks import GROUPS_PER_TURN
 from svc_cluster.storage.wal.wal_settings import WalSettings
 from svc_cluster.storage.wal.writer import Wal
 from tests.at_once import encode_entry
@@ -321,5 +322,42 @@ def test_what_queues_makes_entries_within_the_same_bound() -> None:
             await asyncio.sleep(0)
         assert rounds > GROUPS // VISITS
         await many.quiet()
+
+    asyncio.run(main())
+
+
+def test_ticks_of_idle_groups_keep_nobody_waiting() -> None:
+    """A thousand idle groups tick, as many in a turn as a walk visits, and twenty propose in the
+    middle of that: all of those are written within the turns that twenty visits take. A tick that
+    leaves nothing to do stands in no line."""
+    active, half = 20, 500
+
+    async def main() -> None:
+        many = ManyGroups(2 * half + active)
+        await many.lead()
+        busy, idle = many.basins[:active], many.basins[active:]
+        now = FAR - 1  # the groups' own time: nothing is over by then
+
+        async def turn(place: int) -> None:
+            for basin in idle[place : place + GROUPS_PER_TURN]:
+                basin.group.step(Tick(now))
+            await asyncio.sleep(0)
+
+        for place in range(0, half, GROUPS_PER_TURN):
+            await turn(place)
+        assert len(many.services.turns) == 0
+        before = many.committed()
+        for basin in busy:
+            basin.group.propose(encode_entry([]), FAR, lambda *_: None)
+        turns = 0
+        for place in range(half, 2 * half, GROUPS_PER_TURN):
+            await turn(place)
+            turns += 1
+            if len(many.services.turns) == 0:
+                break
+        assert turns <= -(-active // VISITS), "whoever has something to do waits for others' ticks"
+        await many.quiet()
+        assert _moved(before, many.committed()) == list(range(active))
+        assert many.faults == []
 
     asyncio.run(main())

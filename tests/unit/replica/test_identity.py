@@ -5,31 +5,39 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from svc_cluster.base.checksum import crc32c
 from svc_cluster.base.ids import NodeId
+from svc_cluster.model.versions import FIRST, NEWEST, SPOKEN, Spoken
 from svc_cluster.replica.identity import (
     FILE_NAME,
     SLOT_BYTES,
     IdentityError,
     NodeIdentity,
+    keep_active_version,
     open_identity,
 )
 from svc_cluster.storage.disk import RealDisk
+from svc_cluster.storage.payload.payload_settings import PayloadSettings
 
 
 def opened(
-    directory: Path, cluster: str = "cluster-a", node: int = 1, seed: int = 1
+    directory: Path,
+    cluster: str = "cluster-a",
+    node: int = 1,
+    seed: int = 1,
+    spoken: Spoken = SPOKEN,
 ) -> NodeIdentity:
     """Open the identity on a real disk, as a starting node does."""
 
     async def body() -> NodeIdentity:
         disk = RealDisk(directory, asyncio.get_running_loop())
         try:
-            return open_identity(disk, cluster, NodeId(node), random.Random(seed))
+            return open_identity(disk, cluster, NodeId(node), random.Random(seed), spoken)
         finally:
             disk.close()
 
@@ -118,3 +126,103 @@ def test_a_new_directory_is_kept_from_versions_without_a_formation(tmp_path: Pat
     (tmp_path / FILE_NAME).write_bytes(2 * (head + body).ljust(SLOT_BYTES, b"\0"))
     with pytest.raises(IdentityError, match="format 9"):
         opened(tmp_path)
+
+
+def kept(directory: Path, active: int) -> None:
+    """Write an active version into the identity, as a node does whose catalog has raised it."""
+
+    async def body() -> None:
+        disk = RealDisk(directory, asyncio.get_running_loop())
+        done = asyncio.Event()
+        try:
+            keep_active_version(disk, active, done.set)
+            await done.wait()
+        finally:
+            disk.close()
+
+    asyncio.run(body())
+
+
+def test_the_active_version_is_kept_beside_the_identity(tmp_path: Path) -> None:
+    """It is the same directory afterwards, of a format that programs from before refuse: theirs is
+    2. Both copies say it, so that one may be lost."""
+    before = opened(tmp_path)
+    assert before.active_version == FIRST
+    assert stored_formats(tmp_path) == [2, 2]
+    kept(tmp_path, NEWEST)
+    assert opened(tmp_path) == replace(before, active_version=NEWEST)
+    assert stored_formats(tmp_path) == [3, 3]
+    for slot in range(2):
+        damaged = tmp_path / f"damaged-{slot}"
+        damaged.mkdir()
+        raw = bytearray((tmp_path / FILE_NAME).read_bytes())
+        raw[slot * SLOT_BYTES + 30] ^= 0xFF
+        (damaged / FILE_NAME).write_bytes(raw)
+        assert opened(damaged).active_version == NEWEST
+
+
+def test_a_directory_of_a_newer_cluster_is_refused_with_both_versions(tmp_path: Path) -> None:
+    """One sentence says which release to start."""
+    opened(tmp_path)
+    kept(tmp_path, NEWEST + 1)
+    with pytest.raises(IdentityError, match=f"cluster at version {NEWEST + 1}, this program") as no:
+        opened(tmp_path)
+    assert "start svc-cluster 0.4" in str(no.value)
+
+
+def test_a_program_that_speaks_less_refuses_the_format(tmp_path: Path) -> None:
+    """That is what releases from before the active version say."""
+    opened(tmp_path)
+    kept(tmp_path, NEWEST)
+    with pytest.raises(IdentityError, match="has format 3, this version reads up to 2"):
+        opened(tmp_path, spoken=Spoken(FIRST, FIRST))
+
+
+def stored_formats(directory: Path) -> list[int]:
+    raw = (directory / FILE_NAME).read_bytes()
+    slots = (raw[:SLOT_BYTES], raw[SLOT_BYTES:])
+    return [
+        json.loads(slot[16 : 16 + int.from_bytes(slot[8:12], "big")])["format"] for slot in slots
+    ]
+
+
+def noted(directory: Path) -> None:
+    """A start with payload files."""
+
+    async def body() -> None:
+        disk = RealDisk(directory, asyncio.get_running_loop())
+        open_identity(
+            disk, "cluster-a", NodeId(1), random.Random(1), payload=PayloadSettings(writes=True)
+        )
+        disk.close()
+
+    asyncio.run(body())
+
+
+def test_a_directory_with_payload_files_is_of_a_format_of_its_own(tmp_path: Path) -> None:
+    """Both slots say so, once and for ever, under any active version; who it is stays; programs
+    from before refuse it."""
+    first = opened(tmp_path)
+    noted(tmp_path)
+    assert stored_formats(tmp_path) == [4, 4]
+    assert opened(tmp_path) == first
+    before = (tmp_path / FILE_NAME).read_bytes()
+    noted(tmp_path)
+    assert (tmp_path / FILE_NAME).read_bytes() == before
+    with pytest.raises(IdentityError, match="has format 4, this version reads up to 2"):
+        opened(tmp_path, spoken=Spoken(FIRST, FIRST))
+    kept(tmp_path, NEWEST)
+    assert stored_formats(tmp_path) == [4, 4]
+    assert opened(tmp_path) == replace(first, active_version=NEWEST)
+
+
+def test_a_note_that_a_crash_interrupted_is_finished(tmp_path: Path) -> None:
+    """One slot of each format: the newer one counts, and the next start writes both."""
+    first = opened(tmp_path)
+    old = (tmp_path / FILE_NAME).read_bytes()
+    noted(tmp_path)
+    new = (tmp_path / FILE_NAME).read_bytes()
+    (tmp_path / FILE_NAME).write_bytes(new[:SLOT_BYTES] + old[SLOT_BYTES:])
+    assert opened(tmp_path) == first
+    noted(tmp_path)
+    assert stored_formats(tmp_path) == [4, 4]

@@ -12,7 +12,7 @@ from svc_cluster.base.ids import Generation, NodeId, TimestampMs
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.log_ops import CreateReplica
 from svc_cluster.base.write_set import WriteSet
-from svc_cluster.catalog.catalog_state import BasinRecord
+from svc_cluster.catalog.basin_record import BasinRecord
 from svc_cluster.model.record import StoredBatch
 from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig, Retention
 from svc_cluster.raft.engine import EngineGroup

@@ -38,7 +38,7 @@ class Rig:
 
     def __post_init__(self) -> None:
         self.caplog.set_level("DEBUG")
-        names = GroupNames()
+        self.names = names = GroupNames()
         for group in GROUPS:
             names.learn(group, f"basin-{group:04d}")
         log = get_logger("test")
@@ -161,7 +161,7 @@ def test_an_election_that_goes_well_is_no_warning(rig: Rig) -> None:
 
 def test_another_cause_is_another_warning(rig: Rig) -> None:
     """While nodes are away the warning names them. When they are back and still nobody leads that
-    is told as its own cause, only after as long as before, and the first ends then."""
+    is told as its own cause, only after as long as before. Nothing is regained until one leads."""
     rig.look({GROUPS[0]: ABSENT})
     assert [one["event"] for one in rig.look({GROUPS[0]: ABSENT}, QUORUM_SECONDS)] == [
         "quorum_lost"
@@ -169,10 +169,27 @@ def test_another_cause_is_another_warning(rig: Rig) -> None:
     assert rig.look({GROUPS[0]: NOBODY}) == []
     assert rig.look({GROUPS[0]: NOBODY}, QUORUM_SECONDS - 0.1) == []
     lines = rig.look({GROUPS[0]: NOBODY}, 0.1)
-    assert [(one["event"], one["absent"]) for one in lines] == [
-        ("quorum_regained", [2, 3]),
-        ("quorum_lost", []),
-    ]
+    assert [(one["event"], one["absent"]) for one in lines] == [("quorum_lost", [])]
+    (line,) = rig.look({})
+    assert (line["event"], line["groups"], line["absent"]) == ("quorum_regained", 1, [])
+
+
+def test_what_is_destroyed_keeps_its_name_in_a_summary(rig: Rig) -> None:
+    """It is told later than the change; in the lines about quorum nothing is called by no name."""
+    gone = GROUPS[LINES_MAX]
+    for group in GROUPS[: LINES_MAX + 1]:
+        rig.leadership.changed(group, Role.LEADER, Term(1), NodeId(1))
+    rig.lines()
+    found = dict.fromkeys([gone, GROUPS[0]], ABSENT)
+    rig.look(found)
+    rig.look(found, QUORUM_SECONDS)
+    rig.names.forget(gone)
+    (regained,) = rig.look({})
+    assert regained["basins"] == [f"basin-{GROUPS[0]:04d}"]
+    rig.now += WINDOW_SECONDS
+    rig.leadership.look()
+    (line,) = rig.lines()
+    assert line["basins_gained"] == [f"basin-{gone:04d}"]
 
 
 def test_causes_have_a_bound(rig: Rig) -> None:

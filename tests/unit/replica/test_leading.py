@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from svc_cluster.base.errors import (
     DeadlineError,
+    InternalError,
     SeqNumMismatchError,
     ServiceError,
     UnavailableError,
 )
-from svc_cluster.base.ids import Term
+from svc_cluster.base.ids import Term, TimestampMs
 from svc_cluster.codec.rpc import NotLeaderHereError
 from svc_cluster.raft.group import Message, Role
 from svc_cluster.raft.messages import StaleTerm
 from tests.at_once import encode_entry
-from tests.unit.replica.leading import Rig, played
+from tests.unit.replica.leading import FAR, STREAM, Rig, played
+from tests.unit.stream.support import batch
 
 
 def test_a_refusal_is_told_when_what_it_rests_on_is_committed() -> None:
@@ -58,6 +60,38 @@ def test_a_refusal_whose_ground_was_lost_is_not_told() -> None:
         assert nothing is None
         assert isinstance(refusal, NotLeaderHereError)
         assert not refusal.may_have_taken_effect
+
+    played(body)
+
+
+def test_a_change_whose_deciding_fails_harms_no_other_of_its_entry() -> None:
+    """It fails with a bug of ours when it has a place at the stream's tail already. It is told that
+    it had no effect, and the appends before and behind it get the places that they would have had
+    without it."""
+
+    async def body(rig: Rig) -> None:
+        before = rig.group.engine.last_index
+        told: list[tuple[object, ServiceError | None]] = []
+
+        def faulty(now_ms: TimestampMs) -> None:
+            rig.replica.sequencer.append(STREAM, batch(), None, None, now_ms)
+            raise ZeroDivisionError
+
+        first = rig.submit()
+        rig.replica.appender.change(faulty, FAR, lambda *result: told.append(result))
+        second = rig.submit()
+        await rig.settle()
+        assert rig.group.engine.last_index == before + 1, "one entry"
+        await rig.answer()
+        await rig.answer()
+        assert [ack and (ack.start.seq_num, ack.end.seq_num) for ack, _ in first + second] == [
+            (0, 1),
+            (1, 2),
+        ]
+        [(nothing, fault)] = told
+        assert nothing is None
+        assert isinstance(fault, InternalError)
+        assert not fault.may_have_taken_effect
 
     played(body)
 

@@ -20,6 +20,7 @@ from svc_cluster.raft.messages import (
     PeerMessage,
 )
 from svc_cluster.replica.node_traces import (
+    FOLLOWED_BYTES_MAX,
     FOLLOWED_MAX,
     FOLLOWER_SPAN,
     LEADER_SPAN,
@@ -157,3 +158,27 @@ def test_what_a_follower_was_told_of_is_bounded() -> None:
     assert [span.attributes["svc.log_index"] for span in rig.spans] == list(
         range(6, FOLLOWED_MAX + 6)
     )
+
+
+def test_what_all_groups_keep_is_bounded_together() -> None:
+    """The oldest of the node are let go without a span, whatever group they are of; what was
+    acknowledged or has taken another's place is counted no more."""
+    rig = Rig()
+    long_state = TraceContext(b"t" * 16, b"c" * 8, "a=" + "x" * 500)
+    groups = [FollowedEntries(rig.traces, GroupId(number)) for number in range(1, 401)]
+    for at in range(1, 9):
+        for group in groups:
+            body = EntryTraces(TERM, LogIndex(at), (long_state,) * ENTRY_TRACES_MAX)
+            group.heard(Message(LEADER, body))
+            group.heard(Message(LEADER, body))
+            assert rig.traces.kept_bytes <= FOLLOWED_BYTES_MAX
+    kept = sum(map(len, groups))
+    each = rig.traces.kept_bytes / kept
+    assert ENTRY_TRACES_MAX * 500 < each < FOLLOWED_BYTES_MAX / 500
+    assert rig.traces.kept_bytes > FOLLOWED_BYTES_MAX - each
+    assert [len(group) for group in groups] == sorted(map(len, groups))  # the newest are there
+    for group in groups:
+        group.heard(Message(LEADER, entries(1, 8)))
+        group.sent(AppendResponse(TERM, LogIndex(9), True, False, 0))
+    assert (len(rig.spans), rig.traces.kept_bytes) == (kept * ENTRY_TRACES_MAX, 0)
+    assert not any(map(len, groups))

@@ -83,6 +83,9 @@ class Rig:
     def dealt_with(self, kind: FrameKind, size: int) -> None:
         self.near.talk.dealt_with(kind, size)
 
+    def reset(self, reason: str) -> None:
+        self.is_up = False
+
     async def close(self) -> None:
         self.is_up = False
 

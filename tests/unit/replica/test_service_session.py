@@ -548,9 +548,12 @@ def test_what_changes_the_cluster_is_for_nodes_alone() -> None:
     assert set(ROLES) <= set(OPERATIONS)
     assert {name for name in OPERATIONS if GATEWAY not in ROLES.get(name, EVERYDAY)} == {
         "register_node",
+        "replace_node",
         "remove_basin",
         "set_root_token",
         "hand_on_leases",
+        "get_version",
+        "raise_version",
     }
 
 
