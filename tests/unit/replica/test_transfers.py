@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
 
 import pytest
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId
+from svc_cluster.base.tasks import start_task
 from svc_cluster.replica import transfers
+from svc_cluster.replica.snapshot import TURN_PAIRS_MAX, _read_chunk
 from svc_cluster.replica.transfers import HOLD_SECONDS, TRANSFERS_MAX, LogHolds, TransferQueue
 
 GROUP = GroupId(7)
@@ -128,3 +133,26 @@ def test_time_and_bytes_bound_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> N
     holds.begin(GROUP, PEER, LogIndex(100), 0.0)
     assert limit(holds, log, 900) == 750
     assert limit(holds, log, 700) == 700
+
+
+def test_others_have_their_turns_while_a_chunk_is_read() -> None:
+    """Of a thousand pairs TURN_PAIRS_MAX at most are looked at in a turn of the loop, and all of
+    them are sent."""
+    looked: Counter[int] = Counter()
+    turns = 0
+
+    def pairs() -> Iterator[tuple[bytes, bytes]]:
+        for number in range(1000):
+            looked[turns] += 1
+            yield b"key %d" % number, b"value"
+
+    async def main() -> int:
+        nonlocal turns
+        chunk = start_task(_read_chunk(pairs(), xxhash.xxh3_64()), "read")
+        while not chunk.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return len(chunk.result().keys)
+
+    assert asyncio.run(main()) == sum(looked.values()) == 1000
+    assert max(looked.values()) <= TURN_PAIRS_MAX
