@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from svc_cluster.cli.processes.node_process import AdminApp
+from svc_cluster.cli.processes.node_pages import AdminApp
 from svc_cluster.http.message import Request
 
 

@@ -1,0 +1,60 @@
+"""Where backups are, and with which key: what who writes there can make of it, and what not."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from svc_cluster.backup.backup_errors import BackupError, ObjectStoreError
+from svc_cluster.backup.directory_store import DirectoryStore
+from svc_cluster.cli.backup.backup_places import open_vault, vault_to_write
+
+
+def test_a_place_that_says_it_is_not_sealed_is_not_believed_beside_a_key(tmp_path: Path) -> None:
+    """Somebody has put an unsealed vault where the sealed one was: nothing is written there in the
+    clear, and nothing is restored from it, but by who says that it is meant."""
+    place, key_file = tmp_path / "place", tmp_path / "key"
+
+    async def main() -> None:
+        await vault_to_write(str(tmp_path / "sealed"), key_file, "main", plain=False)
+        await vault_to_write(str(place), key_file, "main", plain=True)
+        with pytest.raises(BackupError, match="may have been exchanged"):
+            await open_vault(str(place), key_file)
+        with pytest.raises(BackupError, match="--plain"):
+            await vault_to_write(str(place), key_file, "main", plain=False)
+        await vault_to_write(str(place), key_file, "main", plain=True)
+        await open_vault(str(place), tmp_path / "no key")
+
+    asyncio.run(main())
+
+
+def test_a_link_leads_nowhere(tmp_path: Path) -> None:
+    """Where a folder of the place is a link, nothing behind it is listed, read or deleted; nor is
+    what a name with dots would reach."""
+    place, other = tmp_path / "place", tmp_path / "other"
+    for folder in (place, other):
+        folder.mkdir()
+    (other / "victim").write_bytes(b"kept")
+    (place / "chunks").symlink_to(other)
+    store = DirectoryStore(place)
+
+    async def main() -> None:
+        with pytest.raises(ObjectStoreError, match="a link"):
+            await store.list("chunks/")
+        for name in ("chunks/victim", "../other/victim"):
+            with pytest.raises(ObjectStoreError):
+                await store.get(name)
+            with pytest.raises(ObjectStoreError):
+                await store.delete(name)
+
+    asyncio.run(main())
+    assert (other / "victim").read_bytes() == b"kept"
+
+
+def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
+    """A device or a folder has no end, or none that is worth waiting for."""
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ObjectStoreError, match="no file"):
+        asyncio.run(DirectoryStore(tmp_path).get("folder"))
