@@ -59,6 +59,7 @@ class ScriptedBackend:
         refuse_at_tail: bool,
         wait_ms: int,
         has_key: bool = False,
+        committed: bool = False,
     ) -> ReadResult:
         call = ReadCall(asyncio.get_running_loop().time(), start, bounds, wait_ms)
         self.calls.append(call)

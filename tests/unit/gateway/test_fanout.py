@@ -28,10 +28,13 @@ class Counting(MemoryBackend):
         super().__init__(clock)
         self.clock = clock
         self.waiting = self.waiting_max = self.calls = 0
+        self.confirmed = 0
+        """Calls for which what is committed was not enough."""
         self.refuse = False
 
     async def read(self, *args: Any, wait_ms: int, **kwargs: Any) -> ReadResult:
         self.calls += 1
+        self.confirmed += not kwargs.get("committed")
         if self.refuse:
             raise UnavailableError("no leader")
         self.waiting += wait_ms > 0
@@ -87,6 +90,51 @@ def test_many_followers_cost_one_waiting_read() -> None:
             assert seen == list(range(40))
         assert backend.waiting_max == 1
         assert backend.calls < 50
+        assert backend.confirmed == 0, "records that are committed are confirmed by nobody"
+
+    scene(main)
+
+
+def test_who_is_woken_together_is_given_the_same_and_nothing_is_held_for_it() -> None:
+    """One result for all who stand at one place; it goes with what it was made of."""
+
+    async def main(backend: Counting, _: SharedTails) -> None:
+        tails = SharedTails(backend, backend.clock, bytes_max=10_000)
+        waiting = [asyncio.ensure_future(tails.read(*NAMES, 0, 60_000)) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        await backend.put(bytes(3000))
+        results = await asyncio.gather(*waiting)
+        assert all(one is results[0] for one in results)
+        assert tails.held_bytes > 3000
+        following = asyncio.ensure_future(tails.read(*NAMES, 1, 60_000))
+        await backend.put(bytes(3500))
+        assert (await following).batches[0].placement.first_seq_num == 1
+        # there is room for one of them alone
+        assert tails.at_hand(*NAMES, results[0].incarnation, 0) is None
+        (tail,) = tails._streams.values()
+        assert tail._collected is not None and tail._collected[0] == 1
+        await tails.close()
+
+    scene(main)
+
+
+def test_a_wait_that_is_over_or_given_up_leaves_nothing_behind() -> None:
+    """Thousands wait at one place and go: neither what wakes them nor its timer is kept."""
+
+    async def main(backend: Counting, tails: SharedTails) -> None:
+        waiting = [asyncio.ensure_future(tails.read(*NAMES, 0, 60_000)) for _ in range(50)]
+        short = [asyncio.ensure_future(tails.read(*NAMES, 0, 100)) for _ in range(50)]
+        await asyncio.sleep(0.05)
+        (tail,) = tails._streams.values()
+        assert len(tail._waiting) == 100
+        for one in waiting[:20]:
+            one.cancel()
+        await asyncio.gather(*short)
+        assert len(tail._waiting) == 30
+        await backend.put(b"record")
+        for result in await asyncio.gather(*waiting[20:]):
+            assert result.tail.seq_num == 1
+        assert not tail._waiting
 
     scene(main)
 

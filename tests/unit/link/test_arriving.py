@@ -94,7 +94,7 @@ def test_the_caller_with_the_most_in_part_loses_a_conversation(
         await until(lambda: node.acceptor.arriving_bytes == 10 * PART)
         assert [each.is_open for each in wires] == [True] * 3
         write(modest, part(5, size=1))
-        await until(lambda: not wires[1].is_open)
+        await until(lambda: not all(each.is_open for each in wires))
         assert [each.is_open for each in wires] == [True, False, True]
         await until(lambda: node.acceptor.arriving_bytes == 7 * PART + 1)
         write(modest, encode_frame(FrameKind.BULK, b"end", series=1))
@@ -107,6 +107,34 @@ def test_the_caller_with_the_most_in_part_loses_a_conversation(
     listening(body)
     lines = [record for record in caplog.records if record.getMessage() == "caller_refused"]
     assert len(lines) == 1
+
+
+def test_no_node_loses_a_conversation_before_callers_that_are_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However much more the node has in part; but for callers that have no more than their even
+    share, of which there may be very many, nobody else loses one."""
+    monkeypatch.setattr("svc_cluster.link.acceptor.ARRIVING_BYTES_MAX", 10 * PART)
+    monkeypatch.setattr("svc_cluster.link.acceptor.CONVERSATIONS_MAX", 10)
+
+    async def body(node: Listening) -> None:
+        peer = await node.call("node", 1)
+        busy, modest = await node.call("gateway", 0), await node.call("administrator", 0)
+        wires = [wire_of(each) for each in (peer, busy, modest)]
+        write(modest, part(1, size=PART // 2))
+        write(busy, part(1) + part(2))
+        await until(lambda: node.acceptor.arriving_bytes == 2.5 * PART)
+        write(peer, b"".join(part(series) for series in range(1, 9)))
+        await until(lambda: not all(each.is_open for each in wires))
+        assert [each.is_open for each in wires] == [True, False, True]
+        await until(lambda: node.acceptor.arriving_bytes == 8.5 * PART)
+        write(peer, part(9) + part(10))
+        await until(lambda: not (wires[0].is_open and wires[2].is_open))
+        assert [each.is_open for each in wires] == [False, False, True]
+        for connector in (peer, busy, modest):
+            await connector.close()
+
+    listening(body)
 
 
 @pytest.mark.parametrize(
