@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from svc_cluster.cli.processes.node_process import locations
+from svc_cluster.cli.processes.node_config import locations
 from svc_cluster.model.location import Location
 from svc_cluster.settings import GatewaySettings, NodeSettings
 from svc_cluster.settings_checks import read_secret
