@@ -24,7 +24,7 @@ from svc_cluster.link.handshake import HandshakeError, Identity
 from svc_cluster.link.link_errors import LinkLostError
 from svc_cluster.link.session import NodeSession
 from svc_cluster.link.wire import Wire
-from svc_cluster.model.formation import INCARNATION_CHARACTERS
+from svc_cluster.model.places import INCARNATION_CHARACTERS
 from svc_cluster.raft.messages import PeerMessage
 from svc_cluster.replica.link_server import caller_of, terms_of
 from svc_cluster.replica.node import ReplicaNode
@@ -273,6 +273,10 @@ class SimConnector:
         if self._wire is not None:
             self._wire.dealt_with(kind, size)
 
+    def reset(self, reason: str) -> None:
+        if self._wire is not None:
+            self._wire.close(reason)
+
     async def close(self) -> None:
         self._end("closed")
 
@@ -428,6 +432,8 @@ class SimPeers:
         self._asks = SimCaller(loop, network, asks_address(node))
         self._caller: SimCaller | None = None
         self._speaker: Callable[[], Speaker] = lambda: _refused()
+        self._check: Callable[[Speaker], None] = lambda _: None
+        self._check_raft: Callable[[Speaker], None] = lambda _: None
         peers = tuple(NodeId(other) for other in others)
         self._links = LinkPeers(
             loop=loop, peers=peers, clock=self._wall_ms, open_link=self._open_link
@@ -435,6 +441,7 @@ class SimPeers:
         self.sessions = self._links.sessions
         self.call = self._links.call
         self.form = self._links.form
+        self.part = self._links.part
         self.on_sent: Callable[[NodeId, NodeId, GroupId, PeerMessage], None] | None = None
 
     def has_room(self, peer: NodeId) -> bool:
@@ -447,6 +454,8 @@ class SimPeers:
     def start(self, node: ReplicaNode) -> None:
         """Links to the services of the others."""
         self._speaker = node.speaker
+        self._check = node.services.version.check
+        self._check_raft = node.check_raft
         self._links.start()
 
     def connect(self, node: ReplicaNode) -> None:
@@ -464,7 +473,8 @@ class SimPeers:
         def terms() -> Terms:
             speaker = self._speaker()
             features = (*speaker.features, RAFT) if is_raft else speaker.features
-            return Terms(SECRET, replace(speaker, features=features), lambda _: None)
+            check = self._check_raft if is_raft else self._check
+            return Terms(SECRET, replace(speaker, features=features), check)
 
         if not is_raft:
             return self._asks.link(rpc_address(peer), terms, events)
@@ -543,7 +553,7 @@ class SimServer:
         number = node.config.node_id
 
         def welcome(speaker: Speaker, wire: Wire) -> _Watched:
-            watched = _Watched(network, number, wire)
+            watched = _Watched(network, number, wire, speaker.identity)
             watched.caller = caller_of(node, speaker, watched, tasks)
             return watched
 
@@ -558,8 +568,9 @@ class _Watched:
 
     caller: Any
 
-    def __init__(self, network: SimNetwork, node: int, wire: Wire) -> None:
+    def __init__(self, network: SimNetwork, node: int, wire: Wire, identity: Identity) -> None:
         self._network = network
+        self._identity = identity
         self._node = node
         self._wire = wire
         self._asked: dict[int, Verb] = {}
@@ -573,6 +584,8 @@ class _Watched:
             if owner is not None and not owner.alive:
                 return
         self.caller.message(kind, payload)
+        if self._network.on_heard is not None and payload[0] == Verb.PEER:
+            self._network.on_heard(self._node, self._identity)
 
     def room(self, kind: FrameKind, size: int) -> None:
         self.caller.room(kind, size)

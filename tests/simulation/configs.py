@@ -8,10 +8,12 @@ from svc_cluster.replica.host_settings import HostSettings
 from svc_cluster.replica.housekeeping import HousekeepingSettings
 from svc_cluster.replica.node import NodeConfig
 from svc_cluster.replica.scrub import ScrubSettings
+from svc_cluster.storage.payload.payload_settings import PayloadSettings
 from svc_cluster.storage.wal.wal_settings import WalSettings
 from tests.simulation.options import Options
 
 CLUSTER_ID = "simulated"
+PAYLOAD_FILE_BYTES = 32 * 1024
 
 
 def node_config(options: Options, number: int) -> NodeConfig:
@@ -36,6 +38,11 @@ def node_config(options: Options, number: int) -> NodeConfig:
         wal=WalSettings(
             segment_bytes=options.segment_bytes,
             reserve_bytes=64 * 1024,
+            payload=PayloadSettings(
+                writes=options.payload_bytes_min > 0,
+                file_bytes=PAYLOAD_FILE_BYTES,
+                bulk_bytes_min=options.payload_bytes_min or 1,
+            ),
         ),
         housekeeping=HousekeepingSettings(
             flush_seconds=options.flush_seconds,

@@ -47,6 +47,9 @@ class SimFile:
             seen[at : at + len(data)] = data
         return bytes(seen[offset : offset + size])
 
+    def pread_cached(self, size: int, offset: int) -> bytes | None:
+        return self.pread(size, offset)
+
     def close(self) -> None:
         self.closed = True
 
@@ -70,6 +73,9 @@ class _Submission:
     writes: list[tuple[SimFile, int, bytes]]
     done: Callable[[], None]
     creates: tuple[str, int] | None = None
+    head: bytes = b""
+    """How the file that is made, or the one that is renewed, begins."""
+    renews: tuple[SimFile, str] | None = None
 
 
 @dataclass(slots=True)
@@ -140,6 +146,38 @@ class SimDisk:
         self._enqueue(_Submission([], lambda: done(self.create(name, size)), creates=(name, size)))
         self._effect("file creation begin")
 
+    def submit_reserve(
+        self, name: str, size: int, head: bytes, done: Callable[[DiskFile | None], None]
+    ) -> None:
+        assert name not in self.files, f"{name} exists"
+
+        def made() -> None:
+            if size > self.free_bytes():
+                done(None)
+                return
+            file = self.create(name, size)
+            _put(file, 0, head)
+            done(file)
+
+        self._enqueue(_Submission([], made, creates=(name, size), head=head))
+        self._effect("file reservation begin")
+
+    def submit_renew(
+        self, file: DiskFile, name: str, head: bytes, done: Callable[[], None]
+    ) -> None:
+        assert name not in self.files, f"{name} exists"
+        known, _, _ = self._checked(file, 0, head)
+
+        def renewed() -> None:
+            self.files[name] = self.files.pop(known.name)
+            known.name = name
+            _put(known, 0, head)
+            self._effect("file renewed")
+            done()
+
+        self._enqueue(_Submission([], renewed, head=head, renews=(known, name)))
+        self._effect("file renewal begin")
+
     def submit(
         self, writes: Sequence[tuple[DiskFile, int, bytes]], done: Callable[[], None]
     ) -> None:
@@ -207,7 +245,9 @@ class SimDisk:
             torn, window = False, self._window if keeps else []
         for submission in window:
             if submission.creates is not None:
-                self._tear_create(survivor, *submission.creates, rng)
+                self._tear_create(survivor, *submission.creates, submission.head, rng)
+            if submission.renews is not None:
+                self._tear_renewal(survivor, *submission.renews, submission.head, rng)
             for file, offset, data in submission.writes:
                 target = survivor.files.get(file.name)
                 if target is None:
@@ -302,11 +342,26 @@ class SimDisk:
         elif owner is not None:
             owner.kill()
 
-    def _tear_create(self, survivor: SimDisk, name: str, size: int, rng: random.Random) -> None:
+    def _tear_create(
+        self, survivor: SimDisk, name: str, size: int, head: bytes, rng: random.Random
+    ) -> None:
         """A file under way: absent, short, or complete."""
         if rng.random() < 0.5:
             length = rng.choice((0, size, rng.randrange(0, size + 1, SECTOR)))
             survivor.files[name] = SimFile(name, bytearray(length))
+            if length >= len(head) > 0:
+                self._tear_write(survivor.files[name], 0, head, rng.random(), rng)
+
+    def _tear_renewal(
+        self, survivor: SimDisk, file: SimFile, name: str, head: bytes, rng: random.Random
+    ) -> None:
+        """A file that gets another name and beginning: each of them has come, or not."""
+        found = survivor.files[file.name]
+        if rng.random() < 0.5:
+            del survivor.files[file.name]
+            survivor.files[name] = found
+            found.name = name
+        self._tear_write(found, 0, head, rng.choice((0.0, 0.5, 1.0)), rng)
 
     def _tear_write(
         self, file: SimFile, offset: int, data: bytes, share: float, rng: random.Random

@@ -26,7 +26,7 @@ def harm_batches(node: SimNode, group_id: GroupId, rng: random.Random) -> str | 
     if replica is None:
         return None
     generation = replica.group.generation
-    reader, prefix = PrefixedReader(node.store, generation), generation_prefix(generation)
+    reader, prefix = PrefixedReader(node.state, generation), generation_prefix(generation)
     rows = (each.row for each in content_of(group_id).visits(reader, b""))
     found: dict[bytes, list[bytes]] = {}
     for row in rows:
@@ -49,7 +49,7 @@ def harm_batches(node: SimNode, group_id: GroupId, rng: random.Random) -> str | 
         write_set.put(prefix + one, values[1])
         if kind == "swap":
             write_set.put(prefix + other, values[0])
-    node.store.write(write_set)
+    node.state.write(write_set)
     return f"{kind} of group {group_id} on node {node.node_id}: {[op[0] for op in write_set.ops]}"
 
 
@@ -60,7 +60,7 @@ def harm(node: SimNode, group_id: GroupId, kind: str, rng: random.Random) -> str
     replica = node.node.host.replica(group_id)
     assert replica is not None, "the group is here"
     generation = replica.group.generation
-    reader, prefix = PrefixedReader(node.store, generation), generation_prefix(generation)
+    reader, prefix = PrefixedReader(node.state, generation), generation_prefix(generation)
     rows = [each.row for each in content_of(group_id).visits(reader, b"") if each.row is not None]
     keys = [row.key for row in rows]
     place = rng.randrange(len(keys))
@@ -87,5 +87,5 @@ def harm(node: SimNode, group_id: GroupId, kind: str, rng: random.Random) -> str
         write_set.put(prefix + one, values[1])
         if kind == "swap":
             write_set.put(prefix + other, values[0])
-    node.store.write(write_set)
+    node.state.write(write_set)
     return f"{kind} of group {group_id} on node {node.node_id}: {write_set.ops}"

@@ -15,6 +15,7 @@ import asyncio
 import contextvars
 import gc
 import inspect
+import os
 import sys
 import threading
 from asyncio import base_events, events
@@ -23,6 +24,8 @@ from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any, Final, NoReturn, TypeVar
+
+from tests.own_processes import resident_bytes
 
 T = TypeVar("T")
 
@@ -33,6 +36,9 @@ RESOLUTION_S: Final = 1e-6
 
 EVENTS_MAX: Final = 500_000_000
 EVENTS_PER_INSTANT_MAX: Final = 300_000
+MEMORY_BYTES_MAX: Final = 4 * 1024**3
+"""A run may make its process grow by so much: other runs are under way beside it."""
+_LOOK_EVERY: Final = 16_384
 _COLLECT_EVERY: Final = 1_000_000
 _COMPACT_MIN: Final = 4_096
 
@@ -46,7 +52,7 @@ class DeadlockError(SimulationError):
 
 
 class BudgetError(SimulationError):
-    """The program used up its budget of events, in all or without time going on."""
+    """The program used up its budget of events, in all or without time going on, or of memory."""
 
 
 class ForbiddenError(SimulationError):
@@ -123,8 +129,11 @@ class SimFuture(asyncio.Future[Any]):
 class SimLoop(base_events.BaseEventLoop):
     """Use through `run`."""
 
-    def __init__(self, *, events_max: int = EVENTS_MAX) -> None:
+    def __init__(
+        self, *, events_max: int = EVENTS_MAX, memory_bytes_max: int = MEMORY_BYTES_MAX
+    ) -> None:
         super().__init__()
+        self._memory_end = resident_bytes(os.getpid()) + memory_bytes_max
         self.events_run = 0
         self.failures: list[str] = []
         self.has_dead = False
@@ -250,9 +259,10 @@ class SimLoop(base_events.BaseEventLoop):
                     continue
             try:
                 handle._context.run(handle._callback, *handle._args)
-            except (SystemExit, KeyboardInterrupt, SimulationError):
+            except SimulationError:
                 raise
-            except BaseException as failure:
+            except (Exception, asyncio.CancelledError) as failure:
+                # anything else is for whoever runs this: the test's time is over, or a key was hit
                 self.call_exception_handler(
                     {"message": f"exception in {handle!r}", "exception": failure}
                 )
@@ -266,6 +276,16 @@ class SimLoop(base_events.BaseEventLoop):
             raise BudgetError(f"more than {self._events_max} events by {self._now}")
         if self.events_run // _COLLECT_EVERY != before:
             gc.collect()
+        if (self.events_run - how_many) // _LOOK_EVERY != self.events_run // _LOOK_EVERY:
+            self._look_at_memory()
+
+    def _look_at_memory(self) -> None:
+        """Raises BudgetError. A run that goes on for ever in virtual time, and holds ever more, is
+        otherwise ended by the system, with whatever else that ends."""
+        if resident_bytes(os.getpid()) > self._memory_end:
+            raise BudgetError(
+                f"too much memory after {self.events_run} events at {self._now}: {self._waiting()}"
+            )
 
     def _waiting(self) -> str:
         names = [task.get_name() for task in self._tasks if not task.done()]
@@ -339,6 +359,7 @@ def run(
     main: Callable[[SimLoop], Coroutine[Any, Any, T]],
     *,
     events_max: int = EVENTS_MAX,
+    memory_bytes_max: int = MEMORY_BYTES_MAX,
     failures_allowed: bool = False,
 ) -> T:
     """Run `main(loop)` to its end in virtual time and return its result.
@@ -347,7 +368,7 @@ def run(
     a callback or a forgotten task failed.
     """
     with _quiet_collection():
-        loop = SimLoop(events_max=events_max)
+        loop = SimLoop(events_max=events_max, memory_bytes_max=memory_bytes_max)
         try:
             asyncio.set_event_loop(loop)
             result = loop.run_until_complete(main(loop))

@@ -124,6 +124,12 @@ class Nemesis:
             down_s, self._restart, node, context=self._context
         )
 
+    def forget_restart(self, node: SimNode) -> None:
+        """Somebody else starts it again."""
+        handle = self._restarts.pop(node.node_id, None)
+        if handle is not None:
+            handle.cancel()
+
     def _restart(self, node: SimNode) -> None:
         self._restarts.pop(node.node_id, None)
         if node.alive:
@@ -348,7 +354,7 @@ class Nemesis:
         if replica is None or replica.group.is_given_up:
             return None
         generation = replica.group.generation
-        found = whole(content_of(group_id), PrefixedReader(node.store, generation))
+        found = whole(content_of(group_id), PrefixedReader(node.state, generation))
         return int(generation), replica.group.applied_index, found.digest
 
     def _is_mended(self) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 from svc_cluster.base.limits import MESSAGE_BYTES_MAX
 from svc_cluster.link.calls import Verb
+from svc_cluster.link.handshake import Identity
 from tests.simulation.loop import Incarnation, SimLoop, current_incarnation
 
 OnMessage = Callable[[str, bytes], None]
@@ -109,6 +110,8 @@ class SimNetwork:
         self.on_call: OnCall | None = None
         """Told of each chunk of a snapshot, and of each report of a formation, when it arrives at a
         node (what it is, the node, False), and of its answer when it leaves (True)."""
+        self.on_heard: Callable[[int, Identity], None] | None = None
+        """Told of each node that says something to another one as a peer, and is listened to."""
 
     # What adapters use
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId
 from svc_cluster.codec.entry_version import Known
@@ -15,6 +15,8 @@ from svc_cluster.raft.messages import PeerMessage
 from svc_cluster.replica.host import Host
 from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
 from svc_cluster.replica.prefixed import PREFIX_BYTES, generation_end, generation_prefix
+from svc_cluster.storage.payload import references
+from svc_cluster.storage.state_store import StateStore
 from tests.simulation.adapters import SimPeers, SimServer, addresses_of
 from tests.simulation.checkers.raft import Probe
 from tests.simulation.clock import SimClock
@@ -22,6 +24,8 @@ from tests.simulation.disk import SimDisk
 from tests.simulation.loop import Incarnation, SimLoop
 from tests.simulation.network import SimNetwork
 from tests.simulation.store import StallingStore
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +83,23 @@ class SimNode:
         self._owner: Incarnation | None = None
 
     @property
+    def config(self) -> NodeConfig:
+        return self._config
+
+    async def within(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run it as a part of this process; while that is dead it never ends."""
+        assert self._owner is not None, "it runs"
+        return await self._owner.spawn(coroutine, "within")
+
+    @property
     def alive(self) -> bool:
         return self.node is not None
+
+    @property
+    def state(self) -> StateStore:
+        """The store as the running node sees it."""
+        assert self.node is not None, "it runs"
+        return self.node.services.store
 
     def knows(self, known: Known) -> None:
         """From its next start on it runs a release that knows this much."""
@@ -169,7 +188,7 @@ class SimNode:
                 group.applied_index,
                 {
                     key[PREFIX_BYTES:]: value
-                    for key, value in self.store.scan(
+                    for key, value in self.state.scan(
                         generation_prefix(group.generation), generation_end(group.generation)
                     )
                 },
@@ -184,7 +203,8 @@ class SimNode:
         host = self.node.host
         known = {int(replica.group.generation) for replica in host.replicas()}
         known |= {int(transfer.generation) for transfer in host.receiver._incoming.values()}
-        return {int.from_bytes(key[:PREFIX_BYTES], "big") for key in self.store.pairs()} - known
+        keys = (key for key in self.store.pairs() if key < references.FIRST_KEY)
+        return {int.from_bytes(key[:PREFIX_BYTES], "big") for key in keys} - known
 
     def leads_something(self) -> bool:
         return self.node is not None and any(

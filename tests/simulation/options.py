@@ -53,6 +53,8 @@ class Options:
     memory_bytes_max: int = NODE_BYTES_MAX
     log_retention_bytes: int = 64 * 1024 * 1024
     segment_bytes: int = 4 * 1024 * 1024
+    payload_bytes_min: int = 0
+    """Entries from this size on go into payload files, which are small; 0: none do."""
     deadline_seconds: float = 4.0
     """How long a gateway tries."""
     in_flight_bytes_max: int = 8 * 1024 * 1024
@@ -108,6 +110,7 @@ class Options:
             # fewer than the groups of a node, which are the basins' and the catalog's
             visits = min(rng.choice((1, 2)), drawn.basins)
             drawn.constants += (("group_walks.GROUPS_PER_TURN", visits),)
+        drawn.payload_bytes_min = rng.choice((0, 64, 64, 1_000))
         return drawn
 
     def _draw_odd(self, rng: random.Random) -> None:

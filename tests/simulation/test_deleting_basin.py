@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from svc_cluster.catalog.catalog_state import BasinRecord
+from svc_cluster.catalog.basin_record import BasinRecord
 from svc_cluster.http.message import BytesBody, Request, Response
 from tests.simulation.checkers.raft import InvariantError
 from tests.simulation.cluster import LIVENESS_S, SimCluster, in_simulation

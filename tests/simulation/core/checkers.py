@@ -112,6 +112,10 @@ class Checkers:
             if first != to:
                 raise ViolationError(f"TWO_VOTES of {sender} in term {body.sender_term}")
 
+    def on_disk_lost(self, node_id: NodeId) -> None:
+        """It forgets its term; that it voted is not forgotten here."""
+        self.terms_sent.pop(node_id, None)
+
     def on_ack_sent(self, body: PeerMessage, durable_index: int) -> None:
         """An acknowledgement speaks only of what is on the disk."""
         if not isinstance(body, AppendResponse) or not body.success:

@@ -12,7 +12,7 @@ from svc_cluster.base.log_ops import AppendEntries, LogEntry, LogOp, RecoveredLo
 from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.raft.group import Durable, NotLeaderError, PeerUp, ReadTicket, Role, Tick, Trim
 from svc_cluster.raft.messages import PeerMessage
-from tests.simulation.core.checkers import Checkers, extend_digest
+from tests.simulation.core.checkers import Checkers, ViolationError, extend_digest
 from tests.simulation.core.options import Options
 from tests.unit.raft.harness import copy_of, replay
 
@@ -74,6 +74,7 @@ class SimNode:
         self.store = Store()
         self.life: _Life | None = None
         self.starts = 0
+        self.repairs = 0
         self.slow_disk = True
         self.up: set[NodeId] = set()
 
@@ -107,6 +108,34 @@ class SimNode:
         self.life = None
         self.up.clear()
 
+    @property
+    def is_whole(self) -> bool:
+        return self.life is not None and not self.life.group.recovery
+
+    def lose_disk(self) -> None:
+        """Another, empty disk is there at the next start, and known to be another one."""
+        self.crash()
+        self.disk = RecoveredLog(GroupId(1), Generation(1), damaged=True)
+        self.store = Store()
+        self.checkers.on_disk_lost(self.node_id)
+
+    def repair_on_snapshot(
+        self, recovery: int, sender_term: Term, log_index: LogIndex, term: Term, digest: bytes
+    ) -> None:
+        """What was forgotten is in the state of the leader that was asked."""
+        life = self.life
+        if life is None or (life.group.recovery, life.group.term) != (recovery, sender_term):
+            return
+        for _, ops in life.unsynced:
+            replay(self.disk, ops)
+        group, voted_for = life.group, self.disk.voted_for or life.group.leader
+        self.disk = RecoveredLog(
+            GroupId(1), Generation(1), log_index, term, group.term, voted_for, log_index
+        )
+        self.store = Store(int(log_index), digest, int(log_index), digest)
+        self.repairs += 1
+        self.start()
+
     def rebuild_on_snapshot(self, log_index: LogIndex, term: Term, digest: bytes) -> None:
         """Replace the state by that of another node at `log_index`, where it helps."""
         life = self.life
@@ -136,7 +165,9 @@ class SimNode:
         life = self.life
         assert life is not None
         group = life.group
-        while (ready := group.ready()) is not None:
+        has_more = True
+        while has_more and (ready := group.ready()) is not None:
+            has_more = ready.has_more
             if ready.log_ops:
                 self.checkers.on_log_ops(ready.log_ops)
                 life.unsynced.append((ready.number, ready.log_ops))
@@ -153,6 +184,8 @@ class SimNode:
             for peer in ready.snapshot_wanted:
                 self.install_snapshot(self.node_id, peer)
             self._begin_apply(life)
+        if not has_more and group.ready() is not None:
+            raise ViolationError("LEFT_OVER what was said to be nothing")
         if group.role is Role.LEADER and group.term != life.led_term:
             life.led_term = group.term
             self.checkers.on_leader(self.node_id, group)

@@ -30,6 +30,9 @@ class Options:
     tick_seconds: tuple[float, float]
     """Shortest and longest time between two ticks of a node."""
 
+    loses_disks: bool = False
+    """Disks are lost, one at a time while the other replicas are whole."""
+
 
 def draw(
     seed: int,

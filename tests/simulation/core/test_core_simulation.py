@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -36,6 +37,17 @@ def test_no_seed_breaks_an_invariant(first: int) -> None:
     assert sum(outcome.acked for outcome in outcomes) > 500
     assert sum(outcome.reads for outcome in outcomes) > 100
     assert sum(outcome.crashes for outcome in outcomes) > 50
+
+
+@pytest.mark.parametrize("first", range(600_000, 600_000 + SEEDS // 2, 20))
+def test_no_lost_disk_breaks_an_invariant(first: int) -> None:
+    """The same with disks that are lost for good, one at a time: their replicas count for nothing
+    until they are repaired, and are repaired."""
+    drawn = [replace(draw(seed), loses_disks=True) for seed in range(first, first + 20)]
+    outcomes = [run(options) for options in drawn]
+    assert [outcome for outcome in outcomes if outcome.violation is not None] == []
+    assert sum(outcome.lost_disks for outcome in outcomes) > 20
+    assert sum(outcome.repairs for outcome in outcomes) > 20
 
 
 @pytest.mark.parametrize("first", range(0, 20, 10))

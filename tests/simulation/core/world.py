@@ -29,6 +29,8 @@ class Outcome:
     reads: int
     crashes: int
     terms: int
+    lost_disks: int
+    repairs: int
     trace: str
     """Digest of everything that was sent, and when."""
 
@@ -39,9 +41,11 @@ class World:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.rng = random.Random(f"world {options.seed}")
+        self._disks = random.Random(f"disks {options.seed}")
         self.now = 10.0
         self.checkers = Checkers()
         self.crashes = 0
+        self.lost_disks = 0
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._scheduled = 0
         self._trace = hashlib.blake2b(digest_size=16)
@@ -87,6 +91,8 @@ class World:
             self.checkers.read_count,
             self.crashes,
             max(self.checkers.terms_sent.values(), default=0),
+            self.lost_disks,
+            sum(node.repairs for node in self.nodes.values()),
             self._trace.hexdigest(),
         )
 
@@ -99,6 +105,8 @@ class World:
             self._connect(pair)
         self._workload_later()
         self.schedule(1.0, self._fault)
+        if self.options.loses_disks:
+            self.schedule(self._disks.uniform(1.0, 4.0), self._lose_disk)
         self._run_until(self.now + self.options.chaos_seconds)
         self._heal()
         quiet = self.options.quiet_seconds
@@ -232,6 +240,16 @@ class World:
             return
         digest = source.store.digest
         target = self.nodes[to]
+        repair, sender_term = life.group.repair_of(to), life.group.term
+        if repair is not None:
+            if repair.confirmed and log_index >= repair.least_index:
+                self.schedule(
+                    self.rng.uniform(0.001, 0.3),
+                    lambda: target.repair_on_snapshot(
+                        repair.recovery, sender_term, log_index, term, digest
+                    ),
+                )
+            return
         self.schedule(
             self.rng.uniform(0.001, 0.3),
             lambda: target.rebuild_on_snapshot(log_index, term, digest),
@@ -284,6 +302,18 @@ class World:
                 other = pair[0] if pair[1] == node.node_id else pair[1]
                 self._peer_died(self.nodes[other], node.node_id)
         self.schedule(self.rng.uniform(0.02, 1.5), lambda: self._restart(node))
+
+    def _lose_disk(self) -> None:
+        """At most one disk is missing, and its loss strikes at any moment."""
+        if not self._chaos:
+            return
+        lost = self._disks.choice(list(self.nodes.values()))
+        others = [node for node in self.nodes.values() if node is not lost]
+        if others and all(not node.disk.damaged for node in others):
+            self._crash(lost)
+            lost.lose_disk()
+            self.lost_disks += 1
+        self.schedule(self._disks.expovariate(0.5), self._lose_disk)
 
     def _peer_died(self, node: SimNode, peer: NodeId) -> None:
         if node.life is not None and peer in node.up:
