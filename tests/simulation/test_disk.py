@@ -231,3 +231,75 @@ def test_a_file_closed_under_its_write_is_a_fault() -> None:
     with pytest.raises(SimulationError, match="log was closed under a write to it"):
         run(closed_before)
     assert run(closed_behind) == b"xy"
+
+
+def test_a_reserved_file_is_there_once_that_is_told() -> None:
+    """Before it may be there, cut, or with half of its head; afterwards all of it is."""
+
+    async def main(loop: SimLoop) -> set[str]:
+        found = set()
+        head = b"h" * 4 * SECTOR
+        for seed in range(200):
+            rng = random.Random(seed)
+            disk = SimDisk(loop, rng)
+            made: asyncio.Future[object] = loop.create_future()
+            disk.submit_reserve("room", 16 * SECTOR, head, made.set_result)
+            if seed % 2:
+                await made
+                file = disk.crash(rng).open("room")
+                assert file.pread(16 * SECTOR, 0) == head + bytes(12 * SECTOR)
+                continue
+            after = disk.crash(rng)
+            data = after.open("room").pread(16 * SECTOR, 0) if "room" in after.files else None
+            found.add(
+                "absent"
+                if data is None
+                else "cut"
+                if len(data) < 16 * SECTOR
+                else "whole"
+                if data.startswith(head)
+                else "torn"
+            )
+        return found
+
+    assert run(main) == {"absent", "cut", "whole", "torn"}
+
+
+def test_no_room_is_told_and_kills_nobody() -> None:
+    """A reservation on a full disk comes to nothing."""
+
+    async def main(loop: SimLoop) -> tuple[object, list[str]]:
+        disk = SimDisk(loop, random.Random(1))
+        disk.switches.full = True
+        told: asyncio.Future[object] = loop.create_future()
+        disk.submit_reserve("room", SECTOR, b"", told.set_result)
+        return await told, disk.list_names()
+
+    assert run(main) == (None, [])
+
+
+def test_a_renewal_is_there_once_that_is_told() -> None:
+    """Before it either name may stand over either head; what is behind the head stays."""
+
+    async def main(loop: SimLoop) -> set[tuple[str, bytes]]:
+        found = set()
+        for seed in range(300):
+            rng = random.Random(seed)
+            disk, done = SimDisk(loop, rng), asyncio.Event()
+            file = disk.create("old", 4 * SECTOR)
+            disk.write_sync([(file, 0, b"a" * 4 * SECTOR)])
+            disk.submit_renew(file, "new", b"b" * SECTOR, done.set)
+            if seed % 2:
+                await done.wait()
+                assert disk.list_names() == ["new"]
+            after = disk.crash(rng)
+            (name,) = after.list_names()
+            data = after.open(name).pread(4 * SECTOR, 0)
+            assert data[SECTOR:] == b"a" * 3 * SECTOR
+            if seed % 2:
+                assert (name, data[:1]) == ("new", b"b")
+            else:
+                found.add((name, data[:1]))
+        return found
+
+    assert run(main) == {("old", b"a"), ("old", b"b"), ("new", b"a"), ("new", b"b")}

@@ -97,6 +97,32 @@ def test_spinning_uses_up_the_budget() -> None:
         run(main, events_max=10_000)
 
 
+def test_memory_is_a_budget() -> None:
+    """A run that holds ever more ends itself, and says who waits, before the system ends it."""
+
+    async def main(loop: SimLoop) -> None:
+        held = []
+        while True:
+            held.append(bytes(1024))
+            await asyncio.sleep(1)
+
+    with pytest.raises(BudgetError, match="too much memory"):
+        run(main, events_max=10_000_000, memory_bytes_max=32 * 1024 * 1024)
+
+
+def test_the_end_of_a_tests_time_ends_the_run() -> None:
+    """What pytest raises in a callback is no failure of that: the run would go on without it, with
+    nobody to end it any more."""
+
+    async def main(loop: SimLoop) -> None:
+        loop.call_later(5.0, pytest.fail, "the time is over")
+        while True:
+            await asyncio.sleep(1)
+
+    with pytest.raises(pytest.fail.Exception, match="the time is over"):
+        run(main, events_max=100_000)
+
+
 def test_threads_and_sockets_do_not_exist() -> None:
     """What reaches for the real world is told so."""
 
