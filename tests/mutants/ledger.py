@@ -14,11 +14,13 @@ from tests.reliability import commit
 
 
 class Ledger:
-    """One line a mutant. A digest that is not today's says that it must run again."""
+    """One line a mutant. A digest that is not today's says that it must run again. The commit that
+    is written is that of when the ledger was made: before the run, whose copies are of then."""
 
     def __init__(self, path: Path, root: Path) -> None:
         self._path = path
         self._root = root
+        self._commit = commit()
         lines = path.read_text().splitlines() if path.exists() else []
         self._rows: dict[str, dict[str, Any]] = {}
         for line in lines:
@@ -32,7 +34,7 @@ class Ledger:
 
     def write(self, everything: Sequence[Mutant], caught: Iterable[Catch]) -> None:
         """Renew the lines of `caught`; those of mutants that are no more go."""
-        stamp = {"commit": commit(), "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        stamp = {"commit": self._commit, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
         for catch in caught:
             mutant = catch.mutant
             self._rows[mutant.name] = stamp | {
@@ -42,7 +44,7 @@ class Ledger:
                 "guard": list(mutant.guard),
                 "caught_by": catch.by,
                 "seconds": round(catch.seconds, 1),
-                "digest": mutant.digest(self._root),
+                "digest": catch.digest,
             }
         rows = [self._rows[mutant.name] for mutant in everything if mutant.name in self._rows]
         self._path.parent.mkdir(parents=True, exist_ok=True)

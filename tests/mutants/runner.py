@@ -27,11 +27,13 @@ TAIL_LINES: Final = 25
 
 @dataclass(frozen=True, slots=True)
 class Catch:
-    """A mutant that was noticed: by which test, and in how many seconds."""
+    """A mutant that was noticed: by which test, and in how many seconds. `digest` is the mutant's
+    in the copy in which that was, whatever has become of the tree since."""
 
     mutant: Mutant
     by: str
     seconds: float
+    digest: str
 
 
 @dataclass(slots=True)
@@ -130,6 +132,7 @@ def _judge(shared: _Run, copy: Copy, mutants: list[Mutant], guard_seconds_max: f
             with shared.lock:
                 shared.outcome.left.append(mutant)
             continue
+        digest = mutant.digest(copy.path)
         verdict = copy.run_mutated(mutant, guard_seconds_max)
         by = verdict.by if verdict.red else None
         if verdict.status is None and mutant.hangs:
@@ -138,7 +141,7 @@ def _judge(shared: _Run, copy: Copy, mutants: list[Mutant], guard_seconds_max: f
             _fault(shared, f"{mutant.name} {_survived(verdict)}: {mutant.rule}", verdict)
             continue
         with shared.lock:
-            shared.outcome.caught.append(Catch(mutant, by, verdict.seconds))
+            shared.outcome.caught.append(Catch(mutant, by, verdict.seconds, digest))
             shared.say(f"caught {mutant.area:8} {mutant.name:48} {verdict.seconds:5.1f} s  {by}")
 
 
