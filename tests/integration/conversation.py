@@ -50,6 +50,8 @@ class Nobody:
     async def form(self, peer: NodeId, report: bytes) -> bytes:
         raise ConnectionError
 
+    def part(self) -> None: ...
+
 
 class Wire:
     """A connection between the two, but for its socket: real conversations, whose bytes pass from

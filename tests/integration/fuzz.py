@@ -56,6 +56,8 @@ class Silence:
         told = decode_report(report)
         return encode_report(replace(told, node_id=peer, incarnation=f"{peer:032x}"))
 
+    def part(self) -> None: ...
+
     held_bytes = 0
 
     def has_room(self, peer: NodeId) -> bool:

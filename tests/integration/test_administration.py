@@ -20,12 +20,15 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 
 from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
 from svc_cluster._pb.cluster.v1 import admin_pb2_grpc
-from svc_cluster.administration.operations import HEALTH, REFLECTION, SERVICE
+from svc_cluster.administration.operations import HEALTH, OPERATIONS, REFLECTION, SERVICE
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.http.client import ConnectionLostError, HttpClient
 from tests.integration.admin_node import AdminNode
 from tests.integration.processes import in_loop
 
+OPERATIONS_OF_OURS = sorted(
+    path.rpartition("/")[2] for path in OPERATIONS if path.startswith(f"/{SERVICE}/")
+)
 READY_S = 60.0
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -87,6 +90,11 @@ def test_a_client_that_knows_nothing_of_us_learns_by_reflection(node: AdminNode)
             "Leaders",
             "Drain",
             "Configuration",
+            "Version",
+            "FinalizeUpgrade",
+            "Export",
+            "BackupTaken",
+            "ReplaceMember",
         }
         method = service.methods_by_name["Status"]
         request = message_factory.GetMessageClass(method.input_type)
@@ -135,7 +143,7 @@ async def test_every_operation_answers_what_the_node_is(node: AdminNode) -> None
 async def test_a_request_of_a_later_release_is_refused_whole(node: AdminNode) -> None:
     """A drain with a field that this release does not know does not drain."""
     async with grpc.aio.insecure_channel(f"127.0.0.1:{node.admin_rpc}") as channel:
-        for name in ("Status", "Members", "Leaders", "Drain", "Configuration"):
+        for name in OPERATIONS_OF_OURS:
             call = channel.unary_unary(f"/{SERVICE}/{name}")(b"\xfa\x01\x01x")
             assert await code_of(call) is grpc.StatusCode.INVALID_ARGUMENT
         assert await code_of(channel.unary_unary(f"/{SERVICE}/Undrain")(b"")) is (

@@ -9,7 +9,7 @@ from pathlib import Path
 from svc_cluster.base.basin_families import OTHER, BasinRow
 from svc_cluster.base.ids import GroupId
 from svc_cluster.cli.processes.basin_rows import BasinRows
-from svc_cluster.settings import METRICS_BASINS
+from svc_cluster.settings_bounds import METRICS_BASINS
 from tests.integration.conversation import Pair, pair
 from tests.integration.test_memory import append, metrics_of
 from tests.turn_bound import TURN_BOUND_SECONDS

@@ -55,6 +55,8 @@ class Operation(Enum):
     LIST_LOCATIONS = "list-locations"
     GET_DEFAULT_LOCATION = "get-default-location"
     SET_DEFAULT_LOCATION = "set-default-location"
+    GET_CLUSTER = "get-cluster"
+    LIST_ACTIVITY = "list-activity"
     ACCOUNT_METRICS = "account-metrics"
     BASIN_METRICS = "basin-metrics"
     STREAM_METRICS = "stream-metrics"
@@ -68,6 +70,8 @@ class Operation(Enum):
     VERSION = "version"
     OPENAPI = "openapi"
     DOCS = "docs"
+    CONSOLE = "console"
+    CONSOLE_ASSET = "console-asset"
     PROTOCOL = "protocol"
 
 
@@ -294,6 +298,8 @@ SMALL: Final[dict[Operation, tuple[str, str, int]]] = {
     Operation.REVOKE_TOKEN: ("DELETE", "/v1/access-tokens/one", 204),
     Operation.LIST_LOCATIONS: ("GET", "/v1/locations", 200),
     Operation.GET_DEFAULT_LOCATION: ("GET", "/v1/locations/default", 200),
+    Operation.GET_CLUSTER: ("GET", "/v1/cluster", 200),
+    Operation.LIST_ACTIVITY: ("GET", "/v1/activity", 200),
     Operation.HEALTH: ("GET", "/health", 200),
     Operation.LIVEZ: ("GET", "/livez", 200),
     Operation.READYZ: ("GET", "/readyz", 200),
@@ -301,6 +307,8 @@ SMALL: Final[dict[Operation, tuple[str, str, int]]] = {
     Operation.VERSION: ("GET", "/version", 200),
     Operation.OPENAPI: ("GET", "/openapi.json", 200),
     Operation.DOCS: ("GET", "/docs", 200),
+    Operation.CONSOLE: ("GET", "/console", 200),
+    Operation.CONSOLE_ASSET: ("GET", "/console/main.js", 200),
     Operation.PROTOCOL: ("GET", "/proto/s2/v1/s2.proto", 200),
 }
 """Requests that can be no larger than their heads, and answers whose size is ours alone."""
