@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from svc_cluster.base.tasks import start_task
 from svc_cluster.cli.local.ports import HeldPorts
+from svc_cluster.cli.processes import gateway_process
 from svc_cluster.cli.processes.gateway_process import start_gateway
 from svc_cluster.settings import GatewaySettings
 from tests.contract.client import Answer, Client
@@ -96,6 +98,46 @@ def test_cors_and_compression_are_switches(on: bool) -> None:
     headers = asyncio.run(main())
     assert headers.get("access-control-allow-origin") == ("http://localhost:3000" if on else None)
     assert headers.get("content-encoding") == ("gzip" if on else None)
+
+
+def test_a_gateway_that_asks_for_tokens_listens_once_it_has_waited_for_them(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It knows no node, and says that the tokens are not known: connections are refused until
+    then."""
+    monkeypatch.setattr(gateway_process, "FIRST_LEASE_SECONDS", 0.5)
+    caplog.set_level("WARNING")
+
+    def is_said() -> bool:
+        return "access_tokens_unknown" in [record.getMessage() for record in caplog.records]
+
+    async def main() -> bool:
+        ports = HeldPorts(1)
+        port = ports.numbers[0]
+        settings = GatewaySettings(
+            cluster_id="c",
+            nodes={"1": "127.0.0.1:1"},
+            secret_file="-",
+            port=port,
+            authentication=True,
+        )
+        settings.check()
+        starting = start_task(start_gateway(settings, {}), "start a gateway")
+        was_said = False
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", port)
+                except ConnectionRefusedError:
+                    await asyncio.sleep(0)
+                else:
+                    was_said = is_said()
+                    writer.close()
+                    break
+        await (await starting).close()
+        return was_said
+
+    assert asyncio.run(main())
 
 
 def test_no_more_bodies_are_held_than_the_setting_allows() -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.mutants.__main__ import main
 from tests.mutants.catalogue import MutantError, load
 from tests.mutants.copies import Copy
+from tests.mutants.ledger import Ledger
 from tests.mutants.runner import run
 
 RULE = 'rule = "Two and two is four."'
@@ -95,6 +96,26 @@ def test_a_bug_that_is_noticed_is_told_with_its_test_and_kept(
     (tree / "svc_cluster/sums.py").write_text(before + "\n# more\n")
     assert main(["--changed"], tree) == 0
     assert "1 caught" in capsys.readouterr().out
+
+
+def test_a_tree_that_moves_on_during_a_run_is_not_what_was_recorded(tree: Path) -> None:
+    """The record is of the copy: what was changed meanwhile runs again, what is as it was does
+    not."""
+    listed(tree, mutant("wrong-sum"), mutant("zero", WRONG_SUM.replace("a - b", "0 * a")))
+    sums = tree / "svc_cluster/sums.py"
+    before = sums.read_text()
+    both = load(tree / "tests/mutants")
+
+    def move_on() -> None:
+        sums.write_text(before + "\n# more\n")
+
+    ledger = Ledger(tree / "mutants.jsonl", tree)
+    outcome = run(tree, both, say=lambda _: move_on())
+    assert [catch.mutant for catch in outcome.caught] == both
+    ledger.write(both, outcome.caught)
+    assert [ledger.knows(each) for each in both] == [False, False]
+    sums.write_text(before)
+    assert [ledger.knows(each) for each in both] == [True, True]
 
 
 def test_what_a_guard_starts_has_the_bug_too(tree: Path) -> None:

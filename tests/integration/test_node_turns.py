@@ -33,8 +33,15 @@ from tests.turn_bound import TURN_BOUND_SECONDS
 
 DEADLINE_MS = 20_000
 
-REFUSED = {"set_default_location", "remove_basin", "seal_basin"}
-"""Kinds of which the answer may be a refusal: there is no such place, or it is not deleted yet."""
+REFUSED = {
+    "raise_version",
+    "remove_basin",
+    "replace_node",
+    "seal_basin",
+    "set_default_location",
+}
+"""Kinds of which the answer may be a refusal: there is no such place or version, or it is not
+deleted yet."""
 
 
 class Leading:
