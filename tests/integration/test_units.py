@@ -19,6 +19,7 @@ from svc_cluster.base.clock import SystemClock
 from svc_cluster.cli.admin.bootstrap import bootstrap
 from tests.integration.units import CAPABILITIES, ROOT, UID, UNITS, Unit, open_files, parse, start
 
+BACKUP_PAGE = ROOT / "docs" / "operations" / "backup.md"
 PAGE = ROOT / "docs" / "operations" / "hosts.md"
 START_S = 60.0
 NAME = "svc.example.com"
@@ -40,6 +41,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     for name, text in zip(("node", "gateway"), settings, strict=True):
         (directory / f"{name}.yaml").write_text(text)
+    (backup_env,) = re.findall(
+        r"```sh\n(SVC_CLUSTER_BACKUP.*?)```", BACKUP_PAGE.read_text(), re.DOTALL
+    )
+    (directory / "backup.env").write_text(backup_env)
     for path in (directory, *directory.rglob("*")):
         os.chown(path, UID, UID)
     return directory
@@ -160,3 +165,21 @@ def test_a_directive_that_nobody_knows_is_found(tmp_path: Path) -> None:
     path.write_text("[Unit]\nWants=x\n[Service]\nMemoryMax=1G\n")
     with pytest.raises(ValueError, match="MemoryMax"):
         parse(path)
+
+
+def test_the_backups_unit_runs_with_the_documented_environment(run: Start) -> None:
+    """As its user, with the places of the page's file: it gets as far as the administrator's
+    certificate, which is not on this host, and says so with a status that the timer's log shows."""
+    unit = parse(UNITS / "svc-cluster-backup.service")
+    process, log = run(unit)
+    assert process.wait(START_S) == 1, log.read_text()
+    said_last = log.read_text().splitlines()[-1]
+    assert "/etc/svc-cluster/administrator/" in said_last
+
+
+def test_the_timer_belongs_to_a_unit_that_is_there() -> None:
+    """Its name is the unit's, it makes up for what was missed, and it is installed by itself."""
+    timer = (UNITS / "svc-cluster-backup.timer").read_text()
+    assert (UNITS / "svc-cluster-backup.service").is_file()
+    assert "Unit=" not in timer
+    assert {"Persistent=yes", "WantedBy=timers.target"} <= set(timer.splitlines())

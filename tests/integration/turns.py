@@ -77,6 +77,8 @@ class Peers:
         told = decode_report(report)
         return encode_report(replace(told, node_id=peer, incarnation=incarnation(peer)))
 
+    def part(self) -> None: ...
+
 
 def incarnation(node: NodeId) -> str:
     return f"{node:032x}"

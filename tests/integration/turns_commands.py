@@ -9,6 +9,7 @@ from typing import Any, Final
 from svc_cluster.base.ids import GroupId, NodeId, SeqNum, StreamId, TimestampMs
 from svc_cluster.catalog import catalog_commands as catalog
 from svc_cluster.catalog.account_usage import ReportAccountUsage
+from svc_cluster.catalog.active_version import NodeVersion, RaiseActiveVersion
 from svc_cluster.catalog.location_table import SetDefaultLocation
 from svc_cluster.catalog.token_commands import IssueToken, RevokeToken, SetRootToken
 from svc_cluster.catalog.token_table import REVOKED_AT_ONCE_MAX
@@ -137,6 +138,8 @@ BASIN_CASES: Final[dict[str, Case]] = {
     "expire_outcomes": lambda f, c, n: [basin.ExpireIdempotencyKeys(_now(f), EXPIRED_AT_ONCE_MAX)],
     # without effect in a basin that counts: one from before that is looked through once, see below
     "count_usage": lambda f, c, n: [basin.CountUsage(_now(f))],
+    # without effect where it was said before, as in every new basin of this version
+    "keep_usage": lambda f, c, n: [basin.KeepUsage()],
     "report_usage": _reports,
     "seal": lambda f, c, n: [basin.Seal(_now(f))],
 }
@@ -153,8 +156,13 @@ def _token(attempt: int) -> IssueToken:
     return IssueToken(token, TimestampMs(1))
 
 
+_SPOKEN: Final = tuple(NodeVersion(NodeId(1 + node), "i" * 32, 3) for node in range(300))
+"""As large as what is said by all nodes may be."""
+
 CATALOG_CASES: Final[dict[str, Case]] = {
     "register_node": lambda f, c, n: [catalog.RegisterNode(NodeId(70 + n), "i" * 32, "a" * 250)],
+    "raise_active_version": lambda f, c, n: [RaiseActiveVersion(90 + n, _SPOKEN)],
+    "replace_node": lambda f, c, n: [catalog.ReplaceNode(NodeId(70 + n), 1, "r" * 32)],
     "create_basin": lambda f, c, n: [_new_basin(f, n)],
     "delete_basin": lambda f, c, n: [catalog.DeleteBasin(f"made-by-command-{n}", _now(f))],
     "remove_basin": lambda f, c, n: [catalog.RemoveBasin(GroupId(c.group_id))],

@@ -274,6 +274,11 @@ REQUESTS: Final[dict[str, Case]] = {
     ],
     "delete_basin": _delete_basin,
     "register_node": _register,
+    "get_version": lambda c, attempt: [_catalog(get_version=pb.VersionRequest())],
+    "raise_version": lambda c, attempt: [_catalog(raise_version=pb.VersionRequest(version=90))],
+    "replace_node": lambda c, attempt: [
+        _catalog(replace_node=pb.ReplaceNodeRequest(node_id=50 + attempt))
+    ],
     "remove_basin": _remove_basin,
     "renew_lease": _renew_lease,
     "hand_on_leases": lambda c, attempt: [
@@ -290,6 +295,7 @@ REQUESTS: Final[dict[str, Case]] = {
     "active_basins": lambda c, attempt: [
         _catalog(active_basins=pb.ActiveBasinsRequest(**_range(c)))
     ],
+    "overview": lambda c, attempt: [_catalog(overview=pb.OverviewRequest())],
     "list_locations": lambda c, attempt: [_catalog(list_locations=pb.ListLocationsRequest())],
     "set_default_location": lambda c, attempt: [
         _catalog(set_default_location=pb.SetDefaultLocationRequest(name="none"))

@@ -21,14 +21,20 @@ APPLIED: Final = frozenset(
     {
         *("User", "Group", "ExecStart", "Environment", "LimitNOFILE", "NoNewPrivileges"),
         *("AmbientCapabilities", "CapabilityBoundingSet", "ProtectSystem", "ProtectHome"),
-        *("PrivateTmp", "LogsDirectory", "LogsDirectoryMode"),
+        *("PrivateTmp", "LogsDirectory", "LogsDirectoryMode", "EnvironmentFile"),
         *("StateDirectory", "StateDirectoryMode"),
     }
 )
 NOT_TRIED: Final = frozenset(
     {
         *("Type", "ExecReload", "Restart", "RestartSec", "RestartPreventExitStatus"),
-        *("TimeoutStopSec", "KillSignal", "PrivateDevices", "ProtectKernelTunables"),
+        *(
+            "TimeoutStartSec",
+            "TimeoutStopSec",
+            "KillSignal",
+            "PrivateDevices",
+            "ProtectKernelTunables",
+        ),
         *("ProtectKernelModules", "ProtectControlGroups", "RestrictAddressFamilies"),
         *("RestrictNamespaces", "LockPersonality", "SystemCallArchitectures"),
     }
@@ -58,7 +64,7 @@ def parse(path: Path) -> Unit:
 def start(unit: Unit, files: Path, log: Path) -> subprocess.Popen[bytes]:
     """The unit's process, with `files` as /etc/svc-cluster and 10.0.0.1 as an address of its own.
     Needs root."""
-    script = "\n".join([*_world(unit, files), shlex.join(["exec", *_process(unit)])])
+    script = "\n".join([*_world(unit, files), shlex.join(["exec", *_process(unit, files)])])
     with log.open("wb") as output:
         return subprocess.Popen(
             ["unshare", "--mount", "--net", "sh", "-euc", script],
@@ -123,14 +129,24 @@ def open_files(unit: Unit) -> int:
     return stated
 
 
-def _process(unit: Unit) -> list[str]:
+def _environment(unit: Unit, files: Path) -> list[str]:
+    named = unit.get("EnvironmentFile")
+    lines = [] if named is None else (files / Path(named).name).read_text().splitlines()
+    return [
+        *unit["Environment"].split(),
+        # quotes are the file's own, as systemd reads it
+        *(word for line in lines if not line.startswith("#") for word in shlex.split(line)),
+    ]
+
+
+def _process(unit: Unit, files: Path) -> list[str]:
     """User, limits and capabilities, and what systemd then executes."""
 
     def caps(key: str) -> str:
         names = unit.get(key, "").lower().removeprefix("cap_").split()
         return ",".join(["-all", *(f"+{name}" for name in names)])
 
-    files = open_files(unit)
+    most = open_files(unit)
     identity = [f"--reuid={unit['User']}", f"--regid={unit['Group']}", "--clear-groups"]
     rights = [f"--inh-caps={caps('AmbientCapabilities')}"]
     rights.append(f"--ambient-caps={caps('AmbientCapabilities')}")
@@ -139,6 +155,6 @@ def _process(unit: Unit) -> list[str]:
         rights.append("--no-new-privs")
     clean = ["env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]
     return [
-        *("prlimit", f"--nofile={files}:{files}", "setpriv", *identity, *rights),
-        *(*clean, *unit["Environment"].split(), *unit["ExecStart"].split()),
+        *("prlimit", f"--nofile={most}:{most}", "setpriv", *identity, *rights),
+        *(*clean, *_environment(unit, files), *unit["ExecStart"].split()),
     ]
