@@ -6,6 +6,7 @@ it. The browser finds no host but this machine: it downloads nothing.
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import re
@@ -37,7 +38,6 @@ _ARGUMENTS: Final = (
 _RUN: Final = """
 const [given, done] = [arguments[0], arguments[arguments.length - 1]];
 (async () => {
-  const examples = await import("/examples.js");
   %s
 })().then((value) => done({value}), (error) => done({error: String(error)}));
 """
@@ -106,13 +106,24 @@ class Browser:
         self._ask("POST", f"{self._session}/url", {"url": url})
 
     def run(self, script: str, **given: Any) -> Any:
-        """What the body of an asynchronous function returns, in which the page's module `examples`
-        and the values `given` are known. Raises PageError for what it throws."""
+        """What the body of an asynchronous function returns, in which the values `given` are known.
+        Raises PageError for what it throws."""
         body = {"script": _RUN % script, "args": [given]}
         found = self._ask("POST", f"{self._session}/execute/async", body)
         if "error" in found:
             raise PageError(found["error"])
         return found.get("value")
+
+    def picture(self, width: int, height: int) -> bytes:
+        """The page in a window of this size, in pixels, as a PNG."""
+        self._ask("POST", f"{self._session}/window/rect", {"width": width, "height": height})
+        return base64.b64decode(self._ask("GET", f"{self._session}/screenshot", None))
+
+    def prefer(self, scheme: str) -> None:
+        """Pages are told from now on that light or dark is preferred."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        wanted = {"cmd": "Emulation.setEmulatedMedia", "params": {"features": features}}
+        self._ask("POST", f"{self._session}/goog/cdp/execute", wanted)
 
     def _started_on(self) -> int:
         assert self._driver.stdout is not None

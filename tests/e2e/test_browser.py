@@ -43,7 +43,8 @@ class Tried:
     def run(self, script: str, **given: Any) -> Any:
         """The script knows `place`: service, token, basin and stream, in the examples' order."""
         place = [self.account.endpoint, ROOT_SECRET, self.basin, self.stream]
-        return self.browser.run(f"const place = given.place; {script}", place=place, **given)
+        known = 'const examples = await import("/examples.js"); const place = given.place;'
+        return self.browser.run(f"{known} {script}", place=place, **given)
 
     def append(self, *texts: str) -> Any:
         return self.run("return await examples.append(...place, given.texts);", texts=texts)
