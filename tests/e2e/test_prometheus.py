@@ -5,13 +5,9 @@ deploy/prometheus/fetch.sh."""
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-import shutil
 import signal
 import subprocess
-import urllib.error
-import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,104 +16,28 @@ import pytest
 import yaml
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.cli.local.ports import HeldPorts
 from svc_cluster.http.client import HttpClient
 from svc_cluster.lab.own_cluster import OwnCluster
 from tests.e2e.cluster import Load
 from tests.e2e.load import set_up
+from tests.e2e.prometheus import READY_S, Prometheus, fetched, targets
 from tests.integration.processes import ready_cluster
 from tests.tidy.observability import ALERTS, DASHBOARDS, asked_for, expressions, panels
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = ROOT / "build" / "prometheus"
-FETCH = ROOT / "deploy" / "prometheus" / "fetch.sh"
 ALERTS_TEST = Path(__file__).with_name("alerts_test.yml")
-READY_S = 60.0
 BASIN = "shown-basin"
 
 
 @pytest.fixture(scope="module")
 def binaries() -> Path:
     """The directory of prometheus and promtool."""
-    found = shutil.which("prometheus")
-    if found is not None and shutil.which("promtool") is not None:
-        return Path(found).parent
-    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        pytest.skip("Prometheus is not installed and there is no apt-get to fetch its package by")
-    done = subprocess.run([FETCH, BUILD], capture_output=True, text=True, timeout=240, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"Debian's prometheus package cannot be fetched: {done.stderr[-200:]}")
-    return BUILD
+    return fetched()
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCluster]:
     with ready_cluster(tmp_path_factory.mktemp("scraped") / "data", "--no-restart") as own:
         yield own
-
-
-def targets(own: OwnCluster) -> dict[str, list[str]]:
-    """Job to addresses."""
-    nodes = [f"127.0.0.1:{node['admin_port']}" for node in own.file()["nodes"]]
-    return {"svc-node": nodes, "svc-gateway": [f"127.0.0.1:{own.port}"]}
-
-
-class Prometheus:
-    """A running one, and its answers."""
-
-    def __init__(self, binary: Path, directory: Path, jobs: dict[str, list[str]]) -> None:
-        self._held = HeldPorts(1)
-        self.port = self._held.numbers[0]
-        config = directory / "prometheus.yml"
-        config.write_text(
-            yaml.safe_dump(
-                {
-                    "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
-                    "scrape_configs": [
-                        {"job_name": job, "static_configs": [{"targets": addresses}]}
-                        for job, addresses in jobs.items()
-                    ],
-                }
-            )
-        )
-        self.process = subprocess.Popen(
-            [
-                binary / "prometheus",
-                f"--config.file={config}",
-                f"--storage.tsdb.path={directory / 'tsdb'}",
-                f"--web.listen-address=127.0.0.1:{self.port}",
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def query(self, expression: str) -> dict[str, float]:
-        """Instance to value; empty while it does not answer."""
-        url = f"http://127.0.0.1:{self.port}/api/v1/query?" + urllib.parse.urlencode(
-            {"query": expression}
-        )
-        try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                rows = json.load(answer)["data"]["result"]
-        except (urllib.error.URLError, OSError):
-            return {}
-        return {row["metric"].get("instance", ""): float(row["value"][1]) for row in rows}
-
-    async def wait(self, expression: str, wanted: dict[str, float]) -> None:
-        """Until the answer is `wanted`."""
-        end = SystemClock().monotonic() + READY_S
-        seen: dict[str, float] = {}
-        while SystemClock().monotonic() < end:
-            seen = self.query(expression)
-            if seen == wanted:
-                return
-            await asyncio.sleep(0.2)
-        raise AssertionError(f"{expression} is {seen}, not {wanted}")
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(30)
 
 
 def test_every_process_is_scraped_and_a_dead_node_is_seen(
