@@ -160,7 +160,8 @@ class Compose:
         """The log of a service, once it has these words. Raises ComposeError."""
         clock = SystemClock()
         end = clock.monotonic() + READY_S
-        while words not in (said := self.run("--profile", "scale", "logs", "--no-color", service)):
+        profiles = ("--profile", "scale", "--profile", "backup")
+        while words not in (said := self.run(*profiles, "logs", "--no-color", service)):
             if clock.monotonic() > end:
                 raise ComposeError(f"{service} does not say {words!r}:\n{said}")
             await asyncio.sleep(0.2)
@@ -171,7 +172,7 @@ class Compose:
         subprocess.run(
             [
                 *self._command,
-                *("--profile", "scale", "--profile", "observability"),
+                *("--profile", "scale", "--profile", "observability", "--profile", "backup"),
                 "down",
                 "--volumes",
                 "--remove-orphans",

@@ -20,6 +20,7 @@ POD: Final = {"containers", "volumes", "securityContext", "terminationGracePerio
 POD_NOT_TRIED: Final = {
     *("serviceAccountName", "automountServiceAccountToken", "enableServiceLinks", "affinity"),
     *("topologySpreadConstraints", "imagePullSecrets", "nodeSelector", "tolerations"),
+    "restartPolicy",
 }
 """Where pods go, and what only an API server gives them."""
 CONTAINER: Final = {
@@ -32,6 +33,8 @@ POD_RIGHTS: Final = {
     "seccompProfile",
 }
 RIGHTS: Final = {"allowPrivilegeEscalation", "readOnlyRootFilesystem", "capabilities"}
+GRACE_SECONDS: Final = 30
+"""Kubernetes' own, where a pod says nothing."""
 ENGINE_SECCOMP: Final = {"type": "RuntimeDefault"}
 """What the engine applies where it is told nothing."""
 _VARIABLE: Final = re.compile(r"\$(\$|\(([^)]*)\))")
@@ -56,7 +59,7 @@ class Mount:
 
 @dataclass(slots=True)
 class Pod:
-    """One pod of a StatefulSet or a Deployment, with its one container."""
+    """One pod of a StatefulSet, a Deployment or a CronJob, with its one container."""
 
     name: str
     host_names: list[str]
@@ -105,9 +108,11 @@ class Pod:
 
 
 def pods_of(objects: Objects, kind: str, name: str, count: int) -> list[Pod]:
-    """The first `count` pods of a StatefulSet or Deployment. Raises ValueError for a field of which
-    nothing is known."""
+    """The first `count` pods of a StatefulSet, Deployment or CronJob. Raises ValueError for a field
+    of which nothing is known."""
     document = objects[kind, name]
+    if kind == "CronJob":
+        document = {**document, "spec": document["spec"]["jobTemplate"]["spec"]}
     spec = document["spec"]["template"]["spec"]
     _known(f"{kind} {name}, pod", spec, POD | POD_NOT_TRIED)
     _known("its rights", spec["securityContext"], POD_RIGHTS)
@@ -146,12 +151,16 @@ def _pod(objects: Objects, document: Object, spec: Object, container: Object, in
         no_new_privileges=not own["allowPrivilegeEscalation"],
         memory=_bytes(resources["limits"]["memory"]),
         cpu_shares=max(2, int(_cores(resources["requests"]["cpu"]) * 1024)),
-        grace_seconds=spec["terminationGracePeriodSeconds"],
+        grace_seconds=spec.get("terminationGracePeriodSeconds", GRACE_SECONDS),
         probes={
             kind: _probe(container, container[f"{kind}Probe"])
             for kind in ("startup", "liveness", "readiness")
+            if f"{kind}Probe" in container
         },
-        before_stop=container.get("lifecycle", {}).get("preStop", {}).get("exec", {})["command"],
+        before_stop=container.get("lifecycle", {})
+        .get("preStop", {})
+        .get("exec", {})
+        .get("command", []),
         mounts=[_mount(objects, document, spec, name, m) for m in container["volumeMounts"]],
     )
 
@@ -199,6 +208,9 @@ def _mount(objects: Objects, document: Object, spec: Object, pod: str, mount: Ob
         claim = f"{mount['name']}-{pod}"
         return Mount(path, is_read_only, is_kept=True, volume=claim)
     (source,) = [v for v in spec["volumes"] if v["name"] == mount["name"]]
+    if "persistentVolumeClaim" in source:
+        claim = source["persistentVolumeClaim"]["claimName"]
+        return Mount(path, is_read_only, is_kept=True, volume=claim)
     if "emptyDir" in source:
         return Mount(path, is_read_only, size=_bytes(source["emptyDir"]["sizeLimit"]))
     volume = f"{mount['name']}-{document['metadata']['name']}"

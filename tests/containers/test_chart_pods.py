@@ -5,6 +5,7 @@ nothing. Skipped, and said so, where no container engine or no engine of Helm's 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import copy
 import json
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from svc_cluster.backup.key_file import make_key
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.http.client import ConnectionLostError, HttpClient, HttpResponse
 from tests.containers.compose import ROOT, ComposeError, docker, engine
@@ -70,6 +72,7 @@ class Pods:
         nodes = objects["StatefulSet", "demo-svc-cluster-node"]["spec"]["replicas"]
         self.nodes = pods_of(objects, "StatefulSet", "demo-svc-cluster-node", nodes)
         self.gateways = pods_of(objects, "Deployment", "demo-svc-cluster-gateway", GATEWAYS)
+        (self.backup,) = pods_of(objects, "CronJob", "demo-svc-cluster-backup", 1)
         secret = pods_of(objects, "StatefulSet", "demo-svc-cluster-node", 1)[0]
         (auth,) = [m for m in secret.mounts if m.path == "/secrets/auth"]
         assert auth.files is not None
@@ -83,7 +86,8 @@ class Pods:
     def make(self) -> None:
         """The network, the claims, and what the Secrets hold."""
         docker("network", "create", "--label", LABEL, NETWORK)
-        mounts = {m.volume: (m, pod) for pod in self.all for m in pod.mounts if m.volume}
+        every = [*self.all, self.backup]
+        mounts = {m.volume: (m, pod) for pod in every for m in pod.mounts if m.volume}
         for volume in mounts:
             docker("volume", "create", "--label", LABEL, volume)
         content = [_content(mount, pod) for mount, pod in mounts.values()]
@@ -107,10 +111,16 @@ class Pods:
         found: dict[str, Any] = json.loads(docker("inspect", pod.name))[0]
         return found
 
-    def differences(self) -> list[str]:
-        """Between what was rendered and what the engine runs."""
+    def differences(self, *some: Pod) -> list[str]:
+        """Between what was rendered and what the engine runs, of these or of all that stay."""
         image = json.loads(docker("image", "inspect", self.nodes[0].image))[0]
-        return [each for pod in self.all for each in differences(pod, self.facts(pod), image)]
+        chosen = some or self.all
+        return [each for pod in chosen for each in differences(pod, self.facts(pod), image)]
+
+    def job(self, pod: Pod) -> tuple[int, str]:
+        """Run it to its end: its status, and what it said. Its container is left."""
+        self.start(pod)
+        return int(docker("wait", pod.name)), self.logs(pod)
 
     def address(self, pod: Pod) -> str:
         found: str = self.facts(pod)["NetworkSettings"]["Networks"][NETWORK]["IPAddress"]
@@ -194,8 +204,18 @@ def remove() -> None:
 
 
 @pytest.fixture(scope="module")
-def objects() -> Objects:
-    return rendered()
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Objects:
+    """With backups into a claim, and the key for them in a Secret of the operator's."""
+    key_file = tmp_path_factory.mktemp("key") / "svc-backup.key"
+    make_key(key_file)
+    key = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "backup-key"},
+        "data": {"svc-backup.key": base64.b64encode(key_file.read_bytes()).decode()},
+    }
+    asked = {"enabled": True, "existingKeySecret": "backup-key", "existingClaim": "backup-claim"}
+    return rendered({"backup": asked, "extraObjects": [key]})
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +248,17 @@ def test_the_pods_run_as_rendered_and_lose_nothing_in_a_restart(pods: Pods) -> N
     assert len(acknowledged) >= APPENDS_BETWEEN * (1 + len(pods.nodes))
     lost = [each for each in acknowledged if each not in stored]
     assert (lost, [x for x in stored if x in set(acknowledged)]) == ([], acknowledged)
+
+
+def test_the_job_for_backups_takes_one_each_time_it_is_run(pods: Pods) -> None:
+    """As rendered, without a difference: the second one goes on in the same claim, with the key
+    that the Secret has."""
+    for number in (1, 2):
+        status, said = pods.job(pods.backup)
+        assert status == 0, said
+        assert f"backup {number} of storage-demo-svc-cluster in /backups/main" in said
+        assert pods.differences(pods.backup) == []
+        docker("rm", pods.backup.name)
 
 
 async def restart_under_appends(pods: Pods) -> tuple[list[str], list[str]]:

@@ -84,6 +84,24 @@ def test_more_nodes_wait_for_membership_and_disturb_nobody(cluster: Compose) -> 
         cluster.run("--profile", "scale", "rm", "--stop", "--force", *joining)
 
 
+def test_backups_are_taken_while_the_profile_runs(cluster: Compose) -> None:
+    """The first one at once, into a volume, sealed with a key in another one; it is whole, and a
+    container that is started again does not take the next one before its time."""
+    cluster.run("--profile", "backup", "up", "--detach", "--no-build", "--no-deps", "backup")
+    command = ("python3", "-m", "svc_cluster", "backup")
+    try:
+        said = asyncio.run(cluster.wait_said("backup", "backup 1 of compose in /backups/main"))
+        assert "/key/svc-backup.key was made" in said
+        container = cluster.container("backup")
+        docker("restart", "--time", "1", container)
+        assert ": whole" in docker("exec", container, *command, "verify")
+        listed = docker("exec", container, *command, "list")
+        assert (listed.startswith("1  "), "\n2  " in listed) == (True, False)
+        assert f"   {DECLARED}  index " in listed
+    finally:
+        cluster.run("--profile", "backup", "rm", "--stop", "--force", "backup")
+
+
 def test_requests_need_a_token(cluster: Compose) -> None:
     """Beyond loopback the gateway asks for tokens by itself, and takes the one that was made."""
 

@@ -48,6 +48,20 @@ class ClientAuthority:
         self.path = directory / "ca.pem"
         self.path.write_bytes(self.pem)
 
+    def itself(self) -> Shown:
+        """The CA's own certificate, as a client would show it who has its key."""
+        path = self._directory / "itself.pem"
+        path.write_bytes(
+            self._key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+            + self.pem
+        )
+        found = x509.load_pem_x509_certificate(self.pem)
+        return Shown(path, found.fingerprint(hashes.SHA256()).hex())
+
     def issue(
         self,
         *common_names: str,

@@ -156,8 +156,9 @@ class Shared:
         return len(page["basins"]) == self._basins_max
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    """It ends with this suite: idle, it would go on to take a twentieth of a core beside others."""
     made = Shared(tmp_path_factory.mktemp)
     yield made
     made.end()
