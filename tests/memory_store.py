@@ -10,15 +10,18 @@ import asyncio
 import random
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
+from typing import NoReturn
 
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.storage.read_pool import WAITING_MAX_DEFAULT
 from svc_cluster.storage.state_store import (
     FETCHED_KEYS_MAX,
     ON_DISK,
+    Finish,
     Peeked,
     StoreBusyError,
     StoreStalledError,
+    unchanged,
 )
 
 
@@ -127,7 +130,9 @@ class MemoryStore:
             return ON_DISK
         return self.get(key)
 
-    def fetch(self, keys: Sequence[bytes]) -> asyncio.Future[list[bytes | None]]:
+    def fetch(
+        self, keys: Sequence[bytes], finish: Finish = unchanged
+    ) -> asyncio.Future[list[bytes | None]]:
         assert self._is_open, "a closed store is not read"
         if self.fetching >= WAITING_MAX_DEFAULT:
             raise StoreBusyError("too many reads wait for the disk")
@@ -151,7 +156,7 @@ class MemoryStore:
             if len(values) < len(keys) and all(value is None for value in some):
                 go_on()
             else:
-                future.set_result(values)
+                future.set_result(finish(values))
 
         def ended(_: object) -> None:
             self.fetching -= 1
@@ -164,6 +169,10 @@ class MemoryStore:
     def _fetch_s(self, _: list[bytes | None]) -> float:
         """Seconds that the disk takes for these values."""
         return self._rng.uniform(*self.fetch_ms) / 1000
+
+    @staticmethod
+    def fail(failure: BaseException) -> NoReturn:
+        raise failure
 
     def write(self, write_set: WriteSet) -> None:
         assert self._is_open, "a closed store is not written"

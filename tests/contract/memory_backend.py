@@ -385,6 +385,7 @@ class MemoryBackend:
         refuse_at_tail: bool,
         wait_ms: int,
         has_key: bool = False,
+        committed: bool = False,
     ) -> ReadResult:
         target = self._stream(basin, stream)
         seq_num = max(_resolve_start(target, start), target.trim_point)

@@ -335,6 +335,24 @@ ROUTES = [
         "local",
         "account",
     ),
+    Route(
+        "cluster",
+        "GET",
+        "/v1/cluster",
+        ("list-basins", "account-metrics"),
+        200,
+        None,
+        "account",
+    ),
+    Route(
+        "activity",
+        "GET",
+        "/v1/activity",
+        ("list-basins", "list-access-tokens", "account-metrics"),
+        200,
+        None,
+        "everything",
+    ),
 ]
 SESSION_ROUTE = Route(
     "append-session",
@@ -456,7 +474,8 @@ def test_names_outside_the_set(account: Account, kind: str) -> None:
         secret = account.issue(scope)[1]
         for route in (*ROUTES, SESSION_ROUTE):
             answer = route.ask(account, secret)
-            if kind in route.names.replace("account", "basin").split():
+            named = route.names.replace("account", "basin")
+            if kind in named.replace("everything", "basin stream token").split():
                 _is_denied(answer, route)
             elif route.name == "issue-token":
                 assert answer.status in (403, 409), answer
@@ -478,7 +497,7 @@ def test_a_token_for_some_basins_is_not_one_for_the_account(
     for each in (secret, child):
         for route in (*ROUTES, SESSION_ROUTE):
             answer = route.ask(account, each)
-            if "account" in route.names:
+            if {"account", "everything"} & set(route.names.split()):
                 _is_denied(answer, route)
             elif not {GONE, "nobody"} & set(route.path.split("?")[0].split("/")):
                 assert answer.status in (route.allowed, 403 if route.name == "issue-token" else 0)
@@ -505,11 +524,14 @@ def test_auto_prefix(account: Account) -> None:
     secret = account.issue(scope, auto_prefix_streams=True)[1]
     for route in (*ROUTES, SESSION_ROUTE):
         answer = route.ask(account, secret)
+        if route.names == "everything":
+            _is_denied(answer, route)
+            continue
         assert answer.status == route.allowed, (route.name, answer)
         assert "p/" not in answer.body.decode(), route.name
     plain = account.issue(scope)[1]
     for route in (*ROUTES, SESSION_ROUTE):
-        if "stream" in route.names.split():
+        if {"stream", "everything"} & set(route.names.split()):
             _is_denied(route.ask(account, plain), route)
 
 
@@ -552,6 +574,8 @@ def test_the_matrix_is_whole() -> None:
         "version",
         "openapi",
         "docs",
+        "console",
+        "console-asset",
         "protocol",
     }
     guarded = {
@@ -580,5 +604,6 @@ def _template(path: str) -> str:
 def test_free_routes_need_no_token(account: Account) -> None:
     """Probes, metrics and the description of the interface are for all."""
     for path in sorted(path for each in ENDPOINTS if each.need is None for path in each.paths):
-        assert account.ask("GET", path, None, None).status == 200, path
+        asked = path.format(asset="main.js")
+        assert account.ask("GET", asked, None, None).status == 200, path
     assert account.ask("OPTIONS", "/v1/basins", None, None).status == 204

@@ -6,81 +6,21 @@ Rules: contract 12.13 and 12.14. Over TLS, in HTTP/1.1 and HTTP/2.
 from __future__ import annotations
 
 import http.client
-import itertools
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.cli.admin.authority import Authority, issue
-from svc_cluster.cli.processes.own_certificate import utc_now
 from svc_cluster.cli.processes.tls_files import LOOK_SECONDS
 from tests.contract.access import EVERYWHERE, ROOT_SECRET
 from tests.contract.client import Answer
-from tests.contract.client_authority import SECONDS, SERVER, CertifiedClient, ClientAuthority, Shown
-from tests.contract.conftest import Server, running
-
-_NUMBERS = itertools.count()
-READ = {**EVERYWHERE, "op_groups": {"account": {"read": True}}}
-
-
-class Guarded:
-    """A server under TLS that takes clients' certificates."""
-
-    def __init__(self, server: Server, public_ca: Path, clients: ClientAuthority) -> None:
-        self.server = server
-        self.public_ca = public_ca
-        self.clients = clients
-
-    @contextmanager
-    def client(self, protocol: str, shown: Shown | None = None) -> Iterator[CertifiedClient]:
-        made = CertifiedClient(self.server.port, self.public_ca, protocol, shown)
-        try:
-            yield made
-        finally:
-            made.close()
-
-    def as_root(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        """Until the gateway knows the root token, which is a moment after the start."""
-        end = SystemClock().monotonic() + SECONDS
-        # where a certificate is needed, the root's secret needs one with its name, too
-        shown = self.clients.issue("root")
-        while True:
-            with self.client("http/1.1", shown) as client:
-                answer = client.ask(method, path, body, ROOT_SECRET, **headers)
-            if answer.status not in (401, 503) or SystemClock().monotonic() > end:
-                return answer
-
-    def token(self, **members: Any) -> tuple[str, str]:
-        """Id and secret of a new one."""
-        token_id = f"machine-{next(_NUMBERS):04}"
-        body = {"id": token_id, "scope": READ, **members}
-        answer = self.as_root("POST", "/v1/access-tokens", body)
-        assert answer.status == 201, answer
-        return token_id, answer.json["access_token"]
-
-
-@contextmanager
-def guarded_by(directory: Path, wanted: str) -> Iterator[Guarded]:
-    clients = ClientAuthority(directory / "clients")
-    authority = Authority.create(directory / "ca", utc_now)
-    issue(authority, ["localhost"], directory / "public")
-    home = directory / "home"
-    home.mkdir()
-    gateway = {
-        "tls_cert": str(directory / "public" / "tls.crt"),
-        "tls_key": str(directory / "public" / "tls.key"),
-        "tls_client_ca": str(clients.path),
-        "tls_client_certificate": wanted,
-        "failed_authentications_per_second": None,
-    }
-    with running(Server(home, 10.0, ROOT_SECRET, gateway=gateway)) as server:
-        yield Guarded(server, directory / "ca" / "ca.pem", clients)
+from tests.contract.client_authority import SECONDS, SERVER, ClientAuthority, Shown
+from tests.contract.conftest import Server
+from tests.contract.guarded import NUMBERS, READ, Guarded, await_status, guarded_by
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +57,14 @@ def test_a_certificate_acts_with_its_tokens_scope(optional: Guarded, protocol: s
         assert client.ask("GET", "/v1/basins").status == 200
 
 
+def test_the_certificate_of_a_ca_stands_for_no_token(optional: Guarded) -> None:
+    """Even where there is a token with its name."""
+    made = optional.as_root("POST", "/v1/access-tokens", {"id": "CA of clients", "scope": READ})
+    assert made.status == 201
+    with optional.client("http/1.1", optional.clients.itself()) as client:
+        assert is_refused(client.ask("GET", "/v1/basins"), "one of a CA")
+
+
 def test_a_certificate_dies_with_its_token(optional: Guarded, protocol: str) -> None:
     """On a connection that is open, with the next request after the revocation; a token that gets
     the id later brings it back."""
@@ -133,7 +81,7 @@ def test_a_certificate_dies_with_its_token(optional: Guarded, protocol: str) -> 
 
 def test_a_stream_of_events_ends_with_the_token(optional: Guarded) -> None:
     """What a certificate has opened ends within seconds, as with the token's secret."""
-    basin = f"certified-{next(_NUMBERS):04}"
+    basin = f"certified-{next(NUMBERS):04}"
     assert optional.as_root("POST", "/v1/basins", {"basin": basin}).status == 201
     made = optional.as_root("POST", "/v1/streams", {"stream": "s"}, svc_basin=basin)
     assert made.status == 201
@@ -312,33 +260,16 @@ def test_another_ca_takes_over_without_a_restart(tmp_path: Path) -> None:
         old, file = guarded.clients, guarded.clients.path
         new = ClientAuthority(tmp_path / "next", "the next year")
         file.write_bytes(old.pem + new.pem)
-        _await(guarded, new.issue(token_id), 200)
-        _await(guarded, old.issue(token_id), 200)
+        await_status(guarded, new.issue(token_id), 200)
+        await_status(guarded, old.issue(token_id), 200)
         file.write_bytes(new.pem)
-        _await(guarded, old.issue(token_id), None)
-        _await(guarded, new.issue(token_id), 200)
+        await_status(guarded, old.issue(token_id), None)
+        await_status(guarded, new.issue(token_id), 200)
         file.write_bytes(b"nothing of the kind")
         said = _said(guarded.server, "certificate_unusable")
         assert "holds no certificates in PEM" in said["reason"]
-        _await(guarded, new.issue(token_id), 200)
+        await_status(guarded, new.issue(token_id), 200)
         assert len(guarded.server.new_errors()) >= 1
-
-
-def _await(guarded: Guarded, shown: Shown, status: int | None) -> None:
-    """Until a new connection is answered so; None: until there is none. The gateway looks at its
-    files every LOOK_SECONDS."""
-    clock = SystemClock()
-    end = clock.monotonic() + SECONDS + LOOK_SECONDS
-    last: object = "nothing was asked"
-    while clock.monotonic() < end:
-        try:
-            with guarded.client("http/1.1", shown) as client:
-                last = client.ask("GET", "/v1/basins").status
-        except (OSError, http.client.HTTPException):
-            last = None
-        if last == status:
-            return
-    raise AssertionError(f"{last} and not {status}")
 
 
 def _said(server: Server, event: str) -> dict[str, Any]:

@@ -50,6 +50,7 @@ DESCRIBED: Final = [(path, method) for path, item in DOCUMENT["paths"].items() f
 
 # The codes of the contract's section 9, held here once more, and the statuses of both dialects.
 CONTRACT: Final = {
+    "not_found": {404},
     "access_token_not_found": {404},
     "authn": {401},
     "permission_denied": {403},
@@ -287,7 +288,7 @@ def known(base_url: str) -> dict[str, str]:
         client.post("/v1/streams", {"stream": "s"}, {"svc-basin": basin})
         for number in range(3):
             assert client.append(basin, "s", f"record {number}").status == 200
-    return {"basin": basin, "stream": "s"}
+    return {"basin": basin, "stream": "s", "asset": "main.js"}
 
 
 def _aim(case: Any, known: dict[str, str], family: str) -> None:

@@ -102,9 +102,9 @@ def listing(status: int) -> list[Operation]:
     return [each for each in OPERATIONS if status in each.refusals and not each.is_free]
 
 
-ASKS_NO_NODE: Final = frozenset({"issue-read-ticket"})
+ASKS_NO_NODE: Final = frozenset({"issue-read-ticket", "get-cluster", "list-activity"})
 """What the gateway does by itself: its body may be too slow or find no room, as any body may
-(test_slow_bodies.py), but nobody else can fail it."""
+(test_slow_bodies.py), but nobody else can fail it. A node that does not answer is told as such."""
 
 
 def of(status: int, *, but: frozenset[str] = frozenset()) -> pytest.MarkDecorator:

@@ -94,6 +94,7 @@ OWN: Final[dict[tuple[str, int], Exchange]] = {
     ("issue-read-ticket", 201): Exchange(
         body=lambda place: {"basin": place.basin, "streams": {"exact": "s"}}
     ),
+    ("console-asset", 200): Exchange(names=lambda place: {"asset": "main.js"}),
     ("set-default-location", 200): Exchange(body=lambda place: "local"),
     ("read", 200): Exchange(query="seq_num=0"),
     ("read", 304): Exchange(query="seq_num=0&count=1", knows=True),

@@ -21,7 +21,7 @@ import yaml
 from helm_python import Chart, lint  # type: ignore[import-not-found]
 from jsonschema import Draft202012Validator
 
-from tests.helm import peer_certificates, upgrade
+from tests.helm import backups, growth, peer_certificates, renamed, upgrade
 from tests.tidy.observability import DASHBOARDS
 
 BEFORE = Path(__file__).resolve().parent / "before"
@@ -147,6 +147,16 @@ CASES: dict[str, Values] = {
             }
         }
     },
+    "backups": {
+        "backup": {
+            "enabled": True,
+            "place": "s3://kept/here",
+            "existingKeySecret": "backup-key",
+            "credentialsSecret": "bucket",
+            "olderThan": "30d",
+        },
+        "networkPolicy": {"enabled": True},
+    },
     "no authentication": {"auth": {"enabled": False}},
     "no authentication, more names": {
         "auth": {"enabled": False},
@@ -233,6 +243,36 @@ REFUSED: dict[str, tuple[Values, str]] = {
             },
         },
         "certificates stand for access tokens",
+    ),
+    "backups without a key": (
+        {"backup": {"enabled": True, "existingClaim": "kept"}},
+        "svc-cluster backup key",
+    ),
+    "backups without a place": (
+        {"backup": {"enabled": True, "existingKeySecret": "k"}},
+        "set backup.place",
+    ),
+    "backups in two places": (
+        {
+            "backup": {
+                "enabled": True,
+                "existingKeySecret": "k",
+                "place": "s3://kept",
+                "existingClaim": "kept",
+            }
+        },
+        "backup.place and backup.existingClaim are both set",
+    ),
+    "backups without an administrator": (
+        {
+            "backup": {"enabled": True, "existingKeySecret": "k", "place": "s3://kept"},
+            "tls": {"peer": {"existingSecret": "peer"}},
+        },
+        "backup.existingAdministratorSecret",
+    ),
+    "backups in a place of no kind": (
+        {"backup": {"enabled": True, "existingKeySecret": "k", "place": "/mnt"}},
+        "place",
     ),
     "gateways are not asked by gRPC": ({"gateway": {"grpcProbes": True}}, "grpcProbes"),
     "administrators without a list": (
@@ -540,7 +580,7 @@ def facts(name: str, objects: Objects, values: Values) -> Iterator[str]:
         )
         == values["replica"]["grpcProbes"],
         "nobody but who is named reaches administration": reaches_administration(objects)
-        == (values["networkPolicy"]["administrators"] or None),
+        == ((values["networkPolicy"]["administrators"] + backups.pods(objects)) or None),
         "an administrator's certificate is made and mounted nowhere": (
             ("Secret", "demo-svc-cluster-administrator-tls") in objects
             or ("Certificate", "demo-svc-cluster-administrator") in objects
@@ -614,6 +654,7 @@ def main() -> int:
         if name == "monitoring":
             faults += monitoring(by_name(documents))
         faults += additions(name, by_name(documents))
+        faults += backups.faults(name, by_name(documents), merged(defaults, values))
         faults += broken(documents)
         try:
             older = by_name(render(before, values))
@@ -626,6 +667,8 @@ def main() -> int:
             faults += upgrade.planted(older)
     for name, (values, says) in REFUSED.items():
         faults += refused(partial(render, chart, values), name, says)
+    faults += growth.faults(lambda values: by_name(render(chart, values, upgrade=True)))
+    faults += renamed.faults(CHART, BEFORE, partial(render, chart))
     report = lint(str(CHART), strict=True)
     print(f"lint: {report}")
     faults += upgrade.apart(set(apart))

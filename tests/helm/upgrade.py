@@ -30,7 +30,7 @@ FIXED: dict[str, list[tuple[str, ...]]] = {
 
 NEW = {
     *("presets", "own resources", "more of everything", "gateway api", "policy with clients"),
-    *("client certificates", "init declarations"),
+    *("client certificates", "init declarations", "backups"),
 }
 """Of `check.CASES` those that the version before refuses. At a release it is empty again."""
 

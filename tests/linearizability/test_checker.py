@@ -71,14 +71,14 @@ def test_bodies_prove_that_they_are_whole() -> None:
 
 
 @pytest.mark.slow
-def test_a_million_operations_take_seconds() -> None:
+def test_operations_by_the_hundred_thousand_take_seconds() -> None:
     """The checker is fast enough for long runs against a live cluster."""
-    history = generate_large(random.Random(1), operations=1_000_000, clients=64)
+    history = generate_large(random.Random(1), operations=300_000, clients=64)
     started = time.process_time()
     verdict = check(history.operations, history.final)
     took = time.process_time() - started
     assert verdict.ok, str(verdict)
-    assert took < 20, f"{took:.1f} s"
+    assert took < 6, f"{took:.1f} s"
     print(f"{took:.1f} s for {len(history.operations)} operations")
 
 

@@ -13,7 +13,7 @@ from svc_cluster.codec.json_body import DataFormat
 from tests.native_build import core_of_this_tree, loaded
 from tests.property.codec import inputs as spoiling
 from tests.property.native import inputs
-from tests.property.native.differential import append_agrees, read_agrees
+from tests.property.native.differential import append_agrees, cut_agrees, read_agrees
 
 
 def an_append(core: ModuleType, rng: random.Random) -> bool:
@@ -38,6 +38,14 @@ def a_read(core: ModuleType, rng: random.Random) -> bool:
         raise AssertionError(repr(read)[:20_000]) from fault
 
 
+def a_cut(core: ModuleType, rng: random.Random) -> bool:
+    read = inputs.bounded_read(rng, is_plain=rng.random() < 0.6)
+    try:
+        return cut_agrees(core, read)
+    except AssertionError as fault:
+        raise AssertionError(repr(read)[:20_000]) from fault
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.property.native", description=__doc__)
     parser.add_argument("--core", type=Path, help="default: compiled of this tree")
@@ -45,7 +53,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     core = core_of_this_tree() if options.core is None else loaded(options.core)
-    for check in (an_append, a_read):
+    for check in (an_append, a_read, a_cut):
         rng = random.Random(options.seed)
         begin = time.monotonic()
         answered = sum(check(core, rng) for _ in range(options.inputs))

@@ -11,9 +11,13 @@ from typing import Any
 from svc_cluster import _native
 from svc_cluster.base.errors import ServiceError
 from svc_cluster.base.steps import at_once
+from svc_cluster.codec.batch_codec import cut_steps
+from svc_cluster.codec.batch_cut import HEADERS_MAX, cut_batches
 from svc_cluster.codec.json_body import DataFormat
 from svc_cluster.codec.plain_read import JSON_FORMS, EncodedRun, RecordForm, run_steps
 from svc_cluster.codec.read_batch import json_steps, proto_steps
+from svc_cluster.model.read_bounds import ReadBounds
+from svc_cluster.model.record import SequencedBatch
 from tests.at_once import decode_json_append
 from tests.property.native.inputs import Read
 
@@ -24,13 +28,14 @@ _DATA_FORMATS = {form: data_format for data_format, form in JSON_FORMS.items()}
 def using(module: ModuleType | None) -> Iterator[None]:
     """Around what is done with this core; None: with Python alone."""
     core = _native.core
-    before = core.encode_append, core.encode_read
+    before = core.cut_stored, core.encode_append, core.encode_read
+    core.cut_stored = None if module is None else module.cut_stored
     core.encode_append = None if module is None else module.encode_append
     core.encode_read = None if module is None else module.encode_read
     try:
         yield
     finally:
-        core.encode_append, core.encode_read = before
+        core.cut_stored, core.encode_append, core.encode_read = before
 
 
 def append_agrees(module: ModuleType, body: bytes, data_format: DataFormat) -> bool:
@@ -51,6 +56,41 @@ def read_agrees(module: ModuleType, read: Read) -> bool:
     with using(module):
         assert _outcome(lambda: _runs(read, encoded)) == expected
     return any(encoded)
+
+
+def cut_agrees(module: ModuleType, read: Read) -> bool:
+    """Whether the core found the part of any batch. Raises AssertionError where that is not the one
+    that Python finds, or where a read of what is left is another than one of the whole batches."""
+    with using(None):
+        whole = _outcome(lambda: _cut_records(read, read.batches))
+        by_python = _cut(read)
+        left = _outcome(lambda: _cut_records(read, by_python))
+    with using(module):
+        by_core = _cut(read)
+    assert left == whole
+    if by_core != by_python:
+        assert _has_many_headers(read), "Python finds the same"
+        with using(None):
+            assert _outcome(lambda: _cut_records(read, by_core)) == whole
+    return any(one is not other for one, other in zip(by_core, read.batches, strict=True))
+
+
+def _cut(read: Read) -> list[SequencedBatch]:
+    budget = read.budget
+    bounds = ReadBounds(budget.count, budget.metered_bytes, budget.until_ms)
+    # only the first and the last are cut, and only the last goes beyond the bounds
+    return cut_batches(read.batches[:1], read.start_seq_num, bounds, budget.from_ms, 0)
+
+
+def _cut_records(read: Read, batches: list[SequencedBatch]) -> list[Any]:
+    """The records that a read of the first batch gives out, and whether it is over then."""
+    budget = replace(read.budget)
+    runs = cut_steps(batches[:1], read.start_seq_num, budget, None)
+    return [[each for run in runs for each in run or ()], budget.exhausted]
+
+
+def _has_many_headers(read: Read) -> bool:
+    return any(batch.records.count(b"\x12") > HEADERS_MAX for batch in read.batches)
 
 
 def _outcome(call: Callable[[], Any]) -> Any:

@@ -58,7 +58,7 @@ def append_body(rng: random.Random, *, is_base64: bool) -> bytes:
     if rng.random() < 0.3:
         body["match_seq_num"] = rng.choice((None, *U64_EDGES))
     if rng.random() < 0.3:
-        body["fencing_token"] = rng.choice((None, "", "token", "x" * 36))
+        body["fencing_token"] = rng.choice((None, "", "token", "x" * 36, "x" * 37))
     spaced = rng.random() < 0.3
     return json.dumps(
         _shuffled(rng, body),
@@ -100,6 +100,21 @@ def read(rng: random.Random, *, is_plain: bool) -> Read:
     )
     start = rng.randint(begin, seq_num) if rng.random() < 0.5 else 0
     return Read(batches, start, budget, rng.choice(tuple(RecordForm)))
+
+
+def bounded_read(rng: random.Random, *, is_plain: bool) -> Read:
+    """One batch, and bounds that fall within it more often than not."""
+    first = rng.choice((0, 7, 2**53))
+    batch = _sequenced(rng, first, rng.choice((0, 1000)), is_plain=is_plain)
+    place = batch.placement
+    budget = ReadBudget(
+        count=rng.choice((None, 0, 1, 2, 5)),
+        metered_bytes=rng.choice((None, 0, 8, 30, rng.randint(0, place.metered_bytes))),
+        until_ms=rng.choice((None, None, 999, 1002, 2**64 - 1)),
+        from_ms=rng.choice((0, 0, 0, 1000, 1002, 2**64 - 1)),
+    )
+    start = rng.choice((0, first + rng.randint(0, max(1, place.record_count))))
+    return Read([batch], start, budget, rng.choice(tuple(RecordForm)))
 
 
 def _bound(rng: random.Random, values: tuple[int, ...]) -> int | None:

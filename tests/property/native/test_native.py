@@ -27,7 +27,7 @@ from tests.native_build import SANITIZERS, compiled, compiler, core_of_this_tree
 from tests.native_fuzz import sanitized
 from tests.property.codec.inputs import json_append, spoilt
 from tests.property.native import inputs
-from tests.property.native.differential import append_agrees, read_agrees, using
+from tests.property.native.differential import append_agrees, cut_agrees, read_agrees, using
 from tests.property.native.inputs import Read
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no compiler with Python's headers")
@@ -80,11 +80,13 @@ def test_spoilt_appends_are_what_python_makes_of_them(
 
 @pytest.mark.parametrize("data_format", DataFormat)
 def test_every_plain_append_is_answered(core: ModuleType, data_format: DataFormat) -> None:
-    """None is for what is not plain: whatever a client writes by the book is taken."""
+    """None is for what is not plain: whatever a client writes by the book is taken. A fencing token
+    that is too long is not, and Python says so."""
     rng = random.Random(1)
     for _ in range(1000):
         body = inputs.append_body(rng, is_base64=data_format is DataFormat.BASE64)
-        assert append_agrees(core, body, data_format), body
+        has_long_token = b'"' + 37 * b"x" + b'"' in body
+        assert append_agrees(core, body, data_format) is not has_long_token, body
 
 
 @given(rng=RANDOM, is_plain=st.booleans())
@@ -94,6 +96,23 @@ def test_any_read_is_what_python_makes_of_it(
 ) -> None:
     """Every form, start and bound; batches that are not what was stored, or not as many records."""
     read_agrees(core, inputs.read(rng, is_plain=is_plain))
+
+
+@given(rng=RANDOM, is_plain=st.booleans())
+@settings(max_examples=500)
+def test_the_part_of_a_batch_that_is_read_says_what_all_of_it_says(
+    core: ModuleType, rng: random.Random, is_plain: bool
+) -> None:
+    """By the core and by Python: the same part, which has the records that the read returns and
+    lets it end where it would."""
+    cut_agrees(core, inputs.bounded_read(rng, is_plain=is_plain))
+
+
+def test_the_part_of_a_plain_batch_is_found_by_the_core(core: ModuleType) -> None:
+    """What begins within a batch, or ends there, is left of it."""
+    rng = random.Random(1)
+    reads = [inputs.bounded_read(rng, is_plain=True) for _ in range(1000)]
+    assert sum(cut_agrees(core, read) for read in reads) > 300
 
 
 def test_every_plain_read_is_answered(core: ModuleType) -> None:
@@ -178,7 +197,10 @@ def test_large_batches_are_what_python_makes_of_them(
         b'{"records":[{"body":"="}]}',
         b'{"records":[{"body":"===="}]}',
         b'{"records":[{"body":null,"headers":null,"timestamp":null}],"fencing_token":null}',
+        b'{"records":[{}],"fencing_token":"%b"}' % (b"t" * 36),
         b'{"records":[{}],"fencing_token":"%b"}' % (b"t" * 37),
+        # Python takes a body to pieces, and so refuses it in other words, where it is heavy
+        b'{"records":[{"body":"%b"}],"fencing_token":"%b"}' % (b"\\n" * 140_000, b"t" * 70_000),
         b"",
         b"{",
         b'{"records":[{"body":"',
@@ -263,6 +285,13 @@ def test_values_that_are_no_64_bits_are_left_to_python(core: ModuleType) -> None
     ):
         with pytest.raises(TypeError):
             core.encode_read(*wrong)
+    assert core.cut_stored(stored, 0, None, None, None, 0) == (0, 2, 0, 1, 8, 0, 0)
+    assert core.cut_stored((*stored[:1], -1, *stored[2:]), 0, None, None, None, 0) is None
+    assert core.cut_stored(stored, -1, None, None, None, 0) is None
+    with pytest.raises(TypeError):
+        core.cut_stored(stored[:6], 0, None, None, None, 0)
+    with pytest.raises(TypeError):
+        core.cut_stored(stored, 0, None, None, None)
     with pytest.raises(TypeError):
         core.encode_append("{}", False)
     with pytest.raises(TypeError):
