@@ -12,10 +12,13 @@ import yaml
 from svc_cluster.base.metrics import Metrics
 from tests.tidy.observability import ALERTS, DASHBOARDS, ROOT, alerts, asked_for, panels
 
+DECLARATIONS = sorted((ROOT / "svc_cluster" / "base").glob("*metrics.py"))
+"""Where the metrics of a process are declared."""
+
 
 def declared() -> dict[str, str]:
     """Attribute of `Metrics` to the name on the wire, of what is ours."""
-    text = (ROOT / "svc_cluster" / "base" / "metrics.py").read_text()
+    text = "\n".join(path.read_text() for path in DECLARATIONS)
     found = re.findall(r"self\.(\w+) = (?:self\._\w+|histogram)\(\s*\"(\w+)\"", text)
     assert len(found) > 40
     return dict(found)
@@ -26,7 +29,7 @@ def fed() -> set[str]:
     sources = "\n".join(
         path.read_text()
         for path in (ROOT / "svc_cluster").rglob("*.py")
-        if path != ROOT / "svc_cluster" / "base" / "metrics.py"
+        if path not in DECLARATIONS
     )
     return {
         name

@@ -17,9 +17,15 @@ from svc_cluster.codec.batch_rules import RECORDS_MAX
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.stream_config import PartialStreamConfig, Retention
 from svc_cluster.stream import keys, scan
-from svc_cluster.stream.batch_finder import HoleError
+from svc_cluster.stream.batch_finder import BatchGuess, HoleError
 from tests.unit.stream.support import Leader, answered, batch, trim
 
+guesses = st.builds(
+    BatchGuess,
+    st.integers(1, 1_200),
+    st.none() | st.integers(0, 4_000),
+    st.sampled_from([0, 1, 60, 100_000]),
+)
 sizes = st.lists(st.integers(1, 6) | st.integers(1, BATCH_RECORDS_MAX), min_size=1, max_size=12)
 
 
@@ -53,7 +59,7 @@ def test_the_largest_batch_behind_the_smallest_is_found() -> None:
     sizes,
     st.integers(0, 3_000),
     st.integers(0, 4_000),
-    st.integers(1, 1_200),
+    guesses,
     st.sampled_from([1, 50, 2_000, 1 << 20]),
     st.sampled_from([0, 6_500, 9_000]),
     st.none() | st.integers(0, 1_500),
@@ -63,7 +69,7 @@ def test_looked_up_is_what_a_walk_finds(
     records: list[int],
     trim_point: int,
     start: int,
-    guess: int,
+    guess: BatchGuess,
     max_bytes: int,
     now_ms: int,
     count: int | None,
@@ -81,9 +87,7 @@ def test_looked_up_is_what_a_walk_finds(
         )
         found, guess = answered(
             leader,
-            scan.look_up_batches(
-                stream, at, bounds, now_ms=now, max_bytes=max_bytes, records=guess
-            ),
+            scan.look_up_batches(stream, at, bounds, now_ms=now, max_bytes=max_bytes, guess=guess),
             rng,
         )
         assert found == walked
@@ -93,9 +97,9 @@ def test_looked_up_is_what_a_walk_finds(
 
 
 @settings(max_examples=60)
-@given(sizes, st.integers(0, 3_000), st.integers(0, 14_000), st.integers(1, 1_200))
+@given(sizes, st.integers(0, 3_000), st.integers(0, 14_000), guesses)
 def test_a_start_by_time_is_looked_up_to_the_same_record(
-    records: list[int], trim_point: int, at_ms: int, guess: int
+    records: list[int], trim_point: int, at_ms: int, guess: BatchGuess
 ) -> None:
     """Also where everything before it is trimmed, and where nothing is that late."""
     leader = filled(records, trim_point)
@@ -120,7 +124,27 @@ def test_a_batch_that_is_gone_is_missed(records: list[int], data: st.DataObject)
     gone = WriteSet()
     gone.delete(keys.batch_key(stream.stream_id, sum(records[: lost + 1]) - 1))
     leader.store.write(gone)
-    guess = data.draw(st.integers(1, 1_200))
-    lookups = scan.look_up_batches(stream, 0, ReadBounds(), now_ms=TimestampMs(0), records=guess)
+    guess = data.draw(guesses)
+    lookups = scan.look_up_batches(stream, 0, ReadBounds(), now_ms=TimestampMs(0), guess=guess)
     with pytest.raises(HoleError):
         answered(leader, lookups, data.draw(st.randoms(use_true_random=False)))
+
+
+def test_one_record_of_a_stream_of_like_batches_takes_one_lookup() -> None:
+    """Once one of them was read, wherever in a batch the next read begins: neither are the keys of
+    all its records tried, nor are batches fetched that nobody asked for."""
+    leader = filled([7, *[100] * 9], 0)
+    stream = leader.stream("s")
+    one = ReadBounds(count=1)
+    first = scan.look_up_batches(stream, 150, one, now_ms=TimestampMs(0))
+    _, guess = answered(leader, first, random.Random(1))
+    assert guess.records == 100 and guess.end in range(207, 908, 100)
+    for at in (7, 106, 107, 555, 906):
+        lookups = scan.look_up_batches(stream, at, one, now_ms=TimestampMs(0), guess=guess)
+        asked = next(lookups)
+        assert len(asked) == 1, at
+        with pytest.raises(StopIteration) as done:
+            lookups.send([leader.store.get(asked[0])])
+        step, _ = done.value.value
+        begun = (at - 7) // 100 * 100 + 7
+        assert [found.placement.first_seq_num for found in step.batches] == [begun]

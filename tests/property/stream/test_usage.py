@@ -17,7 +17,7 @@ from svc_cluster.model.record import CommandKind, CommandRecord, StoredBatch
 from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig
 from svc_cluster.model.usage import (
     DAY_MINUTES,
-    KEPT_MINUTES,
+    FINE_MINUTES,
     MINUTE_MS,
     MINUTE_SECONDS,
     REPORTER_BYTES,
@@ -36,7 +36,7 @@ from svc_cluster.stream.usage_rows import decode_basin_reading, decode_reading
 from tests.at_once import decode_entry, encode_entry
 from tests.unit.stream.support import BASIN, Replica
 
-FIRST = 2 * KEPT_MINUTES
+FIRST = 2 * FINE_MINUTES
 NAMES = ("a", "b", "c")
 OPS = ("list-streams", "create-stream")
 
@@ -210,7 +210,7 @@ class Basin:
         newest = max(self.oracle.buckets, default=0)
         for minute, counts in self.oracle.buckets.items():
             # what is old may be gone, what is not is all there
-            if minute in rows or minute > newest - KEPT_MINUTES:
+            if minute in rows or minute > newest - FINE_MINUTES:
                 assert rows[minute] == counts
         assert rows.keys() <= self.oracle.buckets.keys()
         assert usage.reading is not None
