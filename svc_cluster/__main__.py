@@ -13,6 +13,9 @@ DATA_GROUPS: Final = frozenset(
 )
 """What begins these commands needs a client only: the rest is not loaded for them."""
 
+PROCESSES: Final = frozenset({"gateway", "node"})
+"""These run for as long as the machine does, and load nothing that they do not use."""
+
 
 def main() -> None:
     os.umask(UMASK)
@@ -20,6 +23,10 @@ def main() -> None:
         from svc_cluster.cli.data.data_app import data_app
 
         data_app()()
+    elif len(sys.argv) > 1 and sys.argv[1] in PROCESSES:
+        from svc_cluster.cli.processes.process_app import process_app
+
+        process_app()()
     else:
         from svc_cluster.cli.main import app
 

@@ -15,12 +15,17 @@ from svc_cluster.administration.admin_service import Administration
 from svc_cluster.administration.call_gate import CallGate
 from svc_cluster.administration.credentials import listener_credentials
 from svc_cluster.administration.node_health import NodeHealth
-from svc_cluster.administration.operations import CALLS_MAX, HEALTH, REFLECTION, SERVICE
+from svc_cluster.administration.operations import (
+    ANSWER_BYTES_MAX,
+    CALLS_MAX,
+    HEALTH,
+    REFLECTION,
+    SERVICE,
+)
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.link.tls import PeerTls
 
 REQUEST_BYTES_MAX: Final = 4 * 1024
-ANSWER_BYTES_MAX: Final = 1024 * 1024
 HEADER_BYTES_MAX: Final = 8 * 1024
 CALLS_OF_A_CONNECTION_MAX: Final = 32
 HANDSHAKE_SECONDS: Final = 5

@@ -68,6 +68,9 @@ OPERATIONS: Final[Mapping[str, AdminOperation]] = {
     f"/{REFLECTION}/ServerReflectionInfo": AdminOperation(READERS, 30.0, 8),
 }
 
+ANSWER_BYTES_MAX: Final = 1024 * 1024
+"""The largest message of an answer; both sides hold to it."""
+
 CALLS_MAX: Final = sum(operation.calls_max for operation in OPERATIONS.values())
 """Calls that a node's administration works on at one time, of all kinds."""
 

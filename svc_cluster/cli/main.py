@@ -9,12 +9,11 @@ import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 
 import msgspec
 import typer
 
-from svc_cluster.base.log import configure
 from svc_cluster.base.tasks import start_task
 from svc_cluster.cli.admin.admin_app import app as admin_app
 from svc_cluster.cli.admin.debug_bundle import debug_app
@@ -26,28 +25,22 @@ from svc_cluster.cli.data.data_app import add_data_commands
 from svc_cluster.cli.local.command import LocalCluster
 from svc_cluster.cli.local.introduction import END
 from svc_cluster.cli.local.local_directory import LocalError, overrides
-from svc_cluster.cli.processes.process import fail, refuse_start, run, watch_supervisor
-from svc_cluster.cli.processes.start_checks import (
-    EMBEDDED_FILES_MIN,
-    gateway_files_min,
-    node_files_min,
-)
+from svc_cluster.cli.processes.process import fail, run, watch_supervisor
+from svc_cluster.cli.processes.process_app import InitFile, add_process_commands
+from svc_cluster.cli.processes.start_checks import EMBEDDED_FILES_MIN
 from svc_cluster.cli.terminal import say
 from svc_cluster.cli.top import add_top
 from svc_cluster.lab import bench
 from svc_cluster.lab.demo import demo
-from svc_cluster.settings import GatewaySettings, NodeSettings
 from svc_cluster.settings_checks import check_address, check_log, is_loopback
 from svc_cluster.settings_errors import SettingsError
-from svc_cluster.settings_sources import load, log_format, with_environment
+from svc_cluster.settings_sources import with_environment
 
 RUN_SECONDS: Final = "RUN_SECONDS"
 """Environment variable: `local` ends by itself, with status 0, after this many seconds."""
 
 _MakeCluster = Callable[[], LocalCluster]
 """Called once the event loop runs."""
-
-_Settings = TypeVar("_Settings", NodeSettings, GatewaySettings)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(bench.app, name="bench")
@@ -57,69 +50,10 @@ app.add_typer(config_app, name="config")
 app.command()(demo)
 app.add_typer(wal_app, name="wal")
 app.add_typer(debug_app, name="debug")
+add_process_commands(app)
 add_data_commands(app)
 add_completion(app)
 add_top(app)
-
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        help="YAML file; unknown keys are refused. Without one, all comes from SVC_CLUSTER_ "
-        "variables."
-    ),
-]
-
-
-InitFile = Annotated[
-    Path | None,
-    typer.Option(
-        help="JSON file of basins, streams and access tokens that are made, or changed, at start."
-    ),
-]
-
-
-@app.command()
-def node(config: Config = None) -> None:
-    """Run one replica node."""
-    settings = _load(NodeSettings, config)
-    from svc_cluster.cli.processes.node_process import run_node
-
-    run(
-        lambda stop: run_node(settings, lambda: load(NodeSettings, config, os.environ), stop),
-        settings.log_level,
-        settings.log_format,
-        files_min=node_files_min(settings),
-    )
-
-
-@app.command()
-def gateway(config: Config = None, init_file: InitFile = None) -> None:
-    """Run one gateway."""
-
-    def given(read: GatewaySettings) -> GatewaySettings:
-        if init_file is None:
-            return read
-        return msgspec.structs.replace(read, init_file=str(init_file))
-
-    settings = given(_load(GatewaySettings, config))
-    from svc_cluster.cli.processes.gateway_process import run_gateway
-
-    run(
-        lambda stop: run_gateway(
-            settings, lambda: given(load(GatewaySettings, config, os.environ)), stop
-        ),
-        settings.log_level,
-        settings.log_format,
-        files_min=gateway_files_min(settings),
-    )
-
-
-def _load(kind: type[_Settings], config: Path | None) -> _Settings:
-    try:
-        return load(kind, config, os.environ)
-    except SettingsError as cause:
-        configure("info", log_format(config, os.environ))
-        refuse_start(cause)
 
 
 @app.command()

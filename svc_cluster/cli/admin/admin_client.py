@@ -16,8 +16,7 @@ from google.protobuf.message import Message
 from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
 from svc_cluster._pb.cluster.v1 import admin_pb2_grpc
 from svc_cluster.administration.credentials import open_channel
-from svc_cluster.administration.listener import ANSWER_BYTES_MAX
-from svc_cluster.administration.operations import OPERATIONS, SERVICE
+from svc_cluster.administration.operations import ANSWER_BYTES_MAX, OPERATIONS, SERVICE
 from svc_cluster.base.ids import NodeId
 from svc_cluster.cli.admin.authority import ADMINISTRATOR
 from svc_cluster.cli.cluster_file import read_cluster_file
