@@ -1,0 +1,1 @@
+"""An executable model of how a group changes its members, by sealed configurations."""
