@@ -27,6 +27,7 @@ import aiohttp
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.lab.own_cluster import OwnCluster
 from svc_cluster.lab.proc_stat import cpu_seconds
+from tests.log_lines import whole_lines
 
 CREATED_AT_ONCE: Final = 8
 CONCENTRATE_S: Final = 300.0
@@ -82,7 +83,7 @@ async def concentrate(cluster: OwnCluster) -> int:
 
 def said(cluster: OwnCluster, node: int = LEAVING) -> list[dict[str, float]]:
     """The numbers that a node has told of its hand-overs."""
-    lines = (cluster.directory / f"node-{node}.log").read_text().splitlines()
+    lines = whole_lines(cluster.directory / f"node-{node}.log")
     return [
         {name: float(value) for name, value in re.findall(r"(\w+)=([0-9.]+)", line)}
         for line in lines

@@ -22,6 +22,7 @@ from svc_cluster.cli.processes.process import MALLOC_ENVIRONMENT
 from svc_cluster.http.client import ConnectionLostError
 from svc_cluster.lab.own_cluster import Groups, get_json, leader_in
 from tests.chaos.namespaces import Namespace
+from tests.log_lines import whole_lines
 
 NODES: Final = (1, 2, 3)
 STOP_S: Final = 8.0
@@ -187,8 +188,7 @@ class Members:
         parts: list[str] = []
         for member in self.members():
             if member.log.exists():
-                text = member.log.read_text(errors="replace").splitlines()
-                parts += [f"--- {member.name}", *text[-lines:]]
+                parts += [f"--- {member.name}", *whole_lines(member.log)[-lines:]]
         return "\n".join(parts)
 
 

@@ -15,6 +15,7 @@ from svc_cluster.base.clock import SystemClock
 from svc_cluster.cli.local.ports import HeldPorts
 from svc_cluster.http.client import ConnectionLostError, HttpClient
 from tests.compatibility.programs import Program
+from tests.log_lines import whole_text
 
 READY_S = 90.0
 END_S = 40.0
@@ -95,8 +96,7 @@ class Fleet:
         return self.directory / f"{name}.log"
 
     def log(self, name: str) -> str:
-        path = self.log_path(name)
-        return path.read_text() if path.exists() else ""
+        return whole_text(self.log_path(name))
 
     async def ready(self, *nodes: int) -> None:
         """Until these nodes and the gateway are ready. Raises AssertionError."""

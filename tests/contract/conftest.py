@@ -21,6 +21,7 @@ import pytest
 from svc_cluster.cli.local.ports import HeldPorts
 from tests.contract.access import ROOT_SECRET, Account
 from tests.contract.client import Client
+from tests.log_lines import whole_lines
 
 HEADER_SECONDS_SHORT = 0.3
 
@@ -88,10 +89,10 @@ class Server:
 
     def new_errors(self) -> list[str]:
         """Log lines of level error since the last call, and lines that are no log lines."""
-        text = self.log.read_text()[self._seen :]
-        self._seen += len(text)
+        lines = whole_lines(self.log)[self._seen :]
+        self._seen += len(lines)
         found = []
-        for line in text.splitlines():
+        for line in lines:
             try:
                 if json.loads(line)["level"] == "error":
                     found.append(line)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +14,7 @@ from svc_cluster.model.access_secret import secret_text
 from tests.contract.access import EVERYWHERE, ROOT_SECRET, Account, bearer
 from tests.contract.client import b64
 from tests.contract.session_client import append_session
+from tests.log_lines import json_lines
 
 BASIN = "audited-01"
 
@@ -33,10 +33,9 @@ class Log:
         return found
 
     def new(self) -> list[dict[str, Any]]:
-        text = self._path.read_text()
-        fresh, self._seen = text[self._seen :], len(text)
-        assert fresh == "" or fresh.endswith("\n")
-        return [json.loads(line) for line in fresh.splitlines()]
+        lines = json_lines(self._path)
+        fresh, self._seen = lines[self._seen :], len(lines)
+        return fresh
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ Rules: contract 12.13 and 12.14. Over TLS, in HTTP/1.1 and HTTP/2.
 from __future__ import annotations
 
 import http.client
-import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.contract.client import Answer
 from tests.contract.client_authority import SECONDS, SERVER, ClientAuthority, Shown
 from tests.contract.conftest import Server
 from tests.contract.guarded import NUMBERS, READ, Guarded, await_status, guarded_by
+from tests.log_lines import json_lines
 
 
 @pytest.fixture(scope="module")
@@ -246,10 +246,9 @@ def test_the_audit_log_says_who(optional: Guarded) -> None:
     unknown = optional.clients.issue("nobody-here")
     with optional.client("h2", unknown) as client:
         assert client.ask("POST", "/v1/basins", {"basin": "audited-here"}).status == 401
-    lines = (optional.server.directory / "audit.log").read_text().splitlines()
-    found = [json.loads(line) for line in lines if '"audited-here"' in line or "nobody" in line]
-    told = [(e["token"], e["certificate"], e["status"]) for e in map(json.loads, lines[-2:])]
-    assert told == [(token_id, shown.fingerprint, 403), ("-", unknown.fingerprint, 401)], found
+    lines = json_lines(optional.server.directory / "audit.log")
+    told = [(e["token"], e["certificate"], e["status"]) for e in lines[-2:]]
+    assert told == [(token_id, shown.fingerprint, 403), ("-", unknown.fingerprint, 401)], lines
 
 
 def test_another_ca_takes_over_without_a_restart(tmp_path: Path) -> None:
@@ -277,8 +276,7 @@ def _said(server: Server, event: str) -> dict[str, Any]:
     end = clock.monotonic() + SECONDS + LOOK_SECONDS
     wait = threading.Event()
     while clock.monotonic() < end:
-        for line in server.log.read_text().splitlines():
-            found: dict[str, Any] = json.loads(line)
+        for found in json_lines(server.log):
             if found.get("event") == event:
                 return found
         wait.wait(0.1)

@@ -6,7 +6,6 @@ gateway and its watch on the file.
 
 from __future__ import annotations
 
-import json
 import ssl
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.contract.access import EVERYWHERE
 from tests.contract.client_authority import CertifiedClient, ClientAuthority, Shown
 from tests.contract.guarded import NUMBERS, Guarded, await_status, guarded_by
 from tests.contract.h2_client import H2Session
+from tests.log_lines import json_lines
 
 LATE_SECONDS = 4.0
 """For a machine that does other things, too."""
@@ -78,7 +78,7 @@ def test_connections_end_when_their_ca_is_taken_out(tmp_path: Path) -> None:
             took = clock.monotonic() - looked
             assert DISTRUST_SECONDS / 2 < took < DISTRUST_SECONDS + LATE_SECONDS, said
         assert served(bare, secret) == 200
-        log = [json.loads(line) for line in guarded.server.log.read_text().splitlines()]
+        log = json_lines(guarded.server.log)
         gone = [line for line in log if line.get("event") == "client_authorities_removed"]
         assert [(line["count"], line["connections"]) for line in gone] == [(1, 6)]
 

@@ -12,6 +12,7 @@ import pytest
 from tests.contract.access import ROOT_SECRET, Account, bearer
 from tests.contract.client import Client, EventStream, b64
 from tests.contract.conftest import Server, running
+from tests.log_lines import json_lines
 
 BASIN = "told-basin"
 SECONDS = 30.0
@@ -35,7 +36,7 @@ def lines(server: Server, event: str, request_id: str) -> list[dict[str, Any]]:
     """The log's lines of one request, once there are some."""
     deadline = time.monotonic() + SECONDS
     while True:
-        told = [json.loads(line) for line in server.log.read_text().splitlines()]
+        told = json_lines(server.log)
         found = [
             line for line in told if line["event"] == event and line.get("request_id") == request_id
         ]

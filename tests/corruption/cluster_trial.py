@@ -30,6 +30,7 @@ from svc_cluster.settings import GatewaySettings, NodeSettings
 from svc_cluster.settings_errors import SettingsError
 from svc_cluster.storage.damage import EXIT_STORE_DAMAGED
 from tests.corruption.dataset import NODES, SETTINGS, Dataset
+from tests.log_lines import whole_lines
 
 STARTS_MAX: Final = 5
 RESULT: Final = "result.json"
@@ -61,7 +62,7 @@ def run_trial(dataset: Dataset, directory: Path, what: str, patience_s: float) -
             result.seconds = round(time.monotonic() - began, 2)
             return result
         if code != EXIT_STORE_DAMAGED:
-            lines = (directory / "trial.log").read_text().splitlines()[-30:]
+            lines = whole_lines(directory / "trial.log")[-30:]
             detail = f"exit status {code}:\n" + "\n".join(lines)
             break
         detail = "it does not come up"

@@ -17,15 +17,12 @@ import pytest
 from svc_cluster.lab.own_cluster import OwnCluster
 from tests.e2e.cluster import running
 from tests.e2e.test_s2_clients import CLIENTS, root_token
+from tests.log_lines import json_lines
 from tests.own_processes import node_pids
 
 SCRIPT = Path(__file__).parent / "clients" / "s2_python_locations.py"
 LOCATIONS = {"aws:eu-1": False, "aws:us-2": False, "lab": True}
 SECONDS = 60
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 async def choose_locations(cluster: OwnCluster, root: str) -> None:
@@ -53,7 +50,7 @@ async def until(path: Path, operation: str) -> dict[str, Any]:
     """The first line of this operation."""
     async with asyncio.timeout(SECONDS):
         while True:
-            found = [each for each in lines(path) if each["operation"] == operation]
+            found = [each for each in json_lines(path) if each["operation"] == operation]
             if found:
                 return found[0]
             await asyncio.sleep(0.05)
@@ -87,7 +84,9 @@ def test_the_audit_log_is_whole_across_rotation(tmp_path: Path) -> None:
             root = await root_token(cluster.log_path)
             await until(path, "set-root-token")
             await choose_locations(cluster, root)
-            told = [(e["operation"], e["token"], e["status"]) for e in lines(path) if "status" in e]
+            told = [
+                (e["operation"], e["token"], e["status"]) for e in json_lines(path) if "status" in e
+            ]
             assert told == [
                 ("create-basin", "root", 201),
                 ("set-default-location", "root", 200),
@@ -99,7 +98,7 @@ def test_the_audit_log_is_whole_across_rotation(tmp_path: Path) -> None:
             ]
             moved = path.with_suffix(".1")
             path.rename(moved)
-            before = len(lines(moved))
+            before = len(json_lines(moved))
             pids = [cluster.file()["gateway"]["pid"], *node_pids(cluster).values()]
             for pid in pids:
                 os.kill(pid, signal.SIGHUP)
@@ -115,7 +114,7 @@ def test_the_audit_log_is_whole_across_rotation(tmp_path: Path) -> None:
                     await asyncio.sleep(0.05)
             assert (await until(path, "create-basin"))["basin"] == "after-rotation"
             assert pids == [cluster.file()["gateway"]["pid"], *node_pids(cluster).values()]
-            assert len(lines(moved)) == before
+            assert len(json_lines(moved)) == before
             text = moved.read_text() + path.read_text()
             for secret in (root, fresh):
                 assert secret[5:40] not in text

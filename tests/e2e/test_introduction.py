@@ -17,6 +17,7 @@ import pytest
 
 from svc_cluster.cli.local.introduction import END, FOLLOW, PASTE, S2
 from svc_cluster.lab.own_cluster import OwnCluster
+from tests.log_lines import whole_text
 
 DEADLINE_S = 90.0
 OURS = ("S2_", "CURL_", "SVC_CLUSTER_")
@@ -44,7 +45,7 @@ def printed(directory: Path, nodes: int, options: list[str]) -> Iterator[str]:
 
 async def until_ready(cluster: OwnCluster) -> str:
     async with asyncio.timeout(DEADLINE_S):
-        while END not in (said := cluster.log_path.read_text()):
+        while END not in (said := whole_text(cluster.log_path)):
             await asyncio.sleep(0.05)
     return said
 

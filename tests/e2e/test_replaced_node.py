@@ -15,6 +15,7 @@ from svc_cluster.lab.own_cluster import OwnCluster
 from tests.e2e.cluster import READY_S, Load, running, whole
 from tests.e2e.load import Verdict, set_up
 from tests.integration.processes import node_process, wait_page
+from tests.log_lines import whole_lines
 
 BASIN = "replaced-node-basin"
 LOST = 3
@@ -101,6 +102,6 @@ async def _lose_and_replace(cluster: OwnCluster, load: Load, tmp_path: Path) -> 
             await load.acknowledged(5, READY_S)
             await load.stop()
             verdict = await load.verify()
-    told = [line for line in log.read_text().splitlines() if "refused for ever" in line]
+    told = [line for line in whole_lines(log) if "refused for ever" in line]
     assert len(told) == 1 and "node_refused" in told[0], told
     return verdict

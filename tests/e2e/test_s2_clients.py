@@ -11,6 +11,7 @@ import pytest
 
 from svc_cluster.http.client import HttpClient
 from tests.e2e.cluster import running
+from tests.log_lines import whole_text
 
 CLIENTS = Path(sys.prefix) / "clients" / "bin" / "python"
 SCRIPT = Path(__file__).parent / "clients" / "s2_python.py"
@@ -83,7 +84,7 @@ def test_the_python_client_is_told_what_was_used(tmp_path: Path) -> None:
 async def root_token(log: Path) -> str:
     """As it is shown on the terminal at the first start."""
     async with asyncio.timeout(60):
-        while not (found := re.search(r"S2_ACCESS_TOKEN=(svct_\S+)", log.read_text())):
+        while not (found := re.search(r"S2_ACCESS_TOKEN=(svct_\S+)", whole_text(log))):
             await asyncio.sleep(0.05)
     return found[1]
 

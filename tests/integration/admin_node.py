@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from svc_cluster.cli.local.ports import HeldPorts
+from tests.log_lines import whole_text
 
 END_S = 30.0
 
@@ -69,4 +70,4 @@ class AdminNode:
         return self.end()
 
     def log(self) -> str:
-        return self._log.read_text()
+        return whole_text(self._log)

@@ -20,6 +20,7 @@ from svc_cluster.catalog.leases import LEASE_SECONDS
 from svc_cluster.gateway.access.token_directory import NO_LEASE
 from svc_cluster.http.client import ConnectionLostError, HttpClient
 from svc_cluster.lab.own_cluster import OwnCluster
+from tests.log_lines import whole_lines
 
 READY_S = 90.0
 CATALOG = 1
@@ -134,7 +135,7 @@ class Scene:
     def told(self, event: str) -> int:
         """How many lines of the nodes' logs have it."""
         logs = self.cluster.directory.glob("node-*.log")
-        return sum(f" {event} " in line for log in logs for line in log.read_text().splitlines())
+        return sum(f" {event} " in line for log in logs for line in whole_lines(log))
 
 
 @pytest.fixture(scope="module")

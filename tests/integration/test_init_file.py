@@ -21,6 +21,7 @@ from svc_cluster.lab.own_cluster import OwnCluster
 from svc_cluster.settings_errors import EXIT_CONFIGURATION, EXIT_CREDENTIAL, EXIT_MISSING_FILE
 from tests.contract.client import Answer, Client
 from tests.integration.processes import READY_S, STOP_S, wait_page
+from tests.log_lines import json_lines
 
 SCOPE = {"basins": {"prefix": ""}, "streams": {"exact": "events"}, "ops": ["check-tail", "read"]}
 
@@ -73,13 +74,11 @@ class GatewayProcess:
 
     def lines(self, event: str) -> list[dict[str, Any]]:
         """The log's lines of this event."""
-        lines = [json.loads(line) for line in self.log.read_text().splitlines()]
-        return [line for line in lines if line["event"] == event]
+        return [line for line in json_lines(self.log) if line["event"] == event]
 
     def audited(self) -> list[tuple[str, str]]:
         """Operation and outcome of each line of the audit log, in order."""
-        lines = [json.loads(line) for line in self.audit.read_text().splitlines()]
-        return [(line["operation"], line["outcome"]) for line in lines]
+        return [(line["operation"], line["outcome"]) for line in json_lines(self.audit)]
 
     def get(self, path: str, basin: str, secret: str) -> Answer:
         headers = {"authorization": f"Bearer {secret}", "svc-basin": basin}

@@ -12,6 +12,7 @@ from svc_cluster.lab.own_cluster import OwnCluster
 from svc_cluster.replica.formation_file import FILE_NAME
 from tests.e2e.load import set_up
 from tests.integration.processes import READY_S, node_process, page, wait_page
+from tests.log_lines import whole_lines
 
 BASIN, STREAM = "refused-basin", "s"
 DESTRUCTIVE = ("remove", "delete", "empty", "wipe", "rejoin", "new node id")
@@ -57,7 +58,7 @@ class Writer:
 
 
 def lines_of(path: Path, event: str) -> list[str]:
-    return [line for line in path.read_text().splitlines() if event in line]
+    return [line for line in whole_lines(path) if event in line]
 
 
 def test_a_node_with_an_emptied_disk_is_refused_and_says_so(tmp_path: Path) -> None:

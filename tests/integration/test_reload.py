@@ -16,6 +16,7 @@ import yaml
 from svc_cluster.cli.local.ports import HeldPorts
 from svc_cluster.http.client import HttpClient
 from tests.integration.processes import STOP_S, in_loop, node_process, wait_page
+from tests.log_lines import json_lines
 
 SECONDS = 60.0
 
@@ -51,13 +52,11 @@ class Pair:
 
     def lines(self, name: str, event: str) -> list[dict[str, Any]]:
         """What a process has logged under this name."""
-        text = (self.directory / f"{name}.log").read_text().splitlines()
-        found = [json.loads(line) for line in text]
+        found = json_lines(self.directory / f"{name}.log")
         return [line for line in found if line["event"] == event]
 
     def audit(self) -> list[dict[str, Any]]:
-        text = (self.directory / "audit.log").read_text().splitlines()
-        found = [json.loads(line) for line in text]
+        found = json_lines(self.directory / "audit.log")
         return [line for line in found if line["operation"] == "reload-settings"]
 
     async def create(self, basin: str) -> int:

@@ -16,6 +16,7 @@ from svc_cluster.lab.own_cluster import OwnCluster
 from tests.e2e.cluster import Load, running
 from tests.e2e.load import set_up
 from tests.integration.processes import page
+from tests.log_lines import whole_lines
 from tests.own_processes import node_pids
 
 HEALTHY, BROKEN, STREAM = "healthy-basin", "broken-basin", "stream-0"
@@ -36,6 +37,7 @@ import svc_cluster.replica.machine as machine
 decode = machine.decode_steps
 machine.decode_steps = lambda payload, known: decode(payload, known - {"keyed_write"})
 import svc_cluster.replica.basin as basin
+from tests.log_lines import whole_lines
 comes_back = basin.comes_back
 basin.comes_back = lambda command, known: comes_back(command, known - {"keyed_write"})
 """
@@ -70,7 +72,7 @@ def log_lines(cluster: OwnCluster, event: str) -> list[str]:
     return [
         line
         for path in cluster.directory.glob("*.log")
-        for line in path.read_text(errors="replace").splitlines()
+        for line in whole_lines(path)
         if f" error   {event} " in line
     ]
 

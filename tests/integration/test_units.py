@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ import pytest
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.cli.admin.bootstrap import bootstrap
 from tests.integration.units import CAPABILITIES, ROOT, UID, UNITS, Unit, open_files, parse, start
+from tests.log_lines import json_lines, whole_lines
 
 BACKUP_PAGE = ROOT / "docs" / "operations" / "backup.md"
 PAGE = ROOT / "docs" / "operations" / "hosts.md"
@@ -77,10 +77,7 @@ def said(process: subprocess.Popen[bytes], log: Path, event: str) -> dict[str, A
     end = clock.monotonic() + START_S
     while clock.monotonic() < end:
         ended = process.poll() is not None
-        whole = log.read_text().rpartition("\n")[0]
-        assert all(line.startswith("{") for line in whole.splitlines()), whole
-        lines = [json.loads(line) for line in whole.splitlines()]
-        if found := [line for line in lines if line["event"] == event]:
+        if found := [line for line in json_lines(log) if line["event"] == event]:
             return dict(found[0])
         assert not ended, log.read_text()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -173,7 +170,7 @@ def test_the_backups_unit_runs_with_the_documented_environment(run: Start) -> No
     unit = parse(UNITS / "svc-cluster-backup.service")
     process, log = run(unit)
     assert process.wait(START_S) == 1, log.read_text()
-    said_last = log.read_text().splitlines()[-1]
+    said_last = whole_lines(log)[-1]
     assert "/etc/svc-cluster/administrator/" in said_last
 
 
