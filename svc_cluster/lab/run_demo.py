@@ -88,20 +88,24 @@ async def _append(api: ApiClient, bodies: list[str]) -> bytes:
 async def _follow(api: ApiClient, headers: dict[str, str], query: str, console: Console) -> bool:
     """Follow from `query`, append one more record once caught up, and stop when it arrives."""
     tasks = Tasks()
-    seen = b""
+    seen, told = b"", 0
     path = records_path(STREAM) + query
     accept = headers | {"accept": "text/event-stream"}
     try:
         pieces = api.connection().stream(path, accept)
         async with asyncio.timeout(_FOLLOW_S), contextlib.aclosing(pieces):
             async for piece in pieces:
-                if b"hello" in piece and b"live" not in seen:
-                    tasks.spawn(_append(api, ["and this one was followed live"]), "append")
+                is_first = b"hello" not in seen
                 seen += piece
-                for line in piece.decode(errors="replace").splitlines():
+                if is_first and b"hello" in seen:
+                    tasks.spawn(_append(api, ["and this one was followed live"]), "append")
+                # a piece of the answer may end in the middle of a line
+                whole = seen.rfind(b"\n") + 1
+                for line in seen[told:whole].decode().splitlines():
                     if line:
                         console.print(line, highlight=False, markup=False, soft_wrap=True)
-                if b"followed live" in seen:
+                told = whole
+                if b"followed live" in seen[:told]:
                     break
     except (TimeoutError, ConnectionLostError):
         return False

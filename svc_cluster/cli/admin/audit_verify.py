@@ -89,7 +89,7 @@ class _LineWalk:
         self._last_at = ""
 
     def file(self, path: Path) -> None:
-        for number, raw, is_ended in _lines(path):
+        for number, raw, is_ended in lines_of(path):
             place = f"{path}:{number}"
             if not is_object(raw):
                 if not is_ended:
@@ -111,8 +111,11 @@ class _LineWalk:
         self._no_lines()
 
     def _unfinished(self, place: str, raw: bytes) -> None:
-        """The end of a file: where a process was killed, or the power went, in the middle."""
-        self.report.notes.append(f"{place}: {len(raw)} bytes of a line that a crash cut short")
+        """The end of a file: where a process was killed, or the power went, in the middle, or is
+        there now."""
+        self.report.notes.append(
+            f"{place}: {len(raw)} bytes of a line that a crash cut short, or that is being written"
+        )
 
     def _no_lines(self) -> None:
         if self._fragments:
@@ -197,18 +200,21 @@ def _opened(path: Path) -> IO[bytes]:
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
-    """Number, bytes without newline, and whether there was one."""
+def lines_of(path: Path) -> Iterator[tuple[int, bytes, bool]]:
+    """Number, bytes without newline, and whether there was one. What has none ends the file, though
+    more may have come behind it since: its writer is in the middle of that line."""
     with _opened(path) as file:
         number = 0
         while raw := file.readline(LINE_BYTES_MAX):
             number += 1
             yield number, raw.removesuffix(b"\n"), raw.endswith(b"\n")
+            if not raw.endswith(b"\n") and len(raw) < LINE_BYTES_MAX:
+                return
 
 
 def _first_sequence(path: Path) -> int:
     """By which a file comes before others; those without a chain come first."""
-    for _, raw, _ in _lines(path):
+    for _, raw, _ in lines_of(path):
         with suppress(OSError):  # told where it stands
             line = read_line(raw)
             if line is not None and line.is_whole:

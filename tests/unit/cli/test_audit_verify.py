@@ -25,7 +25,7 @@ from svc_cluster.base.audit_chain import (
     read_head,
     read_line,
 )
-from svc_cluster.cli.admin.audit_verify import FINDINGS_MAX, Report, verify
+from svc_cluster.cli.admin.audit_verify import FINDINGS_MAX, Report, lines_of, verify
 from svc_cluster.cli.main import app
 from svc_cluster.cli.processes import audit_file
 from svc_cluster.cli.processes.audit_file import AuditFile, audit_sink
@@ -176,6 +176,21 @@ def test_a_line_that_a_crash_cut_short_is_no_tampering_at_the_end_alone(log: Pat
         assert after(log, put(swapped(lines, 3, 9))).findings
         log.write_bytes(whole)
         (log.parent / "audit.log.chain").write_bytes(head_bytes(last.head))
+
+
+def test_a_line_that_comes_while_the_log_is_read_is_no_tampering(log: Path) -> None:
+    """Its end comes when its beginning has been read: the two are no lines of their own."""
+    whole = log.read_bytes()
+    last = whole.splitlines()[-1]
+    for seen in (1, len(last) // 2, len(last)):
+        log.write_bytes(whole[: -len(last) - 1 + seen])
+        found = lines_of(log)
+        for _ in range(8):
+            next(found)
+        assert next(found) == (9, last[:seen], False)
+        log.write_bytes(whole)
+        assert list(found) == []
+        assert [(number, ended) for number, _, ended in lines_of(log)][-1] == (9, True)
 
 
 def test_only_the_newline_was_missing(log: Path) -> None:
