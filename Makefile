@@ -5,7 +5,7 @@ SHELL := /bin/bash
 # Tests start a thousand processes: where the environment forbids to keep what is compiled, each of
 # them compiles the product again, which takes as long as all else that it does to start.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup run test console-test test-python native-fuzz alerts-check alerts-fire test-quick demo check fmt sim chaos hostile crashpoints corruption mutants scorecard s2-cli contract-drift command-docs bench proto clean \
+.PHONY: help setup run test console-test docs-test test-python native-fuzz alerts-check alerts-fire test-quick demo check fmt sim chaos hostile crashpoints corruption mutants scorecard s2-cli contract-drift command-docs bench proto clean \
 	image nginx-image prometheus-image compose-test backup-test helm-check
 
 PYTHON ?= python3
@@ -46,7 +46,7 @@ help: ## Show this list
 	$(PIP) --no-build-isolation -r requirements/dev.lock
 	.venv/bin/pip --disable-pip-version-check install --quiet --no-build-isolation --no-deps -e .
 	$(PYTHON) -m venv .venv/clients
-	.venv/clients/bin/pip --disable-pip-version-check install --quiet --require-hashes -r requirements/clients.lock
+	.venv/clients/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/clients.lock
 	@touch $@
 
 $(CORE): setup.py $(wildcard svc_cluster/_native/*.[ch]) | .venv/.ready
@@ -105,6 +105,9 @@ corruption: $(READY) ## TRIALS (1000) of damaged files: never a wrong answer, re
 
 mutants: $(READY) ## Plant each bug of tests/mutants in a copy: a test must notice it (ONLY=name, MUTANTS=--changed)
 	@.venv/bin/python -m tests.mutants --only "$(ONLY)" $(MUTANTS)
+
+docs-test: $(READY) ## What of the pages and examples takes longer than the suite may: types of the examples, the built site
+	@.venv/bin/python -m pytest -q tests/docs
 
 console-test: $(READY) ## The console in a real browser (Debian: chromium, chromium-driver); PICTURES=docs/console takes pictures
 	CONSOLE_PICTURES=$(PICTURES) .venv/bin/python -m pytest -n 0 tests/e2e/test_console.py
