@@ -24,7 +24,12 @@ SOURCES = [
     *sorted(path.relative_to(ROOT) for path in (ROOT / "tests").rglob("*.py")),
 ]
 DOCUMENTS = sorted(
-    path.relative_to(ROOT) for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    path.relative_to(ROOT)
+    for path in [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "examples").glob("*.md"),
+    ]
 )
 
 
