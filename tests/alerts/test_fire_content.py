@@ -19,9 +19,10 @@ from tests.alerts.watch import watching
 from tests.e2e.cluster import running, whole
 from tests.e2e.load import set_up
 from tests.e2e.prometheus import targets
-from tests.integration.processes import node_process, wait_page
+from tests.integration.processes import wait_page
 from tests.integration.test_scrub import _gone, _harm_store
 from tests.integration.test_snapshot_install import BASIN, STREAM, write
+from tests.service_process import service
 
 SCENE = "content"
 FLUSHED_S = 2.0
@@ -56,7 +57,7 @@ def test_stores_that_differ_fire(binaries: Path, tmp_path: Path) -> None:
 
                     def start(node: int) -> None:
                         config, log = directory / f"node-{node}.yaml", tmp_path / f"{node}.log"
-                        again.enter_context(node_process(config, log, environment))
+                        again.enter_context(service("node", config, log, environment=environment))
 
                     start(victim)
                     await watch.fires("SvcStateDivergence")

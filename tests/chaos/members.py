@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from svc_cluster.http.client import ConnectionLostError
 from svc_cluster.lab.own_cluster import Groups, get_json, leader_in
 from tests.chaos.namespaces import Namespace
 from tests.log_lines import whole_lines
+from tests.service_process import ServiceProcess
 
 NODES: Final = (1, 2, 3)
 STOP_S: Final = 8.0
@@ -37,28 +37,26 @@ class Member:
     command: list[str]
     log: Path
     environment: dict[str, str]
-    process: subprocess.Popen[bytes] | None = None
+    process: ServiceProcess | None = None
     stopped: bool = False
     exits: list[int] = field(default_factory=list)
 
     def start(self) -> None:
         assert self.process is None, f"{self.name} runs already"
-        with self.log.open("ab") as output:
-            self.process = subprocess.Popen(
-                self.space.command(self.command),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env={**MALLOC_ENVIRONMENT, **os.environ, **self.environment},
-                start_new_session=True,
-            )
+        self.process = ServiceProcess(
+            self.space.command(self.command),
+            self.log,
+            environment={**MALLOC_ENVIRONMENT, **os.environ, **self.environment},
+            own_session=True,
+        )
+        self.process.start()
 
     @property
     def is_up(self) -> bool:
         """Also while it is stopped by SIGSTOP. Notes how it ended when it did."""
         if self.process is None:
             return False
-        status = self.process.poll()
+        status = self.process.status
         if status is None:
             return True
         self.exits.append(status)
@@ -69,18 +67,17 @@ class Member:
     def kill(self) -> None:
         if self.is_up and self.process is not None:
             self.process.kill()
-            self.process.wait()
             self.is_up  # noqa: B018 -- takes note of the exit
         self.stopped = False
 
     def pause(self) -> None:
         if self.is_up and self.process is not None:
-            self.process.send_signal(signal.SIGSTOP)
+            self.process.tell(signal.SIGSTOP)
             self.stopped = True
 
     def resume(self) -> None:
         if self.stopped and self.is_up and self.process is not None:
-            self.process.send_signal(signal.SIGCONT)
+            self.process.tell(signal.SIGCONT)
         self.stopped = False
 
 
@@ -177,7 +174,7 @@ class Members:
         for member in self.members():
             member.resume()
             if member.is_up and member.process is not None:
-                member.process.terminate()
+                member.process.tell(signal.SIGTERM)
         end = time.monotonic() + STOP_S
         for member in self.members():
             while member.is_up and time.monotonic() < end:

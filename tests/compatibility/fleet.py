@@ -16,9 +16,9 @@ from svc_cluster.cli.local.ports import HeldPorts
 from svc_cluster.http.client import ConnectionLostError, HttpClient
 from tests.compatibility.programs import Program
 from tests.log_lines import whole_text
+from tests.service_process import ServiceProcess
 
 READY_S = 90.0
-END_S = 40.0
 SECRET = "s" * 64
 
 
@@ -34,7 +34,7 @@ class Fleet:
         self._rpc = {node: next(ports) for node in self.ids}
         self.http = {node: next(ports) for node in self.ids}
         self.administration = {node: next(ports) for node in self.ids}
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, ServiceProcess] = {}
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "secret").write_text(SECRET)
 
@@ -66,31 +66,25 @@ class Fleet:
     def _start(self, name: str, role: str, settings: dict[str, Any], program: Program) -> None:
         path = self.directory / f"{name}.yaml"
         path.write_text(yaml.safe_dump(settings))
-        with self.log_path(name).open("ab") as log:
-            self._processes[name] = subprocess.Popen(
-                [*program.command, role, "--config", str(path)],
-                cwd=self.directory,
-                env=program.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        self._processes[name] = process = ServiceProcess(
+            [*program.command, role, "--config", str(path)],
+            self.log_path(name),
+            environment=program.environment,
+            directory=self.directory,
+        )
+        process.start()
 
     def stop(self, name: str, number: signal.Signals = signal.SIGTERM) -> int:
         """End a process and say with which status it did."""
-        process = self._processes.pop(name)
-        process.send_signal(number)
-        return _end(process)
+        return self._processes.pop(name).stop(number)
 
     def ended(self, name: str) -> int:
         """The status of a process that ends by itself."""
-        return _end(self._processes.pop(name))
+        return self._processes.pop(name).end()
 
     def end(self) -> None:
         for process in self._processes.values():
             process.kill()
-        for process in self._processes.values():
-            process.wait()
 
     def log_path(self, name: str) -> Path:
         return self.directory / f"{name}.log"
@@ -124,14 +118,6 @@ class Fleet:
         while not self.said(name, words):
             assert SystemClock().monotonic() < end, f"{words!r} not in\n{self.log(name)[-3000:]}"
             await asyncio.sleep(0.1)
-
-
-def _end(process: subprocess.Popen[bytes]) -> int:
-    try:
-        return process.wait(END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.wait()
 
 
 async def _page(port: int, path: str) -> tuple[int, str]:

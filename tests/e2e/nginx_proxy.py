@@ -15,6 +15,7 @@ import pytest
 
 from svc_cluster.cli.local.ports import HeldPorts
 from tests.contract.scripted_app import DEADLINE
+from tests.service_process import ServiceProcess
 
 ROOT = Path(__file__).parents[2]
 CONFIGURATION = ROOT / "deploy/nginx/svc-cluster.conf"
@@ -82,14 +83,14 @@ class Proxy:
         (directory / "nginx.conf").write_text(MAIN.format(directory=directory))
         command = [nginx(), "-p", str(directory), "-c", str(directory / "nginx.conf")]
         self.log = directory / "output"
-        with self.log.open("wb") as output:
-            self._process = subprocess.Popen(command, stdout=output, stderr=output)
+        self._process = ServiceProcess(command, self.log)
+        self._process.start()
         self._wait()
 
     def _wait(self) -> None:
         end = time.monotonic() + DEADLINE
         while True:
-            assert self._process.poll() is None, self.log.read_text()
+            assert self._process.is_running, self._process.said()
             with socket.socket() as sock:
                 if sock.connect_ex(("127.0.0.1", self.h2_port)) == 0:
                     return
@@ -97,8 +98,7 @@ class Proxy:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(DEADLINE)
+        self._process.stop()
 
 
 @contextlib.contextmanager

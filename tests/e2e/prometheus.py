@@ -19,6 +19,7 @@ import yaml
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.cli.local.ports import HeldPorts
 from svc_cluster.lab.own_cluster import OwnCluster
+from tests.service_process import ServiceProcess
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 BUILD: Final = ROOT / "build" / "prometheus"
@@ -78,17 +79,14 @@ class Prometheus:
                 }
             )
         )
-        self.process = subprocess.Popen(
-            [
-                binary / "prometheus",
-                f"--config.file={config}",
-                f"--storage.tsdb.path={directory / 'tsdb'}",
-                f"--web.listen-address=127.0.0.1:{self.port}",
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        command = [
+            str(binary / "prometheus"),
+            f"--config.file={config}",
+            f"--storage.tsdb.path={directory / 'tsdb'}",
+            f"--web.listen-address=127.0.0.1:{self.port}",
+        ]
+        self.process = ServiceProcess(command, directory / "prometheus.log")
+        self.process.start()
 
     def _asked(self, path: str) -> dict[str, Any]:
         """The data of an answer; empty while there is none."""
@@ -124,5 +122,4 @@ class Prometheus:
         raise AssertionError(f"{expression} is {seen}, not {wanted}")
 
     def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(30)
+        self.process.stop()

@@ -14,8 +14,9 @@ import pytest
 from svc_cluster.lab.own_cluster import OwnCluster
 from tests.e2e.cluster import READY_S, Load, running, whole
 from tests.e2e.load import Verdict, set_up
-from tests.integration.processes import node_process, wait_page
+from tests.integration.processes import wait_page
 from tests.log_lines import whole_lines
+from tests.service_process import service
 
 BASIN = "replaced-node-basin"
 LOST = 3
@@ -74,7 +75,7 @@ async def _lose_and_replace(cluster: OwnCluster, load: Load, tmp_path: Path) -> 
     place.rename(old)
     status, text = await admin(cluster, "member", "replace", str(LOST))
     assert status == 1 and ("has not come up" in text or "is up" in text), text
-    with node_process(settings, log):
+    with service("node", settings, log):
         await wait_page(port, "/readyz?verbose", 503, "[-]formed", "admin member replace 3")
         await load.acknowledged(5)
         text = await insist(cluster, "member", "replace", str(LOST))
@@ -85,19 +86,19 @@ async def _lose_and_replace(cluster: OwnCluster, load: Load, tmp_path: Path) -> 
         assert status == 0 and "takes the place" not in text, text
         cluster.kill_node(1, signal.SIGKILL)
         await load.acknowledged(5, READY_S)
-        with node_process(cluster.directory / "node-1.yaml", tmp_path / "node-1.log"):
+        with service("node", cluster.directory / "node-1.yaml", tmp_path / "node-1.log"):
             await wait_page(int(rows[1]["admin_port"]), "/readyz", 200)
             await load.acknowledged(5, READY_S)
-    with node_process(cluster.directory / "node-1.yaml", tmp_path / "node-1.log"):
+    with service("node", cluster.directory / "node-1.yaml", tmp_path / "node-1.log"):
         place.rename(new)
         old.rename(place)
-        with node_process(settings, log):
+        with service("node", settings, log):
             await wait_page(port, "/readyz?verbose", 503, "[-]formed", "refused for ever")
             await wait_page(port, "/metrics", 200, "svc_node_refused 1.0")
             await load.acknowledged(5, READY_S)
         place.rename(old)
         new.rename(place)
-        with node_process(settings, log):
+        with service("node", settings, log):
             await wait_page(port, "/readyz", 200)
             await load.acknowledged(5, READY_S)
             await load.stop()

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from svc_cluster.cli.local.ports import HeldPorts
-from tests.log_lines import whole_text
-
-END_S = 30.0
+from tests.service_process import service
 
 
 class AdminNode:
@@ -24,7 +20,6 @@ class AdminNode:
         self.directory = directory
         self._held = HeldPorts(4)
         self.http, self.admin_rpc, self.health, rpc = self._held.numbers
-        self._log = directory / "node.log"
         secret = directory / "secret"
         secret.write_text("s" * 64)
         self.settings = {
@@ -39,35 +34,22 @@ class AdminNode:
             "health_rpc_address": f"127.0.0.1:{self.health}",
             **settings,
         }
-        self.process: subprocess.Popen[bytes] | None = None
+        self._config = directory / "node.yaml"
+        self.process = service("node", self._config, directory / "node.log")
 
     def start(self) -> None:
-        path = self.directory / "node.yaml"
-        path.write_text(yaml.safe_dump(self.settings))
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "svc_cluster", "node", "--config", str(path)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        self._config.write_text(yaml.safe_dump(self.settings))
+        self.process.start()
 
     def tell(self, number: signal.Signals) -> None:
-        assert self.process is not None, "not started"
-        self.process.send_signal(number)
+        self.process.tell(number)
 
     def end(self) -> int:
-        """The exit status, by force if it does not end by itself."""
-        assert self.process is not None, "not started"
-        try:
-            return self.process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            return self.process.wait()
+        """Return the exit status, by force if it does not end by itself."""
+        return self.process.end()
 
     def stop(self) -> int:
-        self.tell(signal.SIGTERM)
-        return self.end()
+        return self.process.stop()
 
     def log(self) -> str:
-        return whole_text(self._log)
+        return self.process.said()

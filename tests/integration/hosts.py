@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Final
+
+from tests.service_process import SERVICE, ServiceProcess
 
 NETWORK: Final = "10.231.7"
 """Of the range for private use; only our own namespaces are on it."""
@@ -26,7 +28,7 @@ class Hosts:
         self._switch = f"svcw{self._tag}"
         self._cable = f"svcc{self._tag}"
         self._made: list[str] = []
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[ServiceProcess] = []
         self._count = count
 
     def make(self) -> None:
@@ -64,31 +66,21 @@ class Hosts:
     def address(number: int) -> str:
         return f"{NETWORK}.{number}"
 
-    def start(self, number: int, arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
+    def start(self, number: int, arguments: list[str], log: Path) -> ServiceProcess:
         """`svc-cluster` with these arguments on a host; `ip` becomes the program."""
-        with log.open("ab") as output:
-            process = subprocess.Popen(
-                [
-                    *(self._ip, "netns", "exec", self.name(number)),
-                    *(sys.executable, "-m", "svc_cluster", *arguments),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
+        inside = (self._ip, "netns", "exec", self.name(number))
+        process = ServiceProcess([*inside, *SERVICE, *arguments], log)
+        process.start()
         self._processes.append(process)
         return process
 
     def close(self) -> None:
         """End what was started, and take the network away."""
         for process in self._processes:
-            process.terminate()
+            if process.is_running:
+                process.tell(signal.SIGTERM)
         for process in self._processes:
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.end()
         for name in self._made:
             subprocess.run([self._ip, "netns", "del", name], check=False)
         subprocess.run([self._ip, "link", "del", self._cable], check=False, capture_output=True)

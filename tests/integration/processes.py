@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 import ssl
-import subprocess
-import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -75,29 +72,6 @@ def trust(own: OwnCluster) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=str(own.directory / "ca" / "ca.pem"))
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     return context
-
-
-@contextmanager
-def node_process(
-    config: Path, log: Path, environment: Mapping[str, str] | None = None
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A node by its own configuration, beside any supervision; ended in order."""
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "svc_cluster", "node", "--config", str(config)],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            env=os.environ | dict(environment or {}),
-        )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(STOP_S)
-        finally:
-            process.kill()
 
 
 async def page(port: int, path: str) -> tuple[int, str]:

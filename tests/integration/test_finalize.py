@@ -68,10 +68,7 @@ def test_an_upgrade_is_told_finalized_once_and_kept(tmp_path: Path) -> None:
         answer = json.loads(told)
         assert (status, answer["active"], answer["newest"], answer["why_not"]) == (0, 3, NEWEST, "")
         assert [row["newest"] for row in answer["processes"]] == [NEWEST]
-        process = node.process
-        assert process is not None
-        process.kill()
-        node.end()
+        node.process.kill()
         assert formats(node) == {3}
         node.start()
         asyncio.run(wait_health(node.health, "", SERVING))

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import datetime
 import os
-import signal
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -154,8 +153,7 @@ def test_three_hosts_serve_over_tls_and_outlive_one(hosts: Hosts, tmp_path: Path
         assert (await call("POST", "/v1/basins", b'{"basin":"host-basin"}'))[0] in (201, 409)
         assert (await call("POST", "/v1/streams", b'{"stream":"s"}'))[0] in (201, 409)
         assert await append("first") in (200, 412)
-        nodes[3].send_signal(signal.SIGKILL)
-        nodes[3].wait()
+        nodes[3].kill()
         for number in range(5):
             assert await append(f"after {number}") in (200, 412)
         status, batch = await call("GET", "/v1/streams/s/records?seq_num=0&count=100")
@@ -236,8 +234,7 @@ def test_hosts_that_are_not_of_the_cluster_are_refused(hosts: Hosts, tmp_path: P
             await wait_page(admin[node], "[+]registered")
 
     asyncio.run(formed())
-    nodes[3].terminate()
-    nodes[3].wait(30)
+    nodes[3].stop()
     for kind, status in (
         ("expired", EXIT_CREDENTIAL),
         ("wrong name", EXIT_CREDENTIAL),
@@ -245,7 +242,7 @@ def test_hosts_that_are_not_of_the_cluster_are_refused(hosts: Hosts, tmp_path: P
     ):
         log = tmp_path / f"{kind}.log"
         started = hosts.start(3, ["node", "--config", str(impostor(files, tmp_path, kind))], log)
-        assert started.wait(READY_S) == status, log.read_text()
+        assert started.end(READY_S) == status, log.read_text()
     foreign = impostor(files, tmp_path, "another CA")
     impostor_log = tmp_path / "another CA.log"
     stranger = hosts.start(3, ["node", "--config", str(foreign)], impostor_log)
@@ -263,8 +260,7 @@ def test_hosts_that_are_not_of_the_cluster_are_refused(hosts: Hosts, tmp_path: P
         addresses = [(node, f"{hosts.address(node)}:7000") for node in (1, 2)]
         assert await let_in(addresses, secret, callers, ATTEMPTS) == []
         await wait_page(admin[3], "[-]registered", 'svc_raft_peer_active{peer="1"} 0.0')
-        stranger.terminate()
-        await asyncio.to_thread(stranger.wait, 30)
+        await asyncio.to_thread(stranger.stop)
         hosts.start(3, ["node", "--config", str(files["node-3"])], tmp_path / "node-3.log")
         await wait_page(admin[3], "[+]registered", 'svc_raft_peer_active{peer="1"} 1.0')
 

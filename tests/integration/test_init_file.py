@@ -20,8 +20,9 @@ from svc_cluster.cli.processes.root_token import new_secret
 from svc_cluster.lab.own_cluster import OwnCluster
 from svc_cluster.settings_errors import EXIT_CONFIGURATION, EXIT_CREDENTIAL, EXIT_MISSING_FILE
 from tests.contract.client import Answer, Client
-from tests.integration.processes import READY_S, STOP_S, wait_page
+from tests.integration.processes import READY_S, wait_page
 from tests.log_lines import json_lines
+from tests.service_process import service
 
 SCOPE = {"basins": {"prefix": ""}, "streams": {"exact": "events"}, "ops": ["check-tail", "read"]}
 
@@ -57,11 +58,8 @@ class GatewayProcess:
         config.write_text(yaml.safe_dump(settings))
         self.log = place.with_suffix(".log")
         self.audit = place.with_suffix(".audit")
-        command = [sys.executable, "-m", "svc_cluster", "gateway", "--config", str(config)]
-        with self.log.open("wb") as out:
-            self.process = subprocess.Popen(
-                [*command, "--init-file", str(init_file)], stdout=out, stderr=out
-            )
+        self.process = service("gateway", config, self.log, "--init-file", str(init_file))
+        self.process.start()
 
     def ready(self) -> None:
         """Return once it has done what it declares. Raises AssertionError."""
@@ -86,12 +84,7 @@ class GatewayProcess:
             return client.get(path, headers)
 
     def end(self) -> None:
-        self.process.terminate()
-        try:
-            self.process.wait(STOP_S)
-        finally:
-            self.process.kill()
-            self.process.wait()
+        self.process.stop()
 
 
 @contextlib.contextmanager

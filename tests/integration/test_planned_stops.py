@@ -19,11 +19,11 @@ from svc_cluster.http.client import HttpClient, HttpResponse
 from svc_cluster.lab.own_cluster import OwnCluster
 from tests.integration.processes import (
     READY_S,
-    node_process,
     page,
     ready_cluster,
     wait_page,
 )
+from tests.service_process import service
 
 BASIN = "stops-basin"
 
@@ -140,10 +140,9 @@ def test_a_node_that_is_no_member_waits_and_says_so_once(
         assert list((tmp_path / "node-4" / "wal").iterdir()) == []
         await cluster.wait_ready(READY_S)
 
-    with node_process(path, log) as process:
+    with service("node", path, log) as process:
         asyncio.run(play())
-        process.terminate()
-        assert process.wait(30) == 0
+        assert process.stop() == 0
 
 
 def test_a_member_that_is_told_to_wait_does_not(cluster: OwnCluster) -> None:

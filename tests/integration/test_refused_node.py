@@ -11,8 +11,9 @@ from svc_cluster.lab.api_client import ApiClient, AppendRecord, decode_batch
 from svc_cluster.lab.own_cluster import OwnCluster
 from svc_cluster.replica.formation_file import FILE_NAME
 from tests.e2e.load import set_up
-from tests.integration.processes import READY_S, node_process, page, wait_page
+from tests.integration.processes import READY_S, page, wait_page
 from tests.log_lines import whole_lines
+from tests.service_process import service
 
 BASIN, STREAM = "refused-basin", "s"
 DESTRUCTIVE = ("remove", "delete", "empty", "wipe", "rejoin", "new node id")
@@ -88,7 +89,7 @@ async def _refused_and_back(cluster: OwnCluster, tmp_path: Path, writer: Writer)
     place, aside = Path(row[3]["data_dir"]), tmp_path / "the right one"
     place.rename(aside)
     log = tmp_path / "node-3.log"
-    with node_process(cluster.directory / "node-3.yaml", log):
+    with service("node", cluster.directory / "node-3.yaml", log):
         text = await wait_page(admin[3], "/readyz?verbose", 503, "[-]formed", "another data dir")
         for word in DESTRUCTIVE:
             assert word not in text
@@ -113,7 +114,7 @@ async def _refused_and_back(cluster: OwnCluster, tmp_path: Path, writer: Writer)
     assert said and "error" in said[0] and not any(word in said[0] for word in DESTRUCTIVE)
     place.rename(tmp_path / "the empty one")
     aside.rename(place)
-    with node_process(cluster.directory / "node-3.yaml", log):
+    with service("node", cluster.directory / "node-3.yaml", log):
         await wait_page(admin[3], "/readyz", 200)
         await wait_page(admin[1], "/debug/groups", 200, '"3": "up"')
         await writer.append(5)
@@ -164,7 +165,7 @@ async def _go_on(cluster: OwnCluster, tmp_path: Path, places: list[Path], writer
     admin = int(cluster.node(2)["admin_port"])
     cluster.kill_node(2, signal.SIGKILL)
     places[1].rename(tmp_path / "the right one")
-    with node_process(cluster.directory / "node-2.yaml", tmp_path / "node-2.log"):
+    with service("node", cluster.directory / "node-2.yaml", tmp_path / "node-2.log"):
         await wait_page(admin, "/readyz?verbose", 503, "[-]formed", "another data directory")
         await writer.append(3)
         await writer.all_there()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,9 @@ import yaml
 
 from svc_cluster.cli.local.ports import HeldPorts
 from svc_cluster.http.client import HttpClient
-from tests.integration.processes import STOP_S, in_loop, node_process, wait_page
+from tests.integration.processes import in_loop, wait_page
 from tests.log_lines import json_lines
+from tests.service_process import ServiceProcess, service
 
 SECONDS = 60.0
 
@@ -67,11 +66,11 @@ class Pair:
             )
         return answer.status
 
-    async def reload(self, process: subprocess.Popen[bytes], name: str, event: str) -> None:
+    async def reload(self, process: ServiceProcess, name: str, event: str) -> None:
         """Write the files, send the signal, and return once the line is there."""
         self.write()
         before = len(self.lines(name, event))
-        process.send_signal(signal.SIGHUP)
+        process.tell(signal.SIGHUP)
         await until(lambda: len(self.lines(name, event)) > before)
 
 
@@ -85,24 +84,13 @@ def in_pair(test: Callable[[Pair, Any, Any], Coroutine[Any, Any, None]], directo
     async def main() -> None:
         pair = Pair(directory)
         with (
-            node_process(directory / "node.yaml", directory / "node.log") as node,
-            (directory / "gateway.log").open("ab") as out,
+            service("node", directory / "node.yaml", directory / "node.log") as node,
+            service("gateway", directory / "gateway.yaml", directory / "gateway.log") as gateway,
         ):
-            file = str(directory / "gateway.yaml")
-            gateway = subprocess.Popen(
-                [sys.executable, "-m", "svc_cluster", "gateway", "--config", file],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-            )
-            try:
-                await wait_page(pair.admin, "/readyz", 200)
-                await wait_page(pair.port, "/readyz", 200)
-                await test(pair, node, gateway)
-                assert (node.poll(), gateway.poll()) == (None, None)
-            finally:
-                gateway.terminate()
-                gateway.wait(STOP_S)
+            await wait_page(pair.admin, "/readyz", 200)
+            await wait_page(pair.port, "/readyz", 200)
+            await test(pair, node, gateway)
+            assert (node.status, gateway.status) == (None, None)
 
     return main()
 

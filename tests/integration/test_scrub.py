@@ -29,8 +29,8 @@ from svc_cluster.stream import keys
 from svc_cluster.stream.basin_content import BasinContent
 from tests.e2e.cluster import running, whole
 from tests.e2e.load import set_up
-from tests.integration.processes import node_process
 from tests.integration.test_snapshot_install import BASIN, STREAM, write
+from tests.service_process import service
 from tests.unit.stream.support import NOW, Leader, batch
 
 TURN_SECONDS = 0.02
@@ -217,7 +217,7 @@ def test_rows_that_vanish_from_a_nodes_disk_are_found_and_repaired(tmp_path: Pat
             await _gone(cluster.kill_node(victim))
             assert _harm_store(directory / f"node-{victim}" / "state") >= 6
             log = directory / "again.log"
-            with node_process(directory / f"node-{victim}.yaml", log, environment):
+            with service("node", directory / f"node-{victim}.yaml", log, environment=environment):
                 async with asyncio.timeout(120):
                     while b"replica_repaired" not in log.read_bytes():
                         await asyncio.sleep(0.2)

@@ -10,7 +10,7 @@ from svc_cluster.lab.api_client import ApiClient, AppendRecord
 from svc_cluster.lab.own_cluster import OwnCluster
 from tests.e2e.cluster import running
 from tests.e2e.load import set_up
-from tests.integration.processes import node_process
+from tests.service_process import service
 
 BASIN = "snapshot-basin"
 STREAM = "filler"
@@ -74,7 +74,7 @@ def test_a_node_that_missed_three_times_the_logs_capacity_is_brought_back_by_a_s
             cluster.kill_node(away)
             await write(cluster.url, 3 * RETAIN_MIB)
             log = directory / "again.log"
-            with node_process(directory / f"node-{away}.yaml", log, environment):
+            with service("node", directory / f"node-{away}.yaml", log, environment=environment):
                 await agreed(cluster, 3)
                 assert b"snapshot_installed" in log.read_bytes()
                 for node in {1, 2, 3} - {away, leader}:
