@@ -299,3 +299,185 @@ class BackupTakenRequest(_message.Message):
 class BackupTakenResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class ClusterRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ClusterResponse(_message.Message):
+    __slots__ = ("cluster_id", "asked_node", "catalog_leader", "active_version", "newest_version", "basins", "nodes", "problems", "outstanding")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    ASKED_NODE_FIELD_NUMBER: _ClassVar[int]
+    CATALOG_LEADER_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_VERSION_FIELD_NUMBER: _ClassVar[int]
+    BASINS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    OUTSTANDING_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    asked_node: int
+    catalog_leader: int
+    active_version: int
+    newest_version: int
+    basins: int
+    nodes: _containers.RepeatedCompositeFieldContainer[ClusterNode]
+    problems: _containers.RepeatedScalarFieldContainer[str]
+    outstanding: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cluster_id: _Optional[str] = ..., asked_node: _Optional[int] = ..., catalog_leader: _Optional[int] = ..., active_version: _Optional[int] = ..., newest_version: _Optional[int] = ..., basins: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ..., problems: _Optional[_Iterable[str]] = ..., outstanding: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ClusterNode(_message.Message):
+    __slots__ = ("node_id", "address", "standing", "release", "groups", "groups_led", "groups_without_leader", "groups_held", "groups_recovering", "lag_entries", "draining", "avoids_leads", "wal_bytes", "free_bytes", "takes_appends", "memory_bytes", "memory_bytes_max", "failed_checks")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_LED_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_WITHOUT_LEADER_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_HELD_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_RECOVERING_FIELD_NUMBER: _ClassVar[int]
+    LAG_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    AVOIDS_LEADS_FIELD_NUMBER: _ClassVar[int]
+    WAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TAKES_APPENDS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    FAILED_CHECKS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    address: str
+    standing: str
+    release: str
+    groups: int
+    groups_led: int
+    groups_without_leader: int
+    groups_held: int
+    groups_recovering: int
+    lag_entries: int
+    draining: bool
+    avoids_leads: bool
+    wal_bytes: int
+    free_bytes: int
+    takes_appends: bool
+    memory_bytes: int
+    memory_bytes_max: int
+    failed_checks: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., standing: _Optional[str] = ..., release: _Optional[str] = ..., groups: _Optional[int] = ..., groups_led: _Optional[int] = ..., groups_without_leader: _Optional[int] = ..., groups_held: _Optional[int] = ..., groups_recovering: _Optional[int] = ..., lag_entries: _Optional[int] = ..., draining: _Optional[bool] = ..., avoids_leads: _Optional[bool] = ..., wal_bytes: _Optional[int] = ..., free_bytes: _Optional[int] = ..., takes_appends: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., memory_bytes_max: _Optional[int] = ..., failed_checks: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class BasinRequest(_message.Message):
+    __slots__ = ("basin",)
+    BASIN_FIELD_NUMBER: _ClassVar[int]
+    basin: str
+    def __init__(self, basin: _Optional[str] = ...) -> None: ...
+
+class BasinResponse(_message.Message):
+    __slots__ = ("basin", "group_id", "leader", "replicas", "diverged", "deleted")
+    BASIN_FIELD_NUMBER: _ClassVar[int]
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    DIVERGED_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    basin: str
+    group_id: int
+    leader: int
+    replicas: _containers.RepeatedCompositeFieldContainer[BasinReplica]
+    diverged: bool
+    deleted: bool
+    def __init__(self, basin: _Optional[str] = ..., group_id: _Optional[int] = ..., leader: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[BasinReplica, _Mapping]]] = ..., diverged: _Optional[bool] = ..., deleted: _Optional[bool] = ...) -> None: ...
+
+class BasinReplica(_message.Message):
+    __slots__ = ("node_id", "role", "reason", "term", "commit_index", "applied_index", "last_index", "base_index", "log_bytes", "digest", "recovering", "streams", "stored_bytes")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    BASE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    RECOVERING_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    role: str
+    reason: str
+    term: int
+    commit_index: int
+    applied_index: int
+    last_index: int
+    base_index: int
+    log_bytes: int
+    digest: str
+    recovering: bool
+    streams: int
+    stored_bytes: int
+    def __init__(self, node_id: _Optional[int] = ..., role: _Optional[str] = ..., reason: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., last_index: _Optional[int] = ..., base_index: _Optional[int] = ..., log_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., recovering: _Optional[bool] = ..., streams: _Optional[int] = ..., stored_bytes: _Optional[int] = ...) -> None: ...
+
+class TransferLeaderRequest(_message.Message):
+    __slots__ = ("basin", "group_id", "to")
+    BASIN_FIELD_NUMBER: _ClassVar[int]
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    basin: str
+    group_id: int
+    to: int
+    def __init__(self, basin: _Optional[str] = ..., group_id: _Optional[int] = ..., to: _Optional[int] = ...) -> None: ...
+
+class TransferLeaderResponse(_message.Message):
+    __slots__ = ("group_id", "from_node", "leader")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    FROM_NODE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    from_node: int
+    leader: int
+    def __init__(self, group_id: _Optional[int] = ..., from_node: _Optional[int] = ..., leader: _Optional[int] = ...) -> None: ...
+
+class BalanceLeadersRequest(_message.Message):
+    __slots__ = ("dry_run",)
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    dry_run: bool
+    def __init__(self, dry_run: _Optional[bool] = ...) -> None: ...
+
+class BalanceLeadersResponse(_message.Message):
+    __slots__ = ("counts", "moves", "moved", "has_more", "without_leader")
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_LEADER_FIELD_NUMBER: _ClassVar[int]
+    counts: _containers.RepeatedCompositeFieldContainer[LeadCount]
+    moves: _containers.RepeatedCompositeFieldContainer[LeadMove]
+    moved: int
+    has_more: bool
+    without_leader: int
+    def __init__(self, counts: _Optional[_Iterable[_Union[LeadCount, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[LeadMove, _Mapping]]] = ..., moved: _Optional[int] = ..., has_more: _Optional[bool] = ..., without_leader: _Optional[int] = ...) -> None: ...
+
+class LeadCount(_message.Message):
+    __slots__ = ("node_id", "led", "avoids_leads")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    LED_FIELD_NUMBER: _ClassVar[int]
+    AVOIDS_LEADS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    led: int
+    avoids_leads: bool
+    def __init__(self, node_id: _Optional[int] = ..., led: _Optional[int] = ..., avoids_leads: _Optional[bool] = ...) -> None: ...
+
+class LeadMove(_message.Message):
+    __slots__ = ("group_id", "basin", "from_node", "to_node", "done")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    BASIN_FIELD_NUMBER: _ClassVar[int]
+    FROM_NODE_FIELD_NUMBER: _ClassVar[int]
+    TO_NODE_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    basin: str
+    from_node: int
+    to_node: int
+    done: bool
+    def __init__(self, group_id: _Optional[int] = ..., basin: _Optional[str] = ..., from_node: _Optional[int] = ..., to_node: _Optional[int] = ..., done: _Optional[bool] = ...) -> None: ...

@@ -84,6 +84,31 @@ class AdministrationStub:
                 request_serializer=cluster_dot_v1_dot_admin__pb2.ReplaceMemberRequest.SerializeToString,
                 response_deserializer=cluster_dot_v1_dot_admin__pb2.ReplaceMemberResponse.FromString,
                 _registered_method=True)
+        self.Cluster = channel.unary_unary(
+                '/svc.cluster.v1.admin.Administration/Cluster',
+                request_serializer=cluster_dot_v1_dot_admin__pb2.ClusterRequest.SerializeToString,
+                response_deserializer=cluster_dot_v1_dot_admin__pb2.ClusterResponse.FromString,
+                _registered_method=True)
+        self.Basin = channel.unary_unary(
+                '/svc.cluster.v1.admin.Administration/Basin',
+                request_serializer=cluster_dot_v1_dot_admin__pb2.BasinRequest.SerializeToString,
+                response_deserializer=cluster_dot_v1_dot_admin__pb2.BasinResponse.FromString,
+                _registered_method=True)
+        self.ClusterLeaders = channel.unary_unary(
+                '/svc.cluster.v1.admin.Administration/ClusterLeaders',
+                request_serializer=cluster_dot_v1_dot_admin__pb2.LeadersRequest.SerializeToString,
+                response_deserializer=cluster_dot_v1_dot_admin__pb2.LeadersResponse.FromString,
+                _registered_method=True)
+        self.TransferLeader = channel.unary_unary(
+                '/svc.cluster.v1.admin.Administration/TransferLeader',
+                request_serializer=cluster_dot_v1_dot_admin__pb2.TransferLeaderRequest.SerializeToString,
+                response_deserializer=cluster_dot_v1_dot_admin__pb2.TransferLeaderResponse.FromString,
+                _registered_method=True)
+        self.BalanceLeaders = channel.unary_unary(
+                '/svc.cluster.v1.admin.Administration/BalanceLeaders',
+                request_serializer=cluster_dot_v1_dot_admin__pb2.BalanceLeadersRequest.SerializeToString,
+                response_deserializer=cluster_dot_v1_dot_admin__pb2.BalanceLeadersResponse.FromString,
+                _registered_method=True)
 
 
 class AdministrationServicer:
@@ -166,6 +191,43 @@ class AdministrationServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Cluster(self, request, context):
+        """The cluster on one page: every node is asked what it is, and the leader of the catalog for
+        versions. What did not answer is told as such.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Basin(self, request, context):
+        """Every replica of a basin, as its node has it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ClusterLeaders(self, request, context):
+        """Who leads each group of the cluster, asked of all nodes, page by page in the order of their ids.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TransferLeader(self, request, context):
+        """One group's lead is handed over. It may be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BalanceLeaders(self, request, context):
+        """One round in which leads move until no node has more than one above another, as far as the
+        members of the groups allow it. Repeat it while it moves something.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdministrationServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -218,6 +280,31 @@ def add_AdministrationServicer_to_server(servicer, server):
                     servicer.ReplaceMember,
                     request_deserializer=cluster_dot_v1_dot_admin__pb2.ReplaceMemberRequest.FromString,
                     response_serializer=cluster_dot_v1_dot_admin__pb2.ReplaceMemberResponse.SerializeToString,
+            ),
+            'Cluster': grpc.unary_unary_rpc_method_handler(
+                    servicer.Cluster,
+                    request_deserializer=cluster_dot_v1_dot_admin__pb2.ClusterRequest.FromString,
+                    response_serializer=cluster_dot_v1_dot_admin__pb2.ClusterResponse.SerializeToString,
+            ),
+            'Basin': grpc.unary_unary_rpc_method_handler(
+                    servicer.Basin,
+                    request_deserializer=cluster_dot_v1_dot_admin__pb2.BasinRequest.FromString,
+                    response_serializer=cluster_dot_v1_dot_admin__pb2.BasinResponse.SerializeToString,
+            ),
+            'ClusterLeaders': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClusterLeaders,
+                    request_deserializer=cluster_dot_v1_dot_admin__pb2.LeadersRequest.FromString,
+                    response_serializer=cluster_dot_v1_dot_admin__pb2.LeadersResponse.SerializeToString,
+            ),
+            'TransferLeader': grpc.unary_unary_rpc_method_handler(
+                    servicer.TransferLeader,
+                    request_deserializer=cluster_dot_v1_dot_admin__pb2.TransferLeaderRequest.FromString,
+                    response_serializer=cluster_dot_v1_dot_admin__pb2.TransferLeaderResponse.SerializeToString,
+            ),
+            'BalanceLeaders': grpc.unary_unary_rpc_method_handler(
+                    servicer.BalanceLeaders,
+                    request_deserializer=cluster_dot_v1_dot_admin__pb2.BalanceLeadersRequest.FromString,
+                    response_serializer=cluster_dot_v1_dot_admin__pb2.BalanceLeadersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -490,6 +577,141 @@ class Administration:
             '/svc.cluster.v1.admin.Administration/ReplaceMember',
             cluster_dot_v1_dot_admin__pb2.ReplaceMemberRequest.SerializeToString,
             cluster_dot_v1_dot_admin__pb2.ReplaceMemberResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Cluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/svc.cluster.v1.admin.Administration/Cluster',
+            cluster_dot_v1_dot_admin__pb2.ClusterRequest.SerializeToString,
+            cluster_dot_v1_dot_admin__pb2.ClusterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Basin(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/svc.cluster.v1.admin.Administration/Basin',
+            cluster_dot_v1_dot_admin__pb2.BasinRequest.SerializeToString,
+            cluster_dot_v1_dot_admin__pb2.BasinResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClusterLeaders(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/svc.cluster.v1.admin.Administration/ClusterLeaders',
+            cluster_dot_v1_dot_admin__pb2.LeadersRequest.SerializeToString,
+            cluster_dot_v1_dot_admin__pb2.LeadersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TransferLeader(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/svc.cluster.v1.admin.Administration/TransferLeader',
+            cluster_dot_v1_dot_admin__pb2.TransferLeaderRequest.SerializeToString,
+            cluster_dot_v1_dot_admin__pb2.TransferLeaderResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BalanceLeaders(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/svc.cluster.v1.admin.Administration/BalanceLeaders',
+            cluster_dot_v1_dot_admin__pb2.BalanceLeadersRequest.SerializeToString,
+            cluster_dot_v1_dot_admin__pb2.BalanceLeadersResponse.FromString,
             options,
             channel_credentials,
             insecure,

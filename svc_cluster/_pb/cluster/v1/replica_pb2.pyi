@@ -29,7 +29,7 @@ class Batch(_message.Message):
     def __init__(self, members: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("id", "group_id", "deadline_ms", "request_key", "trace", "ping", "append", "read", "check_tail", "create_stream", "list_streams", "get_stream_config", "delete_stream", "get_basin_config", "await_basin", "seal_basin", "ensure_stream", "reconfigure_stream", "auto_create_stream", "ensure_basin_config", "reconfigure_basin", "describe_stream", "create_basin", "list_basins", "resolve_basin", "delete_basin", "register_node", "remove_basin", "renew_lease", "issue_token", "revoke_token", "list_tokens", "set_root_token", "hand_on_leases", "report_usage", "get_usage", "get_storage", "active_basins", "overview", "list_locations", "set_default_location", "get_version", "raise_version", "replace_node")
+    __slots__ = ("id", "group_id", "deadline_ms", "request_key", "trace", "ping", "append", "read", "check_tail", "create_stream", "list_streams", "get_stream_config", "delete_stream", "get_basin_config", "await_basin", "seal_basin", "ensure_stream", "reconfigure_stream", "auto_create_stream", "ensure_basin_config", "reconfigure_basin", "describe_stream", "create_basin", "list_basins", "resolve_basin", "delete_basin", "register_node", "remove_basin", "renew_lease", "issue_token", "revoke_token", "list_tokens", "set_root_token", "hand_on_leases", "report_usage", "get_usage", "get_storage", "active_basins", "overview", "list_locations", "set_default_location", "get_version", "raise_version", "replace_node", "view_group", "list_led", "give_lead", "balance_leads")
     ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
@@ -74,6 +74,10 @@ class Request(_message.Message):
     GET_VERSION_FIELD_NUMBER: _ClassVar[int]
     RAISE_VERSION_FIELD_NUMBER: _ClassVar[int]
     REPLACE_NODE_FIELD_NUMBER: _ClassVar[int]
+    VIEW_GROUP_FIELD_NUMBER: _ClassVar[int]
+    LIST_LED_FIELD_NUMBER: _ClassVar[int]
+    GIVE_LEAD_FIELD_NUMBER: _ClassVar[int]
+    BALANCE_LEADS_FIELD_NUMBER: _ClassVar[int]
     id: int
     group_id: int
     deadline_ms: int
@@ -118,7 +122,11 @@ class Request(_message.Message):
     get_version: VersionRequest
     raise_version: VersionRequest
     replace_node: ReplaceNodeRequest
-    def __init__(self, id: _Optional[int] = ..., group_id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., request_key: _Optional[bytes] = ..., trace: _Optional[_Union[_trace_pb2.TraceContext, _Mapping]] = ..., ping: _Optional[_Union[Done, _Mapping]] = ..., append: _Optional[_Union[AppendRequest, _Mapping]] = ..., read: _Optional[_Union[ReadRequest, _Mapping]] = ..., check_tail: _Optional[_Union[CheckTailRequest, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStreamRequest, _Mapping]] = ..., list_streams: _Optional[_Union[ListRequest, _Mapping]] = ..., get_stream_config: _Optional[_Union[StreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., get_basin_config: _Optional[_Union[BasinRequest, _Mapping]] = ..., await_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., seal_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., ensure_stream: _Optional[_Union[EnsureStreamRequest, _Mapping]] = ..., reconfigure_stream: _Optional[_Union[ReconfigureStreamRequest, _Mapping]] = ..., auto_create_stream: _Optional[_Union[AutoCreateRequest, _Mapping]] = ..., ensure_basin_config: _Optional[_Union[EnsureBasinRequest, _Mapping]] = ..., reconfigure_basin: _Optional[_Union[ReconfigureBasinRequest, _Mapping]] = ..., describe_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasinRequest, _Mapping]] = ..., list_basins: _Optional[_Union[ListRequest, _Mapping]] = ..., resolve_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., delete_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasinRequest, _Mapping]] = ..., renew_lease: _Optional[_Union[RenewLeaseRequest, _Mapping]] = ..., issue_token: _Optional[_Union[IssueTokenRequest, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeTokenRequest, _Mapping]] = ..., list_tokens: _Optional[_Union[ListRequest, _Mapping]] = ..., set_root_token: _Optional[_Union[SetRootTokenRequest, _Mapping]] = ..., hand_on_leases: _Optional[_Union[HandOnLeasesRequest, _Mapping]] = ..., report_usage: _Optional[_Union[_usage_pb2.Report, _Mapping]] = ..., get_usage: _Optional[_Union[UsageRequest, _Mapping]] = ..., get_storage: _Optional[_Union[StorageRequest, _Mapping]] = ..., active_basins: _Optional[_Union[ActiveBasinsRequest, _Mapping]] = ..., overview: _Optional[_Union[OverviewRequest, _Mapping]] = ..., list_locations: _Optional[_Union[ListLocationsRequest, _Mapping]] = ..., set_default_location: _Optional[_Union[SetDefaultLocationRequest, _Mapping]] = ..., get_version: _Optional[_Union[VersionRequest, _Mapping]] = ..., raise_version: _Optional[_Union[VersionRequest, _Mapping]] = ..., replace_node: _Optional[_Union[ReplaceNodeRequest, _Mapping]] = ...) -> None: ...
+    view_group: GroupViewRequest
+    list_led: ListLedRequest
+    give_lead: GiveLeadRequest
+    balance_leads: BalanceLeadsRequest
+    def __init__(self, id: _Optional[int] = ..., group_id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., request_key: _Optional[bytes] = ..., trace: _Optional[_Union[_trace_pb2.TraceContext, _Mapping]] = ..., ping: _Optional[_Union[Done, _Mapping]] = ..., append: _Optional[_Union[AppendRequest, _Mapping]] = ..., read: _Optional[_Union[ReadRequest, _Mapping]] = ..., check_tail: _Optional[_Union[CheckTailRequest, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStreamRequest, _Mapping]] = ..., list_streams: _Optional[_Union[ListRequest, _Mapping]] = ..., get_stream_config: _Optional[_Union[StreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., get_basin_config: _Optional[_Union[BasinRequest, _Mapping]] = ..., await_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., seal_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., ensure_stream: _Optional[_Union[EnsureStreamRequest, _Mapping]] = ..., reconfigure_stream: _Optional[_Union[ReconfigureStreamRequest, _Mapping]] = ..., auto_create_stream: _Optional[_Union[AutoCreateRequest, _Mapping]] = ..., ensure_basin_config: _Optional[_Union[EnsureBasinRequest, _Mapping]] = ..., reconfigure_basin: _Optional[_Union[ReconfigureBasinRequest, _Mapping]] = ..., describe_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasinRequest, _Mapping]] = ..., list_basins: _Optional[_Union[ListRequest, _Mapping]] = ..., resolve_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., delete_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasinRequest, _Mapping]] = ..., renew_lease: _Optional[_Union[RenewLeaseRequest, _Mapping]] = ..., issue_token: _Optional[_Union[IssueTokenRequest, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeTokenRequest, _Mapping]] = ..., list_tokens: _Optional[_Union[ListRequest, _Mapping]] = ..., set_root_token: _Optional[_Union[SetRootTokenRequest, _Mapping]] = ..., hand_on_leases: _Optional[_Union[HandOnLeasesRequest, _Mapping]] = ..., report_usage: _Optional[_Union[_usage_pb2.Report, _Mapping]] = ..., get_usage: _Optional[_Union[UsageRequest, _Mapping]] = ..., get_storage: _Optional[_Union[StorageRequest, _Mapping]] = ..., active_basins: _Optional[_Union[ActiveBasinsRequest, _Mapping]] = ..., overview: _Optional[_Union[OverviewRequest, _Mapping]] = ..., list_locations: _Optional[_Union[ListLocationsRequest, _Mapping]] = ..., set_default_location: _Optional[_Union[SetDefaultLocationRequest, _Mapping]] = ..., get_version: _Optional[_Union[VersionRequest, _Mapping]] = ..., raise_version: _Optional[_Union[VersionRequest, _Mapping]] = ..., replace_node: _Optional[_Union[ReplaceNodeRequest, _Mapping]] = ..., view_group: _Optional[_Union[GroupViewRequest, _Mapping]] = ..., list_led: _Optional[_Union[ListLedRequest, _Mapping]] = ..., give_lead: _Optional[_Union[GiveLeadRequest, _Mapping]] = ..., balance_leads: _Optional[_Union[BalanceLeadsRequest, _Mapping]] = ...) -> None: ...
 
 class CommandRecord(_message.Message):
     __slots__ = ("offset", "kind", "token", "trim_point")
@@ -455,7 +463,7 @@ class ResponseBatch(_message.Message):
     def __init__(self, responses: _Optional[_Iterable[_Union[Response, _Mapping]]] = ...) -> None: ...
 
 class Response(_message.Message):
-    __slots__ = ("id", "provision", "is_repeated", "stages", "refusal", "append", "read", "tail", "stream", "streams", "stream_config", "basin_config", "basin", "basins", "done", "stream_identity", "lease", "tokens", "usage", "storage", "active_basins", "issued_token", "handed_leases", "overview", "locations", "version", "replacement")
+    __slots__ = ("id", "provision", "is_repeated", "stages", "refusal", "append", "read", "tail", "stream", "streams", "stream_config", "basin_config", "basin", "basins", "done", "stream_identity", "lease", "tokens", "usage", "storage", "active_basins", "issued_token", "handed_leases", "overview", "locations", "version", "replacement", "group_view", "led_groups", "lead_balance")
     ID_FIELD_NUMBER: _ClassVar[int]
     PROVISION_FIELD_NUMBER: _ClassVar[int]
     IS_REPEATED_FIELD_NUMBER: _ClassVar[int]
@@ -483,6 +491,9 @@ class Response(_message.Message):
     LOCATIONS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REPLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    GROUP_VIEW_FIELD_NUMBER: _ClassVar[int]
+    LED_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    LEAD_BALANCE_FIELD_NUMBER: _ClassVar[int]
     id: int
     provision: int
     is_repeated: bool
@@ -510,7 +521,10 @@ class Response(_message.Message):
     locations: LocationList
     version: VersionInfo
     replacement: Replacement
-    def __init__(self, id: _Optional[int] = ..., provision: _Optional[int] = ..., is_repeated: _Optional[bool] = ..., stages: _Optional[_Union[LeaderStages, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., append: _Optional[_Union[AppendAck, _Mapping]] = ..., read: _Optional[_Union[ReadResult, _Mapping]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., stream: _Optional[_Union[StreamInfo, _Mapping]] = ..., streams: _Optional[_Union[StreamList, _Mapping]] = ..., stream_config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ..., basin_config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., basin: _Optional[_Union[BasinInfo, _Mapping]] = ..., basins: _Optional[_Union[BasinList, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_identity: _Optional[_Union[StreamIdentity, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., tokens: _Optional[_Union[TokenList, _Mapping]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ..., active_basins: _Optional[_Union[ActiveBasins, _Mapping]] = ..., issued_token: _Optional[_Union[IssuedToken, _Mapping]] = ..., handed_leases: _Optional[_Union[HandedLeases, _Mapping]] = ..., overview: _Optional[_Union[NodeOverview, _Mapping]] = ..., locations: _Optional[_Union[LocationList, _Mapping]] = ..., version: _Optional[_Union[VersionInfo, _Mapping]] = ..., replacement: _Optional[_Union[Replacement, _Mapping]] = ...) -> None: ...
+    group_view: GroupView
+    led_groups: LedGroups
+    lead_balance: LeadBalance
+    def __init__(self, id: _Optional[int] = ..., provision: _Optional[int] = ..., is_repeated: _Optional[bool] = ..., stages: _Optional[_Union[LeaderStages, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., append: _Optional[_Union[AppendAck, _Mapping]] = ..., read: _Optional[_Union[ReadResult, _Mapping]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., stream: _Optional[_Union[StreamInfo, _Mapping]] = ..., streams: _Optional[_Union[StreamList, _Mapping]] = ..., stream_config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ..., basin_config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., basin: _Optional[_Union[BasinInfo, _Mapping]] = ..., basins: _Optional[_Union[BasinList, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_identity: _Optional[_Union[StreamIdentity, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., tokens: _Optional[_Union[TokenList, _Mapping]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ..., active_basins: _Optional[_Union[ActiveBasins, _Mapping]] = ..., issued_token: _Optional[_Union[IssuedToken, _Mapping]] = ..., handed_leases: _Optional[_Union[HandedLeases, _Mapping]] = ..., overview: _Optional[_Union[NodeOverview, _Mapping]] = ..., locations: _Optional[_Union[LocationList, _Mapping]] = ..., version: _Optional[_Union[VersionInfo, _Mapping]] = ..., replacement: _Optional[_Union[Replacement, _Mapping]] = ..., group_view: _Optional[_Union[GroupView, _Mapping]] = ..., led_groups: _Optional[_Union[LedGroups, _Mapping]] = ..., lead_balance: _Optional[_Union[LeadBalance, _Mapping]] = ...) -> None: ...
 
 class Done(_message.Message):
     __slots__ = ()
@@ -645,7 +659,7 @@ class ActiveBasins(_message.Message):
     def __init__(self, basins: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NodeOverview(_message.Message):
-    __slots__ = ("node_id", "version", "groups", "groups_led", "groups_without_leader", "groups_held", "lag_entries", "draining", "wal_bytes", "free_bytes", "takes_appends", "leads")
+    __slots__ = ("node_id", "version", "groups", "groups_led", "groups_without_leader", "groups_held", "lag_entries", "draining", "wal_bytes", "free_bytes", "takes_appends", "leads", "groups_recovering", "failed_checks", "avoids_leads", "memory_bytes", "memory_bytes_max", "peers_up")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
@@ -658,6 +672,12 @@ class NodeOverview(_message.Message):
     FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
     TAKES_APPENDS_FIELD_NUMBER: _ClassVar[int]
     LEADS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_RECOVERING_FIELD_NUMBER: _ClassVar[int]
+    FAILED_CHECKS_FIELD_NUMBER: _ClassVar[int]
+    AVOIDS_LEADS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    PEERS_UP_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     version: str
     groups: int
@@ -670,7 +690,111 @@ class NodeOverview(_message.Message):
     free_bytes: int
     takes_appends: bool
     leads: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node_id: _Optional[int] = ..., version: _Optional[str] = ..., groups: _Optional[int] = ..., groups_led: _Optional[int] = ..., groups_without_leader: _Optional[int] = ..., groups_held: _Optional[int] = ..., lag_entries: _Optional[int] = ..., draining: _Optional[bool] = ..., wal_bytes: _Optional[int] = ..., free_bytes: _Optional[int] = ..., takes_appends: _Optional[bool] = ..., leads: _Optional[_Iterable[str]] = ...) -> None: ...
+    groups_recovering: int
+    failed_checks: _containers.RepeatedScalarFieldContainer[str]
+    avoids_leads: bool
+    memory_bytes: int
+    memory_bytes_max: int
+    peers_up: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, node_id: _Optional[int] = ..., version: _Optional[str] = ..., groups: _Optional[int] = ..., groups_led: _Optional[int] = ..., groups_without_leader: _Optional[int] = ..., groups_held: _Optional[int] = ..., lag_entries: _Optional[int] = ..., draining: _Optional[bool] = ..., wal_bytes: _Optional[int] = ..., free_bytes: _Optional[int] = ..., takes_appends: _Optional[bool] = ..., leads: _Optional[_Iterable[str]] = ..., groups_recovering: _Optional[int] = ..., failed_checks: _Optional[_Iterable[str]] = ..., avoids_leads: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., memory_bytes_max: _Optional[int] = ..., peers_up: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class GroupViewRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GroupView(_message.Message):
+    __slots__ = ("role", "reason", "term", "leader", "commit_index", "applied_index", "last_index", "base_index", "log_bytes", "digest", "recovering", "streams", "stored_bytes")
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    BASE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    RECOVERING_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    role: str
+    reason: str
+    term: int
+    leader: int
+    commit_index: int
+    applied_index: int
+    last_index: int
+    base_index: int
+    log_bytes: int
+    digest: int
+    recovering: bool
+    streams: int
+    stored_bytes: int
+    def __init__(self, role: _Optional[str] = ..., reason: _Optional[str] = ..., term: _Optional[int] = ..., leader: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., last_index: _Optional[int] = ..., base_index: _Optional[int] = ..., log_bytes: _Optional[int] = ..., digest: _Optional[int] = ..., recovering: _Optional[bool] = ..., streams: _Optional[int] = ..., stored_bytes: _Optional[int] = ...) -> None: ...
+
+class ListLedRequest(_message.Message):
+    __slots__ = ("start_after", "limit")
+    START_AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    start_after: int
+    limit: int
+    def __init__(self, start_after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class LedGroups(_message.Message):
+    __slots__ = ("groups", "has_more")
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedScalarFieldContainer[int]
+    has_more: bool
+    def __init__(self, groups: _Optional[_Iterable[int]] = ..., has_more: _Optional[bool] = ...) -> None: ...
+
+class GiveLeadRequest(_message.Message):
+    __slots__ = ("to",)
+    TO_FIELD_NUMBER: _ClassVar[int]
+    to: int
+    def __init__(self, to: _Optional[int] = ...) -> None: ...
+
+class BalanceLeadsRequest(_message.Message):
+    __slots__ = ("dry_run",)
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    dry_run: bool
+    def __init__(self, dry_run: _Optional[bool] = ...) -> None: ...
+
+class LeadBalance(_message.Message):
+    __slots__ = ("counts", "moves", "moved", "has_more", "without_leader")
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_LEADER_FIELD_NUMBER: _ClassVar[int]
+    counts: _containers.RepeatedCompositeFieldContainer[LeadCount]
+    moves: _containers.RepeatedCompositeFieldContainer[LeadMove]
+    moved: int
+    has_more: bool
+    without_leader: int
+    def __init__(self, counts: _Optional[_Iterable[_Union[LeadCount, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[LeadMove, _Mapping]]] = ..., moved: _Optional[int] = ..., has_more: _Optional[bool] = ..., without_leader: _Optional[int] = ...) -> None: ...
+
+class LeadCount(_message.Message):
+    __slots__ = ("node_id", "led", "avoids_leads")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    LED_FIELD_NUMBER: _ClassVar[int]
+    AVOIDS_LEADS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    led: int
+    avoids_leads: bool
+    def __init__(self, node_id: _Optional[int] = ..., led: _Optional[int] = ..., avoids_leads: _Optional[bool] = ...) -> None: ...
+
+class LeadMove(_message.Message):
+    __slots__ = ("group_id", "from_node", "to_node", "done")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    FROM_NODE_FIELD_NUMBER: _ClassVar[int]
+    TO_NODE_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    from_node: int
+    to_node: int
+    done: bool
+    def __init__(self, group_id: _Optional[int] = ..., from_node: _Optional[int] = ..., to_node: _Optional[int] = ..., done: _Optional[bool] = ...) -> None: ...
 
 class TokenList(_message.Message):
     __slots__ = ("tokens", "has_more")
