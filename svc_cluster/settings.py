@@ -71,6 +71,9 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     payload_files: bool = False
     """Large appends are written once, into files that no older release opens a directory with."""
     flush_seconds: float = 5.0
+    balance_leaders: bool = True
+    """While the node leads the catalog it sees to it that no node leads more than one group above
+    another: it has leads handed over where they have been uneven for some 20 seconds."""
     scrub_mib_per_second: float = 8.0
     """What the node reads at most to compare itself with other replicas; 0: it takes no part."""
     scrub_interval_seconds: float = 3600.0

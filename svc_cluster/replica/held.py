@@ -80,6 +80,10 @@ class HeldGroups:
             exc_info=fault,
         )
 
+    def why_unopened(self, group_id: GroupId) -> str:
+        """Why no replica could be made of a group that is here; empty where that is not so."""
+        return self._why_unopened.get(group_id, "") if group_id in self.unopened else ""
+
     def rows(self, catalog: CatalogReplica | None) -> list[Held]:
         """All of them now."""
         out = [

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from svc_cluster._pb.cluster.v1.replica_pb2 import Response
 from svc_cluster.base.errors import UnavailableError
 from svc_cluster.base.guarded import guarded
 from svc_cluster.base.ids import (
@@ -61,6 +62,12 @@ Replica = CatalogReplica | BasinReplica
 
 class Host:
     """Owner of every group on this node."""
+
+    readiness: Callable[[], Mapping[str, bool]]
+    avoids_leads: Callable[[], bool]
+    """Whether the node is no place for leads, now."""
+    ask_any: Callable[..., Awaitable[Response | None]]
+    """What `CatalogCalls.ask_any` does; nobody answers before the node sets it."""
 
     def __init__(
         self,

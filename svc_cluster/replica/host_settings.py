@@ -25,5 +25,7 @@ class HostSettings:
     quotas: Quotas = UNBOUNDED
     memory_bytes_max: int = NODE_BYTES_MAX
     """What the node keeps in memory on behalf of others."""
+    balance_seconds: float = 0.0
+    """How often the catalog's leader looks whether leads are uneven; 0: never unasked."""
     known: Known = Known()
     """What this release can apply; less in simulations of older ones."""

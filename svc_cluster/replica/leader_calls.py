@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
-from svc_cluster.base.ids import CATALOG_GROUP, NodeId
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.session import NodeSession
 from svc_cluster.replica.host import Host
+from svc_cluster.replica.node_questions import NODE_SECONDS
 from svc_cluster.replica.own_caller import OwnCaller
 from svc_cluster.replica.roles import OWN
 from svc_cluster.replica.service import Service
@@ -56,6 +57,27 @@ class CatalogCalls:
         try:
             async with asyncio.timeout(deadline_ms / 1000):
                 return await session.call(CATALOG_GROUP, deadline_ms, fill)
+        except (ConnectionError, TimeoutError):
+            return None
+
+    async def ask_any(
+        self,
+        node: NodeId,
+        fill: Fill,
+        group_id: GroupId = CATALOG_GROUP,
+        seconds: float = NODE_SECONDS,
+    ) -> pb.Response | None:
+        """One request about a group to a node, which may be this one; None when no answer came."""
+        deadline_ms = round(seconds * 1000)
+        if node == self._host.services.node_id:
+            request = pb.Request(id=1, group_id=group_id, deadline_ms=deadline_ms)
+            fill(request)
+            return await self._ask_self(request)
+        if (session := self._sessions.get(node)) is None:
+            return None
+        try:
+            async with asyncio.timeout(seconds):
+                return await session.call(group_id, deadline_ms, fill)
         except (ConnectionError, TimeoutError):
             return None
 

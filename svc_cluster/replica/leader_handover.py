@@ -29,6 +29,8 @@ TRY_SECONDS: Final = 1.0
 
 AGAIN_SECONDS: Final = 30.0
 
+AVOID_SECONDS: Final = 600.0
+"""A node whose disk was too slow for a lead is given none for so long."""
 
 TOLD_SECONDS: Final = 0.3
 """How long who gave the catalog's lead away waits until the successor has the gateways' leases."""
@@ -76,6 +78,11 @@ class Patience:
         self._fewest = count
         self._look_at = now + STALL_SECONDS
         return False
+
+
+def is_led(replica: Replica) -> bool:
+    """Whether this node leads the group now, whoever else could."""
+    return not replica.group.stopped and replica.group.engine.role is Role.LEADER
 
 
 def leads(replica: Replica) -> bool:
@@ -251,6 +258,13 @@ class SlowDiskWatch:
         self._handle: asyncio.TimerHandle | None = None
         self._stopped = False
         self.handed_over = 0
+        self._gave_away_at = float("-inf")
+        host.avoids_leads = self.avoids_leads
+
+    def avoids_leads(self) -> bool:
+        """Whether the node is no place for leads: it goes, or gave some away for its disk."""
+        now = self._services.clock.monotonic()
+        return self._host.draining or now - self._gave_away_at < AVOID_SECONDS
 
     def start(self) -> None:
         self._handle = self._services.loop.call_later(LOOK_SECONDS, self._host.guarded(self._look))
@@ -292,6 +306,7 @@ class SlowDiskWatch:
         if score.behind_seconds >= SLOW_SECONDS and now >= score.not_before:
             score.not_before = now + AGAIN_SECONDS
             score.behind_seconds = 0.0
+            self._gave_away_at = now
             self._services.log_of(group.group_id).warning("slow_disk_handover")
             self._tasks.spawn(self._give_away(replica), "slow-disk-handover")
 

@@ -34,7 +34,7 @@ from svc_cluster.replica.formation_file import FormationFile
 from svc_cluster.replica.formation_rounds import Formation, registered_otherwise
 from svc_cluster.replica.former import FormationTransport, Former
 from svc_cluster.replica.group_services import GroupServices, PeerSender
-from svc_cluster.replica.host import Host, Replica
+from svc_cluster.replica.host import Host
 from svc_cluster.replica.host_settings import HostSettings
 from svc_cluster.replica.housekeeping import Housekeeper, HousekeepingSettings
 from svc_cluster.replica.identity import NodeIdentity, keep_active_version, open_identity
@@ -42,7 +42,7 @@ from svc_cluster.replica.known_members import KnownMembers
 from svc_cluster.replica.leader_calls import CatalogCalls
 from svc_cluster.replica.leader_handover import Retirement, SlowDiskWatch
 from svc_cluster.replica.lease_succession import LeaseSuccession
-from svc_cluster.replica.lost_replicas import is_mendable
+from svc_cluster.replica.node_readiness import is_whole, readiness
 from svc_cluster.replica.node_traces import NodeTraces
 from svc_cluster.replica.peer_turns import PeerTurns
 from svc_cluster.replica.prefixed import PREFIX_BYTES
@@ -166,6 +166,8 @@ class ReplicaNode:
         self.host.on_catalog_leads = succession.leads
         self.host.on_catalog_changed = self.former.look
         self.host.asking = self.former.asking
+        self.host.readiness = self.readiness
+        self.host.ask_any = self._calls.ask_any
 
     def _make_former(self, on_fatal: Callable[[BaseException], None]) -> Former:
         seams, config, file = self._seams, self.config, self._formation_file
@@ -210,6 +212,7 @@ class ReplicaNode:
         self.housekeeper.start()
         self.scrubber.start()
         self.slow_disk.start()
+        self.service.balance.start()
         self._tasks.spawn(self._register(), "register")
         self.log.info("node_started", incarnation=self.identity.incarnation)
         self._on_open()
@@ -220,6 +223,7 @@ class ReplicaNode:
         self.housekeeper.stop()
         self.scrubber.stop()
         await self.slow_disk.stop()
+        await self.service.balance.stop()
         await self.former.stop()
         await self._tasks.cancel_all()
         await self.service.close()
@@ -260,15 +264,8 @@ class ReplicaNode:
             await asyncio.sleep(REGISTER_RETRY_SECONDS)
 
     def _is_whole(self) -> bool:
-        """Whether a directory that took a place has every replica that it can have again."""
-        host = self.host
-        if not self.former.formation.record.ordinal:
-            return True
-        return (
-            host.reconciler.is_open
-            and not host.lost.are_possible
-            and not any(is_mendable(replica.group) for replica in host.replicas())
-        )
+        took_place = bool(self.former.formation.record.ordinal)
+        return is_whole(self.host, took_place=took_place)
 
     def _remove_basin(self, record: BasinRecord) -> None:
         if record.group_id not in self._removing:
@@ -360,23 +357,7 @@ class ReplicaNode:
 
     def readiness(self) -> dict[str, bool]:
         """The checks behind /readyz, by name."""
-        catalog = self.host.catalog
-        return {
-            "wal_recovered": True,
-            "formed": self.former.formation.is_open and self.refusal() is None,
-            "registered": self.registered,
-            "catalog_leader_known": catalog is not None and catalog.group.engine.leader is not None,
-            "groups_caught_up": self.host.reconciler.is_open
-            and all(replica.group.backlog_entries < 1000 for replica in self.host.replicas()),
-            "groups_whole": not any(map(self._is_missed, self.host.replicas())),
-            "not_draining": not self.host.draining,
-        }
-
-    def _is_missed(self, replica: Replica) -> bool:
-        """Whether somebody waits for it to become whole: not for one that is lost for good."""
-        if self.former.formation.record.ordinal:
-            return is_mendable(replica.group)
-        return bool(replica.group.engine.recovery)
+        return readiness(self)
 
     def peers(self) -> dict[NodeId, str]:
         """Return for each other node `up`, `absent`, or `refused` where a node asks to take part

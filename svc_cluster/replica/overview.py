@@ -39,6 +39,11 @@ class Overview:
             wal_bytes=wal.size_bytes,
             free_bytes=wal.free_bytes,
             takes_appends=wal.has_space(),
+            failed_checks=[name for name, passed in host.readiness().items() if not passed],
+            avoids_leads=host.avoids_leads(),
+            memory_bytes=host.memory.look(),
+            memory_bytes_max=host.memory.bytes_max,
+            peers_up=sorted(host.news.peers_up),
         )
         led: list[str] = []
         for number, replica in enumerate(host.replicas()):
@@ -54,6 +59,7 @@ class Overview:
         if group.stopped:
             return
         engine = group.engine
+        told.groups_recovering += bool(engine.recovery)
         behind = engine.commit_index - group.applied_index
         told.lag_entries = max(told.lag_entries, behind, 0)
         if engine.leader is None:

@@ -18,6 +18,10 @@ ROLES: Final[dict[str, frozenset[str]]] = {
     "hand_on_leases": frozenset({NODE}),
     "get_version": frozenset({NODE}),
     "raise_version": frozenset({NODE}),
+    "view_group": frozenset({NODE}),
+    "list_led": frozenset({NODE}),
+    "give_lead": frozenset({NODE}),
+    "balance_leads": frozenset({NODE}),
 }
 """Operations that change who belongs to the cluster and who may do everything, and that are of one
 leader with the next, by the role that the caller has proved."""

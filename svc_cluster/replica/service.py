@@ -37,7 +37,10 @@ from svc_cluster.replica.basin_operations import BasinOperations
 from svc_cluster.replica.callbacks import result_of
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.catalog_operations import CatalogOperations
+from svc_cluster.replica.group_views import GroupViews
 from svc_cluster.replica.host import Host
+from svc_cluster.replica.lead_balance import LeadBalance
+from svc_cluster.replica.lead_operations import LeadOperations
 from svc_cluster.replica.node_traces import TracedStages
 from svc_cluster.replica.operation_rules import (
     CHANGES,
@@ -72,6 +75,7 @@ class Service:
         self._host = host
         self._traces = host.services.traces
         self._working = Working()
+        self.balance = LeadBalance(host)
         self._sessions: set[ServiceSession] = set()
         host.memory.add("requests", lambda: sum(one.asked_bytes for one in self._sessions))
         host.memory.add("answers", lambda: sum(one.answer_bytes for one in self._sessions))
@@ -89,6 +93,8 @@ class Service:
                 lambda: host.basins.values(),
             ).operations,
             **Overview(host).operations,
+            **GroupViews(host).operations,
+            **LeadOperations(self._catalog, host, self.balance).operations,
         }
 
     def session(self, caller: AnswerChannel, name: str = "") -> ServiceSession:

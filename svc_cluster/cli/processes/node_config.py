@@ -19,6 +19,8 @@ from svc_cluster.storage.rocks_store import (
 from svc_cluster.storage.wal.wal_settings import WalSettings
 
 MIB = 1024 * 1024
+BALANCE_SECONDS = 10.0
+"""How often the catalog's leader looks whether leads are uneven."""
 
 
 def store_settings(settings: NodeSettings) -> RocksSettings:
@@ -78,6 +80,7 @@ def node_config(settings: NodeSettings) -> NodeConfig:
             request_outcomes_max=settings.request_outcomes_max,
             memory_bytes_max=settings.memory_mib * MIB,
             quotas=quotas(settings),
+            balance_seconds=BALANCE_SECONDS if settings.balance_leaders else 0.0,
         ),
         wal=WalSettings(
             segment_bytes=settings.wal_segment_mib * MIB,

@@ -1,0 +1,91 @@
+"""What a node asks every node of its cluster, itself among them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, Protocol
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
+from svc_cluster.replica.host import Host
+
+NODE_SECONDS: Final = 1.0
+"""How long a node may take to answer before it is taken for one that does not."""
+
+LED_PAGE: Final = 10_000
+"""Groups in one answer about who leads what, some 30 KiB of them."""
+
+LED_MAX: Final = 1_000_000
+"""More groups than a node can lead: asking for them ends, whatever it answers."""
+
+Fill = Callable[[pb.Request], None]
+
+
+class Ask(Protocol):
+    """`CatalogCalls.ask_any`."""
+
+    def __call__(
+        self, node: NodeId, fill: Fill, group_id: GroupId = ..., seconds: float = ...
+    ) -> Awaitable[pb.Response | None]: ...
+
+
+async def overviews(ask: Ask, nodes: Iterable[NodeId]) -> dict[NodeId, pb.NodeOverview]:
+    """What the nodes say of themselves, those that answer."""
+
+    async def one(node: NodeId) -> pb.NodeOverview | None:
+        response = await ask(node, lambda request: request.overview.SetInParent())
+        is_told = response is not None and response.WhichOneof("result") == "overview"
+        return response.overview if response is not None and is_told else None
+
+    asked = list(nodes)
+    found = await asyncio.gather(*map(one, asked))
+    return {node: told for node, told in zip(asked, found, strict=True) if told is not None}
+
+
+async def led_groups(ask: Ask, node: NodeId) -> list[GroupId] | None:
+    """The groups that a node leads, ascending; None where it does not answer."""
+    found: list[GroupId] = []
+    while len(found) < LED_MAX:
+        behind = found[-1] if found else 0
+
+        def fill(request: pb.Request, behind: int = behind) -> None:
+            request.list_led.start_after = behind
+            request.list_led.limit = LED_PAGE
+
+        response = await ask(node, fill)
+        if response is None or response.WhichOneof("result") != "led_groups":
+            return None
+        found += map(GroupId, response.led_groups.groups)
+        if not response.led_groups.has_more or not response.led_groups.groups:
+            break
+    return found
+
+
+async def leaders_of_all(
+    ask: Ask, nodes: Iterable[NodeId]
+) -> tuple[dict[NodeId, int], dict[GroupId, NodeId]]:
+    """How many groups each node leads, of those that answer, and who leads each group. A group of
+    which two say that they lead it has none yet."""
+    asked = list(nodes)
+    told = await asyncio.gather(*(led_groups(ask, node) for node in asked))
+    counts: dict[NodeId, int] = {}
+    leaders: dict[GroupId, NodeId] = {}
+    doubtful: set[GroupId] = set()
+    for node, groups in zip(asked, told, strict=True):
+        if groups is None:
+            continue
+        counts[node] = len(groups)
+        for group_id in groups:
+            if group_id in leaders:
+                doubtful.add(group_id)
+            leaders[group_id] = node
+    return counts, {group: node for group, node in leaders.items() if group not in doubtful}
+
+
+def members_of(host: Host, group_id: GroupId) -> tuple[NodeId, ...]:
+    """The nodes with a replica of a group, by the catalog here; none where it is not known."""
+    if group_id == CATALOG_GROUP:
+        return host.settings.nodes
+    record = None if host.catalog is None else host.catalog.state.basins_by_group.get(group_id)
+    return () if record is None else record.replicas
