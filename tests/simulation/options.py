@@ -66,6 +66,8 @@ class Options:
     slow_disks: bool = False
     faults: tuple[str, ...] = FAULTS
     fault_pause_s: float = 4.0
+    balance_seconds: float = 0.0
+    """How often the catalog's leader looks whether leads are uneven; 0: never. Never drawn."""
     scrub_seconds: float = 5.0
     """From one round of the scrub to the next; 0: no node takes part."""
     bytes_per_s: tuple[float, float] | None = None
