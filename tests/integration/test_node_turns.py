@@ -34,14 +34,15 @@ from tests.turn_bound import TURN_BOUND_SECONDS
 DEADLINE_MS = 20_000
 
 REFUSED = {
+    "give_lead",
     "raise_version",
     "remove_basin",
     "replace_node",
     "seal_basin",
     "set_default_location",
 }
-"""Kinds of which the answer may be a refusal: there is no such place or version, or it is not
-deleted yet."""
+"""Kinds of which the answer may be a refusal: there is no such place or version, it is not deleted
+yet, or nobody else could lead."""
 
 
 class Leading:

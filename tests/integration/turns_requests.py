@@ -296,6 +296,14 @@ REQUESTS: Final[dict[str, Case]] = {
         _catalog(active_basins=pb.ActiveBasinsRequest(**_range(c)))
     ],
     "overview": lambda c, attempt: [_catalog(overview=pb.OverviewRequest())],
+    "view_group": lambda c, attempt: [_basin(c, view_group=pb.GroupViewRequest())],
+    "list_led": lambda c, attempt: [
+        _catalog(list_led=pb.ListLedRequest(limit=limit)) for limit in (1, 0)
+    ],
+    "give_lead": lambda c, attempt: [_basin(c, give_lead=pb.GiveLeadRequest())],
+    "balance_leads": lambda c, attempt: [
+        _catalog(balance_leads=pb.BalanceLeadsRequest(dry_run=attempt % 2 == 0))
+    ],
     "list_locations": lambda c, attempt: [_catalog(list_locations=pb.ListLocationsRequest())],
     "set_default_location": lambda c, attempt: [
         _catalog(set_default_location=pb.SetDefaultLocationRequest(name="none"))

@@ -554,6 +554,10 @@ def test_what_changes_the_cluster_is_for_nodes_alone() -> None:
         "hand_on_leases",
         "get_version",
         "raise_version",
+        "view_group",
+        "list_led",
+        "give_lead",
+        "balance_leads",
     }
 
 
