@@ -12,7 +12,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
 from svc_cluster._pb.cluster.v1 import admin_pb2_grpc
 from svc_cluster._pb.cluster.v1 import replica_pb2 as rpc
-from svc_cluster.administration import catalog_calls, views
+from svc_cluster.administration import catalog_calls, cluster_calls, views
 from svc_cluster.administration.catalog_calls import RefusedCallError
 from svc_cluster.administration.draining import Draining
 from svc_cluster.administration.exporting import Exporter, ExportRefusedError
@@ -63,11 +63,7 @@ class Administration(admin_pb2_grpc.AdministrationServicer):
 
     async def Leaders(self, request: pb.LeadersRequest, context: Context) -> pb.LeadersResponse:
         await _refuse_unknown(request, context)
-        if request.limit > views.GROUPS_MAX:
-            await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT,
-                f"limit is {request.limit}: use 1 to {views.GROUPS_MAX}",
-            )
+        await _check_limit(request, context)
         return views.leaders(self._node, request.start_after, request.limit or views.GROUPS_MAX)
 
     async def Drain(self, request: pb.DrainRequest, context: Context) -> pb.DrainResponse:
@@ -142,6 +138,51 @@ class Administration(admin_pb2_grpc.AdministrationServicer):
         else:
             return views.replaced(response.replacement)
         raise AssertionError("aborted")
+
+    async def Cluster(self, request: pb.ClusterRequest, context: Context) -> pb.ClusterResponse:
+        await _refuse_unknown(request, context)
+        return await cluster_calls.cluster(self._node)
+
+    async def Basin(self, request: pb.BasinRequest, context: Context) -> pb.BasinResponse:
+        await _refuse_unknown(request, context)
+        return await _told(cluster_calls.basin(self._node, request.basin), context)
+
+    async def ClusterLeaders(
+        self, request: pb.LeadersRequest, context: Context
+    ) -> pb.LeadersResponse:
+        await _refuse_unknown(request, context)
+        await _check_limit(request, context)
+        limit = request.limit or views.GROUPS_MAX
+        return await cluster_calls.leaders(self._node, request.start_after, limit)
+
+    async def TransferLeader(
+        self, request: pb.TransferLeaderRequest, context: Context
+    ) -> pb.TransferLeaderResponse:
+        await _refuse_unknown(request, context)
+        log.info(
+            "lead_transfer_asked",
+            basin=request.basin,
+            group=request.group_id,
+            to_node=request.to,
+            peer=context.peer(),
+        )
+        return await _told(cluster_calls.transfer(self._node, request), context)
+
+    async def BalanceLeaders(
+        self, request: pb.BalanceLeadersRequest, context: Context
+    ) -> pb.BalanceLeadersResponse:
+        await _refuse_unknown(request, context)
+        if not request.dry_run:
+            log.info("lead_balance_asked", peer=context.peer())
+        return await _told(cluster_calls.balance(self._node, dry_run=request.dry_run), context)
+
+
+async def _check_limit(request: pb.LeadersRequest, context: Context) -> None:
+    if request.limit > views.GROUPS_MAX:
+        await context.abort(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            f"limit is {request.limit}: use 1 to {views.GROUPS_MAX}",
+        )
 
 
 async def _told(answer: Awaitable[Answer], context: Context) -> Answer:

@@ -10,9 +10,8 @@ from typing import Final
 from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
 from svc_cluster._pb.cluster.v1 import replica_pb2 as rpc
 from svc_cluster.base.ids import GroupId
-from svc_cluster.raft.group import Role
 from svc_cluster.replica.host import Host, Replica
-from svc_cluster.replica.leader_handover import leads
+from svc_cluster.replica.leader_handover import is_led, leads
 from svc_cluster.replica.node import ReplicaNode
 
 GROUPS_MAX: Final = 1000
@@ -56,7 +55,7 @@ def status(
         waits_for=node.why_not_formed() or "",
         draining=node.host.draining,
         groups=len(replicas),
-        groups_led=sum(_is_led(replica) for replica in replicas),
+        groups_led=sum(map(is_led, replicas)),
         held=[
             pb.HeldGroup(
                 group_id=row.group_id,
@@ -143,7 +142,3 @@ def _row(host: Host, replica: Replica, states: dict[GroupId, str]) -> pb.GroupLe
         role=states.get(group.group_id, engine.role.value),
         members=sorted(engine.members),
     )
-
-
-def _is_led(replica: Replica) -> bool:
-    return not replica.group.stopped and replica.group.engine.role is Role.LEADER

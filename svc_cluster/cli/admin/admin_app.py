@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from svc_cluster.cli.admin.basin_commands import app as basin_app
+from svc_cluster.cli.admin.cluster_commands import app as cluster_app
+from svc_cluster.cli.admin.leader_commands import app as leader_app
 from svc_cluster.cli.admin.member_commands import app as member_app
 from svc_cluster.cli.admin.node_commands import add_commands
-from svc_cluster.cli.admin.upgrade_commands import cluster_app, upgrade_app
+from svc_cluster.cli.admin.upgrade_commands import upgrade_app
 from svc_cluster.cli.processes.process import fail
 from svc_cluster.cli.terminal import say_surely as say
 
@@ -25,6 +28,8 @@ app.add_typer(cluster_app, name="cluster")
 app.add_typer(upgrade_app, name="upgrade")
 add_commands(app)
 app.add_typer(member_app, name="member")
+app.add_typer(leader_app, name="leader")
+app.add_typer(basin_app, name="basin")
 
 
 @app.command("bootstrap")

@@ -135,10 +135,13 @@ class AdminClient:
 
     async def leaders(self) -> pb.LeadersResponse:
         """Return the leaders of all groups, from as many answers as it takes."""
+        return await self._all_groups("Leaders")
+
+    async def _all_groups(self, name: str) -> pb.LeadersResponse:
         whole = pb.LeadersResponse()
         while len(whole.groups) < GROUPS_MAX:
             behind = whole.groups[-1].group_id if whole.groups else 0
-            page = await self._call("Leaders", pb.LeadersRequest(start_after=behind))
+            page = await self._call(name, pb.LeadersRequest(start_after=behind))
             whole.groups.extend(page.groups)
             if not page.has_more or not page.groups:
                 return whole
@@ -161,6 +164,27 @@ class AdminClient:
     async def finalize(self, version: int) -> pb.VersionResponse:
         request = pb.FinalizeUpgradeRequest(version=version)
         answer: pb.VersionResponse = await self._call("FinalizeUpgrade", request)
+        return answer
+
+    async def cluster(self) -> pb.ClusterResponse:
+        answer: pb.ClusterResponse = await self._call("Cluster", pb.ClusterRequest())
+        return answer
+
+    async def basin(self, name: str) -> pb.BasinResponse:
+        answer: pb.BasinResponse = await self._call("Basin", pb.BasinRequest(basin=name))
+        return answer
+
+    async def cluster_leaders(self) -> pb.LeadersResponse:
+        """Does what `leaders` does, for all groups of the cluster."""
+        return await self._all_groups("ClusterLeaders")
+
+    async def transfer_leader(self, request: pb.TransferLeaderRequest) -> pb.TransferLeaderResponse:
+        answer: pb.TransferLeaderResponse = await self._call("TransferLeader", request)
+        return answer
+
+    async def balance_leaders(self, *, dry_run: bool) -> pb.BalanceLeadersResponse:
+        request = pb.BalanceLeadersRequest(dry_run=dry_run)
+        answer: pb.BalanceLeadersResponse = await self._call("BalanceLeaders", request)
         return answer
 
     async def export(self, request: pb.ExportRequest) -> AsyncGenerator[pb.ExportPortion, None]:

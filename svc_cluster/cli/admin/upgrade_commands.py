@@ -1,4 +1,4 @@
-"""`svc-cluster admin cluster version` and `svc-cluster admin upgrade`."""
+"""`svc-cluster admin upgrade`: from one release to the next."""
 
 from __future__ import annotations
 
@@ -10,20 +10,7 @@ from svc_cluster.cli.processes.process import fail
 from svc_cluster.cli.shared_options import with_shared_options
 from svc_cluster.cli.terminal import say_surely as say
 
-cluster_app = typer.Typer(no_args_is_help=True, help="The cluster as a whole.")
 upgrade_app = typer.Typer(no_args_is_help=True, help="From one release to the next.")
-
-
-@cluster_app.command("version")
-@with_shared_options
-def cluster_version(
-    choice: NodeChoice,
-    output: Output = Form.TABLE,
-) -> None:
-    """The active version, and what every node and gateway speaks."""
-    from svc_cluster.cli.admin import text
-
-    show(asked(choice, lambda client: client.version()), output, text.version)
 
 
 @upgrade_app.command("status")
