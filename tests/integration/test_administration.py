@@ -95,6 +95,11 @@ def test_a_client_that_knows_nothing_of_us_learns_by_reflection(node: AdminNode)
             "Export",
             "BackupTaken",
             "ReplaceMember",
+            "Cluster",
+            "Basin",
+            "ClusterLeaders",
+            "TransferLeader",
+            "BalanceLeaders",
         }
         method = service.methods_by_name["Status"]
         request = message_factory.GetMessageClass(method.input_type)

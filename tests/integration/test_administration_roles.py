@@ -36,10 +36,10 @@ ASKED = 1
 """The node that the matrix is tried at."""
 
 ADMINISTRATION = [path for path in OPERATIONS if path.startswith(f"/{SERVICE}/")]
-READING = {"Status", "Members", "Leaders", "Version"}
-ASK_FOR_SOMETHING = {"FinalizeUpgrade", "ReplaceMember"}
+READING = {"Status", "Members", "Leaders", "Version", "Cluster", "Basin", "ClusterLeaders"}
+ASK_FOR_SOMETHING = {"FinalizeUpgrade", "ReplaceMember", "TransferLeader", "Basin"}
 """Refused, but not for who asks, where the request is empty."""
-KEEPING = {"Drain", "Configuration", *ASK_FOR_SOMETHING}
+KEEPING = {"Drain", "Configuration", "BalanceLeaders", *(ASK_FOR_SOMETHING - READING)}
 MAY: dict[str, set[str]] = {
     "administrator": {*READING, *KEEPING, "Export", "BackupTaken"},
     "node-1": {*READING, *KEEPING},
