@@ -71,14 +71,17 @@ class OwnCluster:
         nodes: int = 3,
         options: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
         clock: Clock | None = None,
     ) -> None:
+        """`prefix`: a command that becomes the one behind it, such as a tracer."""
         self.directory = directory
         self._held = HeldPorts(1)
         self.port = self._held.numbers[0]
         self.log_path = directory.with_name(directory.name + ".log")
         self._nodes = nodes
         self._options = list(options)
+        self._prefix = list(prefix)
         self.environment = dict(environment or {})
         self._clock = clock or SystemClock()
         self._supervisor: subprocess.Popen[bytes] | None = None
@@ -94,7 +97,8 @@ class OwnCluster:
         """Start the supervisor; see `wait_ready`."""
         assert self._supervisor is None, "started already"
         (self.directory / "cluster.json").unlink(missing_ok=True)
-        command = [sys.executable, "-m", "svc_cluster", "local", "--nodes", str(self._nodes)]
+        command = [*self._prefix, sys.executable, "-m", "svc_cluster", "local"]
+        command += ["--nodes", str(self._nodes)]
         command += ["--port", str(self.port), "--data-dir", str(self.directory), *self._options]
         watched, self._alive = os.pipe()
         try:
