@@ -171,7 +171,7 @@ compose-test: .venv/helm/.ready
 	@touch $@
 
 bench: $(READY) ## Measure a local three-node cluster: appends and reads at several loads
-	@.venv/bin/svc-cluster bench local
+	@.venv/bin/svc-cluster bench run standard
 
 proto: $(READY) ## Generate svc_cluster/_pb from proto/
 	@.ci/proto

@@ -1,16 +1,12 @@
-"""`svc-cluster bench append|read|session|local`: load through the public API, and its figures."""
+"""`svc-cluster bench list` and `bench run NAME...`: named scenarios, and what they measured."""
 
 from __future__ import annotations
 
-import os
+import asyncio
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -18,265 +14,232 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from svc_cluster.base.clock import Clock, SystemClock
+from svc_cluster.base.clock import SystemClock
+from svc_cluster.cli.cluster_file import read_cluster_file
 from svc_cluster.cli.processes.process import fail
-from svc_cluster.codec.batch_rules import METERED_BYTES_MAX
+from svc_cluster.http.client import ConnectionLostError
 from svc_cluster.lab.api_client import ApiError
-from svc_cluster.lab.bench_load import Load, Result, run_append, run_read
-from svc_cluster.lab.bench_sessions import run_sessions
-from svc_cluster.lab.own_cluster import OwnCluster
+from svc_cluster.lab.bench_tables import markdown, medians, table
+from svc_cluster.lab.load.figures import SPAN_S_MAX, Figures
+from svc_cluster.lab.load.own_service import BASIN, OwnService
+from svc_cluster.lab.load.processes import disk_reference
+from svc_cluster.lab.load.requests import Dialect, LoadAccess
+from svc_cluster.lab.load.run import GENERATOR_CORES_MAX, LoadError, LoadTarget, Run
+from svc_cluster.lab.load.scenarios import SCENARIOS, STANDARD, Scenario
+from svc_cluster.lab.own_cluster import ClusterError
+from svc_cluster.lab.proc_stat import cluster_pids
+
+WARM_UP_S: Final = 5.0
 
 app = typer.Typer(no_args_is_help=True, help="Measure a cluster through its public API.")
 
-Url = Annotated[str, typer.Option(help="The gateway.")]
-Size = Annotated[int, typer.Option(min=0, max=1_048_568, help="Bytes of a record's body.")]
-Batch = Annotated[int, typer.Option(min=1, max=1000, help="Records of a request.")]
-Connections = Annotated[int, typer.Option(min=1, max=4096, help="Connections, one request each.")]
-Duration = Annotated[float, typer.Option(min=0.1, help="Seconds of measured load.")]
-Streams = Annotated[int, typer.Option(min=1, help="Streams the connections are spread over.")]
-BasinName = Annotated[str, typer.Option(help="Basin; created if it is not there.")]
-ClusterDir = Annotated[
-    Path | None, typer.Option(help="Directory of a local cluster: also measure its processor time.")
-]
-Format = Annotated[Literal["json", "protobuf"], typer.Option("--format", help="Body encoding.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")]
 
-
-def _load(
-    url: str,
-    basin: str,
-    streams: int,
-    size: int,
-    batch: int,
-    connections: int,
-    duration: float,
-    cluster_dir: Path | None,
-    encoding: str = "protobuf",
-) -> Load:
-    """What the options ask for, if they fit each other, in bytes and on this machine: before
-    anything is sent."""
-    names = [f"bench-{number}" for number in range(streams)]
-    load = Load(url, basin, names, size, batch, connections, duration, encoding, cluster_dir)
-    if load.metered_bytes > METERED_BYTES_MAX:
-        fail(
-            f"--batch {batch} of --size {size} are {load.metered_bytes} metered bytes: an append "
-            f"holds at most {METERED_BYTES_MAX}",
-            2,
-        )
-    if cluster_dir is not None and not (cluster_dir / "cluster.json").is_file():
-        fail(f"--cluster-dir {cluster_dir} is not the directory of a local cluster", 2)
-    return load
-
-
-def _measure(run: Coroutine[Any, Any, Result]) -> Result:
-    """Ends the process with a sentence where there is nothing to measure."""
-    try:
-        return uvloop.run(run)
-    except ApiError as cause:
-        fail(f"the gateway cannot be measured: {cause}", 1)
-        raise
-
-
-def _show(result: Result, *, as_json: bool) -> None:
-    figures = result.summary()
+@app.command("list")
+def list_command(
+    as_json: Annotated[bool, typer.Option("--json", help="All that each of them is.")] = False,
+) -> None:
+    """The named scenarios."""
     if as_json:
-        sys.stdout.write(msgspec.json.encode(figures).decode() + "\n")
-    else:
-        table = Table("figure", "value", title=f"bench {result.operation}")
-        for name, value in figures.items():
-            table.add_row(name, str(value))
-        Console().print(table)
-    if result.requests == 0:
+        sys.stdout.write(msgspec.json.encode(list(SCENARIOS.values())).decode() + "\n")
+        return
+    width = max(len(name) for name in SCENARIOS)
+    for scenario in SCENARIOS.values():
+        sys.stdout.write(f"{scenario.name:{width}}  {scenario.about}\n")
+
+
+class _Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What one call of `run` asks for, beside the scenarios."""
+
+    url: str | None
+    token: str | None
+    basin: str
+    cluster_dir: Path | None
+    auth: bool
+    dialect: Dialect
+    warm_up_s: float
+    repeat: int
+
+
+Names = Annotated[
+    list[str] | None, typer.Argument(help="Scenarios; `standard` for the usual ones.")
+]
+Url = Annotated[
+    str | None,
+    typer.Option(help="The gateway. Without it: three nodes of its own for each scenario."),
+]
+TokenFile = Annotated[Path | None, typer.Option(help="File with the access token for --url.")]
+ClusterDir = Annotated[
+    Path | None,
+    typer.Option(help="Directory of the local cluster at --url: measure its processes too."),
+]
+Auth = Annotated[
+    bool, typer.Option("--auth/--no-auth", help="Whether a cluster of its own asks for tokens.")
+]
+Scale = Annotated[
+    float, typer.Option(min=0.001, max=1.0, help="Less data, connections, streams: for a try.")
+]
+Processes = Annotated[int | None, typer.Option(min=1, max=64, help="Client processes.")]
+Connections = Annotated[
+    int | None, typer.Option(min=1, max=4096, help="Of the first part of each phase.")
+]
+Size = Annotated[int | None, typer.Option(min=0, max=1_048_568, help="Bytes of a body, likewise.")]
+Batch = Annotated[int | None, typer.Option(min=1, max=1000, help="Records of a request, likewise.")]
+Rate = Annotated[
+    float | None, typer.Option(min=0.1, help="Requests a second (open loop), likewise.")
+]
+
+
+@app.command("run")
+def run_command(
+    names: Names = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    basin: Annotated[str, typer.Option(help="Basin; created if it is not there.")] = BASIN,
+    cluster_dir: ClusterDir = None,
+    auth: Auth = True,
+    dialect: Annotated[Dialect, typer.Option(help="Whose names headers have.")] = "svc",
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, max=SPAN_S_MAX, help="Of measured load.")
+    ] = None,
+    warm_up: Annotated[
+        float, typer.Option(min=0.0, max=600.0, help="Seconds before it.")
+    ] = WARM_UP_S,
+    repeat: Annotated[int, typer.Option(min=1, max=99, help="Runs of each scenario.")] = 1,
+    scale: Scale = 1.0,
+    processes: Processes = None,
+    connections: Connections = None,
+    size: Size = None,
+    batch: Batch = None,
+    rate: Rate = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="For a document.")] = False,
+) -> None:
+    """Run scenarios one after the other and print their figures, below what the disk gives. Of
+    several runs the medians are shown, with the least and the most. Latencies of an open loop
+    count from when a request was due. A generator that used more than 40 % of a core is marked."""
+    given = {"connections": connections, "size": size, "batch": batch, "rate": rate}
+    changes = {name: value for name, value in given.items() if value is not None}
+    chosen = [
+        scenario.scaled(scale).changed(changes, seconds, processes)
+        for scenario in _chosen(names or [])
+    ]
+    options = _Options(
+        url=url,
+        token=_token(token_file),
+        basin=basin,
+        cluster_dir=cluster_dir,
+        auth=auth,
+        dialect=dialect,
+        warm_up_s=warm_up,
+        repeat=repeat,
+    )
+    _refuse_misfits(chosen, options)
+    with tempfile.TemporaryDirectory(prefix="svc-cluster-bench-") as place:
+        reference = disk_reference(Path(place), SystemClock())
+        rows = _measured(chosen, options, Path(place))
+    _show(reference, rows, as_json=as_json, as_markdown=as_markdown)
+    if any(row["requests"] == 0 for row in rows):
         raise typer.Exit(1)
 
 
-@app.command("append")
-def append_command(
-    url: Url = "http://127.0.0.1:8080",
-    size: Size = 1024,
-    batch: Batch = 1,
-    connections: Connections = 16,
-    duration: Duration = 10.0,
-    streams: Streams = 1,
-    basin: BasinName = "bench-basin",
-    cluster_dir: ClusterDir = None,
-    encoding: Format = "json",
-    as_json: Json = False,
-) -> None:
-    """Append for a while; print rates, latencies and errors by class (status/side effects)."""
-    load = _load(url, basin, streams, size, batch, connections, duration, cluster_dir, encoding)
-    _show(_measure(run_append(load, SystemClock())), as_json=as_json)
+def _chosen(names: list[str]) -> list[Scenario]:
+    if not names:
+        fail("name a scenario, or `standard`; `svc-cluster bench list` has them", 2)
+    wanted = [name for given in names for name in (STANDARD if given == "standard" else [given])]
+    unknown = [name for name in wanted if name not in SCENARIOS]
+    if unknown:
+        fail(f"no scenario {unknown[0]!r}: `svc-cluster bench list` has them", 2)
+    return [SCENARIOS[name] for name in dict.fromkeys(wanted)]
 
 
-@app.command("read")
-def read_command(
-    url: Url = "http://127.0.0.1:8080",
-    size: Size = 1024,
-    batch: Batch = 100,
-    connections: Connections = 16,
-    duration: Duration = 10.0,
-    streams: Streams = 1,
-    basin: BasinName = "bench-basin",
-    cluster_dir: ClusterDir = None,
-    encoding: Format = "json",
-    as_json: Json = False,
-) -> None:
-    """Read stored records for a while; print rates, latencies and errors by class."""
-    load = _load(url, basin, streams, size, batch, connections, duration, cluster_dir, encoding)
-    _show(_measure(run_read(load, SystemClock())), as_json=as_json)
-
-
-@app.command("session")
-def session_command(
-    url: Url = "http://127.0.0.1:8080",
-    size: Size = 1024,
-    batch: Batch = 100,
-    connections: Connections = 1,
-    window: Annotated[
-        int, typer.Option(min=1, max=1000, help="Batches on their way in each session.")
-    ] = 32,
-    duration: Duration = 10.0,
-    streams: Streams = 1,
-    basin: BasinName = "bench-basin",
-    cluster_dir: ClusterDir = None,
-    as_json: Json = False,
-) -> None:
-    """Append by pipelined sessions for a while, one on each connection; a request is a batch."""
-    load = _load(url, basin, streams, size, batch, connections, duration, cluster_dir)
-    _show(_measure(run_sessions(load, window, SystemClock())), as_json=as_json)
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One line of the standard measurement."""
-
-    operation: Literal["append", "read"]
-    size: int
-    batch: int
-    connections: int
-    streams: int = 1
-
-
-STANDARD_CASES: Final = (
-    Case("append", 100, 1, 1),
-    Case("append", 100, 1, 64),
-    Case("append", 100, 100, 64),
-    Case("append", 1024, 1, 1),
-    Case("append", 1024, 1, 16),
-    Case("append", 1024, 1, 64),
-    Case("append", 1024, 1, 64, streams=16),
-    Case("append", 1024, 100, 16),
-    Case("append", 100, 1000, 8),
-    Case("read", 1024, 1, 16),
-    Case("read", 1024, 100, 16),
-)
-
-
-async def _run_standard(cluster: OwnCluster, duration_s: float, encoding: str) -> list[Any]:
-    await cluster.wait_ready()
-    rows: list[Any] = []
-    for number, case in enumerate(STANDARD_CASES):
-        run = run_append if case.operation == "append" else run_read
-        load = Load(
-            cluster.url,
-            "bench-basin",
-            [f"case-{number}-{stream}" for stream in range(case.streams)],
-            case.size,
-            case.batch,
-            case.connections,
-            duration_s,
-            encoding,
-            cluster.directory,
-        )
-        result = await run(load, SystemClock())
-        rows.append({"size": case.size, "batch": case.batch, "streams": case.streams})
-        rows[-1] |= result.summary()
-    return rows
-
-
-SHOWN: Final = (
-    *("operation", "size", "batch", "connections", "streams", "requests_per_s"),
-    *("records_per_s", "metered_mib_per_s", "p50_ms", "p99_ms", "p99_9_ms", "max_ms"),
-    *("cluster_cpu_us_per_request", "errors"),
-)
-
-
-def disk_reference(directory: Path, clock: Clock, seconds: float = 1.0) -> dict[str, float]:
-    """Measure what the disk gives one writer, with 4 KiB writes, each synced, into a file written
-    before."""
-    path = directory / "reference"
-    path.write_bytes(bytes(4 << 20))
-    handle = os.open(path, os.O_RDWR)
+def _token(path: Path | None) -> str | None:
+    if path is None:
+        return None
     try:
-        os.fsync(handle)
-        taken: list[float] = []
-        end = clock.monotonic() + seconds
-        while (begun := clock.monotonic()) < end:
-            os.pwrite(handle, bytes(4096), 4096 * (len(taken) % 1024))
-            os.fdatasync(handle)
-            taken.append(clock.monotonic() - begun)
-    finally:
-        os.close(handle)
-    taken.sort()
-    return {
-        "syncs_per_s": round(len(taken) / sum(taken), 1),
-        "p50_ms": round(taken[len(taken) // 2] * 1000, 3),
-        "p99_ms": round(taken[len(taken) * 99 // 100] * 1000, 3),
-    }
+        text = path.read_text().strip()
+        if text:
+            return text
+        fail(f"--token-file {path} is empty", 2)
+    except OSError as cause:
+        fail(f"--token-file {path} cannot be read: {cause.strerror}", 2)
+    return None
 
 
-@app.command("local")
-def local_command(
-    duration: Duration = 5.0,
-    encoding: Format = "json",
-    as_json: Json = False,
-    repeat: Annotated[int, typer.Option(min=1, help="Runs; the medians are shown.")] = 1,
-    markdown: Annotated[bool, typer.Option(help="A table for a document.")] = False,
-) -> None:
-    """The standard measurement, on a three-node cluster of its own in a temporary directory."""
-    runs = []
-    with tempfile.TemporaryDirectory(prefix="svc-cluster-bench-") as directory:
-        reference = disk_reference(Path(directory), SystemClock())
-        for number in range(repeat):
-            cluster = OwnCluster(Path(directory) / f"cluster-{number}")
-            cluster.start()
+def _refuse_misfits(chosen: list[Scenario], options: _Options) -> None:
+    """What the options ask for must fit each other: before anything is sent or started."""
+    for scenario in chosen:
+        if scenario.trouble is not None:
+            fail(f"{scenario.name}: {scenario.trouble}", 2)
+        if options.url is not None and (scenario.sync_delay_ms or scenario.read_delay_ms):
+            fail(f"{scenario.name} slows the disk of a cluster of its own: leave out --url", 2)
+    directory = options.cluster_dir
+    if directory is not None and not (directory / "cluster.json").is_file():
+        fail(f"--cluster-dir {directory} is not the directory of a local cluster", 2)
+    if options.url is None and (options.token is not None or directory is not None):
+        fail("--token-file and --cluster-dir are for a cluster that runs: give its --url", 2)
+
+
+def _measured(chosen: list[Scenario], options: _Options, place: Path) -> list[Figures]:
+    """A row for each part: medians. The runs of the scenarios take turns."""
+    runs: dict[str, list[list[Figures]]] = {scenario.name: [] for scenario in chosen}
+    for number in range(options.repeat):
+        for scenario in chosen:
+            own = place / f"{scenario.name}-{number}"
+            own.mkdir()
             try:
-                runs.append(uvloop.run(_run_standard(cluster, duration, encoding)))
-            finally:
-                cluster.stop()
-    rows = [_median(same) for same in zip(*runs, strict=True)]
+                runs[scenario.name].append(uvloop.run(_once(scenario, options, own)))
+            except (ApiError, ClusterError, ConnectionLostError, FileNotFoundError) as cause:
+                fail(f"{scenario.name} cannot be measured: {cause}", 1)
+            except (LoadError, TimeoutError) as cause:
+                fail(f"{scenario.name}: the load could not be made: {cause}", 1)
+    return [medians(rows) for same in runs.values() for rows in zip(*same, strict=True)]
+
+
+async def _once(scenario: Scenario, options: _Options, place: Path) -> list[Figures]:
+    clock = SystemClock()
+    seed = clock.wall_ms() % 1_000_000
+    if options.url is None:
+        own = OwnService(place, clock, auth=options.auth, dialect=options.dialect)
+        try:
+            return await own.measure(scenario, options.warm_up_s, seed)
+        finally:
+            await asyncio.to_thread(own.stop)
+    directory = options.cluster_dir
+    pids = [] if directory is None else cluster_pids(read_cluster_file(directory))
+    access = LoadAccess(options.url, options.token, options.dialect)
+    service = LoadTarget(access, options.basin, pids, directory)
+    run = Run(scenario, service, options.warm_up_s, clock, seed)
+    await run.fill()
+    return await run.measure()
+
+
+def _show(
+    reference: dict[str, float],
+    rows: list[Figures],
+    *,
+    as_json: bool,
+    as_markdown: bool,
+) -> None:
     if as_json:
-        out = {"disk_reference": reference, "rows": rows}
-        sys.stdout.write(msgspec.json.encode(out).decode() + "\n")
+        told = {"disk_reference": reference, "rows": rows}
+        sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
         return
-    sys.stdout.write(f"disk reference: {reference}\n")
-    if markdown:
-        _print_markdown(rows)
+    sys.stdout.write(
+        f"The disk alone: {reference['syncs_per_s']} synced 4 KiB writes a second, "
+        f"p50 {reference['p50_ms']} ms, p99 {reference['p99_ms']} ms.\n"
+    )
+    if any(row["generator_bound"] for row in rows):
+        sys.stdout.write(
+            f"(!): the generator used more than {GENERATOR_CORES_MAX:.0%} of a core.\n"
+        )
+    if as_markdown:
+        sys.stdout.write("\n" + markdown(rows))
         return
-    table = Table(*SHOWN, title=f"3 nodes and 1 gateway on this machine, {encoding} bodies")
-    for row in rows:
-        table.add_row(*(str(row.get(name, "")) for name in SHOWN))
-    Console(width=200).print(table)
-
-
-def _median(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return of each figure the median over the runs; errors are added up."""
-    out: dict[str, Any] = {}
-    for name, value in rows[0].items():
-        if name == "errors":
-            out[name] = dict(sum((Counter(row[name]) for row in rows), Counter()))
-        elif isinstance(value, int | float):
-            out[name] = round(median(row[name] for row in rows), 4)
-        else:
-            out[name] = value
-    return out
-
-
-def _print_markdown(rows: Sequence[dict[str, Any]]) -> None:
-    names = [name for name in SHOWN if name not in ("streams", "p99_9_ms", "max_ms")]
-    sys.stdout.write("| " + " | ".join(names) + " |\n" + "|---" * len(names) + "|\n")
-    for row in rows:
-        sys.stdout.write("| " + " | ".join(str(row.get(name, "")) for name in names) + " |\n")
+    head, *body = table(rows)
+    shown = Table(*head)
+    for row in body:
+        shown.add_row(*row)
+    Console(width=240).print(shown)
 
 
 if __name__ == "__main__":
