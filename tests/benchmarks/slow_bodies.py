@@ -25,9 +25,9 @@ from typing import Any, Final
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.http.client import ConnectionLostError, HttpClient
 from svc_cluster.lab.api_client import AppendRecord
-from svc_cluster.lab.bench_load import append_request, set_up
 from svc_cluster.lab.own_cluster import OwnCluster
 from svc_cluster.lab.proc_stat import cpu_seconds
+from tests.benchmarks.requests import append_request, set_up
 from tests.own_processes import resident_bytes
 
 BASIN: Final = "slow-bodies"

@@ -9,7 +9,7 @@ import pytest
 
 from svc_cluster.http.client import ConnectionLostError, HttpClient
 from svc_cluster.lab.api_client import AppendRecord, append_body, decode_batch
-from svc_cluster.lab.bench_load import protobuf_append
+from svc_cluster.lab.load.requests import protobuf_append
 
 LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: b\r\n\r\nhello"
 CHUNKED = (
