@@ -9,6 +9,9 @@ GroupId = NewType("GroupId", int)
 Generation = NewType("Generation", int)
 """Number of one copy of a group's state on one node; it prefixes every key of that copy."""
 
+ReplicaId = NewType("ReplicaId", int)
+"""Number of one placement of a group on a node, unique in the cluster and never used again."""
+
 Term = NewType("Term", int)
 LogIndex = NewType("LogIndex", int)
 """1-based place of an entry in a Raft log; 0 is the place before the first entry."""

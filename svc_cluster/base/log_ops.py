@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from svc_cluster.base.configuration import Configuration
 from svc_cluster.base.ids import Generation, GroupId, LogIndex, NodeId, Term
 
 
@@ -78,6 +79,15 @@ class DestroyReplica:
     """Last frame of a replica: a group id destroyed here is never created here again."""
 
 
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """The replica leaves its configuration for `configuration`: nothing above `last_index` is left
+    of its log, it is in that one's first term, and has voted for nobody in it."""
+
+    configuration: Configuration
+    last_index: LogIndex
+
+
 LogOp = (
     AppendEntries
     | TruncateSuffix
@@ -87,6 +97,7 @@ LogOp = (
     | InstallSnapshot
     | CreateReplica
     | DestroyReplica
+    | Configure
 )
 
 
@@ -108,6 +119,8 @@ class RecoveredLog:
     entries: list[LogEntry] = field(default_factory=list)
     damaged: bool = False
     """Corruption (not a torn tail) was found in this group's frames: it may not vote or lead."""
+    configuration: Configuration | None = None
+    """The newest that this replica has begun; None: the one that the group was created with."""
 
     @property
     def last_index(self) -> LogIndex:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from svc_cluster.base.configuration import Configuration
 from svc_cluster.base.ids import GroupId, LogIndex
 from svc_cluster.storage.payload.entry_places import EntryPlaces
 from svc_cluster.storage.payload.payload_frame import decode_place
@@ -30,6 +31,7 @@ class GroupLedger:
         "base_index",
         "base_term",
         "commit_index",
+        "configuration",
         "damaged",
         "flushed_index",
         "frame_count",
@@ -51,6 +53,8 @@ class GroupLedger:
         self.term = 0
         self.voted_for: int | None = None
         self.commit_index = 0
+        self.configuration: Configuration | None = None
+        """None: the one that the group was created with."""
         self.damaged = False
         self.flushed_index = 0
         self.frame_count = 0
@@ -85,6 +89,8 @@ class GroupLedger:
                 self.state_seq = segment_seq
             case fr.STATE:
                 self.state_seq = segment_seq
+            case fr.CONFIGURE:
+                self._configure(body)
             case _:
                 raise AssertionError(f"frame kind {body.kind} does not belong to a replica")
 
@@ -136,6 +142,7 @@ class GroupLedger:
             self.last_index,
             self.term_at(self.last_index),
             self.damaged,
+            self.configuration,
         )
 
     def _append(self, log_index: int, term: int, segment_seq: int) -> None:
@@ -163,6 +170,15 @@ class GroupLedger:
             self.spans.pop()
         while self.terms and self.terms[-1][0] > last:
             self.terms.pop()
+
+    def _configure(self, body: FrameBody) -> None:
+        assert body.term > self.term, "a configuration begins above all terms of those before"
+        self._truncate(body.log_index + 1)
+        self.configuration = fr.configuration_in(body)
+        self.term, self.voted_for = body.term, None
+        if body.log_index >= self.configuration.seal_index:
+            self.commit_index = max(self.commit_index, self.configuration.seal_index)
+        self.commit_index = min(self.commit_index, body.log_index)
 
     def _install(self, body: FrameBody) -> None:
         self.generation = fr.generation_of(body)

@@ -19,7 +19,6 @@ from svc_cluster.storage.wal.segment import DATA_START, Segment
 from svc_cluster.storage.wal.supply import SegmentSupply, Writes
 from svc_cluster.storage.wal.wal_frame import (
     HEADER_BYTES,
-    STATE_BYTES,
     BatchHeader,
     FrameBody,
     FrameCoder,
@@ -238,7 +237,9 @@ class Pipeline:
         return self._batch.begun
 
     def _put_frame(self, body: FrameBody, *, last: bool) -> bool:
-        payload_bytes = STATE_BYTES if body.kind == fr.STATE else len(body.payload)
+        payload_bytes = len(body.payload)
+        if body.kind == fr.STATE:
+            payload_bytes = fr.state_bytes(self._ledger.groups[body.group].configuration)
         apart = body.kind == fr.ENTRY and self._payloads.takes(payload_bytes)
         if apart:
             payload_bytes = PLACE_BYTES

@@ -22,6 +22,7 @@ from svc_cluster.storage.payload.payload_frame import (
 from svc_cluster.storage.wal import wal_frame as fr
 from svc_cluster.storage.wal.ledger import GroupLedger, Ledger
 from svc_cluster.storage.wal.wal_frame import FrameBody, Position, WalFrame
+from svc_cluster.storage.wal.wal_settings import WalFormatError
 
 
 class _GroupReplay:
@@ -148,8 +149,14 @@ class Replay:
         return bool(self._holes)
 
     def apply(self, frame: WalFrame, place: Position) -> None:
-        """A frame that has its checksums and is none that a writer makes is damage as well."""
+        """A frame that has its checksums and is none that a writer makes is damage as well. Raises
+        WalFormatError for one that a newer release may have made."""
         body = frame.body
+        if fr.is_of_newer_release(body):
+            raise WalFormatError(
+                f"the write-ahead log has a frame of kind {body.kind} that only a newer release "
+                "understands: start that on it"
+            )
         if not fr.is_well_formed(body):
             if body.group:
                 self.damage(frame)
@@ -248,10 +255,23 @@ def _apply(group: _GroupReplay, body: FrameBody, segment_seq: int) -> None:
         case fr.CREATE:
             log.generation = Generation(fr.generation_of(body))
             group.rooted, group.state_seq = True, segment_seq
+        case fr.CONFIGURE:
+            _configure(group, body)
         case fr.STATE:
             _restate(group, fr.decode_state(body.payload), segment_seq)
         case _:
             log.damaged = True
+
+
+def _configure(group: _GroupReplay, body: FrameBody) -> None:
+    """What is above the seal goes, with the votes and the term. The seal itself is decided."""
+    log, configuration = group.log, fr.configuration_in(body)
+    group.truncate(body.log_index + 1)
+    log.configuration = configuration
+    log.term, log.voted_for = Term(body.term), None
+    if body.log_index >= configuration.seal_index:
+        log.commit_index = max(log.commit_index, configuration.seal_index)
+    log.commit_index = LogIndex(min(log.commit_index, body.log_index))
 
 
 def _restate(group: _GroupReplay, state: fr.GroupState, segment_seq: int) -> None:
@@ -261,6 +281,7 @@ def _restate(group: _GroupReplay, state: fr.GroupState, segment_seq: int) -> Non
     log.term = Term(state.term)
     log.voted_for = None if state.voted_for is None else NodeId(state.voted_for)
     log.commit_index = LogIndex(state.commit_index)
+    log.configuration = state.configuration
     group.contradicted = group.last != (state.last_index, state.last_term)
     log.damaged = log.damaged or state.damaged
     group.rooted, group.state_seq = True, segment_seq
@@ -273,6 +294,7 @@ def _ledger_of(group: _GroupReplay) -> GroupLedger:
     ledger.base_term = log.base_term
     ledger.term, ledger.voted_for = log.term, log.voted_for
     ledger.commit_index = log.commit_index
+    ledger.configuration = log.configuration
     ledger.flushed_index = log.base_index
     ledger.damaged = log.damaged
     ledger.state_seq = group.state_seq

@@ -12,9 +12,17 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from svc_cluster.base.checksum import crc32c
+from svc_cluster.base.configuration import (
+    Configuration,
+    ConfigurationFormatError,
+    decode_configuration,
+    encode_configuration,
+    is_of_newer_format,
+)
 from svc_cluster.base.ids import GroupId
 from svc_cluster.base.log_ops import (
     AppendEntries,
+    Configure,
     CreateReplica,
     DestroyReplica,
     InstallSnapshot,
@@ -44,6 +52,11 @@ END: Final = 11
 """Last frame of a segment: the log goes on in the segment with the next sequence number."""
 ENTRY_AT: Final = 12
 """An ENTRY whose payload stands in a payload file; the frame's own payload is the place."""
+
+CONFIGURE: Final = 13
+"""The replica begins another configuration: `log_index` is the last that stays, `term` that one's
+first, and the payload is the configuration."""
+NEWEST_KIND: Final = CONFIGURE
 
 FLAG_DAMAGED: Final = 2
 """On a STATE frame to be written: the replica is damaged from here on."""
@@ -101,6 +114,7 @@ class GroupState(NamedTuple):
     last_index: int
     last_term: int
     damaged: bool
+    configuration: Configuration | None = None
 
 
 class BatchHeader(NamedTuple):
@@ -208,6 +222,9 @@ def encode_ops(group: GroupId, ops: Sequence[LogOp]) -> Iterator[FrameBody]:
                 yield FrameBody(CREATE, group, 0, 0, _GENERATION.pack(generation))
             case DestroyReplica():
                 yield FrameBody(DESTROY, group)
+            case Configure(configuration, last_index):
+                term, payload = configuration.first_term, encode_configuration(configuration)
+                yield FrameBody(CONFIGURE, group, last_index, term, payload)
 
 
 def entry_name(body: FrameBody) -> EntryName:
@@ -229,7 +246,6 @@ def generation_of(body: FrameBody) -> int:
 _LENGTHS: Final = {
     CREATE: _GENERATION.size,
     SNAPSHOT: _GENERATION.size,
-    STATE: STATE_BYTES,
     ENTRY_AT: PLACE_BYTES,
     **dict.fromkeys((TRUNCATE, HARD_STATE, COMMIT, TRIM, DESTROY, END), 0),
 }
@@ -243,11 +259,49 @@ def is_well_formed(body: FrameBody) -> bool:
     if body.kind == BATCH:
         items = size - _BATCH_HEADER.size
         return items >= 0 and items % _BATCH_HEADER_ITEM.size == 0
+    if body.kind == STATE:
+        return size == STATE_BYTES or _is_configuration(body.payload[STATE_BYTES:])
+    if body.kind == CONFIGURE:
+        return _is_configuration(body.payload)
     return _LENGTHS.get(body.kind) == size
 
 
+def is_of_newer_release(body: FrameBody) -> bool:
+    """Whether a frame that has its checksums says what only a newer release understands. To go on
+    without it could be to forget a promise."""
+    payload = body.payload[STATE_BYTES:] if body.kind == STATE else body.payload
+    told = body.kind in (STATE, CONFIGURE) and is_of_newer_format(payload)
+    return told or body.kind > NEWEST_KIND
+
+
+def _is_configuration(payload: bytes) -> bool:
+    try:
+        decode_configuration(payload)
+    except ConfigurationFormatError:
+        return False
+    return True
+
+
+def configuration_in(body: FrameBody) -> Configuration:
+    """The configuration in a CONFIGURE frame."""
+    return decode_configuration(body.payload)
+
+
 def encode_state(state: GroupState) -> bytes:
-    """Always STATE_BYTES long."""
+    """Always `state_bytes` of its configuration long."""
+    configuration = state.configuration
+    behind = b"" if configuration is None else encode_configuration(configuration)
+    return _fixed_state(state) + behind
+
+
+def state_bytes(configuration: Configuration | None) -> int:
+    """The length of the payload of a STATE frame. Of a replica in the configuration that its group
+    was created with, it is what every release reads."""
+    behind = 0 if configuration is None else len(encode_configuration(configuration))
+    return STATE_BYTES + behind
+
+
+def _fixed_state(state: GroupState) -> bytes:
     return _STATE.pack(
         (state.voted_for is not None) | state.damaged << 1,
         state.generation,
@@ -262,8 +316,9 @@ def encode_state(state: GroupState) -> bytes:
 
 
 def decode_state(payload: bytes) -> GroupState:
-    flags, generation, base_index, base_term, term, vote, commit, last, last_term = _STATE.unpack(
-        payload
+    configuration = payload[STATE_BYTES:]
+    flags, generation, base_index, base_term, term, vote, commit, last, last_term = (
+        _STATE.unpack_from(payload)
     )
     return GroupState(
         generation,
@@ -275,6 +330,7 @@ def decode_state(payload: bytes) -> GroupState:
         last,
         last_term,
         bool(flags & 2),
+        decode_configuration(configuration) if configuration else None,
     )
 
 

@@ -451,7 +451,8 @@ def test_the_program_before_refuses_a_directory_of_this_format() -> None:
         (kind, size)
         for kind in range(1, 14)
         for size in (0, 1, 7, 9, 13, 64, 66, 300)
-        if not fr.is_well_formed(FrameBody(kind, GroupId(1), payload=bytes(size)))
+        if not fr.is_well_formed(FrameBody(kind, GroupId(1), payload=b"x" * size))
+        and not fr.is_of_newer_release(FrameBody(kind, GroupId(1), payload=b"x" * size))
     ],
 )
 def test_a_frame_of_a_wrong_length_behind_right_checksums_is_damage(kind: int, size: int) -> None:
