@@ -24,7 +24,7 @@ MEMBERS_MAX: Final = 7
 """Members of one configuration."""
 
 FORMAT: Final = 1
-"""Of the encoding below; it is its first byte."""
+"""The format of the encoding below: its first byte."""
 
 _HEAD: Final = struct.Struct("<BBIQQ")
 _MEMBER: Final = struct.Struct("<QQ")
@@ -35,14 +35,14 @@ class ConfigurationFormatError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Member:
+class GroupMember:
     """A member is one replica: a node, and the number of this placement, which is never reused."""
 
     node_id: NodeId
     replica_id: ReplicaId
 
 
-Members = tuple[Member, ...]
+Members = tuple[GroupMember, ...]
 """In the order of their nodes."""
 
 
@@ -69,14 +69,14 @@ class Configuration:
     def quorum(self) -> int:
         return len(self.members) // 2 + 1
 
-    def has(self, replica_id: ReplicaId) -> bool:
+    def includes(self, replica_id: ReplicaId) -> bool:
         return any(member.replica_id == replica_id for member in self.members)
 
 
 def first_configuration(nodes: Sequence[NodeId]) -> Configuration:
     """The configuration of a group that never changed its members: the replica on each node has
     the node's number. Those of later placements are above all of these."""
-    return Configuration(0, tuple(Member(node, ReplicaId(node)) for node in sorted(nodes)))
+    return Configuration(0, tuple(GroupMember(node, ReplicaId(node)) for node in sorted(nodes)))
 
 
 def configuration_of(term: Term) -> int:
@@ -84,8 +84,8 @@ def configuration_of(term: Term) -> int:
     return term >> TERM_BITS
 
 
-def are_members(members: Sequence[Member]) -> bool:
-    """Whether these can be the members of a configuration: 1 to MEMBERS_MAX on as many nodes."""
+def are_members(members: Sequence[GroupMember]) -> bool:
+    """Whether these can be the members of a configuration, each on another node and in order."""
     nodes = [member.node_id for member in members]
     replicas = {member.replica_id for member in members}
     in_order = nodes == sorted(set(nodes))
@@ -120,7 +120,7 @@ def decode_members(data: bytes) -> Members:
     if not 0 < len(data) <= MEMBERS_MAX * _MEMBER.size or len(data) % _MEMBER.size:
         raise ConfigurationFormatError(f"{len(data)} bytes of members")
     members = tuple(
-        Member(NodeId(node), ReplicaId(replica)) for node, replica in _MEMBER.iter_unpack(data)
+        GroupMember(NodeId(node), ReplicaId(replica)) for node, replica in _MEMBER.iter_unpack(data)
     )
     if not are_members(members):
         raise ConfigurationFormatError("members that stand twice, or out of order")

@@ -81,7 +81,7 @@ class DestroyReplica:
 
 @dataclass(frozen=True, slots=True)
 class Configure:
-    """The replica leaves its configuration for `configuration`: nothing above `last_index` is left
+    """The replica leaves its configuration for `configuration`. Nothing above `last_index` is left
     of its log, it is in that one's first term, and has voted for nobody in it."""
 
     configuration: Configuration

@@ -12,6 +12,12 @@ from typing import Any, Final, NamedTuple, assert_never
 from google.protobuf.message import DecodeError
 
 from svc_cluster._pb.cluster.v1 import peer_pb2 as pb
+from svc_cluster.base.configuration import (
+    MEMBERS_MAX,
+    ConfigurationFormatError,
+    decode_configuration,
+    encode_configuration,
+)
 from svc_cluster.base.ids import GroupId, LogIndex, Term
 from svc_cluster.base.limits import MESSAGE_BYTES_MAX
 from svc_cluster.base.log_ops import LogEntry
@@ -23,6 +29,7 @@ from svc_cluster.raft.messages import (
     ENTRY_TRACES_MAX,
     AppendRequest,
     AppendResponse,
+    Ended,
     EntryTraces,
     MarkKind,
     PeerMessage,
@@ -99,6 +106,8 @@ def payload_bytes(message: PeerMessage) -> int:
         return 96 + sum(len(entry.payload) + 32 for entry in message.entries)
     if isinstance(message, EntryTraces):
         return 96 + sum(48 + len(trace.state) for trace in message.traces)
+    if isinstance(message, Ended):
+        return 128 + 16 * MEMBERS_MAX
     if isinstance(message, ScrubQuestion | ScrubAnswer | ScrubVerdict):
         return 192 + KEY_BYTES_MAX
     return 96
@@ -184,6 +193,8 @@ def _put(out: Any, message: PeerMessage) -> None:
             out.entry_traces.log_index = message.log_index
             for trace in message.traces:
                 put_trace(out.entry_traces.traces.add(), trace)
+        case Ended():
+            out.ended.configuration = encode_configuration(message.configuration)
         case ScrubQuestion() | ScrubAnswer() | ScrubVerdict():
             put_scrub(out, message)
         case _:
@@ -237,6 +248,8 @@ def _message(message: Any) -> PeerMessage:
             return _state_mark(term, message.state_mark)
         case "entry_traces":
             return _entry_traces(term, message.entry_traces)
+        case "ended":
+            return _ended(term, message.ended)
         case "scrub_question" | "scrub_answer" | "scrub_verdict":
             try:
                 return scrub_message(term, message)
@@ -263,6 +276,16 @@ def _entry_traces(term: Term, body: pb.EntryTraces) -> EntryTraces:
     except TraceFormatError as error:
         raise PeerMessageError(str(error)) from error
     return EntryTraces(term, LogIndex(_checked(body.log_index)), traces)
+
+
+def _ended(term: Term, body: Any) -> Ended:
+    try:
+        configuration = decode_configuration(body.configuration)
+    except ConfigurationFormatError as error:
+        raise PeerMessageError(str(error)) from error
+    _checked(configuration.seal_index)
+    _checked(configuration.seal_term)
+    return Ended(term, configuration)
 
 
 def _append_request(term: Term, body: Any) -> AppendRequest:

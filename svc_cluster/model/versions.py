@@ -79,6 +79,11 @@ USAGE_HOURS: Final = 3
 """The active version from which on the hours of use are kept that is too old for its minutes. The
 catalog's own log says when that is, a basin's log says so by a command."""
 
+SEALED_CONFIGURATIONS: Final = 3
+"""The active version from which on a group's configuration may be sealed. Before it, nobody writes
+a seal, a frame that begins a configuration, or a message that tells of one."""
+SEAL_ENTRY: Final = (Format(1, since=SEALED_CONFIGURATIONS),)
+
 MEMBERS_SINCE: Final[Mapping[str, int]] = {
     "CatalogCommand.replace_node": 3,
     "Command.keep_usage": USAGE_HOURS,

@@ -15,6 +15,7 @@ from svc_cluster.raft.messages import (
     VoteRequest,
 )
 from svc_cluster.raft.prevote import PreVoteRound, VoterView, would_grant
+from svc_cluster.raft.seam import Seam
 from svc_cluster.raft.votes import VoteLedger
 
 ElectionMessage = PreVoteRequest | PreVoteResponse
@@ -31,12 +32,14 @@ class Elections:
         peers: Sequence[NodeId],
         quorum: int,
         submit: Callable[[NodeId, ElectionMessage], None],
+        seam: Seam,
     ) -> None:
         self._core = core
         self._log = log
         self._node_id = node_id
         self._peers = peers
         self._submit = submit
+        self._seam = seam
         self._votes = VoteLedger(frozenset(peers))
         self._prevote = PreVoteRound(frozenset(peers), quorum)
         self._ticked = False
@@ -51,15 +54,15 @@ class Elections:
         if not self._ticked:
             self._ticked = True
             self._core.postpone_election(now)
-            if not self._peers:
+            if not self._peers and self._seam.holds_beginning:
                 self._core.campaign()
         elif self._core.election_due(now):
             self.stand(now, up)
 
     def stand(self, now: float, up: Collection[NodeId]) -> None:
-        """Ask the others, then campaign. Nothing happens before the first tick, or while
-        nobody can be asked."""
-        if not self._ticked:
+        """Ask the others, then campaign. Nothing happens before the first tick, while nobody can
+        be asked, or to who lacks the seal with which its configuration began."""
+        if not self._ticked or not self._seam.holds_beginning:
             return
         if not self._peers:
             self._core.tick(flush=False)
@@ -85,6 +88,7 @@ class Elections:
             last_index=request.last_index,
             last_term=request.last_term,
         )
+        granted = granted and self._seam.reaches(request.last_term, request.last_index)
         self._submit(sender, PreVoteResponse(term, request.next_term, granted))
 
     def on_prevote_response(self, sender: NodeId, response: PreVoteResponse) -> None:
@@ -93,11 +97,12 @@ class Elections:
             self._core.campaign()
 
     def on_vote_request(self, sender: NodeId, request: VoteRequest) -> None:
+        reaches = self._seam.reaches(request.last_term, request.last_index)
         message = {
             "type": "request_vote",
             "term": request.sender_term,
             "last_log_index": request.last_index,
-            "last_log_term": request.last_term,
+            "last_log_term": request.last_term if reaches else -1,
         }
         self._core.receive(sender, message)
 
@@ -108,6 +113,8 @@ class Elections:
 
     def on_timeout_now(self, sender: NodeId, wish: TimeoutNow) -> None:
         """The leader of this term hands over; anyone else's wish is ignored."""
+        if not self._seam.holds_beginning:
+            return
         self._core.receive(sender, {"type": "timeout_now", "term": wish.sender_term})
         if self._core.handover_pending and not self._core.is_leader:
             self._core.campaign()

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from svc_cluster.base.configuration import Configuration
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId, Term
 from svc_cluster.base.log_ops import RecoveredLog
 from svc_cluster.raft.core import Core, CoreMessage
@@ -42,6 +43,7 @@ from svc_cluster.raft.log_view import LogView
 from svc_cluster.raft.messages import (
     AppendRequest,
     AppendResponse,
+    Ended,
     EntryTraces,
     PeerMessage,
     PreVoteRequest,
@@ -59,6 +61,8 @@ from svc_cluster.raft.normalise import is_well_formed
 from svc_cluster.raft.raft_settings import RaftSettings
 from svc_cluster.raft.recovered import usable_commit_index
 from svc_cluster.raft.repair import Repair
+from svc_cluster.raft.seal import GroupSeal, encode_seal
+from svc_cluster.raft.seam import Ending, Seam
 
 __all__ = ["EngineGroup", "is_noop"]
 
@@ -84,8 +88,11 @@ class EngineGroup:
     ) -> None:
         """The call `has_room` tells whether the way to a peer takes more entries, of any group, at
         present. Where it has said no, `PeerRoom` tells when it does again. `members` are the
-        voters, this node among them. `applied_index` is the state store's; `Ready.committed` starts
-        behind it. Raises EngineFault for a log that cannot be used."""
+        voters, this node among them, unless the log has begun a later configuration, which has its
+        own. `applied_index` is the state store's; `Ready.committed` starts behind it. Raises
+        EngineFault for a log that cannot be used."""
+        if recovered.configuration is not None:
+            members = recovered.configuration.nodes
         assert node_id in members, "a replica is a member of its group"
         assert len(set(members)) == len(members), "members are distinct"
         self.group_id = group_id
@@ -105,8 +112,9 @@ class EngineGroup:
         )
         quorum = len(members) // 2 + 1
         self._outbox = GroupOutbox(self._log)
+        self.seam = Seam(recovered, self.members, self._log, self._outbox.reply)
         self._elections = Elections(
-            self._core, self._log, node_id, self._peers, quorum, self._outbox.submit
+            self._core, self._log, node_id, self._peers, quorum, self._outbox.submit, self.seam
         )
         self._following = FollowerSide(self._core, self._log, settings, self._outbox.submit)
         self._leading = LeaderSide(self._core, self._log, self._peers, quorum, settings, has_room)
@@ -143,11 +151,12 @@ class EngineGroup:
 
     @property
     def can_propose(self) -> bool:
-        return self._core.is_leader and self._log.hard_state_durable and self._broken is None
+        leads = self._core.is_leader and self._log.hard_state_durable and self._broken is None
+        return leads and self._log.seal_index is None
 
     @property
     def commit_index(self) -> LogIndex:
-        commit_index = self._core.commit_index
+        commit_index = self._log.capped(self._core.commit_index)
         if not self._peers:
             return LogIndex(min(commit_index, self._log.durable_index))
         return commit_index
@@ -253,8 +262,24 @@ class EngineGroup:
         return is_quiet and not is_behind and seen == (self.role, self.term)
 
     def propose(self, payload: bytes) -> LogPosition:
-        self._check_usable()
         assert payload[0] == PAYLOAD_TYPE, "the first byte of a proposal is PAYLOAD_TYPE"
+        return self._append(payload)
+
+    def seal(self, seal: GroupSeal) -> LogPosition:
+        """Append the entry that ends this configuration; nothing is proposed or read behind it. The
+        caller has found the next members ready. Raises NotLeaderError, without effect."""
+        return self._append(encode_seal(seal))
+
+    def end(self, next_one: Configuration) -> Ending:
+        """Leave this configuration, whose end is applied here or told by a peer; it is released.
+        What it has handed out goes to the log before the ending."""
+        self._check_usable()
+        ending = self.seam.end(self.commit_index, next_one, damaged=bool(self.recovery))
+        self.release()
+        return ending
+
+    def _append(self, payload: bytes) -> LogPosition:
+        self._check_usable()
         assert len(payload) <= self._settings.entry_bytes_max, "a proposal has a greatest length"
         if not self.can_propose:
             raise NotLeaderError(self.leader)
@@ -291,7 +316,6 @@ class EngineGroup:
             raise self._fault(error) from error
 
     def campaign(self) -> None:
-        """Stand for election without waiting for the time-out (a pre-vote still comes first)."""
         self._check_usable()
         if self.recovery or self._abstains or self._core.is_leader:
             return
@@ -304,18 +328,15 @@ class EngineGroup:
 
     @property
     def log_bytes(self) -> int:
-        """Payload of the entries that are kept in memory."""
         return self._log.byte_count
 
     def index_keeping_bytes(self, size: int) -> LogIndex:
-        """The highest index such that the entries behind it have at least `size` bytes; the base
-        when the whole log is smaller."""
         return self._log.index_keeping_bytes(size)
 
     # Events
 
     def _on_message(self, sender: NodeId, body: PeerMessage) -> None:
-        if sender not in self._peers:
+        if not self.seam.admits(sender, body) or sender not in self._peers:
             return
         term = self._core.term
         if body.sender_term > term + TERM_JUMP_MAX:
@@ -336,6 +357,8 @@ class EngineGroup:
                     alive = self._core.is_leader or self._following.hears_leader(self._now)
                     self._elections.on_prevote_request(sender, body, leader_is_alive=alive)
             case StateMark() | EntryTraces() | ScrubQuestion() | ScrubAnswer() | ScrubVerdict():
+                pass
+            case Ended():
                 pass
             case _:
                 if body.sender_term > term:
@@ -409,6 +432,9 @@ class EngineGroup:
         assert log_index <= self._delivery.delivered, (
             "only what was handed out can be in the state store"
         )
+        if self._log.seal_index is not None:
+            # that there is an end here stays known until the next configuration has begun
+            log_index = LogIndex(min(log_index, self._log.seal_index - 1))
         if log_index > self._log.base_index:
             self._log.trim_to(log_index)
 

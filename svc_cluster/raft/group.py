@@ -23,7 +23,7 @@ ENTRY_BYTES_MAX: Final = 2 * 1024 * 1024 + 64 * 1024
 
 
 def is_noop(payload: bytes) -> bool:
-    """Whether the entry is the engine's own (a new leader's first) and changes no state."""
+    """Whether the entry is the engine's own (a new leader's first, a seal) and changes no state."""
     return payload[0] != PAYLOAD_TYPE
 
 
@@ -116,6 +116,7 @@ class Trim:
 
 
 Event = Message | Durable | Tick | PeerDown | PeerUp | PeerRoom | PeerInstalled | Trim
+"""What a replica is told by who performs. A feed of decided entries goes to its seam."""
 
 
 @dataclass(slots=True)

@@ -19,10 +19,11 @@ class GroupOutbox:
         self._log = log
         self._gate = Gate()
         self._messages: list[Addressed] = []
+        self._replies: list[Addressed] = []
 
     def __bool__(self) -> bool:
         """Whether anything may leave."""
-        return bool(self._messages)
+        return bool(self._messages or self._replies)
 
     def submit(self, to: NodeId, message: PeerMessage) -> None:
         """Send once the hard state of this moment is durable."""
@@ -30,6 +31,10 @@ class GroupOutbox:
             self._gate.hold(self._log.hard_ordinal, to, message)
         else:
             self._messages.append((to, message))
+
+    def reply(self, to: NodeId, message: PeerMessage) -> None:
+        """Send to who may be no member; what is said is durable."""
+        self._replies.append((to, message))
 
     def add(self, messages: Iterable[Addressed]) -> None:
         """These wait for nothing."""
@@ -40,11 +45,15 @@ class GroupOutbox:
         self._messages.extend(self._gate.release(self._log.durable_ordinal, term))
 
     def take(self, up: Collection[NodeId]) -> list[Addressed]:
-        """Everything for peers that are up; what is for others is dropped."""
+        """Everything for peers that are up, and replies; what is for others is dropped."""
         messages = [(to, body) for to, body in self._messages if to in up]
+        if self._replies:
+            messages += self._replies
+            self._replies.clear()
         self._messages.clear()
         return messages
 
     def clear(self) -> None:
         """Drop what may leave."""
         self._messages.clear()
+        self._replies.clear()

@@ -233,7 +233,7 @@ class LeaderSide:
             Term(self._core.term),
             previous_index,
             previous_term,
-            self._core.commit_index,
+            self._log.capped(self._core.commit_index),
             entries,
             self._sequence,
         )

@@ -23,6 +23,8 @@ from svc_cluster.base.log_ops import (
     TrimPrefix,
     TruncateSuffix,
 )
+from svc_cluster.raft.group import PAYLOAD_TYPE, EngineFault
+from svc_cluster.raft.seal import SEAL_TYPE
 
 
 @dataclass(slots=True)
@@ -36,8 +38,22 @@ class _LogBatch:
 class LogView:
     """Entries `base_index + 1 ..= last_index`, the hard state and what of them is durable."""
 
-    def __init__(self, recovered: RecoveredLog, commit_index: LogIndex) -> None:
-        """Everything in `recovered` is durable."""
+    def __init__(
+        self,
+        recovered: RecoveredLog,
+        commit_index: LogIndex,
+        *,
+        sealed_above: LogIndex | None = None,
+    ) -> None:
+        """Everything in `recovered` is durable. `sealed_above`: where seals do not count, if not up
+        to the one that began its configuration. Raises EngineFault for a log in which something
+        stands behind the seal of its configuration."""
+        configuration = recovered.configuration
+        if sealed_above is None:
+            sealed_above = configuration.seal_index if configuration is not None else LogIndex(0)
+        self._sealed_above = sealed_above
+        self.seal_index: LogIndex | None = None
+        """Where the entry stands that ends this configuration, committed or not; None: nowhere."""
         self.base_index = recovered.base_index
         self.base_term = recovered.base_term
         self.entries: list[LogEntry] = list(recovered.entries)
@@ -63,6 +79,7 @@ class LogView:
         self._batches: deque[_LogBatch] = deque()
         for expected, entry in enumerate(self.entries, start=self.base_index + 1):
             assert entry.log_index == expected, "recovered entries must be consecutive"
+            self._look_for_seal(entry.payload, entry.log_index)
 
     @property
     def last_index(self) -> LogIndex:
@@ -109,6 +126,8 @@ class LogView:
     def append(self, payload: bytes, log_index: int, term: int) -> None:
         assert log_index == self.last_index + 1, "an append must follow the last entry"
         assert term >= self.last_term, "terms in a log never fall"
+        if self.seal_index is not None or payload[0] == SEAL_TYPE:
+            self._look_for_seal(payload, log_index)
         entry = LogEntry(LogIndex(log_index), Term(term), payload)
         self.entries.append(entry)
         self._ends.append(self._end + len(payload))
@@ -122,6 +141,8 @@ class LogView:
         del self.entries[first:]
         del self._ends[first:]
         last_kept = LogIndex(first_removed - 1)
+        if self.seal_index is not None and self.seal_index > last_kept:
+            self.seal_index = None
         self.durable_index = min(self.durable_index, last_kept)
         for batch in self._batches:
             batch.last_index = min(batch.last_index, last_kept)
@@ -132,6 +153,7 @@ class LogView:
         term = self.term_at(log_index)
         assert term is not None, "the new base must be in the log"
         assert log_index <= self.durable_index, "only what is durable is in the state store"
+        assert self.seal_index is None or log_index < self.seal_index, "the end stays known"
         count = log_index - self.base_index
         if count:
             self._forgotten_bytes = self._ends[count - 1]
@@ -151,9 +173,23 @@ class LogView:
         self._record(SetHardState(self.term, vote))
         self.hard_ordinal = self.ordinal
 
+    def capped(self, commit_index: LogIndex) -> LogIndex:
+        """What is committed of the group: nothing behind the seal, where only no-ops can stand."""
+        return commit_index if self.seal_index is None else min(commit_index, self.seal_index)
+
+    def _look_for_seal(self, payload: bytes, log_index: int) -> None:
+        if log_index <= self._sealed_above:
+            return
+        if self.seal_index is None:
+            if payload[0] == SEAL_TYPE:
+                self.seal_index = LogIndex(log_index)
+        elif payload[0] in (PAYLOAD_TYPE, SEAL_TYPE):
+            raise EngineFault(f"entry {log_index} stands behind the seal at {self.seal_index}")
+
     def set_commit(self, commit_index: int) -> None:
-        if commit_index != self.commit_index:
-            self.commit_index = LogIndex(commit_index)
+        capped = self.capped(LogIndex(commit_index))
+        if capped != self.commit_index:
+            self.commit_index = capped
             self._record(SetCommit(self.commit_index))
 
     def take(self, number: int) -> list[LogOp]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from svc_cluster.base.configuration import Configuration
 from svc_cluster.base.ids import LogIndex, Term
 from svc_cluster.base.log_ops import LogEntry
 from svc_cluster.base.tracing import TraceContext
@@ -193,6 +194,15 @@ class EntryTraces:
     traces: tuple[TraceContext, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The answer to every message of a configuration that has ended: the sender's own. It is
+    decided, as is each that is told."""
+
+    sender_term: Term
+    configuration: Configuration
+
+
 ScrubMessage = ScrubQuestion | ScrubAnswer | ScrubVerdict
 
 
@@ -207,5 +217,6 @@ PeerMessage = (
     | TimeoutNow
     | StateMark
     | EntryTraces
+    | Ended
     | ScrubMessage
 )

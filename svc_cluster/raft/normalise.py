@@ -16,6 +16,7 @@ from svc_cluster.base.log_ops import LogEntry
 from svc_cluster.raft.group import PAYLOAD_TYPE, PeerLieError
 from svc_cluster.raft.log_view import LogView
 from svc_cluster.raft.messages import AppendRequest
+from svc_cluster.raft.seal import is_seal_payload
 
 NOOP_TYPE = 1
 """The engine's own first byte of a new leader's entry. Any other type it would interpret."""
@@ -52,8 +53,10 @@ def is_well_formed(request: AppendRequest, entry_bytes_max: int) -> bool:
 
 
 def is_payload(payload: bytes, entry_bytes_max: int) -> bool:
-    """Whether the engine passes it on without looking inside."""
-    return 0 < len(payload) <= entry_bytes_max and payload[0] in (PAYLOAD_TYPE, NOOP_TYPE)
+    """Whether it is of a type that the engine passes on without looking inside."""
+    if not 0 < len(payload) <= entry_bytes_max:
+        return False
+    return payload[0] in (PAYLOAD_TYPE, NOOP_TYPE) or is_seal_payload(payload)
 
 
 def normalise(log: LogView, commit_index: LogIndex, request: AppendRequest) -> NormalisedMessage:

@@ -20,6 +20,14 @@ CALLED_BY_OTHERS: Final = {
 }
 """Names that the product has for somebody else, and for whom. The list only shrinks."""
 
+AHEAD: Final = {
+    "svc_cluster/raft/learner.py:Learner": "for who is in no configuration, ADR 0053",
+    "svc_cluster/raft/readiness.py:refusal": "for who seals a configuration, ADR 0053",
+    "svc_cluster/raft/seal.py:successor": "for who applies a seal, ADR 0053",
+}
+"""Decisions that stand before what performs them, so that a release reads what the next one writes.
+The list only shrinks."""
+
 
 def test_what_the_product_has_the_product_uses() -> None:
     """Every name of it is used in it, but for the few that others call."""
@@ -28,8 +36,9 @@ def test_what_the_product_has_the_product_uses() -> None:
         for path in sorted((ROOT / PACKAGE).rglob("*.py"))
         if "_pb" not in path.parts
     ]
-    assert faults_of(unused_names(sources), CALLED_BY_OTHERS) == []
+    assert faults_of(unused_names(sources), CALLED_BY_OTHERS | AHEAD) == []
     assert len(CALLED_BY_OTHERS) <= 5
+    assert len(AHEAD) <= 3
 
 
 USER: Final = """

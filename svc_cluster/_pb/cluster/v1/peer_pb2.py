@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from svc_cluster._pb.cluster.v1 import trace_pb2 as cluster_dot_v1_dot_trace__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x63luster/v1/peer.proto\x12\x13svc.cluster.v1.peer\x1a\x16\x63luster/v1/trace.proto\"e\n\x0cPeerEnvelope\x12\x33\n\x08messages\x18\x01 \x03(\x0b\x32!.svc.cluster.v1.peer.GroupMessage\x12\x14\n\x07wall_ms\x18\x02 \x01(\x04H\x00\x88\x01\x01\x42\n\n\x08_wall_ms\"?\n\tPeerBatch\x12\x10\n\x08messages\x18\x01 \x03(\x0c\x12\x14\n\x07wall_ms\x18\x02 \x01(\x04H\x00\x88\x01\x01\x42\n\n\x08_wall_ms\"\xc5\x06\n\x0cGroupMessage\x12\x10\n\x08group_id\x18\x01 \x01(\x04\x12\x13\n\x0bsender_term\x18\x02 \x01(\x04\x12<\n\x0e\x61ppend_request\x18\x03 \x01(\x0b\x32\".svc.cluster.v1.peer.AppendRequestH\x00\x12>\n\x0f\x61ppend_response\x18\x04 \x01(\x0b\x32#.svc.cluster.v1.peer.AppendResponseH\x00\x12\x38\n\x0cvote_request\x18\x05 \x01(\x0b\x32 .svc.cluster.v1.peer.VoteRequestH\x00\x12\x38\n\x0cvote_granted\x18\x06 \x01(\x0b\x32 .svc.cluster.v1.peer.VoteGrantedH\x00\x12?\n\x10pre_vote_request\x18\x07 \x01(\x0b\x32#.svc.cluster.v1.peer.PreVoteRequestH\x00\x12\x41\n\x11pre_vote_response\x18\x08 \x01(\x0b\x32$.svc.cluster.v1.peer.PreVoteResponseH\x00\x12\x34\n\nstale_term\x18\t \x01(\x0b\x32\x1e.svc.cluster.v1.peer.StaleTermH\x00\x12\x36\n\x0btimeout_now\x18\n \x01(\x0b\x32\x1f.svc.cluster.v1.peer.TimeoutNowH\x00\x12\x34\n\nstate_mark\x18\x0b \x01(\x0b\x32\x1e.svc.cluster.v1.peer.StateMarkH\x00\x12<\n\x0escrub_question\x18\x0c \x01(\x0b\x32\".svc.cluster.v1.peer.ScrubQuestionH\x00\x12\x38\n\x0cscrub_answer\x18\r \x01(\x0b\x32 .svc.cluster.v1.peer.ScrubAnswerH\x00\x12:\n\rscrub_verdict\x18\x0e \x01(\x0b\x32!.svc.cluster.v1.peer.ScrubVerdictH\x00\x12\x38\n\x0c\x65ntry_traces\x18\x0f \x01(\x0b\x32 .svc.cluster.v1.peer.EntryTracesH\x00\x42\x06\n\x04\x62ody\"\x98\x01\n\rAppendRequest\x12\x16\n\x0eprevious_index\x18\x01 \x01(\x04\x12\x15\n\rprevious_term\x18\x02 \x01(\x04\x12\x14\n\x0c\x63ommit_index\x18\x03 \x01(\x04\x12\x15\n\rread_sequence\x18\x04 \x01(\x04\x12+\n\x07\x65ntries\x18\x05 \x03(\x0b\x32\x1a.svc.cluster.v1.peer.Entry\"&\n\x05\x45ntry\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x0f\n\x07payload\x18\x02 \x01(\x0c\"m\n\x0e\x41ppendResponse\x12\x12\n\nnext_index\x18\x01 \x01(\x04\x12\x0f\n\x07success\x18\x02 \x01(\x08\x12\r\n\x05reset\x18\x03 \x01(\x08\x12\x15\n\rread_sequence\x18\x04 \x01(\x04\x12\x10\n\x08recovery\x18\x05 \x01(\x04\"4\n\x0bVoteRequest\x12\x12\n\nlast_index\x18\x01 \x01(\x04\x12\x11\n\tlast_term\x18\x02 \x01(\x04\"\r\n\x0bVoteGranted\"J\n\x0ePreVoteRequest\x12\x11\n\tnext_term\x18\x01 \x01(\x04\x12\x12\n\nlast_index\x18\x02 \x01(\x04\x12\x11\n\tlast_term\x18\x03 \x01(\x04\"5\n\x0fPreVoteResponse\x12\x11\n\tnext_term\x18\x01 \x01(\x04\x12\x0f\n\x07granted\x18\x02 \x01(\x08\"\x0b\n\tStaleTerm\"\x0c\n\nTimeoutNow\"]\n\tStateMark\x12\x11\n\tlog_index\x18\x01 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x06\x12\x0c\n\x04kind\x18\x03 \x01(\r\x12\x10\n\x08\x65ncoding\x18\x04 \x01(\r\x12\r\n\x05scrub\x18\x05 \x01(\r\"\xc8\x01\n\rScrubQuestion\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x10\n\x08\x65ncoding\x18\x02 \x01(\r\x12\r\n\x05\x63hunk\x18\x03 \x01(\x04\x12\x11\n\tlog_index\x18\x04 \x01(\x04\x12\r\n\x05\x61\x66ter\x18\x05 \x01(\x0c\x12\x10\n\x08\x63ost_max\x18\x06 \x01(\x04\x12\r\n\x05round\x18\x07 \x01(\x04\x12\x0f\n\x07\x63overed\x18\x08 \x01(\x08\x12\x17\n\x0f\x63ompleted_round\x18\t \x01(\x04\x12\x18\n\x10\x63ompleted_ago_ms\x18\n \x01(\x04\"\xa0\x01\n\x0bScrubAnswer\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x10\n\x08\x65ncoding\x18\x02 \x01(\r\x12\r\n\x05\x63hunk\x18\x03 \x01(\x04\x12\x0f\n\x07outcome\x18\x04 \x01(\r\x12\x0b\n\x03\x65nd\x18\x05 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x06 \x01(\x06\x12\x0c\n\x04rows\x18\x07 \x01(\x04\x12\x0e\n\x06\x66lawed\x18\x08 \x01(\x08\x12\x13\n\x0b\x63opied_from\x18\t \x01(\x04\"k\n\x0cScrubVerdict\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x10\n\x08\x65ncoding\x18\x02 \x01(\r\x12\r\n\x05\x63hunk\x18\x03 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x04 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x05 \x01(\x06\x12\x0c\n\x04rows\x18\x06 \x01(\x04\"T\n\x0b\x45ntryTraces\x12\x11\n\tlog_index\x18\x01 \x01(\x04\x12\x32\n\x06traces\x18\x02 \x03(\x0b\x32\".svc.cluster.v1.trace.TraceContextb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x63luster/v1/peer.proto\x12\x13svc.cluster.v1.peer\x1a\x16\x63luster/v1/trace.proto\"e\n\x0cPeerEnvelope\x12\x33\n\x08messages\x18\x01 \x03(\x0b\x32!.svc.cluster.v1.peer.GroupMessage\x12\x14\n\x07wall_ms\x18\x02 \x01(\x04H\x00\x88\x01\x01\x42\n\n\x08_wall_ms\"?\n\tPeerBatch\x12\x10\n\x08messages\x18\x01 \x03(\x0c\x12\x14\n\x07wall_ms\x18\x02 \x01(\x04H\x00\x88\x01\x01\x42\n\n\x08_wall_ms\"\xf2\x06\n\x0cGroupMessage\x12\x10\n\x08group_id\x18\x01 \x01(\x04\x12\x13\n\x0bsender_term\x18\x02 \x01(\x04\x12<\n\x0e\x61ppend_request\x18\x03 \x01(\x0b\x32\".svc.cluster.v1.peer.AppendRequestH\x00\x12>\n\x0f\x61ppend_response\x18\x04 \x01(\x0b\x32#.svc.cluster.v1.peer.AppendResponseH\x00\x12\x38\n\x0cvote_request\x18\x05 \x01(\x0b\x32 .svc.cluster.v1.peer.VoteRequestH\x00\x12\x38\n\x0cvote_granted\x18\x06 \x01(\x0b\x32 .svc.cluster.v1.peer.VoteGrantedH\x00\x12?\n\x10pre_vote_request\x18\x07 \x01(\x0b\x32#.svc.cluster.v1.peer.PreVoteRequestH\x00\x12\x41\n\x11pre_vote_response\x18\x08 \x01(\x0b\x32$.svc.cluster.v1.peer.PreVoteResponseH\x00\x12\x34\n\nstale_term\x18\t \x01(\x0b\x32\x1e.svc.cluster.v1.peer.StaleTermH\x00\x12\x36\n\x0btimeout_now\x18\n \x01(\x0b\x32\x1f.svc.cluster.v1.peer.TimeoutNowH\x00\x12\x34\n\nstate_mark\x18\x0b \x01(\x0b\x32\x1e.svc.cluster.v1.peer.StateMarkH\x00\x12<\n\x0escrub_question\x18\x0c \x01(\x0b\x32\".svc.cluster.v1.peer.ScrubQuestionH\x00\x12\x38\n\x0cscrub_answer\x18\r \x01(\x0b\x32 .svc.cluster.v1.peer.ScrubAnswerH\x00\x12:\n\rscrub_verdict\x18\x0e \x01(\x0b\x32!.svc.cluster.v1.peer.ScrubVerdictH\x00\x12\x38\n\x0c\x65ntry_traces\x18\x0f \x01(\x0b\x32 .svc.cluster.v1.peer.EntryTracesH\x00\x12+\n\x05\x65nded\x18\x10 \x01(\x0b\x32\x1a.svc.cluster.v1.peer.EndedH\x00\x42\x06\n\x04\x62ody\"\x98\x01\n\rAppendRequest\x12\x16\n\x0eprevious_index\x18\x01 \x01(\x04\x12\x15\n\rprevious_term\x18\x02 \x01(\x04\x12\x14\n\x0c\x63ommit_index\x18\x03 \x01(\x04\x12\x15\n\rread_sequence\x18\x04 \x01(\x04\x12+\n\x07\x65ntries\x18\x05 \x03(\x0b\x32\x1a.svc.cluster.v1.peer.Entry\"&\n\x05\x45ntry\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x0f\n\x07payload\x18\x02 \x01(\x0c\"m\n\x0e\x41ppendResponse\x12\x12\n\nnext_index\x18\x01 \x01(\x04\x12\x0f\n\x07success\x18\x02 \x01(\x08\x12\r\n\x05reset\x18\x03 \x01(\x08\x12\x15\n\rread_sequence\x18\x04 \x01(\x04\x12\x10\n\x08recovery\x18\x05 \x01(\x04\"4\n\x0bVoteRequest\x12\x12\n\nlast_index\x18\x01 \x01(\x04\x12\x11\n\tlast_term\x18\x02 \x01(\x04\"\r\n\x0bVoteGranted\"J\n\x0ePreVoteRequest\x12\x11\n\tnext_term\x18\x01 \x01(\x04\x12\x12\n\nlast_index\x18\x02 \x01(\x04\x12\x11\n\tlast_term\x18\x03 \x01(\x04\"5\n\x0fPreVoteResponse\x12\x11\n\tnext_term\x18\x01 \x01(\x04\x12\x0f\n\x07granted\x18\x02 \x01(\x08\"\x0b\n\tStaleTerm\"\x0c\n\nTimeoutNow\"]\n\tStateMark\x12\x11\n\tlog_index\x18\x01 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x06\x12\x0c\n\x04kind\x18\x03 \x01(\r\x12\x10\n\x08\x65ncoding\x18\x04 \x01(\r\x12\r\n\x05scrub\x18\x05 \x01(\r\"\xc8\x01\n\rScrubQuestion\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x10\n\x08\x65ncoding\x18\x02 \x01(\r\x12\r\n\x05\x63hunk\x18\x03 \x01(\x04\x12\x11\n\tlog_index\x18\x04 \x01(\x04\x12\r\n\x05\x61\x66ter\x18\x05 \x01(\x0c\x12\x10\n\x08\x63ost_max\x18\x06 \x01(\x04\x12\r\n\x05round\x18\x07 \x01(\x04\x12\x0f\n\x07\x63overed\x18\x08 \x01(\x08\x12\x17\n\x0f\x63ompleted_round\x18\t \x01(\x04\x12\x18\n\x10\x63ompleted_ago_ms\x18\n \x01(\x04\"\xa0\x01\n\x0bScrubAnswer\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x10\n\x08\x65ncoding\x18\x02 \x01(\r\x12\r\n\x05\x63hunk\x18\x03 \x01(\x04\x12\x0f\n\x07outcome\x18\x04 \x01(\r\x12\x0b\n\x03\x65nd\x18\x05 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x06 \x01(\x06\x12\x0c\n\x04rows\x18\x07 \x01(\x04\x12\x0e\n\x06\x66lawed\x18\x08 \x01(\x08\x12\x13\n\x0b\x63opied_from\x18\t \x01(\x04\"k\n\x0cScrubVerdict\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x10\n\x08\x65ncoding\x18\x02 \x01(\r\x12\r\n\x05\x63hunk\x18\x03 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x04 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x05 \x01(\x06\x12\x0c\n\x04rows\x18\x06 \x01(\x04\"T\n\x0b\x45ntryTraces\x12\x11\n\tlog_index\x18\x01 \x01(\x04\x12\x32\n\x06traces\x18\x02 \x03(\x0b\x32\".svc.cluster.v1.trace.TraceContext\"\x1e\n\x05\x45nded\x12\x15\n\rconfiguration\x18\x01 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,33 +37,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PEERBATCH']._serialized_start=173
   _globals['_PEERBATCH']._serialized_end=236
   _globals['_GROUPMESSAGE']._serialized_start=239
-  _globals['_GROUPMESSAGE']._serialized_end=1076
-  _globals['_APPENDREQUEST']._serialized_start=1079
-  _globals['_APPENDREQUEST']._serialized_end=1231
-  _globals['_ENTRY']._serialized_start=1233
-  _globals['_ENTRY']._serialized_end=1271
-  _globals['_APPENDRESPONSE']._serialized_start=1273
-  _globals['_APPENDRESPONSE']._serialized_end=1382
-  _globals['_VOTEREQUEST']._serialized_start=1384
-  _globals['_VOTEREQUEST']._serialized_end=1436
-  _globals['_VOTEGRANTED']._serialized_start=1438
-  _globals['_VOTEGRANTED']._serialized_end=1451
-  _globals['_PREVOTEREQUEST']._serialized_start=1453
-  _globals['_PREVOTEREQUEST']._serialized_end=1527
-  _globals['_PREVOTERESPONSE']._serialized_start=1529
-  _globals['_PREVOTERESPONSE']._serialized_end=1582
-  _globals['_STALETERM']._serialized_start=1584
-  _globals['_STALETERM']._serialized_end=1595
-  _globals['_TIMEOUTNOW']._serialized_start=1597
-  _globals['_TIMEOUTNOW']._serialized_end=1609
-  _globals['_STATEMARK']._serialized_start=1611
-  _globals['_STATEMARK']._serialized_end=1704
-  _globals['_SCRUBQUESTION']._serialized_start=1707
-  _globals['_SCRUBQUESTION']._serialized_end=1907
-  _globals['_SCRUBANSWER']._serialized_start=1910
-  _globals['_SCRUBANSWER']._serialized_end=2070
-  _globals['_SCRUBVERDICT']._serialized_start=2072
-  _globals['_SCRUBVERDICT']._serialized_end=2179
-  _globals['_ENTRYTRACES']._serialized_start=2181
-  _globals['_ENTRYTRACES']._serialized_end=2265
+  _globals['_GROUPMESSAGE']._serialized_end=1121
+  _globals['_APPENDREQUEST']._serialized_start=1124
+  _globals['_APPENDREQUEST']._serialized_end=1276
+  _globals['_ENTRY']._serialized_start=1278
+  _globals['_ENTRY']._serialized_end=1316
+  _globals['_APPENDRESPONSE']._serialized_start=1318
+  _globals['_APPENDRESPONSE']._serialized_end=1427
+  _globals['_VOTEREQUEST']._serialized_start=1429
+  _globals['_VOTEREQUEST']._serialized_end=1481
+  _globals['_VOTEGRANTED']._serialized_start=1483
+  _globals['_VOTEGRANTED']._serialized_end=1496
+  _globals['_PREVOTEREQUEST']._serialized_start=1498
+  _globals['_PREVOTEREQUEST']._serialized_end=1572
+  _globals['_PREVOTERESPONSE']._serialized_start=1574
+  _globals['_PREVOTERESPONSE']._serialized_end=1627
+  _globals['_STALETERM']._serialized_start=1629
+  _globals['_STALETERM']._serialized_end=1640
+  _globals['_TIMEOUTNOW']._serialized_start=1642
+  _globals['_TIMEOUTNOW']._serialized_end=1654
+  _globals['_STATEMARK']._serialized_start=1656
+  _globals['_STATEMARK']._serialized_end=1749
+  _globals['_SCRUBQUESTION']._serialized_start=1752
+  _globals['_SCRUBQUESTION']._serialized_end=1952
+  _globals['_SCRUBANSWER']._serialized_start=1955
+  _globals['_SCRUBANSWER']._serialized_end=2115
+  _globals['_SCRUBVERDICT']._serialized_start=2117
+  _globals['_SCRUBVERDICT']._serialized_end=2224
+  _globals['_ENTRYTRACES']._serialized_start=2226
+  _globals['_ENTRYTRACES']._serialized_end=2310
+  _globals['_ENDED']._serialized_start=2312
+  _globals['_ENDED']._serialized_end=2342
 # @@protoc_insertion_point(module_scope)

@@ -24,7 +24,7 @@ class PeerBatch(_message.Message):
     def __init__(self, messages: _Optional[_Iterable[bytes]] = ..., wall_ms: _Optional[int] = ...) -> None: ...
 
 class GroupMessage(_message.Message):
-    __slots__ = ("group_id", "sender_term", "append_request", "append_response", "vote_request", "vote_granted", "pre_vote_request", "pre_vote_response", "stale_term", "timeout_now", "state_mark", "scrub_question", "scrub_answer", "scrub_verdict", "entry_traces")
+    __slots__ = ("group_id", "sender_term", "append_request", "append_response", "vote_request", "vote_granted", "pre_vote_request", "pre_vote_response", "stale_term", "timeout_now", "state_mark", "scrub_question", "scrub_answer", "scrub_verdict", "entry_traces", "ended")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     SENDER_TERM_FIELD_NUMBER: _ClassVar[int]
     APPEND_REQUEST_FIELD_NUMBER: _ClassVar[int]
@@ -40,6 +40,7 @@ class GroupMessage(_message.Message):
     SCRUB_ANSWER_FIELD_NUMBER: _ClassVar[int]
     SCRUB_VERDICT_FIELD_NUMBER: _ClassVar[int]
     ENTRY_TRACES_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     group_id: int
     sender_term: int
     append_request: AppendRequest
@@ -55,7 +56,8 @@ class GroupMessage(_message.Message):
     scrub_answer: ScrubAnswer
     scrub_verdict: ScrubVerdict
     entry_traces: EntryTraces
-    def __init__(self, group_id: _Optional[int] = ..., sender_term: _Optional[int] = ..., append_request: _Optional[_Union[AppendRequest, _Mapping]] = ..., append_response: _Optional[_Union[AppendResponse, _Mapping]] = ..., vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_granted: _Optional[_Union[VoteGranted, _Mapping]] = ..., pre_vote_request: _Optional[_Union[PreVoteRequest, _Mapping]] = ..., pre_vote_response: _Optional[_Union[PreVoteResponse, _Mapping]] = ..., stale_term: _Optional[_Union[StaleTerm, _Mapping]] = ..., timeout_now: _Optional[_Union[TimeoutNow, _Mapping]] = ..., state_mark: _Optional[_Union[StateMark, _Mapping]] = ..., scrub_question: _Optional[_Union[ScrubQuestion, _Mapping]] = ..., scrub_answer: _Optional[_Union[ScrubAnswer, _Mapping]] = ..., scrub_verdict: _Optional[_Union[ScrubVerdict, _Mapping]] = ..., entry_traces: _Optional[_Union[EntryTraces, _Mapping]] = ...) -> None: ...
+    ended: Ended
+    def __init__(self, group_id: _Optional[int] = ..., sender_term: _Optional[int] = ..., append_request: _Optional[_Union[AppendRequest, _Mapping]] = ..., append_response: _Optional[_Union[AppendResponse, _Mapping]] = ..., vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_granted: _Optional[_Union[VoteGranted, _Mapping]] = ..., pre_vote_request: _Optional[_Union[PreVoteRequest, _Mapping]] = ..., pre_vote_response: _Optional[_Union[PreVoteResponse, _Mapping]] = ..., stale_term: _Optional[_Union[StaleTerm, _Mapping]] = ..., timeout_now: _Optional[_Union[TimeoutNow, _Mapping]] = ..., state_mark: _Optional[_Union[StateMark, _Mapping]] = ..., scrub_question: _Optional[_Union[ScrubQuestion, _Mapping]] = ..., scrub_answer: _Optional[_Union[ScrubAnswer, _Mapping]] = ..., scrub_verdict: _Optional[_Union[ScrubVerdict, _Mapping]] = ..., entry_traces: _Optional[_Union[EntryTraces, _Mapping]] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ...) -> None: ...
 
 class AppendRequest(_message.Message):
     __slots__ = ("previous_index", "previous_term", "commit_index", "read_sequence", "entries")
@@ -214,3 +216,9 @@ class EntryTraces(_message.Message):
     log_index: int
     traces: _containers.RepeatedCompositeFieldContainer[_trace_pb2.TraceContext]
     def __init__(self, log_index: _Optional[int] = ..., traces: _Optional[_Iterable[_Union[_trace_pb2.TraceContext, _Mapping]]] = ...) -> None: ...
+
+class Ended(_message.Message):
+    __slots__ = ("configuration",)
+    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
+    configuration: bytes
+    def __init__(self, configuration: _Optional[bytes] = ...) -> None: ...

@@ -1,0 +1,105 @@
+"""This is a replica that is no member: of no configuration yet, or of none any more.
+
+It has no engine, no term and no vote. It takes what is decided from whoever feeds it, feeds others,
+and answers who still speaks of an ended configuration. It becomes a member by a configuration that
+names it, and goes when the catalog says so.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from svc_cluster.base.configuration import Configuration, configuration_of
+from svc_cluster.base.ids import LogIndex, NodeId, Term
+from svc_cluster.base.log_ops import RecoveredLog
+from svc_cluster.raft.delivery import Delivery
+from svc_cluster.raft.feed import Feed, feed_behind, take_feed
+from svc_cluster.raft.group import Durable, Ready
+from svc_cluster.raft.log_view import LogView
+from svc_cluster.raft.messages import Ended, PeerMessage
+from svc_cluster.raft.raft_settings import RaftSettings
+from svc_cluster.raft.seam import Ending, conclude
+
+_NO_SEAL: Final = LogIndex(2**62)
+"""A learner's log has the seals of many configurations, and none of them ends it."""
+
+
+class Learner:
+    """One copy of a group. As an engine it decides and never performs."""
+
+    def __init__(
+        self, *, recovered: RecoveredLog, applied_index: LogIndex, settings: RaftSettings
+    ) -> None:
+        """A log that is not damaged holds decided entries only. Of a damaged one nothing is told,
+        and nothing is added to it, until a snapshot has replaced it."""
+        self.recovers = recovered.damaged
+        self.configuration = recovered.configuration
+        """The newest that is known here; None: none is."""
+        self.behind: NodeId | None = None
+        """A peer that speaks of a later configuration than is known here."""
+        self._group_id, self._generation = recovered.group_id, recovered.generation
+        decided_index = LogIndex(recovered.last_index)
+        self._log = LogView(recovered, decided_index, sealed_above=_NO_SEAL)
+        self._delivery = Delivery(self._log, applied_index, settings.committed_bytes_max)
+        self._replies: list[tuple[NodeId, PeerMessage]] = []
+        self._number = 0
+
+    @property
+    def last_index(self) -> LogIndex:
+        return self._log.last_index
+
+    def term_at(self, log_index: LogIndex) -> Term | None:
+        """Term of the entry at `log_index`; None when it is not there (any more)."""
+        return self._log.term_at(log_index)
+
+    def hear(self, sender: NodeId, body: PeerMessage) -> None:
+        """A message of one who takes this replica for a member."""
+        known = self.configuration
+        number = -1 if known is None else known.number
+        if isinstance(body, Ended):
+            self._learn(body.configuration)
+        elif configuration_of(body.sender_term) > number:
+            self.behind = sender
+        elif known is not None and configuration_of(body.sender_term) < number:
+            self._replies.append((sender, Ended(known.first_term, known)))
+
+    def take(self, feed: Feed) -> None:
+        """Raises PeerLieError when it contradicts what is decided."""
+        if not self.recovers:
+            take_feed(self._log, feed)
+        self._learn(feed.configuration)
+
+    def _learn(self, configuration: Configuration) -> None:
+        if self.configuration is None or configuration.number > self.configuration.number:
+            self.configuration = configuration
+
+    def feed(self, asked: LogIndex, applied_index: LogIndex) -> Feed | None:
+        """What is decided behind `asked`; None: nothing can be told, or a snapshot has it."""
+        if self.recovers or self.configuration is None:
+            return None
+        decided_index = LogIndex(min(applied_index, self._log.last_index))
+        return feed_behind(self._log, decided_index, self.configuration, asked)
+
+    def durable(self, event: Durable) -> None:
+        self._log.mark_durable(event.ready_number)
+
+    def trim(self, log_index: LogIndex) -> None:
+        """Everything up to here is in the flushed state store."""
+        if log_index > self._log.base_index:
+            self._log.trim_to(log_index)
+
+    def ready(self) -> Ready | None:
+        """The next batch of effects, or None when there is nothing to do."""
+        replies, self._replies = self._replies, []
+        committed = [] if self.recovers else self._delivery.take(self._log.last_index)
+        if not (replies or committed or self._log.has_ops()):
+            return None
+        self._number += 1
+        has_more = bool(committed) and self._delivery.is_behind(self._log.last_index)
+        ops = self._log.take(self._number)
+        return Ready(self._number, ops, replies, committed, has_more=has_more)
+
+    def end(self, next_one: Configuration) -> Ending:
+        """Become a member of `next_one`. Everything was handed out before."""
+        ended = RecoveredLog(self._group_id, self._generation, damaged=self.recovers)
+        return conclude(self._log, self._log.last_index, next_one, ended)
