@@ -8,7 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from svc_cluster.base.ids import CATALOG_GROUP, GroupId, LogIndex, NodeId, Term, TimestampMs
+from svc_cluster.base.configuration import MEMBERS_MAX, Configuration, GroupMember
+from svc_cluster.base.ids import (
+    CATALOG_GROUP,
+    GroupId,
+    LogIndex,
+    NodeId,
+    ReplicaId,
+    Term,
+    TimestampMs,
+)
 from svc_cluster.base.log_ops import LogEntry
 from svc_cluster.base.tracing import TraceContext
 from svc_cluster.catalog.catalog_commands import CreateBasin
@@ -27,6 +36,7 @@ from svc_cluster.raft.messages import (
     ENTRY_TRACES_MAX,
     AppendRequest,
     AppendResponse,
+    Ended,
     EntryTraces,
     MarkKind,
     PeerMessage,
@@ -54,6 +64,7 @@ SMALL_ENTRIES: Final = 40_000
 BASIN: Final = "told-by-a-leader"
 NOW: Final = TimestampMs(1_700_000_000_000)
 HIGH: Final = 2**40
+MANY: Final = tuple(GroupMember(NodeId(n), ReplicaId(HIGH + n)) for n in range(MEMBERS_MAX))
 
 
 class Leader:
@@ -113,6 +124,7 @@ MESSAGES: Final[dict[str, Callable[[Term, int], PeerMessage]]] = {
     "pre_vote_request": lambda t, n: PreVoteRequest(t, Term(t + 1), LogIndex(HIGH), t),
     "pre_vote_response": lambda t, n: PreVoteResponse(t, Term(t + 1), granted=False),
     "stale_term": lambda t, n: StaleTerm(t),
+    "ended": lambda t, n: Ended(t, Configuration(n % 2**20, MANY, LogIndex(HIGH + n), t)),
     "timeout_now": lambda t, n: TimeoutNow(t),
     "state_mark": lambda t, n: StateMark(t, LogIndex(HIGH + n), n, MarkKind.QUESTION, 1, 1),
     "entry_traces": lambda t, n: EntryTraces(

@@ -6,7 +6,8 @@ import pytest
 
 from svc_cluster._pb.cluster.v1 import peer_pb2 as pb
 from svc_cluster._pb.cluster.v1 import replica_pb2
-from svc_cluster.base.ids import GroupId, LogIndex, Term
+from svc_cluster.base.configuration import MEMBERS_MAX, Configuration, GroupMember
+from svc_cluster.base.ids import GroupId, LogIndex, NodeId, ReplicaId, Term
 from svc_cluster.base.limits import MESSAGE_BYTES_MAX
 from svc_cluster.base.log_ops import LogEntry
 from svc_cluster.base.tracing import TraceContext
@@ -23,6 +24,7 @@ from svc_cluster.raft.group import ENTRY_BYTES_MAX
 from svc_cluster.raft.messages import (
     AppendRequest,
     AppendResponse,
+    Ended,
     EntryTraces,
     MarkKind,
     PeerMessage,
@@ -41,6 +43,7 @@ from svc_cluster.raft.messages import (
 from tests.at_once import decode_envelope
 
 TERM = Term(2**40)
+MANY = tuple(GroupMember(NodeId(n), ReplicaId(2**60 + n)) for n in range(MEMBERS_MAX))
 KEY = b"k" * KEY_BYTES_MAX
 MESSAGES: list[PeerMessage] = [
     AppendRequest(
@@ -74,6 +77,8 @@ MESSAGES: list[PeerMessage] = [
     ScrubAnswer(TERM, 1, 1, 2**62, ScrubOutcome.COMPARED, KEY, 2**64 - 1, 2**62, True, 2**62),
     ScrubVerdict(TERM, 1, 1, 2**62, KEY, 2**64 - 1, 2**62),
     EntryTraces(TERM, LogIndex(2**62), (TraceContext(b"t" * 16, b"s" * 8, "a=b"),) * 8),
+    Ended(TERM, Configuration(2**20 - 1, MANY, LogIndex(2**62), Term(2**62))),
+    Ended(TERM, Configuration(1, MANY[:1], LogIndex(1), Term(1))),
 ]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from svc_cluster.base.ids import Generation, GroupId, LogIndex, NodeId, Term
 from svc_cluster.base.log_ops import (
     AppendEntries,
+    Configure,
     LogEntry,
     LogOp,
     RecoveredLog,
@@ -86,8 +87,19 @@ def replay(recovered: RecoveredLog, ops: list[LogOp]) -> None:
             case TrimPrefix():
                 del recovered.entries[: op.log_index - recovered.base_index]
                 recovered.base_index, recovered.base_term = op.log_index, op.term
+            case Configure():
+                _configure(recovered, op)
             case other:
                 raise AssertionError(f"the engine does not write {other}")
+
+
+def _configure(recovered: RecoveredLog, op: Configure) -> None:
+    del recovered.entries[op.last_index - recovered.base_index :]
+    recovered.configuration = op.configuration
+    recovered.term, recovered.voted_for = op.configuration.first_term, None
+    if op.last_index >= op.configuration.seal_index:
+        recovered.commit_index = max(recovered.commit_index, op.configuration.seal_index)
+    recovered.commit_index = LogIndex(min(recovered.commit_index, op.last_index))
 
 
 def copy_of(recovered: RecoveredLog) -> RecoveredLog:
@@ -101,6 +113,7 @@ def copy_of(recovered: RecoveredLog) -> RecoveredLog:
         recovered.commit_index,
         list(recovered.entries),
         recovered.damaged,
+        recovered.configuration,
     )
 
 
