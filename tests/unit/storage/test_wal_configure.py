@@ -11,7 +11,7 @@ import pytest
 from svc_cluster.base.configuration import (
     TERM_BITS,
     Configuration,
-    Member,
+    GroupMember,
     encode_configuration,
 )
 from svc_cluster.base.ids import Generation, GroupId, LogIndex, NodeId, ReplicaId, Term
@@ -42,7 +42,7 @@ FIRST = "wal-00000001.segment"
 
 
 def configuration(number: int, seal_index: int, seal_term: int, *nodes: int) -> Configuration:
-    members = tuple(Member(NodeId(node), ReplicaId(100 + node)) for node in nodes)
+    members = tuple(GroupMember(NodeId(node), ReplicaId(100 + node)) for node in nodes)
     return Configuration(number, members, LogIndex(seal_index), Term(seal_term))
 
 
@@ -95,7 +95,6 @@ def test_a_crash_before_the_frame_leaves_the_replica_in_its_configuration() -> N
     old = what(log_of(open_wal(before.crash()), 1))
     new = (NEXT, 1 << TERM_BITS, None, 4, [1, 2, 3, 4])
     wal.append(GroupId(1), [Configure(NEXT, LogIndex(4))], None)
-    before.step()
     size = sum(len(data) for batch, _ in before.queue for _, _, data in batch)
     seen = set()
     for length in range(size + 1):
