@@ -5,7 +5,7 @@ SHELL := /bin/bash
 # Tests start a thousand processes: where the environment forbids to keep what is compiled, each of
 # them compiles the product again, which takes as long as all else that it does to start.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup run test console-test docs-test test-python native-fuzz alerts-check alerts-fire test-quick demo check fmt sim chaos hostile crashpoints corruption mutants scorecard s2-cli contract-drift command-docs bench proto clean \
+.PHONY: help setup run test console-test docs docs-test references test-python native-fuzz alerts-check alerts-fire test-quick demo check fmt sim chaos hostile crashpoints corruption mutants scorecard s2-cli contract-drift command-docs bench proto clean \
 	image nginx-image prometheus-image compose-test backup-test helm-check
 
 PYTHON ?= python3
@@ -106,8 +106,15 @@ corruption: $(READY) ## TRIALS (1000) of damaged files: never a wrong answer, re
 mutants: $(READY) ## Plant each bug of tests/mutants in a copy: a test must notice it (ONLY=name, MUTANTS=--changed)
 	@.venv/bin/python -m tests.mutants --only "$(ONLY)" $(MUTANTS)
 
-docs-test: $(READY) ## What of the pages and examples takes longer than the suite may: types of the examples, the built site
-	@.venv/bin/python -m pytest -q tests/docs
+docs-test: $(READY) ## Pages and examples: blocks run, links and the built site checked, types of the examples (that needs a minute)
+	@.venv/bin/python -m pytest -q -s tests/docs tests/tidy/test_pages.py tests/tidy/test_site.py tests/e2e/test_pages.py tests/e2e/test_readme.py tests/e2e/test_examples_folder.py
+
+docs: $(READY) ## The pages of docs/ as a site, in build/site, with nothing of other hosts in it
+	@.venv/bin/mkdocs build --quiet
+	@echo "build/site/index.html"
+
+references: $(READY) ## Write the tables of errors and metrics that docs/ has from the code
+	@.venv/bin/python -m tests.docs.references
 
 console-test: $(READY) ## The console in a real browser (Debian: chromium, chromium-driver); PICTURES=docs/console takes pictures
 	CONSOLE_PICTURES=$(PICTURES) .venv/bin/python -m pytest -n 0 tests/e2e/test_console.py
