@@ -8,11 +8,14 @@ TRIES tries counts.
 
 from __future__ import annotations
 
+import gc
+import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
 import pytest
 
+from svc_cluster.catalog.leases import LEASE_SECONDS
 from svc_cluster.cli.processes.loop_turns import TURN_SECONDS_MAX
 from svc_cluster.gateway.endpoints.table import ENDPOINTS
 from tests.integration.gateway_turns import kinds, wire
@@ -54,6 +57,25 @@ def test_no_request_keeps_the_loop_too_long(gateway: WatchedGateway, operation: 
     """At the limits of the operation and beyond them, in each of its forms; an operation of which
     nothing is known here fails."""
     assert too_long(gateway, kinds.of_operation(kinds.Operation(operation))) == []
+
+
+def test_a_gateway_is_handed_over_with_a_lease() -> None:
+    """Also in a process of which a collection takes longer than a lease."""
+    collections = 0
+
+    def slow(phase: str, about: dict[str, int]) -> None:
+        nonlocal collections
+        if phase == "start" and about["generation"] == 2 and not collections:
+            collections += 1
+            time.sleep(1.1 * LEASE_SECONDS)
+
+    gc.callbacks.append(slow)
+    try:
+        with WatchedGateway() as made:
+            assert made.ask("GET", "/v1/basins")[0] == 200
+    finally:
+        gc.callbacks.remove(slow)
+    assert collections == 1
 
 
 def test_nothing_that_a_connection_can_carry_keeps_the_loop_too_long(
