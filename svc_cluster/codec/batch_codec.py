@@ -63,7 +63,7 @@ class RecordOut:
 
     seq_num: int
     timestamp_ms: int
-    headers: tuple[tuple[bytes, bytes], ...]
+    headers: list[tuple[bytes, bytes]]
     body: bytes
     metered_bytes: int
 
@@ -326,7 +326,7 @@ def _record_steps(
 
 
 def _record(seq_num: int, timestamp_ms: int, stored: pb.AppendRecord) -> RecordOut:
-    headers = tuple([(header.name, header.value) for header in stored.headers])
+    headers = [(header.name, header.value) for header in stored.headers]
     body = stored.body
     metered_bytes = 8 + len(body)
     for name, value in headers:
@@ -366,4 +366,4 @@ def _long_record_steps(
             body = part.body or body
             begin = position
             yield None
-    yield RecordOut(seq_num, timestamp_ms, tuple(headers), body, metered_bytes + len(body))
+    yield RecordOut(seq_num, timestamp_ms, headers, body, metered_bytes + len(body))

@@ -261,14 +261,14 @@ class _Position(msgspec.Struct):
 class _Base64Record(msgspec.Struct, omit_defaults=True):
     seq_num: int
     timestamp: int
-    headers: tuple[tuple[bytes, bytes], ...] = ()
+    headers: list[tuple[bytes, bytes]] = []
     body: bytes = b""
 
 
 class _Utf8Record(msgspec.Struct, omit_defaults=True):
     seq_num: int
     timestamp: int
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: list[tuple[str, str]] = []
     body: str = ""
 
 
@@ -296,7 +296,7 @@ def encode_read_batch(
             _Utf8Record(
                 r.seq_num,
                 r.timestamp_ms,
-                tuple([(_text(name), _text(value)) for name, value in r.headers]),
+                [(_text(name), _text(value)) for name, value in r.headers],
                 _text(r.body),
             )
             for r in records

@@ -20,6 +20,8 @@ from svc_cluster.codec.plain_read import EncodedRun, Piece
 from svc_cluster.codec.varint import varint
 from svc_cluster.model.record import Position
 
+HEADERS_FORGOTTEN_AT_ONCE: Final = 8192
+"""Each is an object of its own, and where they are far from each other in memory, 0.1 us."""
 _TEXT_BYTES: Final = 240 * 1024
 """How much of a long body is encoded at one go; base64 of a multiple of 3 goes on without
 padding."""
@@ -63,6 +65,24 @@ def proto_steps(records: Sequence[Piece], tail: Position | None) -> Generator[No
             parts.append(proto_body.encode_read_batch(portion, None))
     parts.append(proto_body.encode_read_batch((), tail))
     return b"".join(parts)
+
+
+def forget_steps(records: list[Piece]) -> Generator[None, None, None]:
+    """Let go of records that nobody needs any more, in steps. The list is empty then, and so are
+    the long ones of headers: 350,000 at one go take as long as all steps that have encoded them."""
+    left = HEADERS_FORGOTTEN_AT_ONCE
+    while records:
+        piece = records.pop()
+        if isinstance(piece, EncodedRun):
+            continue
+        headers = piece.headers
+        while len(headers) > HEADERS_FORGOTTEN_AT_ONCE:
+            yield
+            del headers[-HEADERS_FORGOTTEN_AT_ONCE:]
+        left -= len(headers)
+        if left <= 0:
+            yield
+            left = HEADERS_FORGOTTEN_AT_ONCE
 
 
 def _portions(pieces: Sequence[Piece]) -> Iterator[list[RecordOut] | EncodedRun]:

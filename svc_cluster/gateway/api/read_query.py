@@ -9,6 +9,7 @@ from typing import Final
 from svc_cluster.base.errors import InternalError, InvalidError, StreamNotFoundError
 from svc_cluster.codec.batch_codec import Open, ReadBudget
 from svc_cluster.codec.plain_read import Piece, RecordForm, run_steps
+from svc_cluster.codec.read_batch import forget_steps
 from svc_cluster.gateway.api.auto_create import new_stream, on_stream
 from svc_cluster.gateway.api.context import Call
 from svc_cluster.gateway.api.turns import DEAR_BYTES
@@ -247,6 +248,8 @@ class Cursor:
             encoded = await services.turns.run(encode(records), DEAR_BYTES * is_dear)
         # Copied: encoders leave room behind what they write.
         part = EncodedPart.of(records, bytes(memoryview(encoded)))
+        if is_dear:
+            await services.turns.run(forget_steps(list(records)), 0)
         if records and key is not None:
             services.tails.encodings.put(key, part, len(part.encoded))
         return part, self._went_on(result, part)

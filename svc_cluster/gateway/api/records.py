@@ -12,7 +12,7 @@ from svc_cluster.codec import json_body, proto_body
 from svc_cluster.codec.batch_rules import METERED_BYTES_MAX, RECORDS_MAX
 from svc_cluster.codec.json_body import DataFormat
 from svc_cluster.codec.plain_read import JSON_FORMS, Piece, RecordForm
-from svc_cluster.codec.read_batch import json_steps, proto_steps
+from svc_cluster.codec.read_batch import forget_steps, json_steps, proto_steps
 from svc_cluster.gateway.api.append_session import open_append_session
 from svc_cluster.gateway.api.append_submission import (
     append_key,
@@ -160,7 +160,9 @@ async def _answered(
     call.stages.enter("cluster")
     records, tail, tag = await _read_unary(call, basin, stream, wanted, place, encoding)
     call.stages.enter("answer")
+    turns = call.services.turns
     if tag is not None and caching.is_known(call.request, tag):
+        await turns.run(forget_steps(records), 0)
         return caching.not_modified(tag)
     accepted = call.head.answer_format
     if accepted is BodyFormat.PROTOBUF:
@@ -168,7 +170,8 @@ async def _answered(
     else:
         steps = json_steps(records, tail, encoding)
     size = sum([record.metered_bytes for record in records])
-    body = await call.services.turns.run(steps, size)
+    body = await turns.run(steps, size)
+    await turns.run(forget_steps(records), 0)
     place.made(len(body))
     response = answer(accepted, body)
     if tag is not None:

@@ -17,6 +17,7 @@ import pytest
 
 from svc_cluster.catalog.leases import LEASE_SECONDS
 from svc_cluster.cli.processes.loop_turns import TURN_SECONDS_MAX
+from svc_cluster.codec.read_batch import HEADERS_FORGOTTEN_AT_ONCE
 from svc_cluster.gateway.endpoints.table import ENDPOINTS
 from tests.integration.gateway_turns import kinds, wire
 from tests.integration.gateway_turns.watched import WatchedGateway
@@ -57,6 +58,21 @@ def test_no_request_keeps_the_loop_too_long(gateway: WatchedGateway, operation: 
     """At the limits of the operation and beyond them, in each of its forms; an operation of which
     nothing is known here fails."""
     assert too_long(gateway, kinds.of_operation(kinds.Operation(operation))) == []
+
+
+@pytest.mark.parametrize("stream", ["headers", "aes-headers", "header-heap", "aes-header-heap"])
+def test_no_turn_lets_go_of_all_that_an_answer_was_made_of(
+    gateway: WatchedGateway, stream: str
+) -> None:
+    """Hundreds of thousands of headers, each an object: far from each other, as in a process that
+    is not young, they keep the loop for longer than whatever has made them."""
+    plays = [
+        play for name, play in kinds.of_operation(kinds.Operation.READ) if stream in name.split()
+    ]
+    for play in plays:
+        with gateway.counted():
+            play(gateway)
+        assert 0 < gateway.most_freed < 4 * HEADERS_FORGOTTEN_AT_ONCE
 
 
 def test_a_gateway_is_handed_over_with_a_lease() -> None:

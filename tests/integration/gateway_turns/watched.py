@@ -6,6 +6,7 @@ import asyncio
 import gc
 import http.client
 import random
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -44,6 +45,7 @@ class WatchedGateway:
         self.metrics = Metrics(process=True)
         self.longest = 0.0
         self.doing: list[str] = []
+        self.most_freed = 0
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gateway")
         self._loop: asyncio.AbstractEventLoop
@@ -124,6 +126,24 @@ class WatchedGateway:
         self.longest, self.doing = 0.0, []
         yield
         self.settle()
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """`most_freed` is then how many pieces of memory a turn of the block has given back at
+        most, those that it has taken not counted."""
+        self.most_freed, held, ended = 0, sys.getallocatedblocks(), False
+
+        def count() -> None:
+            nonlocal held
+            now = sys.getallocatedblocks()
+            self.most_freed, held = max(self.most_freed, held - now), now
+            if not ended:
+                self._loop.call_soon(count)
+
+        self._loop.call_soon_threadsafe(count)
+        yield
+        self.settle()
+        ended = True
 
     def ask(
         self,

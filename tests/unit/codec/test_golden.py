@@ -39,8 +39,8 @@ from tests.at_once import build_batch, cut, decode_batch, decode_proto_append, s
 FOLDER: Final = Path(__file__).parent / "golden"
 TAIL: Final = Position(SeqNum(9), TimestampMs(1_700_000_000_009))
 RECORDS: Final = [
-    RecordOut(7, 1_700_000_000_007, ((b"name", b"value"), (b"name", b"")), b"b\xffdy", 40),
-    RecordOut(8, 1_700_000_000_009, (), b"", 8),
+    RecordOut(7, 1_700_000_000_007, [(b"name", b"value"), (b"name", b"")], b"b\xffdy", 40),
+    RecordOut(8, 1_700_000_000_009, [], b"", 8),
 ]
 GOLDEN_PLACEMENT: Final = BatchPlacement(
     first_seq_num=SeqNum(5),

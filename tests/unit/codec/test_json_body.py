@@ -115,7 +115,7 @@ def test_a_read_batch_is_one_line_of_standard_json(
     headers: list[tuple[bytes, bytes]], body: bytes
 ) -> None:
     """base64 comes back exactly; the text format replaces what is no UTF-8."""
-    record = RecordOut(7, 9, tuple(headers), body, 8)
+    record = RecordOut(7, 9, headers, body, 8)
     tail = Position(SeqNum(8), TimestampMs(9))
     for data_format in DataFormat:
         encoded = encode_read_batch([record], tail, data_format)

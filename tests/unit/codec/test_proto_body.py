@@ -153,7 +153,7 @@ def test_a_read_batch_is_decoded_to_what_was_encoded(
     records: list[Any], tail: tuple[int, int] | None
 ) -> None:
     """Positions, headers in order, bodies, and the tail only where there is one."""
-    out = [RecordOut(s, t, tuple(headers), body, 0) for s, t, (_, headers, body) in records]
+    out = [RecordOut(s, t, headers, body, 0) for s, t, (_, headers, body) in records]
     encoded = encode_read_batch(out, None if tail is None else position(*tail))
     found = pb.ReadBatch.FromString(encoded)
     assert [

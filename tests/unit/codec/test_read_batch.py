@@ -17,7 +17,13 @@ from svc_cluster.codec.batch_codec import (
 )
 from svc_cluster.codec.batch_rules import METERED_BYTES_MAX
 from svc_cluster.codec.json_body import DataFormat
-from svc_cluster.codec.read_batch import json_steps, proto_steps
+from svc_cluster.codec.plain_read import Piece
+from svc_cluster.codec.read_batch import (
+    HEADERS_FORGOTTEN_AT_ONCE,
+    forget_steps,
+    json_steps,
+    proto_steps,
+)
 from svc_cluster.model.record import Position
 from tests.at_once import build_batch, cut
 from tests.stored_batches import sequenced
@@ -46,7 +52,7 @@ def expected(records: list[RecordIn]) -> list[RecordOut]:
         RecordOut(
             10 + place,
             9 if timestamp is None else timestamp,
-            tuple(headers),
+            list(headers),
             body,
             8 + len(body) + sum(2 + len(n) + len(v) for n, v in headers),
         )
@@ -106,9 +112,31 @@ Steps = Callable[[list[RecordOut]], Generator[None, None, bytes]]
 def test_the_most_headers_there_may_be_are_encoded_a_few_at_a_time(steps: Steps) -> None:
     """Of one record, and of a thousand."""
     count = (METERED_BYTES_MAX - 8) // 3
-    one = RecordOut(1, 1, ((b"a", b""),) * count, b"", METERED_BYTES_MAX)
+    one = RecordOut(1, 1, [(b"a", b"")] * count, b"", METERED_BYTES_MAX)
     _, taken = stepped(steps([one]))
     assert taken >= count // HEADERS_AT_ONCE
-    many = [RecordOut(1, 1, ((b"a", b""),) * (count // 1000), b"", 1048)] * 1000
+    many = [RecordOut(1, 1, [(b"a", b"")] * (count // 1000), b"", 1048)] * 1000
     _, taken = stepped(steps(many))
     assert taken >= count // HEADERS_AT_ONCE - 1
+
+
+@pytest.mark.parametrize("count", [1, 1000])
+def test_the_most_headers_there_may_be_are_forgotten_a_few_at_a_time(count: int) -> None:
+    """Of one record, and of a thousand: what is left in the end is nothing."""
+    each = (METERED_BYTES_MAX - 8 * count) // 3 // count
+    records: list[Piece] = [RecordOut(1, 1, [(b"a", b"")] * each, b"", 0) for _ in range(count)]
+    kept = [record for record in records if isinstance(record, RecordOut)]
+
+    def left() -> int:
+        return sum(len(record.headers) for record in records if isinstance(record, RecordOut))
+
+    steps, before = 0, count * each
+    for _ in forget_steps(records):
+        steps += 1
+        # the record at the end is out of the list already, and empties while it is held
+        now = left() + (len(kept[0].headers) if count == 1 else 0)
+        assert before - now <= HEADERS_FORGOTTEN_AT_ONCE + each % HEADERS_FORGOTTEN_AT_ONCE
+        before = now
+    assert records == []
+    assert steps >= count * each // HEADERS_FORGOTTEN_AT_ONCE - 1
+    assert (len(kept[0].headers) if count == 1 else before) <= HEADERS_FORGOTTEN_AT_ONCE
