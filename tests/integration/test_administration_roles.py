@@ -229,9 +229,23 @@ async def _restarted(own: OwnCluster, node: int) -> None:
             return
 
 
+async def _all_up(own: OwnCluster, node: int) -> None:
+    """Return once this node is connected to all others. Raises AssertionError."""
+    end = SystemClock().monotonic() + READY_S
+    async with administrator(own, node) as stub:
+        while True:
+            members = (await stub.Members(pb.MembersRequest())).members
+            if all(member.standing in ("up", "self") for member in members):
+                return
+            assert SystemClock().monotonic() < end, own.log_tail()
+            await asyncio.sleep(0.05)
+
+
 @pytest.mark.parametrize("operation", ["members", "configuration"])
 def test_the_commands_print_text_and_json(cluster: OwnCluster, operation: str) -> None:
-    """Both say the same."""
+    """Both say the same, once the node that is asked has connected to both others: one of them has
+    been started anew by a test before."""
+    asyncio.run(_all_up(cluster, 3))
     directory = ["--data-dir", str(cluster.directory), "--node", "3"]
     code, text, _ = run_admin(operation, *directory)
     assert code == 0
