@@ -43,6 +43,10 @@ class StorageMetrics(MetricDeclarations):
         self.storage_read_only = self._gauge(
             "svc_storage_read_only", "1 while appends are refused for want of space."
         )
+        self.store_flushes = self._counter(
+            "svc_store_flushes_total",
+            "Flushes of the state store that have ended: a restart replays what came after.",
+        )
         self.store_read_wait = self._seconds(
             "svc_store_read_wait_seconds",
             "How long a read of the state store that needs the disk waited for its turn.",

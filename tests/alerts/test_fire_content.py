@@ -16,17 +16,15 @@ from svc_cluster.replica.prefixed import PREFIX_BYTES
 from svc_cluster.storage.rocks_store import RocksStore
 from svc_cluster.stream import keys
 from tests.alerts.watch import watching
-from tests.e2e.cluster import running, whole
+from tests.e2e.cluster import running, same_applied, whole
 from tests.e2e.load import set_up
 from tests.e2e.prometheus import targets
-from tests.integration.processes import wait_page
+from tests.integration.processes import flushed_nodes, wait_page
 from tests.integration.test_scrub import _gone, _harm_store
 from tests.integration.test_snapshot_install import BASIN, STREAM, write
 from tests.service_process import service
 
 SCENE = "content"
-FLUSHED_S = 2.0
-"""Several times `flush_seconds`: no metric of a node counts its flushes."""
 SETTINGS = {"flush_seconds": 0.3, "scrub_interval_seconds": 1.0}
 
 pytestmark = pytest.mark.timeout(300)
@@ -44,13 +42,15 @@ def test_stores_that_differ_fire(binaries: Path, tmp_path: Path) -> None:
             await write(cluster.url, 3)
             rows = {node: cluster.node(node) for node in (1, 2, 3)}
             stores = {node: directory / f"node-{node}" / "state" for node in rows}
+            ports = {node: int(row["admin_port"]) for node, row in rows.items()}
             leader = await cluster.wait_leader(BASIN)
             victim = next(node for node in (3, 2, 1) if node != leader)
             jobs = targets(cluster)
             with watching(binaries, tmp_path, jobs, SCENE) as watch:
                 await watch.scraped(jobs)
                 await watch.quiet("SvcStateDivergence", "SvcScrubInDoubt")
-                await asyncio.sleep(FLUSHED_S)  # what is harmed must be flushed
+                await same_applied(cluster, BASIN, 3)
+                await flushed_nodes([ports[victim]])  # what is harmed must be flushed
                 await _gone(cluster.kill_node(victim))
                 assert _harm_store(stores[victim]) >= 6
                 async with contextlib.AsyncExitStack() as again:
@@ -63,7 +63,8 @@ def test_stores_that_differ_fire(binaries: Path, tmp_path: Path) -> None:
                     await watch.fires("SvcStateDivergence")
                     await watch.quiet("SvcScrubInDoubt")
                     await whole(cluster, BASIN, 3)
-                await asyncio.sleep(FLUSHED_S)
+                    await same_applied(cluster, BASIN, 3)
+                    await flushed_nodes(ports.values())
                 for node in rows:
                     if node != victim:
                         await _gone(cluster.kill_node(node))
@@ -72,8 +73,8 @@ def test_stores_that_differ_fire(binaries: Path, tmp_path: Path) -> None:
                 async with contextlib.AsyncExitStack() as again:
                     for node in rows:
                         start(node)
-                    for row in rows.values():
-                        await wait_page(int(row["admin_port"]), "/readyz", 200)
+                    for port in ports.values():
+                        await wait_page(port, "/readyz", 200)
                     await watch.fires("SvcScrubInDoubt")
                 watch.complete()
 

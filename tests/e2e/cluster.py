@@ -37,7 +37,7 @@ async def running(
 
 
 async def whole(cluster: OwnCluster, basin: str, nodes: int, deadline_s: float = 30.0) -> None:
-    """Until every node's replica of the basin follows one leader and has applied all of it."""
+    """Until every node's replica of the basin follows one leader and has applied some of it."""
     async with asyncio.timeout(deadline_s):
         while True:
             groups = [
@@ -49,6 +49,24 @@ async def whole(cluster: OwnCluster, basin: str, nodes: int, deadline_s: float =
             leaders = {group["leader"] for group in groups}
             applied = [group["applied_index"] for group in groups]
             if len(groups) == nodes and len(leaders) == 1 and None not in leaders and min(applied):
+                return
+            await asyncio.sleep(0.05)
+
+
+async def same_applied(
+    cluster: OwnCluster, basin: str, nodes: int, deadline_s: float = 30.0
+) -> None:
+    """Until every node's replica of a basin to which nobody writes has applied the same."""
+    async with asyncio.timeout(deadline_s):
+        while True:
+            found = (await cluster.groups()).values()
+            applied = [
+                group["applied_index"]
+                for groups in found
+                for group in groups
+                if group["basin"] == basin
+            ]
+            if len(applied) == nodes and len({*applied}) == 1 and applied[0]:
                 return
             await asyncio.sleep(0.05)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import ssl
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -82,6 +82,23 @@ async def page(port: int, path: str) -> tuple[int, str]:
     except ConnectionLostError as lost:
         return 0, str(lost)
     return answer.status, answer.body.decode()
+
+
+async def flushed_nodes(ports: Iterable[int]) -> None:
+    """Return once what these nodes have applied by now is on their disks: of the next two flushes
+    that end, the second has begun since. Raises AssertionError."""
+    wanted: dict[int, float] = {}
+    end = SystemClock().monotonic() + READY_S
+    for port in [*ports]:
+        while (count := await _flushes(port)) < wanted.setdefault(port, count + 2):
+            assert SystemClock().monotonic() < end, f"{port}: {count} flushes, not {wanted[port]}"
+            await asyncio.sleep(0.05)
+
+
+async def _flushes(port: int) -> float:
+    text = await wait_page(port, "/metrics", 200, "svc_store_flushes_total")
+    (line,) = [line for line in text.split("\n") if line.startswith("svc_store_flushes_total ")]
+    return float(line.rpartition(" ")[2])
 
 
 async def wait_page(port: int, path: str, status: int, *words: str) -> str:

@@ -27,8 +27,9 @@ from svc_cluster.storage.rocks_store import RocksSettings, RocksStore
 from svc_cluster.storage.state_store import StoreStalledError
 from svc_cluster.stream import keys
 from svc_cluster.stream.basin_content import BasinContent
-from tests.e2e.cluster import running, whole
+from tests.e2e.cluster import running, same_applied, whole
 from tests.e2e.load import set_up
+from tests.integration.processes import flushed_nodes
 from tests.integration.test_snapshot_install import BASIN, STREAM, write
 from tests.service_process import service
 from tests.unit.stream.support import NOW, Leader, batch
@@ -213,7 +214,9 @@ def test_rows_that_vanish_from_a_nodes_disk_are_found_and_repaired(tmp_path: Pat
             await write(cluster.url, 3)
             leader = await cluster.wait_leader(BASIN)
             victim = next(node for node in (3, 2, 1) if node != leader)
-            await asyncio.sleep(2.0)  # what is harmed must be flushed, or the log makes it whole
+            # what is harmed must be flushed, or the log makes it whole
+            await same_applied(cluster, BASIN, 3)
+            await flushed_nodes([int(cluster.node(victim)["admin_port"])])
             await _gone(cluster.kill_node(victim))
             assert _harm_store(directory / f"node-{victim}" / "state") >= 6
             log = directory / "again.log"

@@ -252,6 +252,7 @@ class NodeMetrics:
         self._metrics.wal_held_bytes.set(
             pinned if self._node.host.held_groups.is_log_held(self._node.host.catalog) else 0
         )
+        self._count(self._metrics.store_flushes, self._node.housekeeper.flushes)
         self._metrics.store_reads_waiting.set(self._reads.waiting)
         self._count(self._metrics.store_reads_refused, self._reads.refused)
         self._metrics.storage_read_only.set(not wal.has_space())
