@@ -25,20 +25,35 @@ from svc_cluster.http.server import Server, serve
 from svc_cluster.model.stream_config import BasinConfig, NewStream
 from tests.contract.memory_backend import MemoryBackend
 
+SECONDS = 30.0
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [
     asyncio.new_event_loop,
     uvloop.new_event_loop,
 ]
 
 
-async def start(tls: ssl.SSLContext | None = None) -> tuple[GatewayApp, Server]:
+async def start(
+    tls: ssl.SSLContext | None = None, metrics: Metrics | None = None
+) -> tuple[GatewayApp, Server]:
     clock = SystemClock()
     backend = MemoryBackend(clock)
     await backend.create_basin("basin-0001", BasinConfig())
     await backend.create_stream("basin-0001", "s", NewStream())
-    app = GatewayApp(backend, clock=clock, rng=random.Random(1), metrics=Metrics())
+    app = GatewayApp(backend, clock=clock, rng=random.Random(1), metrics=metrics or Metrics())
     seconds = None if tls is None else HANDSHAKE_SECONDS
     return app, await serve(app, "127.0.0.1", 0, tls=tls, header_seconds=seconds)
+
+
+async def begun(metrics: Metrics) -> None:
+    """Return once a request is being worked on."""
+
+    def count() -> float:
+        families = metrics.http_requests_in_flight.collect()
+        return sum(sample.value for family in families for sample in family.samples)
+
+    async with asyncio.timeout(SECONDS):
+        while not count():
+            await asyncio.sleep(0.01)
 
 
 async def ask(server: Server, request: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -63,13 +78,14 @@ def test_a_request_in_progress_is_answered_before_the_server_ends(
     """A long poll of a second outlives the beginning of the shutdown; its connection then ends."""
 
     async def main() -> None:
-        app, server = await start()
+        metrics = Metrics()
+        app, server = await start(metrics=metrics)
         port = server.port
         idle = await asyncio.open_connection("127.0.0.1", server.port)
         kept = await ask(server, b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
         await kept[0].readuntil(b"\r\n\r\nOK")
         polling = await ask(server, READ % (b"?wait=1", b""))
-        await asyncio.sleep(0.2)
+        await begun(metrics)
         app.drain()
         await server.close(5)
         answer = await polling[0].read()

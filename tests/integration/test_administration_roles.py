@@ -155,6 +155,7 @@ def test_a_drain_moves_every_leadership_and_a_gateway_moves_none(cluster: OwnClu
     second drain finds nothing; records are acknowledged through the others; and the node comes back
     with its next start."""
     directory = ["--data-dir", str(cluster.directory)]
+    asyncio.run(_all_led(cluster))
     code, out, _ = run_admin("leaders", *directory, "--json")
     assert code == 0
     before = {row["basin"]: row["leader"] for row in json.loads(out)["groups"]}
@@ -187,6 +188,15 @@ def test_a_drain_moves_every_leadership_and_a_gateway_moves_none(cluster: OwnClu
     asyncio.run(_append(cluster))
     asyncio.run(_restarted(cluster, node))
     assert run_admin("status", *named)[0] == 0
+
+
+async def _all_led(own: OwnCluster) -> None:
+    """Every node has come to know of each basin, and who leads it: a quorum made them."""
+    end = SystemClock().monotonic() + READY_S
+    for asked in (1, 2, 3):
+        while len(now := await leader_by_basin(own, asked)) <= len(BASINS) or 0 in now.values():
+            assert SystemClock().monotonic() < end, now
+            await asyncio.sleep(0.05)
 
 
 async def _moved(own: OwnCluster, node: int, before: dict[str, int]) -> None:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from svc_cluster.lab.own_cluster import OwnCluster
-from tests.e2e.cluster import Load, running
+from tests.e2e.cluster import Load, running, same_applied
 from tests.e2e.load import set_up
 from tests.integration.processes import page
 from tests.integration.test_stopped_groups import metrics
@@ -40,6 +40,7 @@ def test_the_stages_of_a_write_are_timed_where_they_happen(tmp_path: Path) -> No
             load.start()
             await load.acknowledged(30)
             await load.stop()
+            await same_applied(cluster, BASIN, 3)
             leader = await cluster.wait_leader(BASIN)
             found = {node: await metrics(cluster, node) for node in (1, 2, 3)}
             assert load.errors() == {}
