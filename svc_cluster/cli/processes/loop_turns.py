@@ -1,10 +1,11 @@
 """How long the event loop is kept: by the clock on the wall, in processor time, and by whom.
 
-Somebody who wants to be woken every LOOK_SECONDS looks at the clocks. What the loop's thread has
-used of its processor since the look before, less the pause between the looks, was used by one turn
-of the loop at least: no turn is told as longer than it was. What the collector of cyclic garbage
-used is no part of it, and is told by itself. A thread that sleeps most of the time
-sees where the loop is while a look is overdue, so that the longest turns can be told by name.
+A timer of the loop looks at the clocks every LOOK_SECONDS. uvloop runs timers first of all in a
+turn of the loop, so that what its thread has used of the processor since the look before, less the
+pause between the looks, was used by one turn: none is told as longer than it was. A task that the
+timer wakes would come behind all that is ready, which is a turn more. What the collector of cyclic
+garbage used is no part of it, and is told by itself. A thread that sleeps most of the time sees
+where the loop is while a look is overdue, so that the longest turns can be told by name.
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ class LoopTurns:
         self._seldom = Seldom()
         self._longest = 0.0
         self._longest_seen: list[str] = []
+        self._used = 0.0
+        """What the thread had used when the pause began."""
+        self._timer: asyncio.TimerHandle | None = None
         self._collecting_since = 0.0
         self._collecting_used = 0.0
         self._collected_used = 0.0
@@ -66,28 +70,32 @@ class LoopTurns:
         gc.callbacks.append(self._collected)
         watcher.start()
         try:
-            await self._look_for_ever()
+            self._pause()
+            await self._loop.create_future()
         finally:
+            if self._timer is not None:
+                self._timer.cancel()
             gc.callbacks.remove(self._collected)
             self._ended.set()
 
-    async def _look_for_ever(self) -> None:
-        metrics = self._metrics
-        pause = self._look_seconds
-        while True:
-            used = time.thread_time() - self._collected_used
-            self._due = self._now() + pause
-            await asyncio.sleep(pause)
-            late = max(self._now() - self._due, 0.0)
-            self._due = float("inf")
-            turn = max(time.thread_time() - self._collected_used - used - pause, 0.0)
-            metrics.event_loop_lag.observe(late)
-            metrics.event_loop_turn.observe(turn)
-            if turn > TURN_SECONDS_MAX:
-                self._say(turn, late)
-            if self._tell is not None:
-                self._tell(turn, self._seen)
-            self._seen = []
+    def _pause(self) -> None:
+        self._used = time.thread_time() - self._collected_used
+        self._due = self._now() + self._look_seconds
+        self._timer = self._loop.call_later(self._look_seconds, self._look)
+
+    def _look(self) -> None:
+        late = max(self._now() - self._due, 0.0)
+        self._due = float("inf")
+        used = time.thread_time() - self._collected_used - self._used
+        turn = max(used - self._look_seconds, 0.0)
+        self._metrics.event_loop_lag.observe(late)
+        self._metrics.event_loop_turn.observe(turn)
+        if turn > TURN_SECONDS_MAX:
+            self._say(turn, late)
+        if self._tell is not None:
+            self._tell(turn, self._seen)
+        self._seen = []
+        self._pause()
 
     def _say(self, turn: float, late: float) -> None:
         """One line a minute, about the longest since the one before."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import uvloop
 
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.cli.processes.loop_turns import TURN_SECONDS_MAX, LoopTurns
@@ -110,6 +111,29 @@ def test_collections_are_counted_apart_and_only_on_the_loops_thread() -> None:
         gc.enable()
     assert observed(metrics, name, 0.064)[0] == 1
     assert all("LoopTurns" not in repr(callback) for callback in gc.callbacks), "it has let go"
+
+
+def test_turns_that_follow_each_other_are_told_one_by_one() -> None:
+    """Each is as long as it may be: none is told as longer because the next one is ready."""
+    step, told = TURN_SECONDS_MAX, list[float]()
+
+    async def body() -> None:
+        turns = LoopTurns(Metrics(), look_seconds=0.001, tell=lambda turn, _: told.append(turn))
+        watching = asyncio.create_task(turns.run())
+        while not told:
+            await asyncio.sleep(0.001)
+        for _ in range(20):
+            burn(step)
+            await asyncio.sleep(0)
+        count = len(told)
+        while len(told) < count + 2:
+            await asyncio.sleep(0.001)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(body())
+    assert 0.8 * step < max(told) < 1.5 * step
 
 
 def test_many_long_turns_are_one_line() -> None:
