@@ -1,13 +1,12 @@
 """This is a replica that is no member: of no configuration yet, or of none any more.
 
-It has no engine, no term and no vote. It takes what is decided from whoever feeds it, feeds others,
-and answers who still speaks of an ended configuration. It becomes a member by a configuration that
-names it, and goes when the catalog says so.
+It has no engine and no vote. It takes what is decided from whoever feeds it, feeds others, and
+answers who still speaks of an ended configuration. It begins each configuration that it learns of
+as members do, so that its log too ends with the seal of the one it is in; one that names it makes
+it a member. It goes when the catalog says so.
 """
 
 from __future__ import annotations
-
-from typing import Final
 
 from svc_cluster.base.configuration import Configuration, configuration_of
 from svc_cluster.base.ids import LogIndex, NodeId, Term
@@ -18,10 +17,8 @@ from svc_cluster.raft.group import Durable, Ready
 from svc_cluster.raft.log_view import LogView
 from svc_cluster.raft.messages import Ended, PeerMessage
 from svc_cluster.raft.raft_settings import RaftSettings
+from svc_cluster.raft.seal import successor
 from svc_cluster.raft.seam import Ending, conclude
-
-_NO_SEAL: Final = LogIndex(2**62)
-"""A learner's log has the seals of many configurations, and none of them ends it."""
 
 
 class Learner:
@@ -34,12 +31,13 @@ class Learner:
         and nothing is added to it, until a snapshot has replaced it."""
         self.recovers = recovered.damaged
         self.configuration = recovered.configuration
-        """The newest that is known here; None: none is."""
+        """The one that it is in; None: none is known yet, and nothing is taken."""
+        self.told: Configuration | None = None
+        """A later one, as a peer has told it."""
         self.behind: NodeId | None = None
         """A peer that speaks of a later configuration than is known here."""
         self._group_id, self._generation = recovered.group_id, recovered.generation
-        decided_index = LogIndex(recovered.last_index)
-        self._log = LogView(recovered, decided_index, sealed_above=_NO_SEAL)
+        self._log = LogView(recovered, recovered.last_index)
         self._delivery = Delivery(self._log, applied_index, settings.committed_bytes_max)
         self._replies: list[tuple[NodeId, PeerMessage]] = []
         self._number = 0
@@ -57,21 +55,33 @@ class Learner:
         known = self.configuration
         number = -1 if known is None else known.number
         if isinstance(body, Ended):
-            self._learn(body.configuration)
+            self.learn(body.configuration)
         elif configuration_of(body.sender_term) > number:
             self.behind = sender
         elif known is not None and configuration_of(body.sender_term) < number:
             self._replies.append((sender, Ended(known.first_term, known)))
 
-    def take(self, feed: Feed) -> None:
-        """Raises PeerLieError when it contradicts what is decided."""
-        if not self.recovers:
-            take_feed(self._log, feed)
-        self._learn(feed.configuration)
+    def learn(self, configuration: Configuration) -> None:
+        """A peer tells a decided configuration, perhaps late."""
+        known = self.told or self.configuration
+        if known is None or configuration.number > known.number:
+            self.told = configuration
 
-    def _learn(self, configuration: Configuration) -> None:
-        if self.configuration is None or configuration.number > self.configuration.number:
-            self.configuration = configuration
+    def next_at(self, applied_index: LogIndex) -> Configuration | None:
+        """The configuration to begin now: a peer has told it, or the seal is applied here."""
+        seal = self._log.seal(applied_index)
+        if self.told is not None or seal is None:
+            return self.told
+        assert self.configuration is not None, "nothing is taken before one is known"
+        return successor(self.configuration, seal)
+
+    def take(self, feed: Feed) -> None:
+        """Entries of a later configuration are asked for again once that is begun. Raises
+        PeerLieError when the feed contradicts what is decided."""
+        self.learn(feed.configuration)
+        known = self.configuration
+        if known is not None and feed.configuration.number <= known.number and not self.recovers:
+            take_feed(self._log, feed)
 
     def feed(self, asked: LogIndex, applied_index: LogIndex) -> Feed | None:
         """What is decided behind `asked`; None: nothing can be told, or a snapshot has it."""
@@ -84,7 +94,9 @@ class Learner:
         self._log.mark_durable(event.ready_number)
 
     def trim(self, log_index: LogIndex) -> None:
-        """Everything up to here is in the flushed state store."""
+        """Everything up to here is in the flushed state store. The seal stays, as in an engine."""
+        if self._log.seal_index is not None:
+            log_index = LogIndex(min(log_index, self._log.seal_index - 1))
         if log_index > self._log.base_index:
             self._log.trim_to(log_index)
 
@@ -100,6 +112,6 @@ class Learner:
         return Ready(self._number, ops, replies, committed, has_more=has_more)
 
     def end(self, next_one: Configuration) -> Ending:
-        """Become a member of `next_one`. Everything was handed out before."""
+        """Begin `next_one`, as a member or not. Everything was handed out before."""
         ended = RecoveredLog(self._group_id, self._generation, damaged=self.recovers)
         return conclude(self._log, self._log.last_index, next_one, ended)

@@ -38,20 +38,11 @@ class _LogBatch:
 class LogView:
     """Entries `base_index + 1 ..= last_index`, the hard state and what of them is durable."""
 
-    def __init__(
-        self,
-        recovered: RecoveredLog,
-        commit_index: LogIndex,
-        *,
-        sealed_above: LogIndex | None = None,
-    ) -> None:
-        """Everything in `recovered` is durable. `sealed_above`: where seals do not count, if not up
-        to the one that began its configuration. Raises EngineFault for a log in which something
+    def __init__(self, recovered: RecoveredLog, commit_index: LogIndex) -> None:
+        """Everything in `recovered` is durable. Raises EngineFault for a log in which something
         stands behind the seal of its configuration."""
-        configuration = recovered.configuration
-        if sealed_above is None:
-            sealed_above = configuration.seal_index if configuration is not None else LogIndex(0)
-        self._sealed_above = sealed_above
+        begun = recovered.configuration
+        self._begun_index = begun.seal_index if begun is not None else LogIndex(0)
         self.seal_index: LogIndex | None = None
         """Where the entry stands that ends this configuration, committed or not; None: nowhere."""
         self.base_index = recovered.base_index
@@ -173,12 +164,18 @@ class LogView:
         self._record(SetHardState(self.term, vote))
         self.hard_ordinal = self.ordinal
 
+    def seal(self, applied_index: LogIndex) -> LogEntry | None:
+        """The entry that ends this configuration, once it is applied."""
+        if self.seal_index is None or applied_index < self.seal_index:
+            return None
+        return self.entries[self.seal_index - self.base_index - 1]
+
     def capped(self, commit_index: LogIndex) -> LogIndex:
         """What is committed of the group: nothing behind the seal, where only no-ops can stand."""
         return commit_index if self.seal_index is None else min(commit_index, self.seal_index)
 
     def _look_for_seal(self, payload: bytes, log_index: int) -> None:
-        if log_index <= self._sealed_above:
+        if log_index <= self._begun_index:
             return
         if self.seal_index is None:
             if payload[0] == SEAL_TYPE:

@@ -16,6 +16,7 @@ from svc_cluster.raft.feed import Feed, feed_behind, take_feed
 from svc_cluster.raft.group import EngineFault
 from svc_cluster.raft.log_view import LogView
 from svc_cluster.raft.messages import Ended, PeerMessage
+from svc_cluster.raft.seal import successor
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,18 @@ class Seam:
             return True
         held = log.term_at(began.seal_index) == began.seal_term
         return held and log.durable_index >= began.seal_index
+
+    @property
+    def seal_index(self) -> LogIndex | None:
+        """Where the seal stands that ends this configuration, committed or not; None: nowhere."""
+        return self._log.seal_index
+
+    def next_at(self, applied_index: LogIndex) -> Configuration | None:
+        """The configuration to begin now: a peer has told it, or the seal is applied here."""
+        seal = self._log.seal(applied_index)
+        if self.told is not None or seal is None:
+            return self.told
+        return successor(self.configuration, seal)
 
     def reaches(self, last_term: Term, last_index: LogIndex) -> bool:
         """Whether a log that ends there has the seal that began this configuration."""

@@ -8,7 +8,7 @@ from svc_cluster.base.configuration import Configuration
 from svc_cluster.base.ids import Generation, LogIndex, NodeId, Term
 from svc_cluster.base.log_ops import AppendEntries, Configure, LogEntry, RecoveredLog
 from svc_cluster.raft.feed import FEED_BYTES_MAX, FEED_ENTRIES_MAX, Feed
-from svc_cluster.raft.group import Durable, PeerLieError
+from svc_cluster.raft.group import Durable, EngineFault, PeerLieError
 from svc_cluster.raft.learner import Learner
 from svc_cluster.raft.messages import Ended
 from svc_cluster.raft.raft_settings import RaftSettings
@@ -21,8 +21,10 @@ DECIDED = (entry(1, 1), entry(2, 1), sealed(3, 2, 1, 2, 5), entry(4, ONE + 1))
 
 
 def learner(recovered: RecoveredLog | None = None, applied_index: int = 0) -> Learner:
+    if recovered is None:
+        recovered = RecoveredLog(GROUP, Generation(1), configuration=NEXT)
     return Learner(
-        recovered=recovered or RecoveredLog(GROUP, Generation(1)),
+        recovered=recovered,
         applied_index=LogIndex(applied_index),
         settings=RaftSettings(),
     )
@@ -44,14 +46,43 @@ def sync(one: Learner) -> list[LogEntry]:
 
 
 def test_a_learner_takes_feeds_in_any_order_and_applies_each_entry_once() -> None:
-    """Late, twice, overlapping and with gaps; over seals, which end nothing here."""
+    """Late, twice, overlapping and with gaps; over the seal with which its configuration began."""
     one = learner()
     applied: list[LogEntry] = []
-    for told in (feed(3, 4), feed(1, 2), feed(1, 2), feed(2, 4), feed(1, 1), feed(4, 4)):
+    for told in (feed(3, 4), feed(1, 2), feed(1, 2), feed(2, 4), feed(1, 1, FIRST), feed(4, 4)):
         one.take(told)
         applied += sync(one)
     assert tuple(applied) == DECIDED
-    assert one.configuration == NEXT
+    assert one.next_at(LogIndex(4)) is None
+
+
+def test_nothing_is_taken_of_a_configuration_before_that_is_begun() -> None:
+    """A learner's log ends with the seal of its own, as everybody's: then it begins the next."""
+    one = learner(RecoveredLog(GROUP, Generation(1)))
+    one.take(feed(1, 4))
+    assert one.next_at(LogIndex(0)) == NEXT
+    assert one.last_index == 0
+    ending = one.end(NEXT)
+    assert ending.op == Configure(NEXT, LogIndex(0))
+    begun_one = learner(ending.recovered)
+    begun_one.take(feed(1, 4))
+    assert len(sync(begun_one)) == 4
+    old = learner(RecoveredLog(GROUP, Generation(1), configuration=FIRST))
+    old.take(feed(1, 3, FIRST))
+    sync(old)
+    assert [old.next_at(LogIndex(applied)) for applied in (0, 2, 3)] == [None, None, NEXT]
+    with pytest.raises(EngineFault, match="behind the seal"):
+        old.take(Feed(FIRST, LogIndex(3), Term(2), (entry(4, ONE + 1),)))
+
+
+def test_the_seal_stays_in_a_learners_log_until_it_has_begun_the_next() -> None:
+    """Who trims it would tell its state under the configuration that has ended."""
+    one = learner(RecoveredLog(GROUP, Generation(1), configuration=FIRST))
+    one.take(feed(1, 3, FIRST))
+    sync(one)
+    one.trim(LogIndex(3))
+    assert one.term_at(LogIndex(1)) is None
+    assert one.next_at(LogIndex(3)) == NEXT
 
 
 def test_nothing_is_applied_before_it_is_durable() -> None:
@@ -77,10 +108,10 @@ def test_a_feed_that_contradicts_what_is_held_is_a_lie() -> None:
 
 
 def test_a_learner_becomes_a_member_with_what_it_holds() -> None:
-    """Also where it holds more than the beginning: that is decided, and stays."""
-    for last, complete in ((2, False), (3, True), (4, True)):
-        one = learner()
-        one.take(feed(1, last))
+    """It holds the seal, or does not, as any member."""
+    for last, complete in ((2, False), (3, True)):
+        one = learner(RecoveredLog(GROUP, Generation(1), configuration=FIRST))
+        one.take(feed(1, last, FIRST))
         sync(one)
         ending = one.end(NEXT)
         assert ending.op == Configure(NEXT, LogIndex(last))
@@ -103,7 +134,7 @@ def test_who_has_left_answers_the_late_and_nothing_else() -> None:
     later = configuration(2, (9, ONE + 1), 4)
     one.hear(NodeId(4), Ended(later.first_term, later))
     one.hear(NodeId(4), Ended(Term(ONE), NEXT))
-    assert one.configuration == later
+    assert one.next_at(LogIndex(0)) == later
 
 
 def test_a_feed_has_what_is_applied_and_no_more() -> None:
@@ -152,11 +183,8 @@ def test_a_damaged_learner_neither_takes_nor_tells() -> None:
 
 
 def test_a_learner_that_knows_no_configuration_tells_nothing() -> None:
-    """It cannot say of what its entries are part."""
-    assert learner(log_of(1)).feed(LogIndex(0), LogIndex(1)) is None
-    one = learner(log_of(1))
+    """It cannot say of what its entries are part, and asks who takes it for a member."""
+    one = learner(RecoveredLog(GROUP, Generation(1)))
     one.hear(NodeId(3), append(1, (1, 1), 1))
-    assert one.ready() is None or sync(one) is not None
-    assert one.behind == 3
-    one.take(Feed(FIRST, LogIndex(1), Term(1)))
-    assert one.configuration == FIRST
+    assert one.ready() is None
+    assert (one.behind, one.feed(LogIndex(0), LogIndex(1))) == (3, None)
