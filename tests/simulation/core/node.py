@@ -102,7 +102,7 @@ class SimNode:
         """Lose memory; of the operations that were not synced, a random prefix survives."""
         if self.life is None:
             return
-        ops = [piece for _, batch in self.life.unsynced for op in batch for piece in _split(op)]
+        ops = [piece for _, batch in self.life.unsynced for op in batch for piece in split_op(op)]
         replay(self.disk, ops[: self.rng.randint(0, len(ops))])
         self.disk.commit_index = max(self.disk.commit_index, self.disk.base_index)
         self.life = None
@@ -269,7 +269,7 @@ class SimNode:
         self._begin_apply(life)
 
 
-def _split(op: LogOp) -> list[LogOp]:
+def split_op(op: LogOp) -> list[LogOp]:
     """An append may reach the disk in part."""
     if isinstance(op, AppendEntries):
         return [AppendEntries((entry,)) for entry in op.entries]
