@@ -5,7 +5,7 @@ SHELL := /bin/bash
 # Tests start a thousand processes: where the environment forbids to keep what is compiled, each of
 # them compiles the product again, which takes as long as all else that it does to start.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup run test console-test docs docs-test references test-python native-fuzz alerts-check alerts-fire test-quick demo check fmt sim chaos hostile crashpoints corruption mutants scorecard s2-cli contract-drift command-docs bench proto clean \
+.PHONY: help setup run test console-test docs docs-test references audit release test-python native-fuzz alerts-check alerts-fire test-quick demo check fmt sim chaos hostile crashpoints corruption mutants scorecard s2-cli contract-drift command-docs bench proto clean \
 	image nginx-image prometheus-image compose-test backup-test helm-check
 
 PYTHON ?= python3
@@ -18,6 +18,7 @@ TRIALS ?= 1000
 HOSTILE ?= 3
 ONLY ?= *
 MUTANTS ?=
+AUDIT ?=
 RAISE ?=
 SOURCE ?=
 S2 ?= $(shell command -v s2)
@@ -130,6 +131,19 @@ contract-drift: $(READY) ## S2's newest crates against those looked at last; nee
 
 command-docs: $(READY) ## Record the terminal session of every verb of the command into docs/command.md
 	@.venv/bin/python -m tests.e2e.command_session
+
+audit: $(READY) ## The locks against the advisories that can be had; status 3: none of today, so no pass (AUDIT=lock)
+	@$(MAKE) --no-print-directory build/advisories || echo "the kept advisories cannot be installed here"
+	@.venv/bin/python -m tests.release.audit $(AUDIT)
+
+build/advisories: requirements/audit.lock
+	@rm -rf $@
+	@$(PIP) --no-deps --target $@ -r $<
+
+release: $(READY) ## Wheels, source, chart, image (with an engine), parts and sums into build/release, built twice alike
+	@rm -rf build/image && mkdir -p build/image
+	@if docker info >/dev/null 2>&1; then $(MAKE) --no-print-directory image && docker save svc-cluster:$(VERSION) | gzip -n > build/image/svc-cluster-$(VERSION)-image.tar.gz; else echo "no container engine answers: there is no image"; fi
+	@.venv/bin/python -m tests.release.build --out build/release $$(ls build/image/*.tar.gz 2>/dev/null | sed "s/^/--image /")
 
 image: build/wheels nginx-image ## The container images; BASE=IMAGE stands on that instead of one made from Debian packages
 	@[ "$(BASE)" != "$(DEBIAN_BASE)" ] || deploy/docker/base.sh $(DEBIAN_BASE) python3 ca-certificates
