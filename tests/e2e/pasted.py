@@ -56,6 +56,7 @@ def run(example: Block, cluster: OwnCluster, environment: Mapping[str, str] | No
     port, directory = cluster.port, cluster.directory
     script = example.text.replace(PORT_SHOWN, f"127.0.0.1:{port}")
     script = script.replace("--data-dir data", f"--data-dir {directory}")
+    script = script.replace("'data/cluster.json'", f"'{directory}/cluster.json'")
     known = {"PYTHONPATH": str(ROOT / "examples")} if example.info[0] == "python" else {}
     path = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     process = subprocess.Popen(
@@ -63,6 +64,7 @@ def run(example: Block, cluster: OwnCluster, environment: Mapping[str, str] | No
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        cwd=ROOT,
         env=os.environ | known | path | dict(environment or {}),
         start_new_session=True,
     )
