@@ -11,8 +11,9 @@ from svc_cluster.model.versions import Spoken, release_of
 
 @dataclass(frozen=True, slots=True)
 class NodeSpeaks:
-    """A registered node. `spoken`: by the program that runs on that data directory now; None: none
-    is connected, so that nobody knows which one will start there."""
+    """A node. `spoken`: by the program that runs on its data directory now; None: none is there, so
+    that nobody knows which one will start. `incarnation`: empty for a node of the settings that has
+    never registered."""
 
     node_id: NodeId
     incarnation: str
@@ -39,6 +40,11 @@ def why_not_raised(
             f"run release {release_of(version)} on all nodes and gateways first"
         )
     for node in nodes:
+        if not node.incarnation:
+            return (
+                f"node {node.node_id} has never registered, so nobody knows which release it will "
+                "run: start it, or take it out of `nodes`"
+            )
         if node.spoken is None:
             return (
                 f"node {node.node_id} is not connected, so nobody knows which release it will run: "

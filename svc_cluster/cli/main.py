@@ -43,6 +43,28 @@ _MakeCluster = Callable[[], LocalCluster]
 """Called once the event loop runs."""
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        from svc_cluster.cli.processes.own_version import own_version
+
+        say(own_version())
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_say_version, help="Say which program this is."
+        ),
+    ] = False,
+) -> None:
+    """Durable, ordered streams of records over HTTP, replicated by Raft."""
+
+
 app.add_typer(bench.app, name="bench")
 app.add_typer(admin_app, name="admin")
 app.add_typer(backup_app, name="backup")

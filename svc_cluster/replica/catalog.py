@@ -176,12 +176,17 @@ class CatalogReplica:
         return encode_catalog_command(command, self._services.version.active)
 
     def who_speaks(self) -> tuple[list[NodeSpeaks], Gateways]:
-        """Which versions the registered nodes speak, and the gateways that are known here. Those
-        have a lease or talk to this node: where nobody is asked for a token, none has a lease."""
+        """Which versions the nodes speak, registered or not, and the gateways that are known here.
+        Those have a lease or talk to this node."""
         version, now = self.version, self._services.clock.monotonic()
         nodes = [
             NodeSpeaks(node_id, one.incarnation, version.spoken_by(node_id, one.incarnation))
             for node_id, one in sorted(self.state.nodes.items())
+        ]
+        nodes += [
+            NodeSpeaks(node_id, "", None)
+            for node_id in self._nodes
+            if node_id not in self.state.nodes
         ]
         self.leases.in_term(self.group.engine.term, now)
         leased, unknown_seconds = self.leases.spoken(now)

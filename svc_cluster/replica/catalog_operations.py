@@ -3,7 +3,7 @@ decide, encode."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
@@ -41,7 +41,9 @@ class CatalogOperations:
         self,
         find: Callable[[pb.Request], CatalogReplica],
         deadline: Callable[[pb.Request], float],
+        elsewhere: Callable[[], Awaitable[Mapping[str, int]]],
     ) -> None:
+        """`elsewhere`: the newest version of each gateway that talks to another node."""
         self._catalog = find
         self._deadline = deadline
         self.operations: dict[str, Operation] = {
@@ -53,7 +55,7 @@ class CatalogOperations:
             "remove_basin": self._remove_basin,
             "list_locations": self._list_locations,
             "set_default_location": self._set_default_location,
-            **VersionOperations(find, deadline).operations,
+            **VersionOperations(find, deadline, elsewhere).operations,
         }
 
     async def _create_basin(self, request: pb.Request) -> Fill:

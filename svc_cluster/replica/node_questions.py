@@ -43,6 +43,17 @@ async def overviews(ask: Ask, nodes: Iterable[NodeId]) -> dict[NodeId, pb.NodeOv
     return {node: told for node, told in zip(asked, found, strict=True) if told is not None}
 
 
+async def gateways_elsewhere(host: Host) -> dict[str, int]:
+    """The newest version that each gateway speaks that talks to another node which answers now."""
+    own = host.services.node_id
+    others = [node for node in host.settings.nodes if node != own]
+    found: dict[str, int] = {}
+    for told in (await overviews(host.ask_any, others)).values():
+        for one in told.gateways:
+            found[one.process] = min(one.newest, found.get(one.process, one.newest))
+    return found
+
+
 async def led_groups(ask: Ask, node: NodeId) -> list[GroupId] | None:
     """The groups that a node leads, ascending; None where it does not answer."""
     found: list[GroupId] = []

@@ -6,6 +6,7 @@ It is read off this node as it stands: nothing is asked of others, and nothing i
 from __future__ import annotations
 
 import asyncio
+from heapq import nsmallest
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
@@ -17,6 +18,8 @@ from svc_cluster.replica.repeatable import Fill, Operation
 
 LEADS_MAX: Final = 1000
 """Names of basins in one answer, about 50 KiB of them."""
+GATEWAYS_TOLD_MAX: Final = 1000
+"""Gateways in one answer, those that speak the least first."""
 GROUPS_PER_TURN: Final = 256
 """Groups looked at before others have the event loop: well below a millisecond."""
 
@@ -44,6 +47,13 @@ class Overview:
             memory_bytes=host.memory.look(),
             memory_bytes_max=host.memory.bytes_max,
             peers_up=sorted(host.news.peers_up),
+            gateways=[
+                pb.TalkingGateway(process=process, newest=newest)
+                for newest, process in nsmallest(
+                    GATEWAYS_TOLD_MAX,
+                    ((newest, process) for process, newest in host.services.version.gateways),
+                )
+            ],
         )
         led: list[str] = []
         for number, replica in enumerate(host.replicas()):

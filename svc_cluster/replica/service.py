@@ -41,6 +41,7 @@ from svc_cluster.replica.group_views import GroupViews
 from svc_cluster.replica.host import Host
 from svc_cluster.replica.lead_balance import LeadBalance
 from svc_cluster.replica.lead_operations import LeadOperations
+from svc_cluster.replica.node_questions import gateways_elsewhere
 from svc_cluster.replica.node_traces import TracedStages
 from svc_cluster.replica.operation_rules import (
     CHANGES,
@@ -82,7 +83,9 @@ class Service:
         self._operations: dict[str, Operation] = {
             **BasinOperations(self._basin, self._change, self._write, self._deadline).operations,
             **Provisioning(self._basin, self._write).operations,
-            **CatalogOperations(self._catalog, self._deadline).operations,
+            **CatalogOperations(
+                self._catalog, self._deadline, partial(gateways_elsewhere, host)
+            ).operations,
             **ReplacementOperations(self._catalog, self._deadline, host).operations,
             **TokenOperations(self._catalog, host.services.clock).operations,
             **UsageOperations(

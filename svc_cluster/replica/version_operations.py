@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import InvalidError
 from svc_cluster.catalog.active_version import NodeVersion, RaiseActiveVersion
-from svc_cluster.catalog.raising import why_not_raised
+from svc_cluster.catalog.raising import Gateways, NodeSpeaks, why_not_raised
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.repeatable import Fill, Operation
 
@@ -26,7 +26,10 @@ class VersionOperations:
         self,
         find: Callable[[pb.Request], CatalogReplica],
         deadline: Callable[[pb.Request], float],
+        elsewhere: Callable[[], Awaitable[Mapping[str, int]]],
     ) -> None:
+        """`elsewhere`: the newest version of each gateway that talks to another node."""
+        self._elsewhere = elsewhere
         self._catalog = find
         self._deadline = deadline
         self.operations: dict[str, Operation] = {
@@ -37,7 +40,7 @@ class VersionOperations:
     async def _get(self, request: pb.Request) -> Fill:
         catalog = self._catalog(request)
         await _confirm(catalog)
-        return _filler(catalog)
+        return _filler(catalog, await self._elsewhere())
 
     async def _raise(self, request: pb.Request) -> Fill:
         """Refused, without effect, while anybody speaks less. It may be asked for again. A new
@@ -49,6 +52,8 @@ class VersionOperations:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(unknown_seconds + 0.001):
                     await catalog.lease_news.event.wait()
+        # one that comes later is refused at its handshake, once its node has the new version
+        elsewhere = await self._elsewhere()
 
         def sequence(_: object) -> RaiseActiveVersion | None:
             active = catalog.state.active_version.now
@@ -56,7 +61,7 @@ class VersionOperations:
                 return None
             if wanted != active + 1:
                 raise InvalidError(f"the active version is {active}: it comes to {active + 1} next")
-            nodes, gateways = catalog.who_speaks()
+            nodes, gateways = _all_of(catalog, elsewhere)
             reason = why_not_raised(wanted, catalog.version.spoken, nodes, gateways)
             if reason is not None:
                 raise InvalidError(reason)
@@ -68,7 +73,7 @@ class VersionOperations:
             return RaiseActiveVersion(wanted, tuple(said))
 
         await catalog.change(sequence, self._deadline(request))
-        return _filler(catalog)
+        return _filler(catalog, elsewhere)
 
 
 async def _confirm(catalog: CatalogReplica) -> None:
@@ -78,8 +83,19 @@ async def _confirm(catalog: CatalogReplica) -> None:
         raise catalog.group.not_leader()
 
 
-def _filler(catalog: CatalogReplica) -> Fill:
-    nodes, gateways = catalog.who_speaks()
+def _all_of(
+    catalog: CatalogReplica, elsewhere: Mapping[str, int]
+) -> tuple[list[NodeSpeaks], Gateways]:
+    """What is known here, and of gateways that talk to other nodes: who speaks less counts."""
+    nodes, known = catalog.who_speaks()
+    newest = {
+        process: min(known.newest.get(process, said), said) for process, said in elsewhere.items()
+    }
+    return nodes, replace(known, newest={**known.newest, **newest})
+
+
+def _filler(catalog: CatalogReplica, elsewhere: Mapping[str, int]) -> Fill:
+    nodes, gateways = _all_of(catalog, elsewhere)
     active, version = catalog.state.active_version.now, catalog.version
     told = sorted(gateways.newest.items(), key=lambda row: (row[1], row[0]))[:GATEWAYS_TOLD_MAX]
 

@@ -198,3 +198,27 @@ def test_a_node_that_is_away_holds_it_up_and_one_that_went_back_is_refused() -> 
         watch.cancel()
 
     in_simulation(4600, CALM, main)
+
+
+@pytest.mark.parametrize("talks_to", [0, 1, 2])
+def test_an_older_gateway_holds_it_up_whichever_node_it_talks_to(talks_to: int) -> None:
+    """Without a lease nobody but that node knows of it; once it is gone, the version is raised."""
+
+    async def main(cluster: SimCluster) -> None:
+        operator = begin(cluster, 0)
+        watch = cluster.start()
+        await cluster.guarded(cluster.set_up(), watch)
+        node = cluster.nodes[talks_to].node
+        assert node is not None
+        node.services.version.gateway_talks("the-old-one", FIRST, begins=True)
+        for _ in range(20):
+            await cluster.guarded(operator.ask(cluster.nodes[0]), watch)
+        assert operator.raised == 0
+        assert any("the gateway the-old-one runs release 0.2" in one for one in operator.refusals)
+        node.services.version.gateway_talks("the-old-one", FIRST, begins=False)
+        while not operator.raised:
+            await cluster.guarded(operator.ask(cluster.nodes[0]), watch)
+            await asyncio.sleep(0.2)
+        watch.cancel()
+
+    in_simulation(4601, CALM, main)

@@ -109,6 +109,7 @@ def speaks(node: int, *spoken: int) -> NodeSpeaks:
     ("nodes", "gateways", "says"),
     [
         ([speaks(1, 2, 3), speaks(2)], NOBODY, "node 2 is not connected"),
+        ([speaks(1, 2, 3), NodeSpeaks(NodeId(2), "", None)], NOBODY, "node 2 has never registered"),
         ([speaks(1, 2, 3), speaks(2, 2, 2)], NOBODY, "node 2 runs release 0.2"),
         ([speaks(1, 2, 3), speaks(2, 4, 5)], NOBODY, "node 2 speaks version 4 at least"),
         ([speaks(1, 2, 3)], Gateways({"g": 2}, 0.0), "gateway g runs release 0.2"),
