@@ -71,6 +71,9 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     payload_files: bool = False
     """Large appends are written once, into files that no older release opens a directory with."""
     flush_seconds: float = 5.0
+    replace_lost_nodes: bool = False
+    """While the node leads the catalog, one that came up with an empty data directory is given its
+    place without an operator. For where a volume belongs to its node."""
     balance_leaders: bool = True
     """While the node leads the catalog it sees to it that no node leads more than one group above
     another: it has leads handed over where they have been uneven for some 20 seconds."""

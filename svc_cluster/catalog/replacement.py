@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from svc_cluster.base.ids import NodeId
@@ -47,6 +47,37 @@ def why_not_replaced(
             f"node {names} came up with an empty data directory as well as node {node_id}: a "
             "volume is probably not mounted; give it its directory back, or stop it until this "
             "node is whole"
+        )
+    return None
+
+
+def why_not_unasked(
+    state: CatalogState,
+    node_id: NodeId,
+    asking: Collection[NodeId],
+    whole: Mapping[NodeId, bool],
+    nodes: Collection[NodeId],
+    *,
+    is_up: bool,
+) -> str | None:
+    """Why a node is not replaced without an operator, as one sentence; None: it may be. `whole`:
+    the nodes that answer, and whether each of them has all that it should. `nodes`: all there are.
+    """
+    reason = why_not_replaced(state, node_id, asking, is_up=is_up)
+    if reason is not None:
+        return reason
+    for other in sorted(nodes):
+        if other != node_id and other not in whole:
+            return (
+                f"node {other} does not answer, and node {node_id} is replaced while all others do"
+            )
+        if other != node_id and not whole[other]:
+            return f"node {other} is not whole itself: node {node_id} waits until it is"
+    lost = lost_basins(state, node_id)
+    if lost:
+        return (
+            f"with node {node_id} {len(lost)} basins are lost, {lost[0]} among them: bring its "
+            f"data directory back, or say svc-cluster admin member replace {node_id} --yes"
         )
     return None
 

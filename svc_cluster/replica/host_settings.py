@@ -25,6 +25,8 @@ class HostSettings:
     quotas: Quotas = UNBOUNDED
     memory_bytes_max: int = NODE_BYTES_MAX
     """What the node keeps in memory on behalf of others."""
+    replace_lost_nodes: bool = False
+    """A node that came up empty is given its place by the catalog's leader, unasked."""
     balance_seconds: float = 0.0
     """How often the catalog's leader looks whether leads are uneven; 0: never unasked."""
     known: Known = Known()

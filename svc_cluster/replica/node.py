@@ -42,6 +42,7 @@ from svc_cluster.replica.known_members import KnownMembers
 from svc_cluster.replica.leader_calls import CatalogCalls
 from svc_cluster.replica.leader_handover import Retirement, SlowDiskWatch
 from svc_cluster.replica.lease_succession import LeaseSuccession
+from svc_cluster.replica.lost_nodes import LostNodes
 from svc_cluster.replica.node_readiness import is_whole, readiness
 from svc_cluster.replica.node_traces import NodeTraces
 from svc_cluster.replica.peer_turns import PeerTurns
@@ -145,6 +146,7 @@ class ReplicaNode:
         self.scrubber = Scrubber(self.host, config.scrub)
         self.slow_disk = SlowDiskWatch(self.host)
         self._retirement = Retirement(self.host)
+        self._lost_nodes = LostNodes(self.host)
         self.sessions: dict[NodeId, NodeSession] = {}
         """Conversations with the other nodes, for what only the catalog's leader may do."""
         self.services.version.sessions = self.sessions
@@ -213,6 +215,7 @@ class ReplicaNode:
         self.scrubber.start()
         self.slow_disk.start()
         self.service.balance.start()
+        self._lost_nodes.start()
         self._tasks.spawn(self._register(), "register")
         self.log.info("node_started", incarnation=self.identity.incarnation)
         self._on_open()
@@ -224,6 +227,7 @@ class ReplicaNode:
         self.scrubber.stop()
         await self.slow_disk.stop()
         await self.service.balance.stop()
+        await self._lost_nodes.stop()
         await self.former.stop()
         await self._tasks.cancel_all()
         await self.service.close()

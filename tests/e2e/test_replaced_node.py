@@ -4,6 +4,7 @@ The old directory comes back and is refused."""
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 import subprocess
 import sys
@@ -61,6 +62,38 @@ def test_a_lost_directory_is_replaced_and_the_old_one_refused(tmp_path: Path) ->
             await load.acknowledged(10)
             verdict = await _lose_and_replace(cluster, load, tmp_path)
         assert verdict.clean and verdict.acknowledged > 20, verdict
+
+    asyncio.run(main())
+
+
+@pytest.mark.timeout(600)
+def test_a_removed_volume_heals_by_itself(tmp_path: Path) -> None:
+    """With `replace_lost_nodes` and without any command: under load, nothing acknowledged is lost,
+    also when a node that was whole all the time is killed right after the new one is ready."""
+
+    async def main() -> None:
+        environment = {"SVC_CLUSTER_REPLACE_LOST_NODES": "true"}
+        options = ["--no-restart"]
+        place = tmp_path / "cluster"
+        async with running(place, options=options, environment=environment) as cluster:
+            load = Load(cluster.url, BASIN, writers=2)
+            await set_up(cluster.url, BASIN, [writer.stream for writer in load.writers])
+            await whole(cluster, BASIN, 3)
+            await insist(cluster, "upgrade", "finalize", "--yes")
+            load.start()
+            await load.acknowledged(10)
+            row = cluster.node(LOST)
+            cluster.kill_node(LOST, signal.SIGKILL)
+            shutil.rmtree(row["data_dir"])
+            log = tmp_path / "node-3.log"
+            with service("node", cluster.directory / f"node-{LOST}.yaml", log):
+                await wait_page(int(row["admin_port"]), "/readyz", 200)
+                cluster.kill_node(1, signal.SIGKILL)
+                await load.acknowledged(5, READY_S)
+                with service("node", cluster.directory / "node-1.yaml", tmp_path / "node-1.log"):
+                    await load.stop()
+                    verdict = await load.verify()
+        assert verdict.clean and verdict.acknowledged > 10, verdict
 
     asyncio.run(main())
 

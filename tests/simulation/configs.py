@@ -28,6 +28,7 @@ def node_config(options: Options, number: int) -> NodeConfig:
             replication_factor=min(3, options.nodes),
             tick_seconds=options.tick_seconds,
             memory_bytes_max=options.memory_bytes_max,
+            replace_lost_nodes=options.replace_lost_nodes,
             balance_seconds=options.balance_seconds,
         ),
         raft=RaftSettings(

@@ -66,6 +66,8 @@ class Options:
     slow_disks: bool = False
     faults: tuple[str, ...] = FAULTS
     fault_pause_s: float = 4.0
+    replace_lost_nodes: bool = False
+    """Nodes that come up empty are given their places unasked. Never drawn."""
     balance_seconds: float = 0.0
     """How often the catalog's leader looks whether leads are uneven; 0: never. Never drawn."""
     scrub_seconds: float = 5.0

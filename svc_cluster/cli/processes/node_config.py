@@ -80,6 +80,7 @@ def node_config(settings: NodeSettings) -> NodeConfig:
             request_outcomes_max=settings.request_outcomes_max,
             memory_bytes_max=settings.memory_mib * MIB,
             quotas=quotas(settings),
+            replace_lost_nodes=settings.replace_lost_nodes,
             balance_seconds=BALANCE_SECONDS if settings.balance_leaders else 0.0,
         ),
         wal=WalSettings(

@@ -9,7 +9,7 @@ from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
 from svc_cluster.catalog.catalog_commands import CreateBasin, RegisterNode, ReplaceNode
 from svc_cluster.catalog.catalog_state import CatalogApplied, CatalogRejected
 from svc_cluster.catalog.node_rows import NodeRecord
-from svc_cluster.catalog.replacement import lost_basins, why_not_replaced
+from svc_cluster.catalog.replacement import lost_basins, why_not_replaced, why_not_unasked
 from svc_cluster.codec.catalog_entry import decode_catalog_entry, encode_catalog_entry
 from svc_cluster.codec.entry_since import NotActiveYetError, check_since
 from svc_cluster.codec.entry_version import CATALOG_KINDS, UnknownEntryError
@@ -168,3 +168,42 @@ def test_basins_without_a_quorum_of_others_are_lost() -> None:
             )
         )
     assert lost_basins(catalog.state, NodeId(3)) == ["basin-2", "basin-3"]
+
+
+@pytest.mark.parametrize(
+    ("whole", "asking", "reason"),
+    [
+        ({1: True, 2: True}, {3}, None),
+        ({1: True}, {3}, "node 2 does not answer"),
+        ({1: True, 2: False}, {3}, "node 2 is not whole itself"),
+        ({1: True, 2: True}, {2, 3}, "a volume is probably not mounted"),
+        ({1: True, 2: True, 3: False}, {3}, None),
+    ],
+)
+def test_unasked_a_node_is_replaced_only_while_all_others_are_whole(
+    whole: dict[int, bool], asking: set[int], reason: str | None
+) -> None:
+    """And alone; what the lost one said of itself before does not matter."""
+    nodes = [NodeId(n) for n in (1, 2, 3)]
+    said_why = why_not_unasked(
+        active(1, 2, 3).state,
+        NodeId(3),
+        {NodeId(n) for n in asking},
+        {NodeId(n): is_whole for n, is_whole in whole.items()},
+        nodes,
+        is_up=False,
+    )
+    assert (said_why is None) if reason is None else reason in (said_why or "")
+
+
+def test_unasked_no_basin_is_given_up() -> None:
+    """It is named, with what an operator can do."""
+    catalog = active(1, 2, 3)
+    only = (NodeId(3),)
+    catalog.apply(CreateBasin("alone", GroupId(2), only, BasinConfig(), TimestampMs(1)))
+    whole = {NodeId(1): True, NodeId(2): True}
+    nodes = [NodeId(n) for n in (1, 2, 3)]
+    reason = why_not_unasked(catalog.state, only[0], set(only), whole, nodes, is_up=False)
+    assert reason is not None
+    assert "1 basins are lost, alone among them" in reason
+    assert "member replace 3 --yes" in reason
