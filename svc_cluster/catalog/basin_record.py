@@ -62,7 +62,13 @@ class _StoredOwnedBasin(_StoredBasin, array_like=True):
     owner: int = 0
 
 
-_WidestRow = _StoredOwnedBasin
+class _StoredSharedBasin(_StoredOwnedBasin, array_like=True):
+    """This is the row of a basin whose default says something of shared caching."""
+
+    shared_caching: bool | None = None
+
+
+_WidestRow = _StoredSharedBasin
 """The kind of row that has every member there is; the others lack its last ones."""
 
 
@@ -84,8 +90,13 @@ def basin_to_bytes(record: BasinRecord) -> bytes:
     """The row of a basin, under its name."""
     defaults = record.config.default_stream_config
     partial = defaults or PartialStreamConfig()
-    owned: dict[str, Any] = {"owner": record.owner} if record.owner else {}
-    kind = _StoredOwnedBasin if owned else _StoredBasin
+    members: dict[str, Any] = plain(partial)
+    kind: type[_StoredBasin] = _StoredSharedBasin
+    if members["shared_caching"] is None:
+        del members["shared_caching"]
+        kind = _StoredOwnedBasin if record.owner else _StoredBasin
+    if kind is not _StoredBasin:
+        members["owner"] = record.owner
     return msgspec.msgpack.encode(
         kind(
             name=record.name,
@@ -103,8 +114,7 @@ def basin_to_bytes(record: BasinRecord) -> bytes:
             create_stream_on_read=record.config.create_stream_on_read,
             creation_hash=record.creation_hash,
             location=record.location,
-            **plain(partial),
-            **owned,
+            **members,
         )
     )
 

@@ -1,6 +1,7 @@
 """Basin and stream objects in JSON: configurations both ways, info objects out.
 
-Null and absent mean the same on the way in. On the way out all members are always present.
+Null and absent mean the same on the way in. On the way out all members are always present, but for
+settings of later versions, which are told where they say something.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from svc_cluster.model.stream_config import (
     SettingKind,
     StreamConfig,
     StreamSetting,
+    without_late_defaults,
 )
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -60,6 +62,10 @@ class DeleteOnEmptyJson(msgspec.Struct):
     min_age_secs: int | UnsetType | None = UNSET
 
 
+class CachingJson(msgspec.Struct):
+    shared: bool | UnsetType | None = UNSET
+
+
 class StreamConfigJson(msgspec.Struct):
     """A configuration, in which null and absent mean the same; or a change of one, in which they
     differ."""
@@ -68,6 +74,7 @@ class StreamConfigJson(msgspec.Struct):
     retention_policy: RetentionJson | UnsetType | None = UNSET
     timestamping: TimestampingJson | UnsetType | None = UNSET
     delete_on_empty: DeleteOnEmptyJson | UnsetType | None = UNSET
+    caching: CachingJson | UnsetType | None = UNSET
 
 
 class BasinConfigJson(msgspec.Struct):
@@ -194,11 +201,16 @@ def basin_config_to_json(config: BasinConfig, *, alias: bool = True) -> dict[str
 
 
 def _to_json(config: StreamConfig | PartialStreamConfig) -> dict[str, Any]:
-    """Unset members are null, and so is an object of nothing else: what was given comes back."""
+    """Unset members are null, and so is an object of nothing else: what was given comes back. Those
+    of later versions are left out where they say nothing."""
+    if isinstance(config, StreamConfig):
+        config = without_late_defaults(config)
     members: dict[str, Any] = {}
     objects: dict[str, dict[str, Any]] = {}
     for setting in STREAM_SETTINGS:
         value = _value_to_json(setting, getattr(config, setting.name))
+        if setting.is_late and value is None:
+            continue
         first = setting.path[0]
         if len(setting.path) == 1:
             members[first] = value

@@ -16,9 +16,9 @@ from svc_cluster.model.stream_config import (
     PartialStreamConfig,
     Retention,
     StreamConfig,
-    as_partial,
     members_of,
     plain,
+    without_late_defaults,
 )
 
 
@@ -64,8 +64,9 @@ def _retention(message: pb.Retention) -> Retention:
 
 
 def put_complete(into: pb.PartialStreamConfig, config: StreamConfig) -> None:
-    """A complete configuration is a partial one in which nothing is absent."""
-    put_partial(into, as_partial(config))
+    """A complete configuration is a partial one in which nothing is absent but what came later and
+    says nothing."""
+    put_partial(into, without_late_defaults(config))
 
 
 def get_complete(message: pb.PartialStreamConfig) -> StreamConfig:

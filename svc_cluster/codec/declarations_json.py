@@ -57,11 +57,16 @@ class InitDeleteOnEmptyJson(msgspec.Struct):
     min_age: str | None = None
 
 
+class InitCachingJson(msgspec.Struct):
+    shared: bool | None = None
+
+
 class InitStreamConfigJson(msgspec.Struct):
     storage_class: str | None = None
     retention_policy: str | None = None
     timestamping: InitTimestampingJson | None = None
     delete_on_empty: InitDeleteOnEmptyJson | None = None
+    caching: InitCachingJson | None = None
 
 
 class InitStreamJson(msgspec.Struct):
@@ -178,6 +183,7 @@ def _stream_config(path: str, wire: InitStreamConfigJson) -> PartialStreamConfig
         delete_on_empty_min_age_seconds=None
         if min_age is None
         else _seconds(min_age_path, min_age),
+        shared_caching=None if wire.caching is None else wire.caching.shared,
     )
 
 

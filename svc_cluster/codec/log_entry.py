@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from svc_cluster._pb.cluster.v1 import log_entry_pb2 as pb
 from svc_cluster.base.ids import SeqNum, StreamId, TimestampMs
 from svc_cluster.codec import config_pb, usage_pb
+from svc_cluster.codec.entry_since import check_since
 from svc_cluster.codec.entry_version import (
     BASIN_KINDS,
     UnknownEntryError,
@@ -69,6 +70,13 @@ def encode_command(command: BasinCommand) -> bytes:
     entry = pb.LogEntry()
     _to_pb(entry.commands.add(), command)
     return entry.SerializeToString(deterministic=True)
+
+
+def check_written(command: BasinCommand, active: int) -> None:
+    """Raises NotActiveYetError for a command that is not written under this active version."""
+    out = pb.Command()
+    _to_pb(out, command)
+    check_since(out, active)
 
 
 def join_commands(encoded: Sequence[bytes]) -> bytes:

@@ -16,6 +16,7 @@ from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import GroupId
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.seldom import Seldom
+from svc_cluster.codec.entry_since import check_since
 from svc_cluster.link.calls import (
     HEAD,
     CallError,
@@ -30,6 +31,7 @@ from svc_cluster.link.features import TRACES
 from svc_cluster.link.frame import CLASSES, FrameKind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.link_errors import LinkLostError
+from svc_cluster.model import versions
 
 T = TypeVar("T")
 
@@ -71,6 +73,7 @@ class NodeSession:
         self._up = False
         self._unread = Seldom()
         self.peer: Speaker | None = None
+        self._peer_newest = versions.NEWEST
         """The node as it described itself when the link last came up."""
 
     def attach(self, link: NodeLink) -> None:
@@ -103,8 +106,9 @@ class NodeSession:
         with LinkLostError, or LinkBusyError where the node has too much to deal with; then `fill`
         was not asked. A future that is given up cancels its request.
 
-        The request is encoded before it has a number: what `fill` raises, and RequestTooLongError,
-        leave nothing behind that could be sent or answered."""
+        The request is encoded before it has a number: what `fill` raises, NotActiveYetError for
+        what the node does not know and would pass over, and RequestTooLongError leave nothing
+        behind that could be sent or answered."""
         try:
             self._check_up()
             self._calls.check_credit(kind, size + FRAME_BYTES)
@@ -114,6 +118,8 @@ class NodeSession:
         fill(request)
         if self._drops_traces:
             request.ClearField("trace")
+        if self._peer_newest < versions.NEWEST:
+            check_since(request, self._peer_newest)
         request.group_id = group_id
         request.deadline_ms = max(deadline_ms, 0)
         return self._ask(kind, group_id, request.SerializeToString(), _read_response)
@@ -156,6 +162,7 @@ class NodeSession:
 
     def link_up(self, speaker: Speaker) -> None:
         self.peer = speaker
+        self._peer_newest = speaker.versions.newest
         self._drops_traces = self._traces and TRACES not in speaker.features
         self._up = True
 

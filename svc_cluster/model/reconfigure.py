@@ -41,6 +41,7 @@ class StreamPatch:
     timestamping_mode: TimestampingMode | Unset | None = UNSET
     timestamping_uncapped: bool | Unset | None = UNSET
     delete_on_empty_min_age_seconds: int | Unset | None = UNSET
+    shared_caching: bool | Unset | None = UNSET
 
 
 @dataclass(frozen=True, slots=True)

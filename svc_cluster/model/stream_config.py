@@ -7,10 +7,11 @@ besides (types, message and row fields) is held against it by a test.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
+from svc_cluster.model import versions
 from svc_cluster.model.record import TimestampingMode
 
 RETENTION_DEFAULT_SECONDS: Final = 604_800
@@ -39,6 +40,7 @@ class PartialStreamConfig:
     timestamping_mode: TimestampingMode | None = None
     timestamping_uncapped: bool | None = None
     delete_on_empty_min_age_seconds: int | None = None
+    shared_caching: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,9 @@ class StreamConfig:
     timestamping_uncapped: bool = False
     delete_on_empty_min_age_seconds: int = 0
     """0: the stream is never deleted for being empty."""
+    shared_caching: bool = False
+    """Caches that serve many may keep closed ranges of its records where nobody is asked for a
+    token."""
 
 
 class SettingKind(Enum):
@@ -66,11 +71,17 @@ class SettingKind(Enum):
 @dataclass(frozen=True, slots=True)
 class StreamSetting:
     """`name` is the member of StreamConfig; `path` says where it stands in JSON, an object within
-    another at most."""
+    another at most. `since`: the active version from which on it can be set; one that came after
+    the first is written, and told, only where it says something."""
 
     name: str
     path: tuple[str] | tuple[str, str]
     kind: SettingKind
+    since: int = versions.FIRST
+
+    @property
+    def is_late(self) -> bool:
+        return self.since > versions.FIRST
 
 
 STREAM_SETTINGS: Final = (
@@ -80,6 +91,9 @@ STREAM_SETTINGS: Final = (
     StreamSetting("timestamping_uncapped", ("timestamping", "uncapped"), SettingKind.FLAG),
     StreamSetting(
         "delete_on_empty_min_age_seconds", ("delete_on_empty", "min_age_secs"), SettingKind.SECONDS
+    ),
+    StreamSetting(
+        "shared_caching", ("caching", "shared"), SettingKind.FLAG, versions.SHARED_CACHING
     ),
 )
 
@@ -115,6 +129,22 @@ def as_partial(config: StreamConfig) -> PartialStreamConfig:
     """The same configuration as one in which nothing is unset."""
     return PartialStreamConfig(
         **{setting.name: getattr(config, setting.name) for setting in STREAM_SETTINGS}
+    )
+
+
+def without_late_defaults(config: StreamConfig) -> PartialStreamConfig:
+    """Return the same configuration, without settings of later versions that say nothing.
+
+    What carries it is then what it was before there were any.
+    """
+    default = StreamConfig()
+    return replace(
+        as_partial(config),
+        **{
+            setting.name: None
+            for setting in STREAM_SETTINGS
+            if setting.is_late and getattr(config, setting.name) == getattr(default, setting.name)
+        },
     )
 
 

@@ -83,10 +83,15 @@ SEALED_CONFIGURATIONS: Final = 3
 """The active version from which on a group's configuration may be sealed. Before it, nobody writes
 a seal, a frame that begins a configuration, or a message that tells of one."""
 SEAL_ENTRY: Final = (Format(1, since=SEALED_CONFIGURATIONS),)
+SHARED_CACHING: Final = 3
+"""The active version from which on a stream can say that shared caches may keep its records. A row
+that says so has a member more; all others are as they were."""
 
 MEMBERS_SINCE: Final[Mapping[str, int]] = {
     "CatalogCommand.replace_node": 3,
     "Command.keep_usage": USAGE_HOURS,
+    "PartialStreamConfig.shared_caching": SHARED_CACHING,
+    "CreateStream.shared_caching": SHARED_CACHING,
 }
 """Members of messages in a log, `Message.member`, that came after FIRST: the active version from
 which on they may be written. What is not here has been there since FIRST."""

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import TimestampMs
 from svc_cluster.codec import config_pb
+from svc_cluster.codec.log_entry import check_written
 from svc_cluster.model.provision import Provision
 from svc_cluster.model.stream_config import STORAGE_CLASS_DEFAULT, NewStream
 from svc_cluster.replica.basin import BasinReplica
+from svc_cluster.replica.cluster_version import ClusterVersion
 from svc_cluster.replica.repeatable import Fill, Operation
 from svc_cluster.stream import provision_rules
 from svc_cluster.stream.commands import CreateStream
@@ -27,12 +29,19 @@ class Provisioning:
 
     `find` raises for a group that is not here; `write` returns when the command that its first
     callback made, or what it saw without making one, is committed: with what its second callback
-    makes of that, or with the answer to an earlier request that this one repeats.
+    makes of that, or with the answer to an earlier request that this one repeats. Nothing is
+    decided that takes a later version than the cluster's.
     """
 
-    def __init__(self, find: Callable[[pb.Request], BasinReplica], write: Write) -> None:
+    def __init__(
+        self,
+        find: Callable[[pb.Request], BasinReplica],
+        write: Write,
+        version: ClusterVersion,
+    ) -> None:
         self._find = find
         self._write = write
+        self._version = version
         self.operations: dict[str, Operation] = {
             "create_stream": self._create_stream,
             "ensure_stream": self._ensure_stream,
@@ -57,7 +66,7 @@ class Provisioning:
 
         def sequence(now_ms: TimestampMs) -> WriteCommand | None:
             nonlocal decided
-            command = sequencer.decide(lambda view: decision(view, now_ms))
+            command = sequencer.decide(lambda view: self._written(decision(view, now_ms)))
             assert command is None or isinstance(command, WriteCommand), "as was decided"
             view = sequencer.view
             found = None if stream is None else view.stream_by_name(stream)
@@ -69,6 +78,12 @@ class Provisioning:
             return tell(decided)
 
         return await self._write(request, basin, sequence, tell_it)
+
+    def _written(self, command: WriteCommand | None) -> WriteCommand | None:
+        """The command itself. Raises NotActiveYetError."""
+        if command is not None:
+            check_written(command, self._version.active)
+        return command
 
     async def _create_stream(self, request: pb.Request) -> Fill:
         message = request.create_stream

@@ -67,6 +67,8 @@ class ReadAnswer:
     """The scan ended before the tail. Without batches: the next record is beyond the bounds."""
     stream_id: StreamId
     cipher: str | None = None
+    shared_caching: bool = False
+    """Caches that serve many may keep it."""
 
 
 class _ReadLimits(TypedDict):
@@ -187,7 +189,9 @@ class Reader:
         if stream.cipher is not None:
             bounds = replace(bounds, metered_bytes=None)
         batches = cut_batches(result.batches, begin, bounds, from_ms)
-        return ReadAnswer(begin, batches, stream.tail, more, stream.stream_id, stream.cipher)
+        shared = stream.config.shared_caching
+        stream_id, cipher = stream.stream_id, stream.cipher
+        return ReadAnswer(begin, batches, stream.tail, more, stream_id, cipher, shared)
 
     async def _step(
         self, request: ReadRequest, stream_id: StreamId, start: int, from_ms: int, max_bytes: int

@@ -82,7 +82,7 @@ class Service:
         host.memory.add("answers", lambda: sum(one.answer_bytes for one in self._sessions))
         self._operations: dict[str, Operation] = {
             **BasinOperations(self._basin, self._change, self._write, self._deadline).operations,
-            **Provisioning(self._basin, self._write).operations,
+            **Provisioning(self._basin, self._write, host.services.version).operations,
             **CatalogOperations(
                 self._catalog, self._deadline, partial(gateways_elsewhere, host)
             ).operations,
@@ -282,6 +282,7 @@ class Service:
             out.stream_id = answer.stream_id
             if answer.cipher is not None:
                 out.cipher = answer.cipher
+            out.shared_caching = answer.shared_caching
 
         return fill
 

@@ -100,6 +100,16 @@ class _PartialConfigRow(msgspec.Struct, frozen=True, array_like=True):
     delete_on_empty_min_age_seconds: int | None
 
 
+class _SharedPartialConfigRow(_PartialConfigRow, frozen=True, array_like=True):
+    """This is the row of a default that says something of shared caching. Others keep the row that
+    they had before, so that what an entry of then writes is the same on every release."""
+
+    shared_caching: bool | None = None
+
+
+_WidestPartialConfigRow = _SharedPartialConfigRow
+
+
 class _BasinRow(msgspec.Struct, frozen=True, array_like=True):
     name: str
     created_at_ms: int
@@ -109,6 +119,12 @@ class _BasinRow(msgspec.Struct, frozen=True, array_like=True):
     stream_cipher: str | None
     create_stream_on_append: bool
     create_stream_on_read: bool
+
+
+class _ReadBasinRow(_BasinRow, frozen=True, array_like=True):
+    """A row as it is read, whatever kind of default it has."""
+
+    default_stream_config: _WidestPartialConfigRow | None
 
 
 class _NameRow(msgspec.Struct, frozen=True, array_like=True):
@@ -137,10 +153,20 @@ class _StreamRow(msgspec.Struct, frozen=True, array_like=True):
     creation_hash: bytes = b""
 
 
+class _SharedStreamRow(_StreamRow, frozen=True, array_like=True):
+    """This is the row of a stream that shared caches may keep. Others keep the row that they had
+    before."""
+
+    shared_caching: bool = False
+
+
+_WidestStreamRow = _SharedStreamRow
+"""The kind of row that has every member there is; the others lack its last ones."""
+
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode_basin: Final = msgspec.msgpack.Decoder(_BasinRow).decode
+_decode_basin: Final = msgspec.msgpack.Decoder(_ReadBasinRow).decode
 _decode_name: Final = msgspec.msgpack.Decoder(_NameRow).decode
-_decode_stream: Final = msgspec.msgpack.Decoder(_StreamRow).decode
+_decode_stream: Final = msgspec.msgpack.Decoder(_WidestStreamRow).decode
 _APPLIED: Final = struct.Struct(">QQQ")
 
 
@@ -159,10 +185,15 @@ def encode_basin(basin: BasinHead) -> bytes:
     partial = None
     if default is not None:
         retention = default.retention
-        partial = _PartialConfigRow(
+        members = plain(default)
+        kind: type[_PartialConfigRow] = _SharedPartialConfigRow
+        if members["shared_caching"] is None:
+            del members["shared_caching"]
+            kind = _PartialConfigRow
+        partial = kind(
             has_retention=retention is not None,
             retention_age_seconds=None if retention is None else retention.age_seconds,
-            **plain(default),
+            **members,
         )
     return _encode(
         _BasinRow(
@@ -220,10 +251,10 @@ def decode_entry(name: str, value: bytes) -> StreamEntry:
 def encode_stream(stream: StreamState) -> bytes:
     """The value under the stream's id; the id itself is in the key."""
     config = stream.config
+    # spelled out: a row is written for each append
     return _encode(
-        _StreamRow(
+        (_SharedStreamRow if config.shared_caching else _StreamRow)(
             stream.name,
-            # spelled out: a row is written for each append
             config.storage_class,
             config.retention.age_seconds,
             int(config.timestamping_mode),
@@ -239,6 +270,7 @@ def encode_stream(stream: StreamState) -> bytes:
             stream.metered_bytes_appended,
             stream.last_arrival_ms,
             stream.creation_hash,
+            *((True,) if config.shared_caching else ()),
         )
     )
 

@@ -59,7 +59,10 @@ class Guarded:
 
 
 @contextmanager
-def guarded_by(directory: Path, wanted: str) -> Iterator[Guarded]:
+def guarded_by(
+    directory: Path, wanted: str, node: dict[str, Any] | None = None
+) -> Iterator[Guarded]:
+    """`node`: settings of its node besides."""
     clients = ClientAuthority(directory / "clients")
     authority = Authority.create(directory / "ca", utc_now)
     issue(authority, ["localhost"], directory / "public")
@@ -72,7 +75,7 @@ def guarded_by(directory: Path, wanted: str) -> Iterator[Guarded]:
         "tls_client_certificate": wanted,
         "failed_authentications_per_second": None,
     }
-    with running(Server(home, 10.0, ROOT_SECRET, gateway=gateway)) as server:
+    with running(Server(home, 10.0, ROOT_SECRET, node, gateway)) as server:
         yield Guarded(server, directory / "ca" / "ca.pem", clients)
 
 

@@ -36,6 +36,13 @@ DeleteOnEmpty = Annotated[
     typer.Option(help="Delete a stream that was empty for so long, such as 1day; 0: never."),
 ]
 
+SharedCaching = Annotated[
+    bool | None,
+    typer.Option(
+        "--shared-caching/--private-caching", help="Shared caches may keep what needs no token."
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions(SharedOptions):
@@ -46,6 +53,7 @@ class StreamOptions(SharedOptions):
     timestamping: Timestamping = None
     uncapped: Uncapped = None
     delete_on_empty: DeleteOnEmpty = None
+    shared_caching: SharedCaching = None
 
     def config(self) -> dict[str, object]:
         """The configuration in the interface's JSON, of what is said. Raises UsageFault."""
@@ -68,6 +76,8 @@ class StreamOptions(SharedOptions):
         if self.delete_on_empty is not None:
             age = seconds("--delete-on-empty", self.delete_on_empty)
             config["delete_on_empty"] = {"min_age_secs": age}
+        if self.shared_caching is not None:
+            config["caching"] = {"shared": self.shared_caching}
         return config
 
 

@@ -100,6 +100,9 @@ class Cursor:
         self.budget = budget
         self._incarnation: tuple[int, int] | None = None
         self._is_encrypted = False
+        self.is_shared = False
+        """Whether caches that serve many may keep all that was read, as far as the stream's owner
+        is concerned."""
         self.portion_bytes: int | None = None
         """About how much to ask for at once; None: as much as there is."""
 
@@ -152,8 +155,10 @@ class Cursor:
         if self._incarnation is None:
             self._incarnation = result.incarnation
             self._is_encrypted = result.cipher is not None
+            self.is_shared = result.shared_caching
         elif self._incarnation != result.incarnation:
             raise StreamNotFoundError("the stream that was read is deleted")
+        self.is_shared = self.is_shared and result.shared_caching
         return result
 
     async def go_on(self) -> ReadResult:

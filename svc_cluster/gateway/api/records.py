@@ -4,6 +4,7 @@ append_session.py and read_session.py."""
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -42,6 +43,7 @@ from svc_cluster.gateway.request.negotiation import (
 )
 from svc_cluster.gateway.request.negotiation import json_body as read_json
 from svc_cluster.http.message import Response, json_response
+from svc_cluster.model.access_token import AuthenticationOff
 from svc_cluster.model.read_bounds import StartKind
 from svc_cluster.model.record import Position
 from svc_cluster.model.stream_config import NewStream
@@ -161,9 +163,9 @@ async def _answered(
     records, tail, tag = await _read_unary(call, basin, stream, wanted, place, encoding)
     call.stages.enter("answer")
     turns = call.services.turns
-    if tag is not None and caching.is_known(call.request, tag):
+    if tag is not None and caching.is_known(call.request, tag.text):
         await turns.run(forget_steps(records), 0)
-        return caching.not_modified(tag)
+        return caching.not_modified(tag.text, shared=tag.shared)
     accepted = call.head.answer_format
     if accepted is BodyFormat.PROTOBUF:
         steps = proto_steps(records, tail)
@@ -175,7 +177,7 @@ async def _answered(
     place.made(len(body))
     response = answer(accepted, body)
     if tag is not None:
-        caching.keep(response, tag)
+        caching.keep(response, tag.text, shared=tag.shared)
     response.place = place
     return response
 
@@ -187,7 +189,7 @@ async def _read_unary(
     wanted: ReadQuery,
     place: AnswerReservation,
     encoding: DataFormat,
-) -> tuple[list[Piece], Position | None, str | None]:
+) -> tuple[list[Piece], Position | None, _Tag | None]:
     """What there is within the bounds or, when there is nothing, the first that comes in time. With
     it comes the tag of what is there for good.
 
@@ -237,6 +239,14 @@ async def _read_unary(
     return records, told, tag
 
 
+@dataclass(frozen=True, slots=True)
+class _Tag:
+    """What an answer may be kept under. `shared`: caches that serve many may."""
+
+    text: str
+    shared: bool
+
+
 def _tag(
     call: Call,
     cursor: Cursor,
@@ -244,7 +254,7 @@ def _tag(
     records: list[Piece],
     tail: Position | None,
     encoding: DataFormat,
-) -> str | None:
+) -> _Tag | None:
     """The tag of the records of a closed range. None where a later read may find others, and where
     they are encrypted. A range is closed that starts at a named place and has met its bounds, with
     something in it. What is trimmed of it changes its first record or its count."""
@@ -257,7 +267,15 @@ def _tag(
     count = sum([record.count for record in records])
     span = (records[0].seq_num, records[-1].end_seq_num - 1, count)
     told = None if tail is None else (tail.seq_num, tail.timestamp_ms)
-    return caching.tag_of(stream, span, told, form.value, spelling)
+    text = caching.tag_of(stream, span, told, form.value, spelling)
+    return _Tag(text, cursor.is_shared and _is_for_everybody(call))
+
+
+def _is_for_everybody(call: Call) -> bool:
+    """Whether whoever reaches this gateway is answered the same. A cache asks nobody for a token,
+    and knows nothing of one that is revoked: what took one is for its holder alone."""
+    is_open = call.caller.asked_by is AuthenticationOff.OFF
+    return is_open and caching.shows_nothing(call.request)
 
 
 def _names(call: Call) -> tuple[str, str]:

@@ -64,6 +64,8 @@ class ReadResult:
     incarnation: tuple[int, int] = (0, 0)
     cipher: str | None = None
     """With which the data records are sealed; None: they are plain."""
+    shared_caching: bool = False
+    """Caches that serve many may keep the records, as far as the stream's owner is concerned."""
     tail_is_of_now: bool = True
     """False where the records have waited here, and the tail may have moved meanwhile."""
 

@@ -482,6 +482,7 @@ class ReplicaClient:
             may_have_more=found.may_have_more,
             incarnation=(found.group_id, found.stream_id),
             cipher=found.cipher if found.HasField("cipher") else None,
+            shared_caching=found.shared_caching,
         )
 
     async def check_tail(self, basin: str, stream: str) -> Position:

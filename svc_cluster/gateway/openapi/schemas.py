@@ -125,11 +125,16 @@ _SETTING_KINDS: Final[dict[SettingKind, Schema]] = {
 }
 
 
-def _settings() -> dict[str, Schema]:
-    """The members of a stream's whole configuration, made of the list of its settings."""
+def _settings(*, late: bool) -> dict[str, Schema]:
+    """The members of a stream's whole configuration, made of the list of its settings.
+
+    With `late` those of later versions, which are told where they say something; else all others.
+    """
     members: dict[str, Schema] = {}
     objects: dict[str, dict[str, Schema]] = {}
     for setting in STREAM_SETTINGS:
+        if setting.is_late is not late:
+            continue
         schema = _SETTING_KINDS[setting.kind]
         if len(setting.path) == 1:
             members[setting.path[0]] = schema
@@ -180,7 +185,7 @@ COMPONENTS: Final[dict[str, Schema]] = {
     "RetentionAge": obj({"age": {**U64, "minimum": 1, "description": "Seconds."}}),
     "RetentionInfinite": obj({"infinite": ref("Infinite")}),
     "Infinite": obj({}, text="For ever: it has no members."),
-    "StreamConfig": obj(_settings()),
+    "StreamConfig": obj(_settings(late=False), _settings(late=True)),
     "BasinConfig": obj(
         {
             "default_stream_config": nullable(ref("PartialStreamConfig")),

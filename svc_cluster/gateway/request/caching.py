@@ -25,6 +25,7 @@ KEPT_SECONDS: Final = 60
 NO_STORE: Final = ("cache-control", "no-store")
 NOT_MODIFIED: Final = 304
 _KEPT: Final = ("cache-control", f"private, max-age={KEPT_SECONDS}")
+_SHARED: Final = ("cache-control", f"public, max-age={KEPT_SECONDS}")
 _TAG_BYTES: Final = 12
 
 _OF_DIALECTS: Final = (
@@ -80,16 +81,21 @@ def is_known(request: Request, tag: str) -> bool:
     return any(one == "*" or one.removeprefix("W/") == opaque for one in asked)
 
 
-def keep(response: Response, tag: str) -> None:
+def shows_nothing(request: Request) -> bool:
+    """Whether the request shows neither a token nor a ticket, good or not."""
+    return request.header("authorization") is None and "ticket" not in request.query
+
+
+def keep(response: Response, tag: str, *, shared: bool) -> None:
     """Let the client's own cache keep the answer for a minute, and ask then whether it is the same
-    by `tag`."""
-    response.headers += [("etag", tag), _KEPT]
+    by `tag`. With `shared` caches may that serve others too: who asks them shows nothing."""
+    response.headers += [("etag", tag), _SHARED if shared else _KEPT]
 
 
-def not_modified(tag: str) -> Response:
+def not_modified(tag: str, *, shared: bool) -> Response:
     """The answer to a client that has the answer, which is good for a minute again."""
     response = Response(NOT_MODIFIED)
-    keep(response, tag)
+    keep(response, tag, shared=shared)
     return response
 
 
@@ -102,7 +108,7 @@ def tell_caches(request: Request, response: Response) -> None:
         return
     if said is None and request.method in ("GET", "HEAD"):
         response.headers.append(NO_STORE)
-    if said == _KEPT[1]:
+    if said in (_KEPT[1], _SHARED[1]):
         response.headers.append(_VARY_KEPT)
     elif request.header("origin") is not None or (said is not None and "no-store" not in said):
         response.headers.append(_VARY_PAGE)

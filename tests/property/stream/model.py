@@ -28,6 +28,7 @@ SYSTEM: Config = {
     "timestamping_mode": TimestampingMode.CLIENT_PREFER,
     "timestamping_uncapped": False,
     "delete_on_empty_min_age_seconds": 0,
+    "shared_caching": False,
 }
 
 

@@ -58,6 +58,7 @@ CONFIGS = st.fixed_dictionaries(
         "timestamping_mode": st.none() | st.sampled_from(TimestampingMode),
         "timestamping_uncapped": st.sampled_from([None, True, False]),
         "delete_on_empty_min_age_seconds": st.sampled_from([None, 0, 1, 5]),
+        "shared_caching": st.sampled_from([None, True, False]),
     },
 )
 """Given in part, or what is to change: None is not given, or cleared."""

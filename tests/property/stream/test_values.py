@@ -45,6 +45,7 @@ CONFIG = st.builds(
     timestamping_mode=MODE,
     timestamping_uncapped=st.booleans(),
     delete_on_empty_min_age_seconds=U64,
+    shared_caching=st.booleans(),
 )
 PARTIAL = st.builds(
     PartialStreamConfig,
@@ -53,6 +54,7 @@ PARTIAL = st.builds(
     timestamping_mode=st.none() | MODE,
     timestamping_uncapped=st.none() | st.booleans(),
     delete_on_empty_min_age_seconds=st.none() | U64,
+    shared_caching=st.none() | st.booleans(),
 )
 BASIN_CONFIG = st.builds(
     BasinConfig,

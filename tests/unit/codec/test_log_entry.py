@@ -134,6 +134,14 @@ GOLDEN: list[tuple[BasinCommand, str]] = [
         "09010a174a15080312110a07657870726573731200180220012809",
     ),
     (
+        CreateStream(ID, "s", StreamConfig(shared_caching=True), MS(5)),
+        "09010a191a17080312017318052a087374616e646172643080f5245801",
+    ),
+    (
+        ConfigureStream(ID, StreamConfig(shared_caching=True)),
+        "09010a1e4a1c080312180a087374616e6461726412040880f5241800200028003001",
+    ),
+    (
         ConfigureStream(ID, StreamConfig()),
         "09010a1c4a1a080312160a087374616e6461726412040880f524180020002800",
     ),

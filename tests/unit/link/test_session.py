@@ -11,12 +11,14 @@ import pytest
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import GroupId
+from svc_cluster.codec.entry_since import NotActiveYetError
 from svc_cluster.link.calls import HEAD, CallError, Verb, encode
 from svc_cluster.link.credit import CREDIT_BYTES
 from svc_cluster.link.features import TRACES
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.link_errors import LinkBusyError, LinkLostError
 from svc_cluster.link.session import REQUEST_BYTES_MAX, NodeSession, RequestTooLongError
+from svc_cluster.model.versions import Spoken
 from tests.unit.link.far import SPEAKER, FarNode
 from tests.unit.link.test_conversation import Side, open_pair
 
@@ -291,6 +293,28 @@ def test_chunks_and_reports_go_their_own_ways() -> None:
             await session.chunk(b"x")
 
     with_node(body)
+
+
+def test_a_node_is_not_sent_what_it_would_pass_over() -> None:
+    """A member that came with a later version than it speaks; all else is sent."""
+
+    def fill(request: pb.Request) -> None:
+        request.create_stream.stream = "s"
+        request.create_stream.config.shared_caching = True
+
+    async def main() -> None:
+        session = NodeSession(asyncio.get_running_loop())
+        node = FarNode(session)
+        session.link_up(replace(SPEAKER, versions=Spoken(2, 2)))
+        with pytest.raises(NotActiveYetError):
+            _ = session.call(GROUP, 100, fill)
+        assert not node.sent
+        session.link_up(SPEAKER)
+        call = session.call(GROUP, 100, fill)
+        assert len(node.sent) == 1
+        call.cancel()
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(("features", "is_carried"), [((), False), ((TRACES,), True)])

@@ -8,7 +8,8 @@ import msgspec
 
 from svc_cluster._pb.cluster.v1 import config_pb2, log_entry_pb2
 from svc_cluster.catalog import basin_record
-from svc_cluster.codec.config_json import StreamConfigJson
+from svc_cluster.codec import config_pb
+from svc_cluster.codec.config_json import StreamConfigJson, stream_config_to_json
 from svc_cluster.codec.declarations_json import InitStreamConfigJson
 from svc_cluster.gateway.openapi.schemas import COMPONENTS
 from svc_cluster.model.reconfigure import StreamPatch
@@ -21,6 +22,7 @@ from svc_cluster.model.stream_config import (
     members_of,
     plain,
 )
+from svc_cluster.model.versions import MEMBERS_SINCE
 from svc_cluster.stream import rows
 
 NAMES = [setting.name for setting in STREAM_SETTINGS]
@@ -45,10 +47,11 @@ def test_messages_have_these_members() -> None:
 
 def test_rows_have_these_members() -> None:
     """A setting that a row lacks would be lost by a restart."""
-    for row in (rows._StreamRow, rows._PartialConfigRow, basin_record._WidestRow):
+    widest = (rows._WidestStreamRow, rows._WidestPartialConfigRow, basin_record._WidestRow)
+    for row in widest:
         assert set(row.__struct_fields__) >= PLAIN, row.__name__
     assert (
-        not set(rows._PartialConfigRow.__struct_fields__)
+        not set(rows._WidestPartialConfigRow.__struct_fields__)
         - PLAIN
         - {
             "has_retention",
@@ -62,6 +65,33 @@ def test_json_has_these_paths_and_no_others() -> None:
     assert paths_of(StreamConfigJson) == {setting.path for setting in STREAM_SETTINGS}
     documented = COMPONENTS["StreamConfig"]["properties"]
     assert set(documented) == {setting.path[0] for setting in STREAM_SETTINGS}
+    late = {setting.path[0] for setting in STREAM_SETTINGS if setting.is_late}
+    assert set(COMPONENTS["StreamConfig"]["required"]) == set(documented) - late
+
+
+def test_settings_that_came_later_are_written_from_their_version_on() -> None:
+    """Each message that carries one says so, and no other member of a configuration does."""
+    late = {setting.name: setting.since for setting in STREAM_SETTINGS if setting.is_late}
+    for message in ("PartialStreamConfig", "CreateStream"):
+        said = {
+            name.partition(".")[2]: since
+            for name, since in MEMBERS_SINCE.items()
+            if name.startswith(f"{message}.")
+        }
+        assert said == late, message
+
+
+def test_what_came_later_and_says_nothing_is_written_as_before() -> None:
+    """Messages and rows are those of a release that does not have it."""
+    complete = config_pb2.PartialStreamConfig()
+    config_pb.put_complete(complete, StreamConfig())
+    assert not complete.HasField("shared_caching")
+    assert config_pb.get_complete(complete) == StreamConfig()
+    shared = StreamConfig(shared_caching=True)
+    config_pb.put_complete(complete, shared)
+    assert config_pb.get_complete(complete) == shared
+    assert "caching" not in stream_config_to_json(StreamConfig())
+    assert stream_config_to_json(shared)["caching"] == {"shared": True}
 
 
 def test_init_files_have_these_paths_and_no_others() -> None:

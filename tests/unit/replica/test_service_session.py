@@ -43,6 +43,7 @@ class Host:
 
     class services:
         traces = None
+        version = None
 
         class clock:
             monotonic = staticmethod(lambda: 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from svc_cluster.base.ids import LogIndex, SeqNum, StreamId, Term, TimestampMs
@@ -35,7 +36,11 @@ FULL_STREAM = rows.StreamState(
 
 @pytest.mark.parametrize(
     "stream",
-    [FULL_STREAM, rows.StreamState(StreamId(4), "n", StreamConfig(), TimestampMs(0))],
+    [
+        FULL_STREAM,
+        rows.StreamState(StreamId(4), "n", StreamConfig(), TimestampMs(0)),
+        rows.StreamState(StreamId(4), "n", StreamConfig(shared_caching=True), TimestampMs(0)),
+    ],
 )
 def test_stream_state_comes_back(stream: rows.StreamState) -> None:
     """Every member survives, set or not."""
@@ -64,12 +69,30 @@ def test_stream_state_bytes_are_fixed() -> None:
             False,
             True,
         ),
+        BasinConfig(PartialStreamConfig(shared_caching=False)),
+        BasinConfig(PartialStreamConfig(shared_caching=True)),
     ],
 )
 def test_basin_record_comes_back(config: BasinConfig) -> None:
     """Unset, zero and "kept for ever" stay three different things."""
     record = rows.BasinHead("b", config, TimestampMs(1), TimestampMs(2), StreamId(9))
     assert rows.decode_basin(rows.encode_basin(record)) == record
+
+
+def test_only_what_says_something_of_shared_caching_has_a_wider_row() -> None:
+    """All others are the bytes that releases without it write, and read."""
+    plain, shared = StreamConfig(), StreamConfig(shared_caching=True)
+    rows_of = [
+        rows.encode_stream(rows.StreamState(StreamId(4), "n", config, TimestampMs(0)))
+        for config in (plain, shared)
+    ]
+    assert [len(msgspec.msgpack.decode(row)) for row in rows_of] == [16, 17]
+    defaults = [PartialStreamConfig("standard"), PartialStreamConfig(shared_caching=False)]
+    heads = [
+        rows.encode_basin(rows.BasinHead("b", BasinConfig(default), TimestampMs(1)))
+        for default in defaults
+    ]
+    assert [len(msgspec.msgpack.decode(head)[4]) for head in heads] == [6, 7]
 
 
 def test_entry_and_applied_row_come_back() -> None:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x63luster/v1/config.proto\x12\x15svc.cluster.v1.config\"5\n\tRetention\x12\x18\n\x0b\x61ge_seconds\x18\x01 \x01(\x04H\x00\x88\x01\x01\x42\x0e\n\x0c_age_seconds\"\xd1\x02\n\x13PartialStreamConfig\x12\x1a\n\rstorage_class\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x38\n\tretention\x18\x02 \x01(\x0b\x32 .svc.cluster.v1.config.RetentionH\x01\x88\x01\x01\x12\x1e\n\x11timestamping_mode\x18\x03 \x01(\rH\x02\x88\x01\x01\x12\"\n\x15timestamping_uncapped\x18\x04 \x01(\x08H\x03\x88\x01\x01\x12,\n\x1f\x64\x65lete_on_empty_min_age_seconds\x18\x05 \x01(\x04H\x04\x88\x01\x01\x42\x10\n\x0e_storage_classB\x0c\n\n_retentionB\x14\n\x12_timestamping_modeB\x18\n\x16_timestamping_uncappedB\"\n _delete_on_empty_min_age_seconds\"\xe5\x01\n\x0b\x42\x61sinConfig\x12N\n\x15\x64\x65\x66\x61ult_stream_config\x18\x01 \x01(\x0b\x32*.svc.cluster.v1.config.PartialStreamConfigH\x00\x88\x01\x01\x12\x1a\n\rstream_cipher\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x1f\n\x17\x63reate_stream_on_append\x18\x03 \x01(\x08\x12\x1d\n\x15\x63reate_stream_on_read\x18\x04 \x01(\x08\x42\x18\n\x16_default_stream_configB\x10\n\x0e_stream_cipher\"W\n\x0bStreamPatch\x12\x37\n\x03set\x18\x01 \x01(\x0b\x32*.svc.cluster.v1.config.PartialStreamConfig\x12\x0f\n\x07\x63leared\x18\x02 \x03(\r\"\xde\x02\n\nBasinPatch\x12\x46\n\x15\x64\x65\x66\x61ult_stream_config\x18\x01 \x01(\x0b\x32\".svc.cluster.v1.config.StreamPatchH\x00\x88\x01\x01\x12#\n\x1b\x63lear_default_stream_config\x18\x02 \x01(\x08\x12\x1a\n\rstream_cipher\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x1b\n\x13\x63lear_stream_cipher\x18\x04 \x01(\x08\x12$\n\x17\x63reate_stream_on_append\x18\x05 \x01(\x08H\x02\x88\x01\x01\x12\"\n\x15\x63reate_stream_on_read\x18\x06 \x01(\x08H\x03\x88\x01\x01\x42\x18\n\x16_default_stream_configB\x10\n\x0e_stream_cipherB\x1a\n\x18_create_stream_on_appendB\x18\n\x16_create_stream_on_readb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x63luster/v1/config.proto\x12\x15svc.cluster.v1.config\"5\n\tRetention\x12\x18\n\x0b\x61ge_seconds\x18\x01 \x01(\x04H\x00\x88\x01\x01\x42\x0e\n\x0c_age_seconds\"\x81\x03\n\x13PartialStreamConfig\x12\x1a\n\rstorage_class\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x38\n\tretention\x18\x02 \x01(\x0b\x32 .svc.cluster.v1.config.RetentionH\x01\x88\x01\x01\x12\x1e\n\x11timestamping_mode\x18\x03 \x01(\rH\x02\x88\x01\x01\x12\"\n\x15timestamping_uncapped\x18\x04 \x01(\x08H\x03\x88\x01\x01\x12,\n\x1f\x64\x65lete_on_empty_min_age_seconds\x18\x05 \x01(\x04H\x04\x88\x01\x01\x12\x1b\n\x0eshared_caching\x18\x06 \x01(\x08H\x05\x88\x01\x01\x42\x10\n\x0e_storage_classB\x0c\n\n_retentionB\x14\n\x12_timestamping_modeB\x18\n\x16_timestamping_uncappedB\"\n _delete_on_empty_min_age_secondsB\x11\n\x0f_shared_caching\"\xe5\x01\n\x0b\x42\x61sinConfig\x12N\n\x15\x64\x65\x66\x61ult_stream_config\x18\x01 \x01(\x0b\x32*.svc.cluster.v1.config.PartialStreamConfigH\x00\x88\x01\x01\x12\x1a\n\rstream_cipher\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x1f\n\x17\x63reate_stream_on_append\x18\x03 \x01(\x08\x12\x1d\n\x15\x63reate_stream_on_read\x18\x04 \x01(\x08\x42\x18\n\x16_default_stream_configB\x10\n\x0e_stream_cipher\"W\n\x0bStreamPatch\x12\x37\n\x03set\x18\x01 \x01(\x0b\x32*.svc.cluster.v1.config.PartialStreamConfig\x12\x0f\n\x07\x63leared\x18\x02 \x03(\r\"\xde\x02\n\nBasinPatch\x12\x46\n\x15\x64\x65\x66\x61ult_stream_config\x18\x01 \x01(\x0b\x32\".svc.cluster.v1.config.StreamPatchH\x00\x88\x01\x01\x12#\n\x1b\x63lear_default_stream_config\x18\x02 \x01(\x08\x12\x1a\n\rstream_cipher\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x1b\n\x13\x63lear_stream_cipher\x18\x04 \x01(\x08\x12$\n\x17\x63reate_stream_on_append\x18\x05 \x01(\x08H\x02\x88\x01\x01\x12\"\n\x15\x63reate_stream_on_read\x18\x06 \x01(\x08H\x03\x88\x01\x01\x42\x18\n\x16_default_stream_configB\x10\n\x0e_stream_cipherB\x1a\n\x18_create_stream_on_appendB\x18\n\x16_create_stream_on_readb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,11 +34,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RETENTION']._serialized_start=50
   _globals['_RETENTION']._serialized_end=103
   _globals['_PARTIALSTREAMCONFIG']._serialized_start=106
-  _globals['_PARTIALSTREAMCONFIG']._serialized_end=443
-  _globals['_BASINCONFIG']._serialized_start=446
-  _globals['_BASINCONFIG']._serialized_end=675
-  _globals['_STREAMPATCH']._serialized_start=677
-  _globals['_STREAMPATCH']._serialized_end=764
-  _globals['_BASINPATCH']._serialized_start=767
-  _globals['_BASINPATCH']._serialized_end=1117
+  _globals['_PARTIALSTREAMCONFIG']._serialized_end=491
+  _globals['_BASINCONFIG']._serialized_start=494
+  _globals['_BASINCONFIG']._serialized_end=723
+  _globals['_STREAMPATCH']._serialized_start=725
+  _globals['_STREAMPATCH']._serialized_end=812
+  _globals['_BASINPATCH']._serialized_start=815
+  _globals['_BASINPATCH']._serialized_end=1165
 # @@protoc_insertion_point(module_scope)

@@ -13,18 +13,20 @@ class Retention(_message.Message):
     def __init__(self, age_seconds: _Optional[int] = ...) -> None: ...
 
 class PartialStreamConfig(_message.Message):
-    __slots__ = ("storage_class", "retention", "timestamping_mode", "timestamping_uncapped", "delete_on_empty_min_age_seconds")
+    __slots__ = ("storage_class", "retention", "timestamping_mode", "timestamping_uncapped", "delete_on_empty_min_age_seconds", "shared_caching")
     STORAGE_CLASS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMPING_MODE_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMPING_UNCAPPED_FIELD_NUMBER: _ClassVar[int]
     DELETE_ON_EMPTY_MIN_AGE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SHARED_CACHING_FIELD_NUMBER: _ClassVar[int]
     storage_class: str
     retention: Retention
     timestamping_mode: int
     timestamping_uncapped: bool
     delete_on_empty_min_age_seconds: int
-    def __init__(self, storage_class: _Optional[str] = ..., retention: _Optional[_Union[Retention, _Mapping]] = ..., timestamping_mode: _Optional[int] = ..., timestamping_uncapped: _Optional[bool] = ..., delete_on_empty_min_age_seconds: _Optional[int] = ...) -> None: ...
+    shared_caching: bool
+    def __init__(self, storage_class: _Optional[str] = ..., retention: _Optional[_Union[Retention, _Mapping]] = ..., timestamping_mode: _Optional[int] = ..., timestamping_uncapped: _Optional[bool] = ..., delete_on_empty_min_age_seconds: _Optional[int] = ..., shared_caching: _Optional[bool] = ...) -> None: ...
 
 class BasinConfig(_message.Message):
     __slots__ = ("default_stream_config", "stream_cipher", "create_stream_on_append", "create_stream_on_read")

@@ -109,7 +109,7 @@ class Bootstrap(_message.Message):
     def __init__(self, basin: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., counts_usage: _Optional[bool] = ...) -> None: ...
 
 class CreateStream(_message.Message):
-    __slots__ = ("stream_id", "name", "created_at_ms", "cipher", "storage_class", "retention_age_seconds", "timestamping_mode", "timestamping_uncapped", "delete_on_empty_min_age_seconds", "creation_hash")
+    __slots__ = ("stream_id", "name", "created_at_ms", "cipher", "storage_class", "retention_age_seconds", "timestamping_mode", "timestamping_uncapped", "delete_on_empty_min_age_seconds", "creation_hash", "shared_caching")
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -120,6 +120,7 @@ class CreateStream(_message.Message):
     TIMESTAMPING_UNCAPPED_FIELD_NUMBER: _ClassVar[int]
     DELETE_ON_EMPTY_MIN_AGE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     CREATION_HASH_FIELD_NUMBER: _ClassVar[int]
+    SHARED_CACHING_FIELD_NUMBER: _ClassVar[int]
     stream_id: int
     name: str
     created_at_ms: int
@@ -130,7 +131,8 @@ class CreateStream(_message.Message):
     timestamping_uncapped: bool
     delete_on_empty_min_age_seconds: int
     creation_hash: bytes
-    def __init__(self, stream_id: _Optional[int] = ..., name: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., cipher: _Optional[str] = ..., storage_class: _Optional[str] = ..., retention_age_seconds: _Optional[int] = ..., timestamping_mode: _Optional[int] = ..., timestamping_uncapped: _Optional[bool] = ..., delete_on_empty_min_age_seconds: _Optional[int] = ..., creation_hash: _Optional[bytes] = ...) -> None: ...
+    shared_caching: bool
+    def __init__(self, stream_id: _Optional[int] = ..., name: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., cipher: _Optional[str] = ..., storage_class: _Optional[str] = ..., retention_age_seconds: _Optional[int] = ..., timestamping_mode: _Optional[int] = ..., timestamping_uncapped: _Optional[bool] = ..., delete_on_empty_min_age_seconds: _Optional[int] = ..., creation_hash: _Optional[bytes] = ..., shared_caching: _Optional[bool] = ...) -> None: ...
 
 class ExpirePrefix(_message.Message):
     __slots__ = ("stream_id", "trim_point", "at_ms")

@@ -899,7 +899,7 @@ class SequencedBatch(_message.Message):
     def __init__(self, first_seq_num: _Optional[int] = ..., record_count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., base_timestamp_ms: _Optional[int] = ..., arrival_ms: _Optional[int] = ..., last_timestamp_ms: _Optional[int] = ..., timestamping_mode: _Optional[int] = ..., uncapped: _Optional[bool] = ..., expires_at_ms: _Optional[int] = ..., records: _Optional[bytes] = ...) -> None: ...
 
 class ReadResult(_message.Message):
-    __slots__ = ("start_seq_num", "batches", "tail", "may_have_more", "group_id", "stream_id", "cipher")
+    __slots__ = ("start_seq_num", "batches", "tail", "may_have_more", "group_id", "stream_id", "cipher", "shared_caching")
     START_SEQ_NUM_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     TAIL_FIELD_NUMBER: _ClassVar[int]
@@ -907,6 +907,7 @@ class ReadResult(_message.Message):
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     CIPHER_FIELD_NUMBER: _ClassVar[int]
+    SHARED_CACHING_FIELD_NUMBER: _ClassVar[int]
     start_seq_num: int
     batches: _containers.RepeatedCompositeFieldContainer[SequencedBatch]
     tail: Position
@@ -914,7 +915,8 @@ class ReadResult(_message.Message):
     group_id: int
     stream_id: int
     cipher: str
-    def __init__(self, start_seq_num: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[SequencedBatch, _Mapping]]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., may_have_more: _Optional[bool] = ..., group_id: _Optional[int] = ..., stream_id: _Optional[int] = ..., cipher: _Optional[str] = ...) -> None: ...
+    shared_caching: bool
+    def __init__(self, start_seq_num: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[SequencedBatch, _Mapping]]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., may_have_more: _Optional[bool] = ..., group_id: _Optional[int] = ..., stream_id: _Optional[int] = ..., cipher: _Optional[str] = ..., shared_caching: _Optional[bool] = ...) -> None: ...
 
 class StreamInfo(_message.Message):
     __slots__ = ("name", "created_at_ms", "deleted_at_ms", "cipher")
