@@ -9,14 +9,14 @@ import secrets
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.store import S3Store
 
 from svc_cluster.backup.backup_errors import BackupError, ObjectStoreError
-from svc_cluster.backup.objects import ObjectInfo
+from svc_cluster.backup.objects import ObjectInfo, StoreBounds
 from svc_cluster.backup.vault import CLOCKS
 
 SCHEME: Final = "s3://"
@@ -29,6 +29,8 @@ to PAUSE_SECONDS_MAX; no attempt begins later."""
 PAUSE_SECONDS_MIN: Final = 0.1
 PAUSE_SECONDS_MAX: Final = 5.0
 _RETRIES_MAX: Final = 10_000
+_PAGE: Final = 1000
+_Found: TypeAlias = list[ObjectInfo]
 """More than there can be in that time: the time is what ends it."""
 
 _DETAILS: Final = re.compile(r"\s*Debug source:.*", re.DOTALL)
@@ -57,7 +59,13 @@ class BucketStore:
     AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, or those of a machine's or a container's role. Raises
     BackupError."""
 
-    def __init__(self, place: str, patience: BucketPatience | None = None) -> None:
+    def __init__(
+        self,
+        place: str,
+        patience: BucketPatience | None = None,
+        bounds: StoreBounds = StoreBounds(),
+    ) -> None:
+        self.bounds = bounds
         self.place = place
         self._patience = patience = patience or BucketPatience()
         self._takes_new_only = False
@@ -89,6 +97,7 @@ class BucketStore:
             raise self._failed("the place", cause) from cause
 
     async def put_new(self, name: str, data: bytes) -> bool:
+        self.bounds.check_kept(name, len(data))
         if not self._takes_new_only:
             await self._see_that_new_is_new()
         return await self._put(name, data)
@@ -102,13 +111,7 @@ class BucketStore:
     async def list(self, prefix: str) -> list[ObjectInfo]:
         # the library lists folders: what of a name is behind the last / is compared here
         folder = prefix.rpartition("/")[0]
-        listing = obstore.list(self._store, prefix=folder or None)
-        found = [
-            ObjectInfo(each["path"], each["size"], round(each["last_modified"].timestamp() * 1000))
-            for each in await self._asked(prefix, listing.collect_async())
-            if each["path"].startswith(prefix)
-        ]
-        return sorted(found, key=lambda each: each.name)
+        return await self._asked(prefix, self._listed(folder, prefix))
 
     async def delete(self, name: str) -> None:
         try:
@@ -119,9 +122,28 @@ class BucketStore:
     async def close(self) -> None:
         """Its connections end with the process."""
 
+    async def _listed(self, folder: str, prefix: str) -> _Found:
+        found: _Found = []
+        async for page in obstore.list(self._store, prefix=folder or None, chunk_size=_PAGE):
+            found += [
+                ObjectInfo(
+                    each["path"], each["size"], round(each["last_modified"].timestamp() * 1000)
+                )
+                for each in page
+                if each["path"].startswith(prefix)
+            ]
+            self.bounds.check_names(len(found), self.place)
+        return sorted(found, key=lambda each: each.name)
+
     async def _content(self, name: str) -> bytes:
         answer = await obstore.get_async(self._store, name)
-        return bytes(await answer.bytes_async())
+        self.bounds.check_found(name, answer.meta["size"], self.place)
+        data = bytearray()
+        async for piece in answer.stream():
+            data += piece
+            # whatever its size was said to be
+            self.bounds.check_found(name, len(data), self.place)
+        return bytes(data)
 
     async def _put(self, name: str, data: bytes) -> bool:
         # an attempt whose answer was lost may be answered by "it is there" when it is repeated:

@@ -113,8 +113,7 @@ class BackupRun:
             tuple(missed),
             self._vault.written_bytes,
         )
-        parts = [await self._vault.part(each) for each in (entry, *basins)]
-        await self._publisher.publish(manifest, parts)
+        await self._publisher.publish(manifest)
         for name in self._used:
             await self._vault.store.delete(name)
         await self._source.finished(manifest.finished_at_ms)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from svc_cluster.backup.backup_errors import ObjectStoreError
-from svc_cluster.backup.objects import ObjectInfo
+from svc_cluster.backup.objects import ObjectInfo, StoreBounds
 
 _UNFINISHED: Final = ".tmp-"
 
@@ -16,11 +16,13 @@ _UNFINISHED: Final = ".tmp-"
 class DirectoryStore:
     """Implements ObjectStore. Calls block: a backup is a process of its own."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, bounds: StoreBounds = StoreBounds()) -> None:
+        self.bounds = bounds
         self.place = str(directory)
         self._directory = directory
 
     async def put_new(self, name: str, data: bytes) -> bool:
+        self.bounds.check_kept(name, len(data))
         path = self._directory / name
         temporary = path.parent / f"{_UNFINISHED}{secrets.token_hex(8)}"
         try:
@@ -48,11 +50,14 @@ class DirectoryStore:
             self._refuse_links(path)
             if path.exists() and not path.is_file():
                 raise OSError(0, "it is no file")
-            return path.read_bytes()
+            with path.open("rb") as file:
+                data = file.read(self.bounds.object_bytes_max + 1)
         except FileNotFoundError:
             return None
         except OSError as cause:
             raise self._failed(name, cause) from cause
+        self.bounds.check_found(name, len(data), self.place)
+        return data
 
     async def list(self, prefix: str) -> list[ObjectInfo]:
         found: list[ObjectInfo] = []
@@ -70,6 +75,7 @@ class DirectoryStore:
                         facts = path.stat()
                     except FileNotFoundError:
                         continue  # deleted meanwhile
+                    self.bounds.check_names(len(found) + 1, self.place)
                     found.append(ObjectInfo(name, facts.st_size, facts.st_mtime_ns // 1_000_000))
         except FileNotFoundError:
             return []

@@ -18,7 +18,6 @@ from svc_cluster.backup.vault import (
     PRUNING,
     Vault,
     manifest_name,
-    named_by,
 )
 from svc_cluster.base.clock import Clock
 
@@ -112,9 +111,7 @@ async def _named(vault: Vault, now_ms: int, grace_seconds: float) -> set[str]:
         else:
             manifests.append(claimed)
     for manifest in manifests:
-        entries = (manifest.catalog, *manifest.basins)
-        fresh = [entry for entry in entries if entry.part not in named]
-        named |= named_by(manifest, [await vault.part(entry) for entry in fresh])
+        await vault.add_names(manifest, named)
     for info in await vault.store.list(PROGRESS):
         if info.modified_at_ms >= now_ms - grace_seconds * 1000:
             named.add(info.name)

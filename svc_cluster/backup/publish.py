@@ -9,11 +9,10 @@ gone.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
 from typing import Final
 
 from svc_cluster.backup.backup_errors import BackupError, DamagedError
-from svc_cluster.backup.backup_manifest import GroupPart, Manifest, encode
+from svc_cluster.backup.backup_manifest import Manifest, encode
 from svc_cluster.backup.vault import (
     CHUNKS,
     CLAIMS,
@@ -22,7 +21,6 @@ from svc_cluster.backup.vault import (
     PRUNING,
     Vault,
     manifest_name,
-    named_by,
 )
 
 PRUNE_SECONDS_MAX: Final = 600
@@ -65,7 +63,7 @@ class Publisher:
         if marks:
             raise _pruned_meanwhile(vault)
 
-    async def publish(self, manifest: Manifest, parts: Iterable[GroupPart]) -> None:
+    async def publish(self, manifest: Manifest) -> None:
         """Raises BackupError where it does not become a backup; then nothing of it is seen."""
         vault = self._vault
         data = encode(manifest)
@@ -74,15 +72,7 @@ class Publisher:
         try:
             if await live_marks(vault, await written_at_ms(vault, claim)):
                 raise _pruned_meanwhile(vault)
-            there = {
-                each.name for folder in (PARTS, CHUNKS) for each in await vault.store.list(folder)
-            }
-            gone = sorted(named_by(manifest, parts) - there)
-            if gone:
-                raise DamagedError(
-                    f"{gone[0]} and {len(gone) - 1} others are missing in {vault.store.place}: "
-                    "repeat with --full, which takes everything anew"
-                )
+            await self._check_whole(manifest)
             name = manifest_name(manifest.number)
             # a store may have taken it and lost its answer: then it is there when it is put again
             if not await vault.write(name, data) and await vault.read(name) != data:
@@ -92,6 +82,19 @@ class Publisher:
                 )
         finally:
             await vault.store.delete(claim)
+
+    async def _check_whole(self, manifest: Manifest) -> None:
+        """Raises DamagedError where something is missing that the backup cannot do without."""
+        vault = self._vault
+        there = {each.name for folder in (PARTS, CHUNKS) for each in await vault.store.list(folder)}
+        named: set[str] = set()
+        await vault.add_names(manifest, named)
+        gone = sorted(named - there)
+        if gone:
+            raise DamagedError(
+                f"{gone[0]} and {len(gone) - 1} others are missing in {vault.store.place}: "
+                "repeat with --full, which takes everything anew"
+            )
 
 
 def _pruned_meanwhile(vault: Vault) -> BackupError:

@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
 from typing import Final
 
 from svc_cluster.backup.backup_errors import BackupError, DamagedError, WrongKeyError
@@ -151,6 +150,16 @@ class Vault:
             raise DamagedError(f"{entry.part} is of another group or index than its manifest says")
         return found
 
+    async def add_names(self, manifest: Manifest, names: set[str]) -> None:
+        """Add everything that a backup cannot do without. One part is in memory at a time; what a
+        part names that is in `names` is there with it. Raises DamagedError, NewerFormatError."""
+        for entry in (manifest.catalog, *manifest.basins):
+            if entry.part not in names:
+                part = await self.part(entry)
+                names.add(entry.part)
+                names.update(chunk.name for chunk in part.chunks)
+                self.store.bounds.check_names(len(names), self.store.place)
+
     async def progress(self, group_id: int) -> list[tuple[str, Progress]]:
         """What unfinished backups have kept of this group, with the objects' names."""
         return [
@@ -172,14 +181,6 @@ def check_key(file: VaultFile, wrapping_key_id: str, place: str) -> None:
             f"the backups in {place} are sealed with the key {file.key_id}, and the key file has "
             f"{wrapping_key_id}: name the other file with --key-file"
         )
-
-
-def named_by(manifest: Manifest, parts: Iterable[GroupPart]) -> set[str]:
-    """Everything that a backup cannot do without."""
-    entries = (manifest.catalog, *manifest.basins)
-    names = {entry.part for entry in entries}
-    names.update(chunk.name for part in parts for chunk in part.chunks)
-    return names
 
 
 def _number(info: ObjectInfo) -> int:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from svc_cluster.backup.backup_errors import BackupError, ObjectStoreError
+from svc_cluster.backup.backup_errors import BackupError, DamagedError, ObjectStoreError
 from svc_cluster.backup.bucket_store import BucketPatience, BucketStore
+from svc_cluster.backup.objects import StoreBounds
 from svc_cluster.backup.prune import BackupRetention, prune
 from svc_cluster.backup.vault import found_vault, vault_file
 from svc_cluster.base.clock import SystemClock
@@ -68,6 +69,24 @@ def place(request: pytest.FixtureRequest) -> str:
 
 def run(work: Coroutine[None, None, None]) -> None:
     asyncio.run(work)
+
+
+def test_an_object_that_is_larger_than_any_is_not_read(place: str) -> None:
+    """Its size is told before its content; a place with too many objects is not listed on."""
+
+    async def main() -> None:
+        every = BucketStore(place)
+        assert await every.put_new("hostile", bytes(3 * 1024 * 1024))
+        for number in range(4):
+            assert await every.put_new(f"chunks/{number}", b"x")
+        store = BucketStore(place, bounds=StoreBounds(object_bytes_max=1024 * 1024, names_max=3))
+        with pytest.raises(DamagedError, match="hostile"):
+            await store.get("hostile")
+        assert await store.get("chunks/0") == b"x"
+        with pytest.raises(ObjectStoreError, match="more than 3 objects"):
+            await store.list("chunks/")
+
+    run(main())
 
 
 def test_what_is_put_is_there_once(place: str) -> None:

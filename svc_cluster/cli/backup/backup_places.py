@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ from svc_cluster.backup.backup_errors import BackupError
 from svc_cluster.backup.directory_store import DirectoryStore
 from svc_cluster.backup.key_file import make_key, read_key
 from svc_cluster.backup.object_sealing import Plain, Sealed, Wrapping
-from svc_cluster.backup.objects import ObjectStore
+from svc_cluster.backup.objects import OBJECT_BYTES_MAX, ObjectStore, StoreBounds
 from svc_cluster.backup.vault import Vault, check_key, found_vault, vault_file
 
 REVEALS: Final = (
@@ -20,6 +21,10 @@ REVEALS: Final = (
     "and hashes of the access tokens with what these may do"
 )
 
+OBJECT_MIB_MAX: Final = "SVC_CLUSTER_BACKUP_OBJECT_MIB_MAX"
+"""The variable that says how large objects of backups may be, in MiB."""
+_OBJECT_MIB: Final = (128, 4096)
+"""A chunk ends behind a row, and a row has 64 MiB at most."""
 _DURATION: Final = re.compile(r"(\d+)([mhd])")
 _SECONDS: Final = {"m": 60, "h": 3600, "d": 86400}
 _RATE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(KiB|MiB|GiB)")
@@ -28,14 +33,25 @@ _BYTES: Final = {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
 def store_at(place: str) -> ObjectStore:
     """The store in a directory or a bucket. Raises BackupError."""
+    bounds = StoreBounds(object_bytes_max=_object_bytes_max())
     if place.startswith("s3://"):
         # what speaks to buckets takes 0.1 s to be imported
         from svc_cluster.backup.bucket_store import BucketStore
 
-        return BucketStore(place)
+        return BucketStore(place, bounds=bounds)
     if "://" in place:
         raise BackupError(f"{place}: use a directory or s3://BUCKET/FOLDER")
-    return DirectoryStore(Path(place))
+    return DirectoryStore(Path(place), bounds)
+
+
+def _object_bytes_max() -> int:
+    text = os.environ.get(OBJECT_MIB_MAX, "")
+    if not text:
+        return OBJECT_BYTES_MAX
+    low, high = _OBJECT_MIB
+    if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
+        raise BackupError(f"{OBJECT_MIB_MAX} is {text!r}: give a whole number from {low} to {high}")
+    return int(text) * 1024**2
 
 
 async def open_vault(place: str, key_file: Path, *, plain: bool = False) -> Vault:

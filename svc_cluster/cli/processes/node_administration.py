@@ -62,7 +62,11 @@ class NodeAdministration:
                 build=Build(version("svc-cluster"), os.environ.get("SVC_CLUSTER_REVISION", "")),
                 space=lambda: _space(Path(settings.data_dir)),
                 exporter=Exporter(node, settings.backup_mib_per_second * MIB),
-                last_backup=LastBackup(Path(settings.data_dir), metrics.backup_last_success.set),
+                last_backup=LastBackup(
+                    Path(settings.data_dir),
+                    metrics.backup_last_success.set,
+                    node.services.clock.wall_ms,
+                ),
             )
         )
         self._health = ClearHealth(settings, is_ready, count)

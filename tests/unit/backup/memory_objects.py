@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from svc_cluster.backup.objects import ObjectInfo
+from svc_cluster.backup.objects import ObjectInfo, StoreBounds
 from svc_cluster.base.ids import TimestampMs
 
 
@@ -38,6 +38,7 @@ class MemoryObjects:
         self.is_ahead_by_ms = 0
         """How much its own clock is ahead of everybody's."""
         self._clock = clock
+        self.bounds = StoreBounds()
 
     def _step(self) -> bool:
         """Whether the process dies behind this operation."""
