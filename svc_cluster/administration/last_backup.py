@@ -31,8 +31,11 @@ class LastBackup:
         self._tell()
 
     def taken(self, finished_at_ms: int) -> None:
-        """A backup was finished at this Unix time in milliseconds; an earlier one than is known
-        changes nothing, unless that one lies in the future: an alert tells of it until then."""
+        """A backup was finished at this Unix time in milliseconds.
+
+        One that is earlier than what is known changes nothing, unless that lies in the future: an
+        alert tells of it until then.
+        """
         known = self._finished_at_ms
         if known > self._wall_ms() + AHEAD_MS_MAX:
             known = 0

@@ -181,6 +181,8 @@ class GatewayApp:
         """End what runs for all requests together; none is answered any more."""
         await self._tasks.cancel_all()
         await self._services.tails.close()
+        if self._services.nodes is not None:
+            await self._services.nodes.close()
         self._audit.flush()
         if self._reporter is not None:
             await self._reporter.close()

@@ -83,6 +83,10 @@ SEALED_CONFIGURATIONS: Final = 3
 """The active version from which on a group's configuration may be sealed. Before it, nobody writes
 a seal, a frame that begins a configuration, or a message that tells of one."""
 SEAL_ENTRY: Final = (Format(1, since=SEALED_CONFIGURATIONS),)
+PAGED_USAGE: Final = 3
+"""The active version from which on every gateway asks for usage in parts, and nobody is answered
+more at once."""
+
 SHARED_CACHING: Final = 3
 """The active version from which on a stream can say that shared caches may keep its records. A row
 that says so has a member more; all others are as they were."""

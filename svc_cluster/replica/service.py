@@ -94,6 +94,7 @@ class Service:
                 self._change,
                 self._deadline,
                 lambda: host.basins.values(),
+                host.services.version,
             ).operations,
             **Overview(host).operations,
             **GroupViews(host).operations,

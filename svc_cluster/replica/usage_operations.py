@@ -16,6 +16,7 @@ from svc_cluster.base.ids import CATALOG_GROUP, StreamId, TimestampMs
 from svc_cluster.base.key_reader import KeyReader
 from svc_cluster.catalog.account_usage import sequence_report
 from svc_cluster.codec import usage_pb
+from svc_cluster.model import versions
 from svc_cluster.model.usage import (
     DAY_MINUTES,
     KEPT_MINUTES,
@@ -29,6 +30,7 @@ from svc_cluster.model.usage_table import UsageTable
 from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.basin_operations import Change
 from svc_cluster.replica.catalog import CatalogReplica
+from svc_cluster.replica.cluster_version import ClusterVersion
 from svc_cluster.replica.repeatable import Fill, Operation, say_done
 from svc_cluster.replica.service_session import Encoded
 from svc_cluster.stream import keys, usage_requests
@@ -38,6 +40,9 @@ from svc_cluster.stream.usage_rows import decode_basin_reading, decode_reading
 
 ROWS_PER_STEP: Final = 256
 """Rows looked at before others have the event loop: about a millisecond."""
+
+ANSWER_STEPS_MAX: Final = 2_048
+"""Buckets of one answer, from active version 3 on: releases before ask for all at once."""
 
 _STEP_SECONDS_MAX: Final = DAY_MINUTES * MINUTE_SECONDS
 _MINUTES_MAX: Final = KEPT_MINUTES + 2 * DAY_MINUTES
@@ -53,6 +58,7 @@ class UsageOperations:
         change: Change,
         deadline: Callable[[pb.Request], float],
         basins: Callable[[], Iterable[BasinReplica]],
+        version: ClusterVersion,
     ) -> None:
         """The calls `basin` and `catalog` find what a request asks, or raise. The call `change` is
         as in Provisioning; `basins` gives all that have a replica here."""
@@ -61,12 +67,17 @@ class UsageOperations:
         self._change = change
         self._deadline = deadline
         self._basins = basins
+        self._version = version
         self.operations: dict[str, Operation] = {
             "report_usage": self._report_usage,
             "get_usage": self._get_usage,
             "get_storage": self._get_storage,
             "active_basins": self._active_basins,
         }
+
+    def _minutes(self, start: int, end: int, step_seconds: int) -> tuple[int, int]:
+        is_paged = self._version.active >= versions.PAGED_USAGE
+        return minutes(start, end, step_seconds, ANSWER_STEPS_MAX if is_paged else _MINUTES_MAX)
 
     async def _report_usage(self, request: pb.Request) -> Fill:
         """Answered when the report is counted, now or before."""
@@ -93,7 +104,7 @@ class UsageOperations:
 
     async def _get_usage(self, request: pb.Request) -> Fill:
         wanted = request.get_usage
-        first, end = _minutes(wanted.start, wanted.end, wanted.step_seconds)
+        first, end = self._minutes(wanted.start, wanted.end, wanted.step_seconds)
         if request.group_id == CATALOG_GROUP:
             catalog = self._catalog(request)
             await catalog.linearize()
@@ -107,7 +118,7 @@ class UsageOperations:
     async def _get_storage(self, request: pb.Request) -> Fill:
         """Return nothing of a stream that is not there."""
         wanted = request.get_storage
-        first, end = _minutes(wanted.start, wanted.end, wanted.step_seconds)
+        first, end = self._minutes(wanted.start, wanted.end, wanted.step_seconds)
         basin = self._basin(request)
         await basin.reader.linearize()
         readings = Readings()
@@ -157,9 +168,9 @@ class UsageOperations:
         return fill
 
 
-def _minutes(start: int, end: int, step_seconds: int) -> tuple[int, int]:
+def minutes(start: int, end: int, step_seconds: int, steps_max: int) -> tuple[int, int]:
     """The half-open range of minutes that the buckets of a query consist of. Raises
-    MalformedError for what no gateway asks."""
+    MalformedError for what no gateway asks, such as more than `steps_max` buckets."""
     if (
         step_seconds % MINUTE_SECONDS
         or not MINUTE_SECONDS <= step_seconds <= _STEP_SECONDS_MAX
@@ -167,6 +178,8 @@ def _minutes(start: int, end: int, step_seconds: int) -> tuple[int, int]:
     ):
         raise MalformedError(ErrorCode.BAD_PROTO, "no such time to look at")
     steps = bucket_range(start, end, step_seconds)
+    if len(steps) > steps_max:
+        raise MalformedError(ErrorCode.BAD_PROTO, f"more than {steps_max} buckets at once")
     return steps[0] // MINUTE_SECONDS, (steps[-1] + step_seconds) // MINUTE_SECONDS
 
 

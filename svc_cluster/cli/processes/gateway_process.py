@@ -153,7 +153,7 @@ async def start_gateway(
             **({} if access is None else {"access_tokens_fresh": access.is_ready}),
             **({} if settings.init_file is None else {"declarations": declarer.is_settled}),
         },
-        nodes=NodeClient(client.directory),
+        nodes=NodeClient(client.directory, clock),
         tokens=tokens,
         access=access,
         audit=audit,

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.clock import Clock
 from svc_cluster.base.ids import NodeId
+from svc_cluster.base.tasks import start_task
 from svc_cluster.gateway.cluster.leaders import Fill
 
 NODE_SECONDS: Final = 1.5
 """How long a node may take to answer before it is told as one that does not."""
+
+KEPT_SECONDS: Final = 0.25
+"""How long an answer is told to those who ask after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +43,8 @@ class NodeBackend(Protocol):
         """Every node of the cluster by its id; None for one that has no answer in time."""
         ...
 
+    async def close(self) -> None: ...
+
 
 class Nodes(Protocol):
     """`gateway.cluster.directory.Directory`, as far as it is needed here."""
@@ -48,13 +56,40 @@ class Nodes(Protocol):
 
 
 class NodeClient:
-    """A NodeBackend over the links of this gateway."""
+    """A NodeBackend over the links of this gateway. All who ask at a time share one question to the
+    nodes, and what was answered is told again for KEPT_SECONDS: how many ask costs nodes nothing.
+    """
 
-    def __init__(self, cluster: Nodes) -> None:
+    def __init__(self, cluster: Nodes, clock: Clock) -> None:
         self._cluster = cluster
+        self._clock = clock
+        self._asking: asyncio.Task[dict[int, NodeFacts | None]] | None = None
+        self._answered_at = 0.0
 
     async def nodes(self) -> dict[int, NodeFacts | None]:
-        """Ask all at once."""
+        """Ask all at once, unless that is under way or has just been done."""
+        asking = self._asking
+        if asking is not None and asking.done():
+            is_over = self._clock.monotonic() >= self._answered_at + KEPT_SECONDS
+            if is_over or asking.cancelled() or asking.exception() is not None:
+                asking = None
+        if asking is None:
+            asking = self._asking = start_task(self._ask(), "ask every node")
+        # who goes away takes nothing from the others
+        return dict(await asyncio.shield(asking))
+
+    async def close(self) -> None:
+        """End a question that is under way."""
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.wait([self._asking])
+
+    async def _ask(self) -> dict[int, NodeFacts | None]:
+        found = await self._told()
+        self._answered_at = self._clock.monotonic()
+        return found
+
+    async def _told(self) -> dict[int, NodeFacts | None]:
 
         def fill(request: pb.Request) -> None:
             request.overview.SetInParent()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, Protocol
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
@@ -12,6 +13,9 @@ from svc_cluster.gateway.cluster.leaders import Fill
 from svc_cluster.model.usage import Counts, Readings, UsageReport
 
 DEADLINE_SECONDS: Final = 4.0
+ASKED_STEPS_MAX: Final = 2_040
+"""Buckets of one answer: 34 hours by the minute, as there may be in a turn of either side."""
+_HOUR_SECONDS: Final = 3600
 NODE_SECONDS: Final = 1.5
 """How long a node may take when all of them are asked."""
 
@@ -63,9 +67,11 @@ class UsageClient:
         self._cluster = cluster
         self._clock = clock
 
-    async def _ask(self, basin: str | None, fill: Fill) -> pb.Response:
+    def _deadline(self) -> float:
+        return self._clock.monotonic() + DEADLINE_SECONDS
+
+    async def _ask(self, basin: str | None, fill: Fill, deadline: float) -> pb.Response:
         # what is asked here may be asked again: reports are numbered
-        deadline = self._clock.monotonic() + DEADLINE_SECONDS
         if basin is None:
             return await self._cluster.ask_catalog(fill, write=False, deadline=deadline)
         return await self._cluster.ask_basin(basin, fill, write=False, deadline=deadline)
@@ -74,36 +80,47 @@ class UsageClient:
         def fill(request: pb.Request) -> None:
             usage_pb.put_report(request.report_usage, report)
 
-        await self._ask(basin, fill)
+        await self._ask(basin, fill, self._deadline())
 
     async def usage(
         self, basin: str | None, start: int, end: int, step_seconds: int
     ) -> list[tuple[int, Counts]]:
-        def fill(request: pb.Request) -> None:
-            request.get_usage.start = start
-            request.get_usage.end = end
-            request.get_usage.step_seconds = step_seconds
+        deadline = self._deadline()
+        buckets: list[tuple[int, Counts]] = []
+        for begin, until in pages(start, end, step_seconds):
 
-        found = (await self._ask(basin, fill)).usage
-        return [usage_pb.get_counts(bucket) for bucket in found.buckets]
+            def fill(request: pb.Request, begin: int = begin, until: int = until) -> None:
+                request.get_usage.start = begin
+                request.get_usage.end = until
+                request.get_usage.step_seconds = step_seconds
+
+            found = (await self._ask(basin, fill, deadline)).usage
+            buckets += [usage_pb.get_counts(bucket) for bucket in found.buckets]
+        return buckets
 
     async def storage(
         self, basin: str, stream: str | None, start: int, end: int, step_seconds: int
     ) -> Readings:
-        def fill(request: pb.Request) -> None:
-            wanted = request.get_storage
-            if stream is not None:
-                wanted.stream = stream
-            wanted.start = start
-            wanted.end = end
-            wanted.step_seconds = step_seconds
+        deadline = self._deadline()
+        before: int | None = None
+        changes: list[tuple[int, int]] = []
+        now: int | None = None
+        for number, (begin, until) in enumerate(pages(start, end, step_seconds)):
 
-        found = (await self._ask(basin, fill)).storage
-        return Readings(
-            found.before if found.HasField("before") else None,
-            tuple((reading.at, reading.stored_bytes) for reading in found.changes),
-            found.now if found.HasField("now") else None,
-        )
+            def fill(request: pb.Request, begin: int = begin, until: int = until) -> None:
+                wanted = request.get_storage
+                if stream is not None:
+                    wanted.stream = stream
+                wanted.start = begin
+                wanted.end = until
+                wanted.step_seconds = step_seconds
+
+            found = (await self._ask(basin, fill, deadline)).storage
+            if not number:
+                before = found.before if found.HasField("before") else None
+            changes += [(reading.at, reading.stored_bytes) for reading in found.changes]
+            now = found.now if found.HasField("now") else None
+        return Readings(before, tuple(changes), now)
 
     async def active_basins(self, start: int, end: int) -> set[str]:
         def fill(request: pb.Request) -> None:
@@ -117,3 +134,21 @@ class UsageClient:
             # a basin may have all its replicas on the others
             raise UnavailableError("too few nodes can be reached")
         return {name for basins in found for name in basins.basins}
+
+
+def pages(start: int, end: int, step_seconds: int) -> Iterator[tuple[int, int]]:
+    """The time in parts of ASKED_STEPS_MAX buckets at most, one behind the other; at least one.
+
+    Parts meet where both an hour and a bucket begin: minutes that become an hour between two
+    answers are in exactly one of them.
+    """
+    unit = max(step_seconds, _HOUR_SECONDS)
+    length = ASKED_STEPS_MAX * step_seconds // unit * unit
+    begin = start
+    while True:
+        until = begin // unit * unit + length
+        if until >= end:
+            yield begin, end
+            return
+        yield begin, until
+        begin = until

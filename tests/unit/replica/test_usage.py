@@ -16,6 +16,7 @@ from tests.unit.stream.support import Leader
 
 FIRST = 2 * FINE_MINUTES
 MINUTES = 2 * usage_operations.ROWS_PER_STEP + 10
+STEPS_MAX = 150_000
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,7 @@ def test_readings_of_a_long_time(leader: Leader) -> None:
 )
 def test_what_no_gateway_asks_is_refused(start: int, end: int, step_seconds: int) -> None:
     with pytest.raises(MalformedError):
-        usage_operations._minutes(start, end, step_seconds)
+        usage_operations.minutes(start, end, step_seconds, STEPS_MAX)
 
 
 @pytest.mark.parametrize(
@@ -89,4 +90,12 @@ def test_what_no_gateway_asks_is_refused(start: int, end: int, step_seconds: int
 def test_buckets_are_looked_at_as_a_whole(
     start: int, end: int, step_seconds: int, minutes: tuple[int, int]
 ) -> None:
-    assert usage_operations._minutes(start, end, step_seconds) == minutes
+    assert usage_operations.minutes(start, end, step_seconds, STEPS_MAX) == minutes
+
+
+def test_an_answer_has_a_bounded_number_of_buckets() -> None:
+    """Each page that a gateway asks for is within the bound, and one bucket more is refused."""
+    end = 60 * usage_operations.ANSWER_STEPS_MAX
+    assert usage_operations.minutes(0, end, 60, usage_operations.ANSWER_STEPS_MAX)[1] * 60 == end
+    with pytest.raises(MalformedError, match="buckets at once"):
+        usage_operations.minutes(0, end + 1, 60, usage_operations.ANSWER_STEPS_MAX)
