@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
 from pathlib import Path
 
 import msgspec
@@ -12,11 +13,12 @@ import pytest
 
 from svc_cluster.base.ids import StreamId
 from svc_cluster.base.write_set import WriteSet
+from svc_cluster.lab.own_cluster import OwnCluster
 from svc_cluster.replica.prefixed import PREFIX_BYTES
 from svc_cluster.storage.rocks_store import RocksStore
 from svc_cluster.stream import keys
-from tests.alerts.watch import watching
-from tests.e2e.cluster import running, same_applied, whole
+from tests.alerts.watch import Watch, watching
+from tests.e2e.cluster import Load, running, same_applied, whole
 from tests.e2e.load import set_up
 from tests.e2e.prometheus import targets
 from tests.integration.processes import flushed_nodes, wait_page
@@ -38,7 +40,7 @@ def test_stores_that_differ_fire(binaries: Path, tmp_path: Path) -> None:
     async def main() -> None:
         directory = tmp_path / "cluster"
         async with running(directory, options=["--no-restart"], environment=environment) as cluster:
-            await set_up(cluster.url, BASIN, [STREAM])
+            await set_up(cluster.url, BASIN, [STREAM, "stream-0", "stream-1"])
             await write(cluster.url, 3)
             rows = {node: cluster.node(node) for node in (1, 2, 3)}
             stores = {node: directory / f"node-{node}" / "state" for node in rows}
@@ -49,6 +51,7 @@ def test_stores_that_differ_fire(binaries: Path, tmp_path: Path) -> None:
             with watching(binaries, tmp_path, jobs, SCENE) as watch:
                 await watch.scraped(jobs)
                 await watch.quiet("SvcStateDivergence", "SvcScrubInDoubt")
+                await _frozen(cluster, watch, victim)
                 await same_applied(cluster, BASIN, 3)
                 await flushed_nodes([ports[victim]])  # what is harmed must be flushed
                 await _gone(cluster.kill_node(victim))
@@ -79,6 +82,22 @@ def test_stores_that_differ_fire(binaries: Path, tmp_path: Path) -> None:
                 watch.complete()
 
     asyncio.run(main())
+
+
+async def _frozen(cluster: OwnCluster, watch: Watch, follower: int) -> None:
+    """A follower's process stands still while the others go on: it takes in nothing of the log, and
+    no comparison is complete without it. Then it comes back, and catches up."""
+    names = ("SvcFollowerLagging", "SvcScrubOverdue")
+    await watch.quiet(*names)
+    load = Load(cluster.url, BASIN, writers=2)
+    cluster.kill_node(follower, signal.SIGSTOP)
+    load.start()
+    try:
+        await watch.fires(*names)
+    finally:
+        cluster.kill_node(follower, signal.SIGCONT)
+        await load.stop()
+    await watch.ends(*names)
 
 
 def _mark(place: Path, node: int) -> None:
