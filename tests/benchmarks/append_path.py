@@ -153,6 +153,8 @@ def summary(
         }
     if files:
         told["files"] = dict(sorted(by_file.items()))
+        ever = {trace.file(code) or "" for others, _ in taken for code in others}
+        told["files of any"] = sorted(ever)
         told["functions"] = {
             f"{trace.file(code)}:{code.co_qualname}": count
             for code, count in sorted(
@@ -243,8 +245,16 @@ class Client:
         self._writer.close()
 
 
-async def measure(directory: Path, *, nodes: int, files: bool) -> dict[str, Any]:
-    """Trace the appends of one connection to one stream, when all is warm."""
+async def measure(
+    directory: Path,
+    *,
+    nodes: int,
+    files: bool,
+    traces_endpoint: str | None = None,
+    headers: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """Trace the appends of one connection to one stream, when all is warm. `headers`: lines that
+    each of them has; `traces_endpoint`: where the cluster sends spans to."""
     trace = Trace()
     loop = asyncio.get_running_loop()
     assert isinstance(loop, Loop), "its clock can be stopped"
@@ -252,14 +262,14 @@ async def measure(directory: Path, *, nodes: int, files: bool) -> dict[str, Any]
     # the threads of the disk and of the state store start with the cluster
     trace.start()
     try:
-        async with Cluster(directory, nodes) as cluster:
+        async with Cluster(directory, nodes, traces_endpoint) as cluster:
             client = Client()
             await client.connect(cluster.port)
             basin = "append-path"
             await client.until_done("PUT", f"/v1/basins/{basin}", None, b"{}")
             await client.until_done("PUT", "/v1/streams/traced", basin, b"{}")
             batch = json.dumps({"records": [{"body": "aGVsbG8="}]}).encode()
-            append = ("POST", "/v1/streams/traced/records", basin, batch)
+            append: tuple[Any, ...] = ("POST", "/v1/streams/traced/records", basin, batch, *headers)
             for _ in range(WARM_UP):
                 await client.until_done(*append)
             taken = []
