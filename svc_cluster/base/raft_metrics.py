@@ -85,6 +85,11 @@ class RaftMetrics(MetricDeclarations):
         )
 
     def _declare_raft_peers(self) -> None:
+        self.raft_hand_overs = self._counter(
+            "svc_raft_hand_overs_total",
+            "Attempts of replicas here to give their lead away: done or failed.",
+            "result",
+        )
         self.raft_peer_lag_entries = self._gauge(
             "svc_raft_peer_lag_entries", "Entries that a peer is behind groups led here.", "peer"
         )

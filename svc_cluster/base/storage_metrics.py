@@ -19,6 +19,10 @@ class StorageMetrics(MetricDeclarations):
         self.wal_fsync_duration = self._seconds(
             "svc_wal_fsync_duration_seconds", "Time of one sync of the write-ahead log."
         )
+        self.wal_write_duration = self._seconds(
+            "svc_wal_write_duration_seconds",
+            "Time to write what is synced next to the write-ahead log.",
+        )
         self.wal_bytes_written = self._counter(
             "svc_wal_bytes_written_total", "Bytes written to the write-ahead log."
         )

@@ -56,6 +56,9 @@ class NodeFigures:
     elections_won: int = 0
     elections_lost: int = 0
     """Elections that a replica here had started, and that another one ended."""
+    hand_overs_done: int = 0
+    hand_overs_failed: int = 0
+    """Attempts to give a lead away, and those after which it was still led here."""
     on_queued: Seconds = _unseen
     """Told how long a write waited before it was put into an entry."""
     on_committed: Seconds = _unseen

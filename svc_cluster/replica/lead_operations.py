@@ -86,7 +86,7 @@ class LeadOperations:
     async def _attempt(self, replica: Replica, to: NodeId | None) -> None:
         try:
             async with asyncio.timeout(ATTEMPT_SECONDS):
-                await hand_over(replica, to)
+                await hand_over(replica, self._host.services.figures, to)
         except TimeoutError:
             if leads(replica):
                 who = f"node {to}" if to else "the best other member"

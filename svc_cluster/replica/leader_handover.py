@@ -12,6 +12,7 @@ from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.raft.group import RaftGroup, Role
 from svc_cluster.replica.catalog import CatalogReplica
+from svc_cluster.replica.group_watch import NodeFigures
 from svc_cluster.replica.host import Host, Replica
 
 ASK_SECONDS: Final = 0.02
@@ -92,7 +93,20 @@ def leads(replica: Replica) -> bool:
     return not group.stopped and engine.role is Role.LEADER and len(engine.members) > 1
 
 
-async def hand_over(replica: Replica, to: NodeId | None = None) -> None:
+async def hand_over(replica: Replica, figures: NodeFigures, to: NodeId | None = None) -> None:
+    """Does what `_hand_over` does, and counts what came of it."""
+    if not leads(replica):
+        return
+    try:
+        await _hand_over(replica, to)
+    finally:
+        if leads(replica):
+            figures.hand_overs_failed += 1
+        else:
+            figures.hand_overs_done += 1
+
+
+async def _hand_over(replica: Replica, to: NodeId | None) -> None:
     """Stop proposing and ask `to`, or the best follower, to lead, until somebody else does. The
     caller sets a limit, and resumes.
 
@@ -195,7 +209,7 @@ class Retirement:
                 if to is None:  # everybody else is away
                     await asyncio.sleep(ASK_SECONDS)
                 else:
-                    await hand_over(replica, to)
+                    await hand_over(replica, self._host.services.figures, to)
         except TimeoutError:
             pass  # another one is asked in the next round
         finally:
@@ -313,7 +327,7 @@ class SlowDiskWatch:
     async def _give_away(self, replica: Replica) -> None:
         try:
             async with asyncio.timeout(TRY_SECONDS):
-                await hand_over(replica)
+                await hand_over(replica, self._services.figures)
             self.handed_over += 1
         except TimeoutError:
             pass  # nobody else can lead now; this node goes on

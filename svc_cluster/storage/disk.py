@@ -153,9 +153,9 @@ class RealDisk:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._loop = loop
-        self.on_sync: Callable[[float, int], None] | None = None
-        """Told of each batch of writes, on the thread that wrote it: the seconds of its syncs,
-        and its bytes."""
+        self.on_sync: Callable[[float, float, int], None] | None = None
+        """Told of each batch of writes, on the thread that wrote it: the seconds of the write,
+        those of its syncs, and its bytes."""
         self._syncer = Worker("disk-sync", directory)
         self._maker = Worker("disk-create", directory)
         self._remover = Worker("disk-remove", directory)
@@ -292,6 +292,7 @@ class RealDisk:
         size = 0
         run: list[bytes | memoryview] = []
         run_handle, run_start, run_end = -1, 0, 0
+        begun = self._loop.time()
         for file, offset, data in writes:
             assert isinstance(file, RealFile), "a disk writes its own files"
             if file.handle != run_handle or offset != run_end or len(run) == _IOVEC_MAX:
@@ -308,7 +309,7 @@ class RealDisk:
         for handle in handles:
             self._sync(handle)
         if self.on_sync is not None and not is_aside:
-            self.on_sync(self._loop.time() - started, size)
+            self.on_sync(started - begun, self._loop.time() - started, size)
 
     def _sync(self, handle: int) -> None:
         os.fdatasync(handle)

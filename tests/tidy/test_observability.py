@@ -10,32 +10,8 @@ import pytest
 import yaml
 
 from svc_cluster.base.metrics import Metrics
+from tests.tidy.metric_names import declared, fed
 from tests.tidy.observability import ALERTS, DASHBOARDS, ROOT, alerts, asked_for, panels
-
-DECLARATIONS = sorted((ROOT / "svc_cluster" / "base").glob("*metrics.py"))
-"""Where the metrics of a process are declared."""
-
-
-def declared() -> dict[str, str]:
-    """Attribute of `Metrics` to the name on the wire, of what is ours."""
-    text = "\n".join(path.read_text() for path in DECLARATIONS)
-    found = re.findall(r"self\.(\w+) = (?:self\._\w+|histogram)\(\s*\"(\w+)\"", text)
-    assert len(found) > 40
-    return dict(found)
-
-
-def fed() -> set[str]:
-    """Names of metrics that something outside of their declaration touches."""
-    sources = "\n".join(
-        path.read_text()
-        for path in (ROOT / "svc_cluster").rglob("*.py")
-        if path not in DECLARATIONS
-    )
-    return {
-        name
-        for attribute, name in declared().items()
-        if re.search(rf"(metrics|declared)\.{attribute}\b", sources)
-    }
 
 
 def of_basins() -> set[str]:

@@ -81,8 +81,9 @@ class NodeMetrics:
         for part, refused in budget.refused().items():
             self._count(self._metrics.memory_refused.labels(part=part), refused)
 
-    def _synced(self, seconds: float, size: int) -> None:
+    def _synced(self, write_seconds: float, seconds: float, size: int) -> None:
         """On the disk's thread, the only one that adds here."""
+        self._metrics.wal_write_duration.observe(write_seconds)
         self._metrics.wal_fsync_duration.observe(seconds)
         self._wal_bytes += size
 
@@ -132,6 +133,8 @@ class NodeMetrics:
         self._count(metrics.raft_read_index_failures, figures.reads_unconfirmed)
         self._count(metrics.raft_elections.labels(result="won"), figures.elections_won)
         self._count(metrics.raft_elections.labels(result="lost"), figures.elections_lost)
+        self._count(metrics.raft_hand_overs.labels(result="done"), figures.hand_overs_done)
+        self._count(metrics.raft_hand_overs.labels(result="failed"), figures.hand_overs_failed)
         self._count(metrics.raft_state_divergence, host.divergences)
         self._count(metrics.raft_replicas_repaired, host.repaired)
         self._count(
