@@ -66,9 +66,9 @@ from svc_cluster.raft.seam import Ending, Seam
 
 __all__ = ["EngineGroup", "is_noop"]
 
-TERM_JUMP_MAX: Final = 2**32
-"""Nobody falls behind by more elections than this: a message from further ahead is a lie, and to
-follow it would use up the terms that there are."""
+TERM_JUMP_MAX: Final = 2**28
+"""Nobody falls behind by more elections than this, which is four years of them: a message from
+further ahead is a lie, and to follow it would use up the terms of the configuration."""
 
 
 class EngineGroup:

@@ -55,7 +55,8 @@ class Learner:
         known = self.configuration
         number = -1 if known is None else known.number
         if isinstance(body, Ended):
-            self.learn(body.configuration)
+            if configuration_of(body.sender_term) == body.configuration.number:
+                self.learn(body.configuration)
         elif configuration_of(body.sender_term) > number:
             self.behind = sender
         elif known is not None and configuration_of(body.sender_term) < number:

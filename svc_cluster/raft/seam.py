@@ -87,7 +87,8 @@ class Seam:
         with this one and nothing else, for ever."""
         number, own = configuration_of(body.sender_term), self.configuration
         if isinstance(body, Ended):
-            self.learn(body.configuration)
+            if number == body.configuration.number:
+                self.learn(body.configuration)
             return False
         if number == own.number:
             return not self.is_lost

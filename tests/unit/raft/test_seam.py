@@ -78,6 +78,8 @@ def test_an_end_is_learnt_from_anybody_and_only_forwards() -> None:
     node.receive(7, Ended(later.first_term, later))
     node.receive(3, Ended(Term(ONE), NEXT))
     assert node.group.seam.told == later
+    node.receive(3, Ended(Term(ONE), configuration(4, (9, 7), 2)))
+    assert node.group.seam.told == later, "it contradicts itself"
 
 
 def test_who_speaks_of_a_later_configuration_is_asked_for_it() -> None:
