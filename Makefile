@@ -18,6 +18,7 @@ TRIALS ?= 1000
 HOSTILE ?= 3
 ONLY ?= *
 MUTANTS ?=
+COMPARE ?=
 AUDIT ?=
 RAISE ?=
 SOURCE ?=
@@ -193,6 +194,10 @@ compose-test: .venv/helm/.ready
 
 bench: $(READY) ## Measure a local three-node cluster: appends and reads at several loads
 	@.venv/bin/svc-cluster bench run standard
+
+.PHONY: compare
+compare: $(READY) ## Peers that are on PATH beside this service, up to two hours, into docs/benchmarks.md (COMPARE=arguments)
+	@.venv/bin/python -m tests.comparison $(COMPARE)
 
 proto: $(READY) ## Generate svc_cluster/_pb from proto/
 	@.ci/proto

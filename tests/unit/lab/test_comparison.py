@@ -1,0 +1,94 @@
+"""The comparison with peers: what is kept of it, what is left to do, and its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from svc_cluster.lab.load.scenarios import SCENARIOS
+from tests.comparison.__main__ import APPENDS, STREAMS, plan
+from tests.comparison.peers import OURS, PEERS
+from tests.comparison.records import (
+    BEGIN,
+    END,
+    Conditions,
+    OneRun,
+    Records,
+    load,
+    ratios,
+    save,
+    tables,
+    written,
+)
+
+ALIKE = Conditions("abc", "a machine", 1.0, 0.5, 1.0)
+
+
+def _run(side: str, number: int, rate: float, **more: Any) -> OneRun:
+    row = {"part": "append", "requests_per_s": rate, "p50_ms": 1000 / rate}
+    row |= {"received_mib_per_s": 0.0, "metered_mib_per_s": rate / 1000} | more
+    return OneRun("unary-1", side, number, [row])
+
+
+def test_what_is_kept_is_gone_on_from(tmp_path: Path) -> None:
+    """A run with figures is not made again, one that failed is; what was measured under other
+    conditions is of no use."""
+    path = tmp_path / "deeper" / "compare.json"
+    records = Records(ALIKE)
+    records.add(_run(OURS, 0, 10.0))
+    records.add(OneRun("unary-1", "etcd", 0, trouble="it did not start"))
+    save(path, records)
+    kept = load(path, ALIKE)
+    assert kept == records
+    assert kept.has("unary-1", OURS, 0)
+    assert not kept.has("unary-1", OURS, 1)
+    assert not kept.has("unary-1", "etcd", 0)
+    kept.add(_run("etcd", 0, 5.0))
+    assert kept.has("unary-1", "etcd", 0)
+    assert len(kept.runs) == 2
+    other = msgspec.structs.replace(ALIKE, commit="abd")
+    assert load(path, other) == Records(other)
+
+
+def test_ratios_are_of_the_same_round() -> None:
+    """A round in which the machine was slow was slow for both; one that only one side has says
+    nothing."""
+    own = [_run(OURS, 0, 10.0), _run(OURS, 1, 100.0), _run(OURS, 2, 7.0)]
+    its = [_run("etcd", 1, 50.0), _run("etcd", 0, 5.0)]
+    assert ratios(own, its, 0, "requests_per_s") == [2.0, 2.0]
+
+
+def test_tables_have_medians_spread_marks_and_what_was_missing() -> None:
+    """The document has them between its marks, and the rest of it as it was."""
+    records = Records(ALIKE, {"syncs_per_s": 900.0, "p50_ms": 0.1, "p99_ms": 0.2})
+    records.missing = {"s2 lite": "cargo"}
+    for number, rate in enumerate((10.0, 30.0, 20.0)):
+        records.add(_run(OURS, number, rate))
+        records.add(_run("etcd", number, 40.0, generator_bound=True))
+    records.add(OneRun("unary-1", "NATS", 0, trouble="it did not start"))
+    text = tables(records, OURS, {"etcd": "synced"})
+    assert "Not to be had: s2 lite (cargo)." in text
+    assert "900 synced 4 KiB writes a second" in text
+    assert "| svc-cluster | append | 3 | 20 (10 to 30) |" in text
+    assert "| etcd (synced) | append (!) | 3 | 40 |" in text
+    assert "| 0.5 (0.25 to 0.75) |" in text
+    assert "- NATS, round 1: it did not start" in text
+    document = written(f"before {BEGIN} old {END} after", text)
+    assert document == f"before {text} after"
+    with pytest.raises(ValueError, match="has no"):
+        written("nothing", text)
+
+
+def test_each_scenario_is_compared_with_those_that_can_take_part() -> None:
+    """Ours first, then every peer; reads and sessions only where the interface is the same."""
+    turns = plan([*APPENDS, *STREAMS], list(PEERS))
+    assert {scenario.name for scenario, _ in turns} == {*APPENDS, *STREAMS} <= set(SCENARIOS)
+    for name in STREAMS:
+        sides = [peer.name if peer else OURS for scenario, peer in turns if scenario.name == name]
+        assert sides == [OURS, "s2 lite"]
+    firsts = [peer for scenario, peer in turns if scenario.name == "unary-1"]
+    assert firsts == [None, *PEERS]
+    assert plan(["session"], [peer for peer in PEERS if not peer.has_streams]) == []
