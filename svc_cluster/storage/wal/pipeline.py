@@ -15,6 +15,7 @@ from svc_cluster.storage.payload.payload_frame import PLACE_BYTES, encode_place
 from svc_cluster.storage.wal import wal_frame as fr
 from svc_cluster.storage.wal.ledger import Ledger
 from svc_cluster.storage.wal.reach import ReachFile
+from svc_cluster.storage.wal.recent_batches import RecentBatches
 from svc_cluster.storage.wal.segment import DATA_START, Segment
 from svc_cluster.storage.wal.supply import SegmentSupply, Writes
 from svc_cluster.storage.wal.wal_frame import (
@@ -32,9 +33,6 @@ _JOINED_BYTES_MAX: Final = 4096
 """Payloads up to this are copied together; larger ones go to the disk as they are."""
 _RIDING_BYTES_MAX: Final = 64 * 1024
 """Operations that may wait for another one's sync are not let pile up beyond this."""
-_COVERED_BYTES: Final = 16 * 1024
-_COVERED_BATCHES: Final = range(2, 65)
-"""A batch header covers the latest batches: at least the window's bytes, this few and this many."""
 
 Done = Callable[[], None]
 
@@ -97,8 +95,7 @@ class Pipeline:
         self._run_start = offset
         self._sealed = self.position
         self._batch = _SyncBatch(self._sealed)
-        self._recent: deque[_SyncBatch] = deque()
-        self._recent_bytes = 0
+        self._recent = RecentBatches()
         self._controls: list[tuple[Writes, Done]] = []
         self._waiting: deque[tuple[list[FrameBody], Done | None, bool]] = deque()
         self._waiting_bytes = 0
@@ -227,11 +224,8 @@ class Pipeline:
     def _begin_batch(self, *, last: bool) -> bool:
         if self._batch.begun:
             return True
-        items: dict[int, int] = {}
-        for batch in self._recent:
-            items.update(batch.groups)
-        covers_from = self._recent[0].start if self._recent else self._sealed
-        batch_header = encode_batch_header(BatchHeader(covers_from, items))
+        covers_from = self._recent.start or self._sealed
+        batch_header = encode_batch_header(BatchHeader(covers_from, self._recent.groups))
         first = FrameBody(fr.BATCH, GroupId(0), payload=batch_header)
         self._batch.begun = self._put_frame(first, last=last)
         return self._batch.begun
@@ -324,18 +318,8 @@ class Pipeline:
         self._batch = _SyncBatch(self._sealed)
         if batch.begun:
             self._marked = not batch.groups
-            self._remember(batch)
+            self._recent.add(batch.start, batch.total_bytes, batch.groups)
         return batch
-
-    def _remember(self, batch: _SyncBatch) -> None:
-        self._recent.append(batch)
-        self._recent_bytes += batch.total_bytes
-        while len(self._recent) > _COVERED_BATCHES.start:
-            behind_first = self._recent_bytes - self._recent[0].total_bytes
-            if behind_first < _COVERED_BYTES and len(self._recent) < _COVERED_BATCHES.stop:
-                break
-            self._recent.popleft()
-            self._recent_bytes = behind_first
 
     def _pump(self) -> None:
         if self._in_flight or not (self._batch.forced or self._controls):
