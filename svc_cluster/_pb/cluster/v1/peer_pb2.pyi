@@ -24,7 +24,7 @@ class PeerBatch(_message.Message):
     def __init__(self, messages: _Optional[_Iterable[bytes]] = ..., wall_ms: _Optional[int] = ...) -> None: ...
 
 class GroupMessage(_message.Message):
-    __slots__ = ("group_id", "sender_term", "append_request", "append_response", "vote_request", "vote_granted", "pre_vote_request", "pre_vote_response", "stale_term", "timeout_now", "state_mark", "scrub_question", "scrub_answer", "scrub_verdict", "entry_traces", "ended")
+    __slots__ = ("group_id", "sender_term", "append_request", "append_response", "vote_request", "vote_granted", "pre_vote_request", "pre_vote_response", "stale_term", "timeout_now", "state_mark", "scrub_question", "scrub_answer", "scrub_verdict", "entry_traces", "ended", "rest_mark", "beat", "rest_list")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     SENDER_TERM_FIELD_NUMBER: _ClassVar[int]
     APPEND_REQUEST_FIELD_NUMBER: _ClassVar[int]
@@ -41,6 +41,9 @@ class GroupMessage(_message.Message):
     SCRUB_VERDICT_FIELD_NUMBER: _ClassVar[int]
     ENTRY_TRACES_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
+    REST_MARK_FIELD_NUMBER: _ClassVar[int]
+    BEAT_FIELD_NUMBER: _ClassVar[int]
+    REST_LIST_FIELD_NUMBER: _ClassVar[int]
     group_id: int
     sender_term: int
     append_request: AppendRequest
@@ -57,7 +60,10 @@ class GroupMessage(_message.Message):
     scrub_verdict: ScrubVerdict
     entry_traces: EntryTraces
     ended: Ended
-    def __init__(self, group_id: _Optional[int] = ..., sender_term: _Optional[int] = ..., append_request: _Optional[_Union[AppendRequest, _Mapping]] = ..., append_response: _Optional[_Union[AppendResponse, _Mapping]] = ..., vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_granted: _Optional[_Union[VoteGranted, _Mapping]] = ..., pre_vote_request: _Optional[_Union[PreVoteRequest, _Mapping]] = ..., pre_vote_response: _Optional[_Union[PreVoteResponse, _Mapping]] = ..., stale_term: _Optional[_Union[StaleTerm, _Mapping]] = ..., timeout_now: _Optional[_Union[TimeoutNow, _Mapping]] = ..., state_mark: _Optional[_Union[StateMark, _Mapping]] = ..., scrub_question: _Optional[_Union[ScrubQuestion, _Mapping]] = ..., scrub_answer: _Optional[_Union[ScrubAnswer, _Mapping]] = ..., scrub_verdict: _Optional[_Union[ScrubVerdict, _Mapping]] = ..., entry_traces: _Optional[_Union[EntryTraces, _Mapping]] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ...) -> None: ...
+    rest_mark: RestMark
+    beat: Beat
+    rest_list: RestList
+    def __init__(self, group_id: _Optional[int] = ..., sender_term: _Optional[int] = ..., append_request: _Optional[_Union[AppendRequest, _Mapping]] = ..., append_response: _Optional[_Union[AppendResponse, _Mapping]] = ..., vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_granted: _Optional[_Union[VoteGranted, _Mapping]] = ..., pre_vote_request: _Optional[_Union[PreVoteRequest, _Mapping]] = ..., pre_vote_response: _Optional[_Union[PreVoteResponse, _Mapping]] = ..., stale_term: _Optional[_Union[StaleTerm, _Mapping]] = ..., timeout_now: _Optional[_Union[TimeoutNow, _Mapping]] = ..., state_mark: _Optional[_Union[StateMark, _Mapping]] = ..., scrub_question: _Optional[_Union[ScrubQuestion, _Mapping]] = ..., scrub_answer: _Optional[_Union[ScrubAnswer, _Mapping]] = ..., scrub_verdict: _Optional[_Union[ScrubVerdict, _Mapping]] = ..., entry_traces: _Optional[_Union[EntryTraces, _Mapping]] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ..., rest_mark: _Optional[_Union[RestMark, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., rest_list: _Optional[_Union[RestList, _Mapping]] = ...) -> None: ...
 
 class AppendRequest(_message.Message):
     __slots__ = ("previous_index", "previous_term", "commit_index", "read_sequence", "entries")
@@ -222,3 +228,33 @@ class Ended(_message.Message):
     CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
     configuration: bytes
     def __init__(self, configuration: _Optional[bytes] = ...) -> None: ...
+
+class RestMark(_message.Message):
+    __slots__ = ("kind", "log_index", "number")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    LOG_INDEX_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    kind: int
+    log_index: int
+    number: int
+    def __init__(self, kind: _Optional[int] = ..., log_index: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
+
+class Beat(_message.Message):
+    __slots__ = ("boot", "count", "digest", "lists")
+    BOOT_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    LISTS_FIELD_NUMBER: _ClassVar[int]
+    boot: int
+    count: int
+    digest: int
+    lists: bool
+    def __init__(self, boot: _Optional[int] = ..., count: _Optional[int] = ..., digest: _Optional[int] = ..., lists: _Optional[bool] = ...) -> None: ...
+
+class RestList(_message.Message):
+    __slots__ = ("groups", "terms")
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedScalarFieldContainer[int]
+    terms: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, groups: _Optional[_Iterable[int]] = ..., terms: _Optional[_Iterable[int]] = ...) -> None: ...
