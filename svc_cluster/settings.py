@@ -77,6 +77,8 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     balance_leaders: bool = True
     """While the node leads the catalog it sees to it that no node leads more than one group above
     another: it has leads handed over where they have been uneven for some 20 seconds."""
+    rest_seconds: float = 0.0
+    """A basin that nothing has happened to for so long rests; 0: none ever does."""
     scrub_mib_per_second: float = 8.0
     """What the node reads at most to compare itself with other replicas; 0: it takes no part."""
     scrub_interval_seconds: float = 3600.0
@@ -157,6 +159,8 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         if self.scrub_mib_per_second:
             check_range("scrub_mib_per_second", self.scrub_mib_per_second, *bounds.MIB_PER_SECOND)
         check_range("backup_mib_per_second", self.backup_mib_per_second, *bounds.MIB_PER_SECOND)
+        if self.rest_seconds:
+            check_range("rest_seconds", self.rest_seconds, *bounds.REST_SECONDS)
         for key in ("log_retention_seconds", "flush_seconds", "scrub_interval_seconds"):
             check_range(key, getattr(self, key), bounds.SECONDS_MIN, bounds.SECONDS_MAX)
         check_range("store_read_threads", self.store_read_threads, *bounds.STORE_READ_THREADS)

@@ -38,6 +38,7 @@ RANGES: Final[dict[str, tuple[float, float]]] = {
     "disk_reserve_mib": _SIZE_MIB,
     "log_retention_seconds": _SECONDS,
     "flush_seconds": _SECONDS,
+    "rest_seconds": (0, bounds.REST_SECONDS[1]),
     "scrub_interval_seconds": _SECONDS,
     "scrub_mib_per_second": (0, bounds.MIB_PER_SECOND[1]),
     "backup_mib_per_second": bounds.MIB_PER_SECOND,

@@ -21,6 +21,7 @@ from svc_cluster.base.configuration import (
 from svc_cluster.base.ids import GroupId, LogIndex, Term
 from svc_cluster.base.limits import MESSAGE_BYTES_MAX
 from svc_cluster.base.log_ops import LogEntry
+from svc_cluster.codec.rest_message import RestMessageError, put_rest, rest_message
 from svc_cluster.codec.scrub_message import ScrubMessageError, put_scrub, scrub_message
 from svc_cluster.codec.trace_pb import TraceFormatError, get_trace, put_trace
 from svc_cluster.model.content import KEY_BYTES_MAX
@@ -29,12 +30,15 @@ from svc_cluster.raft.messages import (
     ENTRY_TRACES_MAX,
     AppendRequest,
     AppendResponse,
+    Beat,
     Ended,
     EntryTraces,
     MarkKind,
     PeerMessage,
     PreVoteRequest,
     PreVoteResponse,
+    RestList,
+    RestMark,
     ScrubAnswer,
     ScrubQuestion,
     ScrubVerdict,
@@ -110,6 +114,8 @@ def payload_bytes(message: PeerMessage) -> int:
         return 128 + 16 * MEMBERS_MAX
     if isinstance(message, ScrubQuestion | ScrubAnswer | ScrubVerdict):
         return 192 + KEY_BYTES_MAX
+    if isinstance(message, RestList):
+        return 96 + 20 * len(message.groups)
     return 96
 
 
@@ -197,6 +203,8 @@ def _put(out: Any, message: PeerMessage) -> None:
             out.ended.configuration = encode_configuration(message.configuration)
         case ScrubQuestion() | ScrubAnswer() | ScrubVerdict():
             put_scrub(out, message)
+        case RestMark() | Beat() | RestList():
+            put_rest(out, message)
         case _:
             assert_never(message)
 
@@ -254,6 +262,11 @@ def _message(message: Any) -> PeerMessage:
             try:
                 return scrub_message(term, message)
             except ScrubMessageError as error:
+                raise PeerMessageError(str(error)) from error
+        case "rest_mark" | "beat" | "rest_list":
+            try:
+                return rest_message(term, message, _NUMBER_MAX)
+            except RestMessageError as error:
                 raise PeerMessageError(str(error)) from error
         case _:
             raise PeerMessageError("a message without a known body")

@@ -13,3 +13,11 @@ STAGES: Final = "stages"
 
 TRACES: Final = "traces"
 """A node tells of sampled appends: it takes their trace context with requests, and of entries."""
+
+REST: Final = "rest"
+"""A node says that it is there, and lets groups that have nothing to do fall silent."""
+
+
+def features_of_node(*, rests: bool, traces: bool) -> tuple[str, ...]:
+    """What a node names of its own, as far as it takes part in it."""
+    return (REST,) * rests + (TRACES,) * traces

@@ -331,6 +331,11 @@ class Core:
         if before is not None:
             times[node] = before
 
+    def count_as_heard(self) -> None:
+        """A leader begins to wait for its peers' answers now."""
+        times = self._sync._SyncObj__lastResponseTime
+        times.update(dict.fromkeys(times, _AMBIENT.now))
+
     def propose(self, payload: bytes) -> None:
         """Append to the leader's log."""
         self._sync._applyCommand(payload, None)

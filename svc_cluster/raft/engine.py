@@ -43,16 +43,11 @@ from svc_cluster.raft.log_view import LogView
 from svc_cluster.raft.messages import (
     AppendRequest,
     AppendResponse,
-    Ended,
-    EntryTraces,
+    MessageAside,
     PeerMessage,
     PreVoteRequest,
     PreVoteResponse,
-    ScrubAnswer,
-    ScrubQuestion,
-    ScrubVerdict,
     StaleTerm,
-    StateMark,
     TimeoutNow,
     VoteGranted,
     VoteRequest,
@@ -63,6 +58,7 @@ from svc_cluster.raft.recovered import usable_commit_index
 from svc_cluster.raft.repair import Repair
 from svc_cluster.raft.seal import GroupSeal, encode_seal
 from svc_cluster.raft.seam import Ending, Seam
+from svc_cluster.raft.stillness import Stillness
 
 __all__ = ["EngineGroup", "is_noop"]
 
@@ -118,6 +114,7 @@ class EngineGroup:
         )
         self._following = FollowerSide(self._core, self._log, settings, self._outbox.submit)
         self._leading = LeaderSide(self._core, self._log, self._peers, quorum, settings, has_room)
+        self.standstill = Stillness(self._core, self._log, self._leading, self._following)
         self._rng = rng
         if recovered.damaged:
             self._following.recovery = self._new_recovery()
@@ -339,7 +336,7 @@ class EngineGroup:
         if not self.seam.admits(sender, body) or sender not in self._peers:
             return
         term = self._core.term
-        if body.sender_term > term + TERM_JUMP_MAX:
+        if body.sender_term > term + TERM_JUMP_MAX or isinstance(body, MessageAside):
             return
         match body:
             case AppendRequest():
@@ -356,10 +353,6 @@ class EngineGroup:
                 if not self.recovery:
                     alive = self._core.is_leader or self._following.hears_leader(self._now)
                     self._elections.on_prevote_request(sender, body, leader_is_alive=alive)
-            case StateMark() | EntryTraces() | ScrubQuestion() | ScrubAnswer() | ScrubVerdict():
-                pass
-            case Ended():
-                pass
             case _:
                 if body.sender_term > term:
                     self._core.step_down(body.sender_term, sender)

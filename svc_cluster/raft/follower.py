@@ -51,6 +51,10 @@ class FollowerSide:
         """This node led until now: there is no leader to be in touch with."""
         self._leader_heard = None
 
+    def count_as_heard(self, now: float | None) -> None:
+        """The leader is there at `now`, as far as others know; None: it is gone."""
+        self._leader_heard = now
+
     def hears_leader(self, now: float) -> bool:
         """Tells whether a leader spoke within almost an election timeout. It is a heartbeat less,
         so that voters who lost the same leader at about the same time agree that it is gone."""

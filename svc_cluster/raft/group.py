@@ -160,6 +160,21 @@ class PeerLieError(EngineFault):
     Raised before anything was changed: the message is to be dropped, the group goes on."""
 
 
+class Standstill(Protocol):
+    """How a replica goes without ticks, for as long as it likes, while nothing is under way."""
+
+    def is_possible(self, commit_index: LogIndex) -> bool:
+        """Whether all of the log is durable and committed, with this commit index. The replica must
+        be idle beside that."""
+        ...
+
+    def is_over(self, now: float, *, leader_lives: bool) -> None:
+        """Time goes on at `now`; a `Tick` of that time is next. A leader waits for its peers'
+        answers from here on, a follower for a message. `leader_lives`: a follower consents to
+        nobody's election before its leader has been silent for long enough again."""
+        ...
+
+
 class RaftGroup(Protocol):
     """One replica of one group. Not thread-safe; any exception but NotLeaderError from a method
     is fatal for the group: drop it and build it again from the WAL."""
@@ -168,6 +183,9 @@ class RaftGroup(Protocol):
     node_id: NodeId
     members: tuple[NodeId, ...]
     """The voters, this node among them, in order."""
+
+    @property
+    def standstill(self) -> Standstill: ...
 
     @property
     def role(self) -> Role: ...

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Final
 
 from svc_cluster.base.configuration import Configuration
-from svc_cluster.base.ids import LogIndex, Term
+from svc_cluster.base.ids import GroupId, LogIndex, Term
 from svc_cluster.base.log_ops import LogEntry
 from svc_cluster.base.tracing import TraceContext
 
@@ -206,6 +206,57 @@ class Ended:
 ScrubMessage = ScrubQuestion | ScrubAnswer | ScrubVerdict
 
 
+class RestKind(IntEnum):
+    ASK = 1
+    AGREE = 2
+    WAKE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RestMark:
+    """A RestMark is of a group that has nothing to do. As StateMark, none of the engine's business;
+    see replica/group_rest.py."""
+
+    sender_term: Term
+    kind: RestKind
+    log_index: LogIndex
+    number: int
+    """The question's; the answer repeats it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A node is there. No group's message; see replica/beats.py."""
+
+    boot: int
+    """64 bits, drawn when the process started."""
+    count: int
+    """Groups led by the sender that rest with the receiver's consent."""
+    digest: int
+    """64 bits, of those groups and their terms."""
+    lists: bool
+    """The receiver is asked for the list of those that it leads."""
+    sender_term: Term = Term(0)
+
+
+REST_LIST_MAX: Final = 4096
+"""Groups that one node leads and that rest with another one's consent; so many fit a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestList:
+    """The groups of a Beat, with their terms."""
+
+    groups: tuple[tuple[GroupId, Term], ...]
+    sender_term: Term = Term(0)
+
+
+RestMessage = RestMark | Beat | RestList
+
+
+MessageAside = StateMark | EntryTraces | ScrubMessage | Ended | RestMessage
+"""None of the engine's business: who runs it deals with these."""
+
 PeerMessage = (
     AppendRequest
     | AppendResponse
@@ -219,4 +270,5 @@ PeerMessage = (
     | EntryTraces
     | Ended
     | ScrubMessage
+    | RestMessage
 )

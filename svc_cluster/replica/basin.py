@@ -111,6 +111,7 @@ class BasinReplica:
             self.state.idempotency, self.retention_clock, self._expire_idempotency_keys
         )
         self.reader = Reader(self.group, self.state, services, self.retention_clock)
+        self.group.rest.heed(self._is_busy, self.keeper.due_in)
         self.records_appended = 0
         """Records of this basin that were acknowledged while this node led it."""
         self._appends = 0
@@ -188,6 +189,13 @@ class BasinReplica:
             self.appender.change(self._begin_to_count, deadline, _ignore)
         elif not self.state.usage.keeps_hours and self._may_write("Command.keep_usage"):
             self.appender.change(self._keep_hours, deadline, _ignore)
+
+    def _is_busy(self) -> bool:
+        """Whether something is under way, or about to be, of which the group has no entry yet."""
+        record = self._record()
+        is_ending = self.state.sealed or record is None or record.deleted_at_ms is not None
+        waits = self._bootstrapped or self.keeper.is_busy or not self.proposer.is_idle
+        return is_ending or self.state.basin is None or bool(waits)
 
     def _may_write(self, member: str) -> bool:
         return self._services.version.active >= versions.MEMBERS_SINCE[member]

@@ -30,6 +30,7 @@ from svc_cluster.raft.group import (
     Tick,
 )
 from svc_cluster.replica.faults import of_the_node
+from svc_cluster.replica.group_rest import GroupRest
 from svc_cluster.replica.group_services import GroupServices
 from svc_cluster.replica.group_watch import EntryTimes
 from svc_cluster.replica.machine import EntryPlan, Planning, StateMachine
@@ -93,6 +94,7 @@ class GroupReplica(Generic[Plan_co]):
         self.on_diverged: Callable[[str], None] = _nobody
         """Told, with the reason, that the state here is not what was agreed."""
         self.comparison = StateComparison(self, services)
+        self.rest = GroupRest(self, services.rest, services.clock)
         self._watched: tuple[LogIndex, Callable[[], None]] | None = None
         self.stopped = False
         self.fault = ""
@@ -131,6 +133,15 @@ class GroupReplica(Generic[Plan_co]):
         return len(self._waiting)
 
     @property
+    def is_settled(self) -> bool:
+        """Nobody waits for anything, and all there is in the log is applied."""
+        waits = self._to_apply or len(self._waiting) or len(self._reads) or self._watched
+        is_applied = self.applied_index == self.engine.last_index
+        is_still = self.engine.standstill.is_possible(self.engine.commit_index)
+        is_idle = is_applied and is_still and self.engine.is_idle(self._seen)
+        return is_idle and not (waits or self.is_held)
+
+    @property
     def is_held(self) -> bool:
         """Takes no requests until the process is started again."""
         return self.stopped or bool(self.parked)
@@ -143,6 +154,7 @@ class GroupReplica(Generic[Plan_co]):
 
     def not_leader(self) -> ServiceError:
         """The refusal of a replica that does not serve: who leads, or why nobody does here."""
+        self.rest.missed()
         leader = self.engine.leader
         if leader == self.engine.node_id:
             leader = None
@@ -161,6 +173,7 @@ class GroupReplica(Generic[Plan_co]):
         if self.stopped:
             return
         self.times.heard(event)
+        only_noted = self.rest.hears(event)
         try:
             self.engine.step(event)
         except PeerLieError as lie:
@@ -169,7 +182,7 @@ class GroupReplica(Generic[Plan_co]):
         except Exception as fault:
             self.fail(fault)
             return
-        if not isinstance(event, Tick) or not self.engine.is_idle(self._seen):
+        if not (only_noted or (isinstance(event, Tick) and self.engine.is_idle(self._seen))):
             self._schedule_drain()
 
     def propose(self, payload: bytes, deadline: float, done: PlanCallback[Plan_co]) -> LogIndex:
@@ -180,6 +193,7 @@ class GroupReplica(Generic[Plan_co]):
             raise self.not_leader()
         if len(payload) > ENTRY_BYTES_MAX:
             raise InvalidError("an entry does not hold so much")
+        self.rest.used()
         try:
             position = self.engine.propose(payload)
         except NotLeaderError:
@@ -199,6 +213,7 @@ class GroupReplica(Generic[Plan_co]):
         if not self.is_serving:
             done(self.not_leader())
             return
+        self.rest.used()
         try:
             ticket = self.engine.read_index()
         except NotLeaderError:
@@ -213,13 +228,15 @@ class GroupReplica(Generic[Plan_co]):
 
     def campaign(self) -> None:
         """Stand for election at once: for the preferred leader of a new group."""
-        self._have(self.engine.campaign)
+        self.rest.used()
+        self.have(self.engine.campaign)
 
     def transfer_leadership(self, to: NodeId) -> None:
         """Ask `to` to take over; the caller has stopped proposing."""
-        self._have(partial(self.engine.transfer_leadership, to))
+        self.rest.used()
+        self.have(partial(self.engine.transfer_leadership, to))
 
-    def _have(self, done: Callable[[], None]) -> None:
+    def have(self, done: Callable[[], None]) -> None:
         """Have the engine do something, and carry out what follows upon it."""
         try:
             done()
@@ -245,7 +262,8 @@ class GroupReplica(Generic[Plan_co]):
 
     def distrust(self) -> None:
         """Take no further part until a snapshot has replaced the state; see RaftGroup."""
-        self._have(self.engine.distrust)
+        self.rest.used()
+        self.have(self.engine.distrust)
 
     # -- what comes out
 
@@ -446,6 +464,7 @@ class GroupReplica(Generic[Plan_co]):
         """Take no further event and answer everyone who waits. What was proposed may still be
         committed by the other replicas: its outcome is unknown."""
         self.stopped = True
+        self.rest.end(tells=bool(self.fault))
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None

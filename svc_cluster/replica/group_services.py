@@ -15,6 +15,7 @@ from svc_cluster.replica.cluster_version import ClusterVersion
 from svc_cluster.replica.group_turns import GroupTurns
 from svc_cluster.replica.group_watch import GroupWatch, NodeFigures
 from svc_cluster.replica.leadership_news import GroupNames, LeadershipNews
+from svc_cluster.replica.node_rest import NodeRest
 from svc_cluster.replica.node_traces import FollowedEntries, NodeTraces
 from svc_cluster.replica.retention_clock import PeerClocks
 from svc_cluster.replica.waking import Waking
@@ -29,6 +30,10 @@ class PeerSender(Protocol):
 
     def has_room(self, peer: NodeId) -> bool:
         """Whether entries of any group may be handed over for this peer at present."""
+        ...
+
+    def names(self, feature: str, peer: NodeId) -> bool:
+        """Whether the node takes what belongs to this feature."""
         ...
 
     @property
@@ -56,6 +61,7 @@ class GroupServices:
     """None: nothing is told of single appends."""
     version: ClusterVersion = field(default_factory=ClusterVersion)
     turns: GroupTurns = field(init=False)
+    rest: NodeRest = field(init=False)
     names: GroupNames = field(default_factory=GroupNames)
     waking: Waking[ServiceError | None] = field(init=False)
     leadership: LeadershipNews = field(init=False)
@@ -63,6 +69,8 @@ class GroupServices:
     def __post_init__(self) -> None:
         object.__setattr__(self, "turns", GroupTurns(self.loop))
         object.__setattr__(self, "waking", Waking(self.loop))
+        rest = NodeRest(self.node_id, self.loop, self.clock, self.peers)
+        object.__setattr__(self, "rest", rest)
         news = LeadershipNews(self.log, self.names, self.clock.monotonic)
         object.__setattr__(self, "leadership", news)
 

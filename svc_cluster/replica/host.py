@@ -34,9 +34,10 @@ from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.basin_record import BasinRecord
 from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.raft.group import Message, PeerUp, Tick
-from svc_cluster.raft.messages import PeerMessage, ScrubMessage, StateMark
+from svc_cluster.raft.messages import PeerMessage, RestMessage, ScrubMessage, StateMark
 from svc_cluster.raft.raft_settings import RaftSettings
 from svc_cluster.replica.basin import BasinReplica
+from svc_cluster.replica.beats import Beats
 from svc_cluster.replica.callbacks import settle
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.generations import Generations
@@ -99,6 +100,7 @@ class Host:
         self.walks = GroupWalks(services.loop, on_fatal)
         self._head_starts = HeadStarts(services.loop, on_fatal)
         self.news = PeerNews(self.walks, self.replicas)
+        self.beats = Beats(services, self.news, settings, rng, on_fatal)
         self.reconciler = Reconciler(
             services,
             self.walks,
@@ -121,8 +123,7 @@ class Host:
         self._beyond_repair: set[GroupId] = set()
         """Only replicas of their groups that were found to be damaged."""
         self.held_groups = HeldGroups(services, self.basins, self._name_of, on_fatal)
-        self._stopped = False
-        self._has_space = True
+        self._stopped, self._has_space = False, True
         newest = max((log.generation for log in recovered.values()), default=Generation(0))
         self.generations = Generations(services, newest, on_fatal)
         self.lost = LostReplicas(services, self.generations)
@@ -163,6 +164,7 @@ class Host:
         self._open_catalog(new(CATALOG_GROUP) if log is None else self.lost.checked(log))
         self.reconciler.run()
         self._tick()
+        self.beats.start()
 
     async def stop(self) -> None:
         """Stop every group at once, without a hand-over."""
@@ -170,6 +172,7 @@ class Host:
         if self._tick_handle is not None:
             self._tick_handle.cancel()
         self.walks.stop()
+        self.beats.stop()
         self._head_starts.stop()
         self.reconciler.stop()
         self.generations.stop()
@@ -205,9 +208,12 @@ class Host:
     def _tick(self) -> None:
         if self.lost.are_possible:
             self.reconciler.schedule()  # the catalog may have reached what it knew
-        self.walks.start(self.replicas(), self._tick_group, self._ticked, is_tick=True)
+        awake = self.services.rest.awake()
+        self.walks.start(awake, self._tick_group, self._ticked, is_tick=True)
 
     def _tick_group(self, replica: Replica) -> None:
+        if replica.group.rest.asleep:
+            return  # since the walk began
         now = self.services.clock.monotonic()
         replica.group.step(Tick(now))
         try:
@@ -285,6 +291,7 @@ class Host:
             return self._open_basin(members, log)
         except Exception as fault:
             self.basins.pop(log.group_id, None)
+            self.services.rest.closed(log.group_id)
             self.held_groups.cannot_open(log, fault)
             return None
 
@@ -309,6 +316,7 @@ class Host:
 
     def _opened(self, replica: Replica, log: RecoveredLog) -> None:
         replica.group.voted_for = log.voted_for
+        self.services.rest.opened(replica)
         replica.group.on_diverged = partial(self._diverged, replica)
         if replica.group.engine.recovery:
             self.services.log_of(log.group_id).warning(
@@ -387,6 +395,7 @@ class Host:
     def _destroy(self, group_id: GroupId) -> None:
         self.walks.spend(OPENING_VISITS)
         replica = self.basins.pop(group_id, None)
+        self.services.rest.closed(group_id)
         self.receiver.drop(group_id)
         self._beyond_repair.discard(group_id)
         log = self._recovered.pop(group_id, None) or self.held_groups.unopened.pop(group_id, None)
@@ -414,6 +423,9 @@ class Host:
         """Messages of a peer whose identity is already proven. A group that is not here is not
         made because somebody talks to it."""
         for group_id, body in messages:
+            if isinstance(body, RestMessage):
+                self.beats.received(sender, group_id, body)
+                continue
             replica = self.replica(group_id)
             if replica is None:
                 continue
@@ -456,9 +468,8 @@ class Host:
         if self._stopped:
             return  # the next start finds the frame
         if self.replica(group_id) is not replica:
-            self.generations.discard(
-                generation
-            )  # destroyed meanwhile, and with it what it had before
+            # destroyed meanwhile, and with it what it had before
+            self.generations.discard(generation)
             return
         log = RecoveredLog(
             group_id,

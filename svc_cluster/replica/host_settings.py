@@ -23,6 +23,8 @@ class HostSettings:
     request_outcomes_max: int = IDEMPOTENCY_KEYS_MAX
     """The bound for one basin, and for the catalog."""
     quotas: Quotas = UNBOUNDED
+    rest_seconds: float = 0.0
+    """A basin that nothing has happened to for so long rests; 0: none ever does."""
     memory_bytes_max: int = NODE_BYTES_MAX
     """What the node keeps in memory on behalf of others."""
     replace_lost_nodes: bool = False

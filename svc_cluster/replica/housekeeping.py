@@ -127,8 +127,13 @@ class Housekeeper:
         if now - self._last_comparison >= COMPARE_SECONDS:
             self._last_comparison = now
             look.compares = True
+        rest = self._services.rest
+        if look.is_full:
+            rest.wake_all()  # others are to lead what is led here
         self._host.walks.start(
-            self._host.replicas(), partial(self._look_at, look), partial(self._looked, look)
+            [*rest.awake(), *rest.due(now)],
+            partial(self._look_at, look),
+            partial(self._looked, look),
         )
 
     def _look_at(self, look: _Look, replica: Replica) -> None:
@@ -144,19 +149,23 @@ class Housekeeper:
             group.attempt(replica.keeper.work)
         if group.is_serving:
             group.attempt(replica.idempotency_keeper.work)
-        if look.compares and group.comparison.begin():
+        if look.compares and not group.rest.asleep and group.comparison.begin():
             self._services.log_of(group.group_id).error("state_in_doubt")
         self._look_for_stuck(replica, look)
         cause = cause_of(group.engine, self._host.is_peer_up)
         if cause is not None and not group.stopped:
             look.leaderless[group.group_id] = cause
-        if group.is_serving:
+        if group.is_serving and not group.rest.asleep:
             look.distances.append(replica.retention_clock.away_ms())
+        if not (group.rest.asleep or look.is_full or self._host.draining):
+            group.attempt(partial(group.rest.look, look.now))
 
     def _looked(self, look: _Look) -> None:
         if self._stopped:
             return
         self._alone_since = look.alone
+        for replica, count in self._services.rest.one_led_of_each_kind():
+            look.distances += [replica.retention_clock.away_ms()] * count
         self.quorum_news.looked(look.now, look.leaderless)
         self._services.leadership.look()
         self._host.receiver.sweep(look.now)

@@ -114,6 +114,22 @@ class StreamKeeper:
                 if expires_at_ms is not None:
                     self._timetable.put(event.stream_id, expires_at_ms)
 
+    @property
+    def is_busy(self) -> bool:
+        """Something is under way, or is to go on at once."""
+        waits = self._asked or self._looking or self._timer is not None
+        return bool(waits) or self._load_after is not None
+
+    def due_in(self) -> float:
+        """Seconds until `work` may have something to do; infinite: nothing is foreseen."""
+        due_ms, soon_ms = self._timetable.next_due_ms, self._soon.next_due_ms
+        waits = []
+        if due_ms is not None:
+            waits.append((due_ms - self._services.clock.wall_ms()) / 1000)
+        if soon_ms is not None:
+            waits.append((soon_ms - self._monotonic_ms()) / 1000)
+        return min(waits, default=float("inf"))
+
     def work(self) -> None:
         """Do what is due, in turns. To be called now and then."""
         if self._timer is None and self._turn():

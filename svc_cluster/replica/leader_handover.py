@@ -290,7 +290,8 @@ class SlowDiskWatch:
         await self._tasks.cancel_all()
 
     def _look(self) -> None:
-        self._host.walks.start(self._host.replicas(), self._look_at, self._looked)
+        # who rests is not behind
+        self._host.walks.start(self._services.rest.awake(), self._look_at, self._looked)
 
     def _look_at(self, replica: Replica) -> None:
         if self._stopped:

@@ -21,7 +21,7 @@ from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.basin_record import BasinRecord
 from svc_cluster.codec.formation_report import decode_report
 from svc_cluster.codec.peer_message import Envelope
-from svc_cluster.link.features import TRACES
+from svc_cluster.link.features import features_of_node
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import NOT_A_MEMBER, HandshakeError, Identity, NotYetError
 from svc_cluster.link.refused_callers import RefusedCallers
@@ -348,11 +348,12 @@ class ReplicaNode:
     def speaker(self) -> Speaker:
         """What this node says of itself when a conversation begins."""
         known = self.config.host.known
+        rests, traces = self.config.host.rest_seconds > 0, self.services.traces is not None
         return Speaker(
             Identity(
                 self.config.cluster_id, "node", self.config.node_id, self.identity.incarnation
             ),
-            () if self.services.traces is None else (TRACES,),
+            features_of_node(rests=rests, traces=traces),
             basin_commands=known.newest_basin,
             catalog_commands=known.newest_catalog,
             versions=known.versions,

@@ -35,6 +35,9 @@ class PeerNews:
         self._waiting: deque[_News] = deque()
         self._is_told = False
         """One of them is being told."""
+        self.on_up: Callable[[NodeId], None] = lambda _: None
+        self.on_down: Callable[[NodeId], None] = lambda _: None
+        """Told once, before any group is."""
 
     @property
     def peers_up(self) -> list[NodeId]:
@@ -46,10 +49,12 @@ class PeerNews:
 
     def up(self, peer: NodeId) -> None:
         self._up.add(peer)
+        self.on_up(peer)
         self._tell(PeerUp(peer), obsolete=(PeerUp,))
 
     def down(self, peer: NodeId) -> None:
         self._up.discard(peer)
+        self.on_down(peer)
         # nobody has heard of what it takes back
         self._tell(PeerDown(peer), obsolete=(PeerUp, PeerDown, PeerRoom))
 

@@ -109,6 +109,11 @@ class Proposer(Generic[Command, Outcome]):
         self.paused = False
         """Set while leadership is being handed over: requests wait, nothing is proposed."""
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing waits to be proposed, or is on its way."""
+        return not (self._queue or self._in_flight or self.paused)
+
     def submit(self, proposal: Proposal[Command, Outcome]) -> None:
         """Queue a request; its `done` is always called, later or at once."""
         if not self._queue and not self._group.is_serving and not self._will_serve():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,11 @@ class StateComparison:
         term = group.engine.term
         self._send(self._marks.ask(term, group.applied_index, group.machine.digest))
         return in_doubt
+
+    def are_equal(self, others: Collection[NodeId]) -> bool:
+        """Whether those are known to hold what this replica holds, with all that is applied here.
+        Of nobody else that is always so."""
+        return not others or self._marks.are_equal(self._group.applied_index, others)
 
     def received(self, sender: NodeId, mark: StateMark) -> None:
         """Another replica asks for, or tells, a digest."""

@@ -10,7 +10,7 @@ encodings are never compared, however many agree. Pure: no clock, nothing is sen
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from svc_cluster.base.ids import LogIndex, NodeId, Term
@@ -54,6 +54,13 @@ class StateMarks:
             and self._right_digest(encoding) is None
             for encoding in {answer[0] for answer in answers}
         )
+
+    def are_equal(self, log_index: LogIndex, others: Collection[NodeId]) -> bool:
+        """Whether all of those have answered, in the running round, that they hold at this index
+        what this replica holds."""
+        own = self._answers.get(self._node_id)
+        same = all(self._answers.get(other) == own for other in others)
+        return self._round == log_index and own is not None and same
 
     def applied(self, log_index: LogIndex, digest: int) -> Outgoing:
         """The state is that of `log_index` now; perhaps somebody waits for it."""

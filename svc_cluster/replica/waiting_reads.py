@@ -38,6 +38,10 @@ class WaitingReads:
         self._unconfirmed: dict[ReadTicket, list[ReadCallback]] = {}
         self._confirmed: list[tuple[LogIndex, ReadCallback]] = []
 
+    def __len__(self) -> int:
+        """Reads that wait, those of one round as one."""
+        return len(self._unconfirmed) + len(self._confirmed)
+
     def add(self, ticket: ReadTicket, done: ReadCallback, at_least: LogIndex) -> None:
         """The read goes on when its ticket is confirmed, and `at_least` is applied."""
         if at_least > self._group.applied_index:

@@ -35,6 +35,11 @@ class Timetable:
         self._heap.clear()
         self._due_ms.clear()
 
+    @property
+    def next_due_ms(self) -> TimestampMs | None:
+        """When something is due at the earliest; perhaps too early. None: nothing is."""
+        return self._heap[0][0] if self._due_ms else None
+
     def pop_due(self, now_ms: TimestampMs) -> StreamId | None:
         """The stream that is overdue the longest, which is forgotten; None when none is due."""
         heap = self._heap

@@ -78,6 +78,7 @@ def node_config(settings: NodeSettings) -> NodeConfig:
             settings.replication_factor,
             locations=locations(settings),
             request_outcomes_max=settings.request_outcomes_max,
+            rest_seconds=settings.rest_seconds,
             memory_bytes_max=settings.memory_mib * MIB,
             quotas=quotas(settings),
             replace_lost_nodes=settings.replace_lost_nodes,

@@ -1,0 +1,268 @@
+"""Which groups of a node rest, which are awake, and what wakes those that rest.
+
+A group at rest is visited when something of it is due, and seldom otherwise; nothing else of the
+node goes over it. It wakes by itself when it is asked or told something. Here it is woken because
+of another node: the one that leads it is lost, has begun a new life, or knows nothing of the
+agreement; or so many are lost that its leader here has no quorum. Many wake in turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from svc_cluster.base.clock import Clock
+from svc_cluster.base.guarded import guarded
+from svc_cluster.base.ids import GroupId, NodeId, Term
+from svc_cluster.link.features import REST
+from svc_cluster.raft.messages import REST_LIST_MAX, RestMark
+from svc_cluster.replica.pulse import Pulse
+from svc_cluster.replica.rest_pact import RestPact
+
+if TYPE_CHECKING:
+    from svc_cluster.replica.basin import BasinReplica
+    from svc_cluster.replica.catalog import CatalogReplica
+    from svc_cluster.replica.group_rest import GroupRest
+    from svc_cluster.replica.group_services import PeerSender
+
+    Replica: TypeAlias = CatalogReplica | BasinReplica
+
+VISIT_SECONDS: Final = 30.0
+"""A group at rest is visited at least so often."""
+
+WAKE_SECONDS: Final = 0.05
+WOKEN_PER_TURN: Final = 10
+"""Groups that wake because of a node do so with so many at a time, so often: 200 a second."""
+
+
+class NodeRest:
+    """The one of a node."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        peers: PeerSender,
+    ) -> None:
+        self.seconds = 0.0
+        """For how long a group has nothing to do before it rests; 0: it never does."""
+        self.send = peers.send
+        self._node_id = node_id
+        self._loop = loop
+        self._clock = clock
+        self._peers = peers
+        self._is_up: Callable[[NodeId], bool] = lambda _: False
+        self._next_turn = self._turn
+        self._replicas: dict[GroupId, Replica] = {}
+        self._asleep: dict[GroupId, GroupRest] = {}
+        self._awake: list[Replica] | None = None
+        self.pulses: dict[NodeId, Pulse] = {}
+        self.led: dict[NodeId, RestPact] = {}
+        """Groups at rest that are led here, by who consented."""
+        self.following: dict[NodeId, RestPact] = {}
+        """Groups at rest that are not led here, by who leads."""
+        self._due: list[tuple[float, GroupId, GroupRest]] = []
+        self._waking: deque[GroupId] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self.woken = 0
+        """Groups that woke since the start, for whatever reason."""
+
+    def begin(
+        self,
+        seconds: float,
+        others: Iterable[NodeId],
+        is_up: Callable[[NodeId], bool],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        """`seconds`: see the attribute. `is_up`: whether a node can be sent to."""
+        self.seconds = seconds
+        self._is_up = is_up
+        self._next_turn = guarded(self._turn, on_fatal)
+        now = self._clock.monotonic()
+        for peer in others:
+            self.pulses[peer], self.led[peer] = Pulse(now), RestPact()
+            self.following[peer] = RestPact()
+
+    def stop(self) -> None:
+        self.seconds = 0.0
+        self._waking.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- which there are
+
+    def opened(self, replica: Replica) -> None:
+        """A replica is there, awake, perhaps in another one's place."""
+        self._replicas[replica.group.group_id] = replica
+        self._awake = None
+
+    def closed(self, group_id: GroupId) -> None:
+        """It is not visited any more."""
+        if self._replicas.pop(group_id, None) is not None:
+            self._awake = None
+
+    @property
+    def asleep(self) -> int:
+        """How many groups rest."""
+        return len(self._asleep)
+
+    def awake(self) -> list[Replica]:
+        """Those that are visited all the time, in the order in which they came."""
+        if self._awake is None:
+            replicas = self._replicas.items()
+            self._awake = [one for group_id, one in replicas if group_id not in self._asleep]
+        return self._awake
+
+    def due(self, now: float) -> list[Replica]:
+        """Groups at rest that are to be visited now; they are due again later."""
+        found = []
+        while self._due and self._due[0][0] <= now:
+            _, group_id, rest = heappop(self._due)
+            replica = self._replicas.get(group_id)
+            if self._asleep.get(group_id) is not rest or replica is None:
+                continue  # of an earlier rest
+            found.append(replica)
+        for replica in found:
+            self._put_due(replica.group.rest, now)
+        return found
+
+    def _put_due(self, rest: GroupRest, now: float) -> None:
+        wait = min(VISIT_SECONDS, max(WAKE_SECONDS, rest.due_in()))
+        heappush(self._due, (now + wait, rest.group_id, rest))
+
+    def one_led_of_each_kind(self) -> Iterable[tuple[Replica, int]]:
+        """Return one of the groups at rest that are led here, for each set of members, and the number
+        of those."""
+        kinds: dict[tuple[NodeId, ...], tuple[Replica, int]] = {}
+        for group_id, rest in self._asleep.items():
+            replica = self._replicas.get(group_id)
+            if rest.leader == self._node_id and replica is not None:
+                members = replica.group.engine.members
+                first, count = kinds.get(members, (replica, 0))
+                kinds[members] = first, count + 1
+        return kinds.values()
+
+    # -- what a group asks and says
+
+    def lives(self, peer: NodeId) -> bool:
+        """Whether the node was heard of late; this node is there."""
+        if peer == self._node_id:
+            return True
+        pulse = self.pulses.get(peer)
+        return pulse is not None and pulse.lives(self._clock.monotonic())
+
+    def partners(self, members: Collection[NodeId]) -> tuple[NodeId, ...] | None:
+        """Return the other members whose consent is wanted, which are with this node a quorum. It
+        is None while the group cannot rest: of one of them it is not known whether it lives."""
+        now = self._clock.monotonic()
+        found: list[NodeId] = []
+        for peer in members:
+            pulse = self.pulses.get(peer)
+            if peer == self._node_id:
+                continue
+            if pulse is None:
+                return None
+            if pulse.lives(now) and self._is_up(peer) and self._peers.names(REST, peer):
+                if len(self.led[peer]) >= REST_LIST_MAX:
+                    return None
+                found.append(peer)
+            elif self._is_up(peer) or not pulse.is_excused(now):
+                return None
+        return tuple(found) if self._is_quorum(len(found), members) else None
+
+    def _is_quorum(self, others: int, members: Collection[NodeId]) -> bool:
+        return others + 1 >= len(members) // 2 + 1
+
+    def slept(self, rest: GroupRest) -> None:
+        self._asleep[rest.group_id] = rest
+        self._awake = None
+        for pact in self._pacts(rest):
+            pact.add(rest.group_id, rest.term)
+        self._put_due(rest, self._clock.monotonic())
+
+    def woke(self, rest: GroupRest) -> None:
+        self.woken += 1
+        del self._asleep[rest.group_id]
+        self._awake = None
+        for pact in self._pacts(rest):
+            pact.remove(rest.group_id)
+
+    def _pacts(self, rest: GroupRest) -> list[RestPact]:
+        if rest.leader == self._node_id:
+            return [self.led[peer] for peer in rest.partners]
+        assert rest.leader is not None, "who rests has a leader"
+        return [self.following[rest.leader]]
+
+    def marked(self, sender: NodeId, group_id: GroupId, mark: RestMark) -> None:
+        """A replica on another node says something to that of its group here."""
+        replica = self._replicas.get(group_id)
+        if replica is not None:
+            replica.group.attempt(partial(replica.group.rest.received, sender, mark))
+
+    # -- what wakes them
+
+    def peer_lost(self, peer: NodeId) -> None:
+        """A node is gone. What it led wakes, and what is led here and has no quorum without it."""
+        self._wake_soon(self.following[peer])
+        alone = [
+            group_id
+            for group_id in self.led[peer]
+            if not self._has_quorum(self._asleep[group_id], self._replicas[group_id])
+        ]
+        self._wake_soon(alone)
+
+    def _has_quorum(self, rest: GroupRest, replica: Replica) -> bool:
+        living = sum(not self.pulses[peer].is_lost for peer in rest.partners)
+        return self._is_quorum(living, replica.group.engine.members)
+
+    def peer_back(self, peer: NodeId) -> None:
+        """A node can be sent to again, or has begun a new life. It may lack what it had, or be
+        damaged, and cannot say so to a leader at rest."""
+        members = (
+            group_id
+            for group_id, rest in self._asleep.items()
+            if rest.leader == self._node_id
+            and peer in self._replicas[group_id].group.engine.members
+        )
+        self._wake_soon(sorted(members))
+
+    def listed(self, leader: NodeId, groups: Iterable[tuple[GroupId, Term]]) -> list[GroupId]:
+        """A node tells which groups rest, as it leads them, with consent from here. Those that it
+        does not know of wake; returned are those that it alone knows of."""
+        theirs = dict(groups)
+        pact = self.following[leader]
+        self._wake_soon(pact.without(theirs))
+        mine = dict(pact.listed())
+        return [group_id for group_id, term in theirs.items() if mine.get(group_id) != term]
+
+    def wake_all(self) -> None:
+        """All of them, in turn."""
+        self._wake_soon(sorted(self._asleep))
+
+    def _wake_soon(self, groups: Iterable[GroupId]) -> None:
+        self._waking.extend(groups)
+        if self._waking and self._timer is None:
+            self._timer = self._loop.call_later(0, self._next_turn)
+
+    def _turn(self) -> None:
+        self._timer = None
+        left = WOKEN_PER_TURN
+        while self._waking and left:
+            rest = self._asleep.get(self._waking.popleft())
+            if rest is not None:
+                left -= 1
+                rest.wake(stands=self._stands(rest))
+        if self._waking:
+            self._timer = self._loop.call_later(WAKE_SECONDS, self._next_turn)
+
+    def _stands(self, rest: GroupRest) -> bool:
+        """Whether it is for this node to stand first, of those that live."""
+        members = self._replicas[rest.group_id].group.engine.members
+        living = [one for one in members if one != rest.leader and self.lives(one)]
+        return bool(living) and living[rest.group_id % len(living)] == self._node_id
