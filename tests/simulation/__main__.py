@@ -29,6 +29,8 @@ COUNTED = (
     "retries",
     "lives",
     "repaired",
+    "looks",
+    "rested",
     "events",
 )
 

@@ -444,6 +444,9 @@ class SimPeers:
         self.part = self._links.part
         self.on_sent: Callable[[NodeId, NodeId, GroupId, PeerMessage], None] | None = None
 
+    def names(self, feature: str, peer: NodeId) -> bool:
+        return self._links.names(feature, peer)
+
     def has_room(self, peer: NodeId) -> bool:
         return self._datagrams or self._links.has_room(peer)
 

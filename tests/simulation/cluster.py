@@ -238,6 +238,8 @@ class SimCluster:
         for node in self.nodes:
             if node.alive:
                 self.checker.observe(node.node_id, node.incarnation, node.probe())
+        rests = (node.node.services.rest for node in self.nodes if node.node is not None)
+        self.report.rested += any(rest.asleep for rest in rests)
         if self.votes.broken:
             raise InvariantError(self.votes.broken[0])
         for error in self.errors:

@@ -27,6 +27,7 @@ def node_config(options: Options, number: int) -> NodeConfig:
             nodes=tuple(NodeId(n) for n in every),
             replication_factor=min(3, options.nodes),
             tick_seconds=options.tick_seconds,
+            rest_seconds=options.rest_seconds,
             memory_bytes_max=options.memory_bytes_max,
             replace_lost_nodes=options.replace_lost_nodes,
             balance_seconds=options.balance_seconds,

@@ -80,6 +80,8 @@ class Options:
     """Rows of one replica change behind its back, now and then."""
     rot: bool = False
     """Bits at rest change and writes go astray, on one node at a time. Never drawn."""
+    rest_seconds: float = 0.0
+    """How long nothing happens to a basin before it rests; 0: none ever does."""
     safety_s: float = 60.0
     workload: WorkloadOptions = field(default_factory=WorkloadOptions)
 
@@ -115,6 +117,7 @@ class Options:
             visits = min(rng.choice((1, 2)), drawn.basins)
             drawn.constants += (("group_walks.GROUPS_PER_TURN", visits),)
         drawn.payload_bytes_min = rng.choice((0, 64, 64, 1_000))
+        drawn.rest_seconds = rng.choice((0.0, 0.05, 0.5, 2.0))
         return drawn
 
     def _draw_odd(self, rng: random.Random) -> None:

@@ -1,0 +1,304 @@
+"""Whole clusters of which most basins rest: what wakes them, and how long that takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
+from svc_cluster.raft.group import Role
+from svc_cluster.raft.messages import PeerMessage
+from svc_cluster.replica.group_replica import AnyGroup
+from tests.simulation.cluster import SimCluster, in_simulation
+from tests.simulation.node import SimNode
+from tests.simulation.options import Options
+from tests.simulation.workload import StreamHistory
+
+BASINS = 24
+OPTIONS = Options(
+    gateways=1, http=False, basins=BASINS, streams=1, tick_seconds=0.05, rest_seconds=1.0
+)
+FALLS_ASLEEP_S = 12.0
+ASKED_S = 2.5
+ALL_S = 10.0
+
+
+def _rests(node: SimNode) -> int:
+    return 0 if node.node is None else node.node.services.rest.asleep
+
+
+async def _until_all_rest(cluster: SimCluster, nodes: Iterable[SimNode] | None = None) -> None:
+    """On those nodes, and soon."""
+    watched = list(cluster.nodes if nodes is None else nodes)
+    deadline = cluster.loop.time() + FALLS_ASLEEP_S
+    while any(_rests(node) != BASINS for node in watched):
+        assert cluster.loop.time() < deadline, [_rests(node) for node in watched]
+        await asyncio.sleep(0.1)
+
+
+async def _answered(cluster: SimCluster, histories: Iterable[StreamHistory]) -> float:
+    """Virtual seconds until each of them has taken one more append."""
+    began = cluster.loop.time()
+    await asyncio.gather(
+        *(cluster.insist(lambda api, h=h: cluster.barrier(api, h)) for h in histories)
+    )
+    return cluster.loop.time() - began
+
+
+def _leads_most(cluster: SimCluster) -> SimNode:
+    def led(node: SimNode) -> int:
+        assert node.node is not None
+        basins = node.node.host.basins.values()
+        return sum(one.group.engine.role is Role.LEADER for one in basins)
+
+    return max(cluster.nodes, key=led)
+
+
+async def _at_rest(cluster: SimCluster) -> asyncio.Task[None]:
+    watch = cluster.start()
+    await cluster.guarded(cluster.set_up(), watch)
+    await cluster.guarded(_until_all_rest(cluster), watch)
+    return watch
+
+
+def test_basins_at_rest_say_nothing_and_have_no_ticks() -> None:
+    """For half a minute no message of theirs leaves, but those by which the scrub compares what is
+    stored, and the time of their engines stands still."""
+    sent: Counter[tuple[str, bool]] = Counter()
+
+    async def main(cluster: SimCluster) -> None:
+        told = cluster.votes.sent
+
+        def count(a: NodeId, b: NodeId, group_id: GroupId, message: PeerMessage) -> None:
+            sent[type(message).__name__, group_id == CATALOG_GROUP] += 1
+            told(a, b, group_id, message)
+
+        for node in cluster.nodes:
+            node._on_sent = count
+        watch = await _at_rest(cluster)
+        sent.clear()
+        before = _engine_times(cluster)
+        await cluster.guarded(asyncio.sleep(30.0), watch)
+        assert _engine_times(cluster) == before
+        watch.cancel()
+
+    in_simulation(3, OPTIONS, main)
+    of_basins = {name for name, is_catalog in sent if not is_catalog}
+    assert of_basins <= {"ScrubQuestion", "ScrubAnswer"}
+    assert sent["Beat", True] and sent["AppendRequest", True]
+
+
+def _engine_times(cluster: SimCluster) -> list[float]:
+    return [
+        one.group.engine._now  # type: ignore[attr-defined]
+        for node in cluster.nodes
+        if node.node is not None
+        for one in node.node.host.basins.values()
+    ]
+
+
+def test_a_basin_at_rest_takes_an_append_at_once() -> None:
+    """As fast as one that is awake, and no other basin wakes by it; then it rests again."""
+
+    async def main(cluster: SimCluster) -> None:
+        watch = await _at_rest(cluster)
+        # longer than a leader stays without its peers' answers
+        await cluster.guarded(asyncio.sleep(5.0), watch)
+        history = cluster.recorder.streams[5]
+        took = await cluster.guarded(_answered(cluster, [history]), watch)
+        assert took < 0.2
+        assert min(map(_rests, cluster.nodes)) == BASINS - 1
+        await cluster.guarded(_until_all_rest(cluster), watch)
+        watch.cancel()
+
+    in_simulation(4, OPTIONS, main)
+
+
+Harm = Callable[[SimCluster, SimNode], None]
+
+
+def _power_cut(cluster: SimCluster, node: SimNode) -> None:
+    node.crash(cluster._rng)
+
+
+def _cut_off(cluster: SimCluster, node: SimNode) -> None:
+    for other in cluster.nodes:
+        if other is not node:
+            cluster.nemesis.cut(node.node_id, other.node_id, both=True)
+
+
+@pytest.mark.parametrize(("harm", "asked_s"), [(_power_cut, ASKED_S), (_cut_off, 4.0 + ASKED_S)])
+def test_basins_at_rest_answer_when_their_leaders_node_is_lost(harm: Harm, asked_s: float) -> None:
+    """Those that are asked for within 2.5 s, all of them within 10; and they rest again without it.
+    When it is back, everything is whole and rests on all nodes. An append that a leader took which
+    is cut off has no outcome before the gateway's deadline of 4 s, at rest or not."""
+
+    async def main(cluster: SimCluster) -> None:
+        watch = await _at_rest(cluster)
+        node = _leads_most(cluster)
+        others = [one for one in cluster.nodes if one is not node]
+        harm(cluster, node)
+        streams = cluster.recorder.streams
+        took = await cluster.guarded(_answered(cluster, streams[:3]), watch)
+        assert took <= asked_s, took
+        took += await cluster.guarded(_answered(cluster, streams), watch)
+        assert took <= ALL_S, took
+        await asyncio.sleep(5.0)  # a node is excused behind some silence
+        await cluster.guarded(_until_all_rest(cluster, others), watch)
+        cluster.nemesis.heal()
+        if not node.alive:
+            node.start()
+        await cluster.guarded(_settled(cluster), watch)
+        await cluster.guarded(_until_all_rest(cluster), watch)
+        watch.cancel()
+
+    in_simulation(6, OPTIONS, main)
+
+
+async def _settled(cluster: SimCluster) -> None:
+    await cluster.settle([cluster.loop.create_task(asyncio.sleep(0), name="nobody")])
+
+
+def test_basins_at_rest_survive_the_loss_of_power_on_all_nodes() -> None:
+    """What woke nobody wakes by its start, and all of them serve again."""
+
+    async def main(cluster: SimCluster) -> None:
+        watch = await _at_rest(cluster)
+        for node in cluster.nodes:
+            node.crash(cluster._rng)
+        for node in cluster.nodes:
+            node.start()
+        took = await cluster.guarded(_answered(cluster, cluster.recorder.streams), watch)
+        assert took <= ALL_S, took
+        await cluster.guarded(_until_all_rest(cluster), watch)
+        watch.cancel()
+
+    in_simulation(7, OPTIONS, main)
+
+
+def test_a_node_that_starts_again_unseen_wakes_what_it_led() -> None:
+    """It is back before anybody has missed a beat of it; that it is another process is said by the
+    beats alone. Nobody asks for anything, and yet each basin has a leader that says so."""
+
+    async def main(cluster: SimCluster) -> None:
+        watch = await _at_rest(cluster)
+        node = _leads_most(cluster)
+        node.crash(cluster._rng)
+        node.start()
+        await cluster.guarded(asyncio.sleep(0.5), watch)
+        await cluster.guarded(_settled(cluster), watch)
+        await cluster.guarded(_until_all_rest(cluster), watch)
+        watch.cancel()
+
+    in_simulation(8, OPTIONS, main)
+
+
+def test_a_leader_at_rest_that_is_alone_leads_no_more() -> None:
+    """Cut off from both others, it wakes, finds no quorum, and stops serving reads that need
+    none."""
+
+    async def main(cluster: SimCluster) -> None:
+        watch = await _at_rest(cluster)
+        node = _leads_most(cluster)
+        _cut_off(cluster, node)
+        await cluster.guarded(asyncio.sleep(5.0), watch)
+        assert node.node is not None
+        assert not any(one.group.is_serving for one in node.node.host.basins.values())
+        watch.cancel()
+
+    in_simulation(9, OPTIONS, main)
+
+
+def test_a_leader_that_ceases_without_a_word_is_missed() -> None:
+    """Its node lives, and says with each beat that it knows of one group less: the others wake and
+    elect another, although nobody asks for anything."""
+
+    async def main(cluster: SimCluster) -> None:
+        watch = await _at_rest(cluster)
+        node = _leads_most(cluster)
+        assert node.node is not None
+        host = node.node.host
+        group = next(
+            one.group for one in host.basins.values() if one.group.engine.role is Role.LEADER
+        )
+        term = group.engine.term
+        group.stop()
+        await cluster.guarded(asyncio.sleep(6.0), watch)
+        elected = [
+            one.node.host.basins[group.group_id].group.engine.term
+            for one in cluster.nodes
+            if one is not node and one.node is not None
+        ]
+        assert min(elected) > term
+        watch.cancel()
+
+    in_simulation(10, OPTIONS, main)
+
+
+def test_a_follower_that_wakes_tells_its_leader() -> None:
+    """So the leader's heartbeats come before the follower has waited for them too long: nobody is
+    elected."""
+
+    async def main(cluster: SimCluster) -> None:
+        watch = await _at_rest(cluster)
+        node = _leads_most(cluster)
+        assert node.node is not None
+        replica = next(
+            one for one in node.node.host.basins.values() if one.group.engine.role is Role.LEADER
+        )
+        term, group_id = replica.group.engine.term, replica.group.group_id
+        _follower(cluster, node, group_id).rest.wake()
+        await cluster.guarded(asyncio.sleep(0.2), watch)
+        assert not replica.group.rest.asleep
+        await cluster.guarded(_until_all_rest(cluster), watch)
+        assert replica.group.engine.term == term
+        watch.cancel()
+
+    in_simulation(11, OPTIONS, main)
+
+
+def _follower(cluster: SimCluster, leader: SimNode, group_id: GroupId) -> AnyGroup:
+    other = next(one for one in cluster.nodes if one is not leader)
+    assert other.node is not None
+    return other.node.host.basins[group_id].group
+
+
+def test_what_rests_was_found_to_be_equal() -> None:
+    """Nothing but the scrub compares it from then on, and that begins with what was said here."""
+
+    async def main(cluster: SimCluster) -> None:
+        watch = await _at_rest(cluster)
+        led = [
+            one.group
+            for node in cluster.nodes
+            if node.node is not None
+            for one in node.node.host.basins.values()
+            if one.group.engine.role is Role.LEADER
+        ]
+        assert len(led) == BASINS
+        for group in led:
+            others = [peer for peer in group.engine.members if peer != group.engine.node_id]
+            assert group.comparison.are_equal(others)
+            assert sorted(group.comparison.scrub_versions) == others
+        watch.cancel()
+
+    in_simulation(12, OPTIONS, main)
+
+
+def test_the_only_replica_of_a_basin_rests_too() -> None:
+    """It has nobody to ask, and takes an append at once."""
+    options = replace(OPTIONS, nodes=1)
+
+    async def main(cluster: SimCluster) -> None:
+        watch = await _at_rest(cluster)
+        await cluster.guarded(asyncio.sleep(5.0), watch)
+        took = await cluster.guarded(_answered(cluster, cluster.recorder.streams), watch)
+        assert took < 0.5
+        await cluster.guarded(_until_all_rest(cluster), watch)
+        watch.cancel()
+
+    in_simulation(13, options, main)
