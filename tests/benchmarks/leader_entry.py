@@ -135,6 +135,9 @@ class _Peers:
     """The number of the last message to each."""
     held_bytes: int = 0
 
+    def names(self, feature: str, peer: NodeId) -> bool:
+        return False
+
     def has_room(self, peer: NodeId) -> bool:
         return True
 

@@ -64,6 +64,9 @@ class Peers:
     def __init__(self) -> None:
         self.sent: list[tuple[NodeId, GroupId, PeerMessage]] = []
 
+    def names(self, feature: str, peer: NodeId) -> bool:
+        return False
+
     def has_room(self, peer: NodeId) -> bool:
         return True
 

@@ -51,6 +51,9 @@ class _Peers:
 
     held_bytes = 0
 
+    def names(self, feature: str, peer: NodeId) -> bool:
+        return False
+
     def has_room(self, peer: NodeId) -> bool:
         return True
 

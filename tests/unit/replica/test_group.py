@@ -61,6 +61,9 @@ class NoPeers:
 
     held_bytes = 0
 
+    def names(self, feature: str, peer: NodeId) -> bool:
+        return False
+
     def has_room(self, peer: NodeId) -> bool:
         return True
 

@@ -28,6 +28,7 @@ class Idle:
             group_id=GroupId(group_id),
             is_serving=False,
             attempt=lambda _: None,
+            rest=SimpleNamespace(asleep=False, look=lambda _: None),
             engine=SimpleNamespace(recovery=False, leader=NodeId(1)),
         )
 
@@ -42,6 +43,7 @@ def _host(replicas: list[Idle]) -> Any:
     faults: list[BaseException] = []
     return SimpleNamespace(
         walks=GroupWalks(loop, faults.append),
+        draining=False,
         faults=faults,
         replicas=lambda: replicas,
         guarded=lambda callback: callback,
@@ -52,6 +54,7 @@ def _host(replicas: list[Idle]) -> Any:
             node_id=NodeId(1),
             log=None,
             names=GroupNames(),
+            rest=SimpleNamespace(awake=lambda: replicas),
             clock=SimpleNamespace(monotonic=lambda: 0.0),
         ),
     )
