@@ -137,8 +137,7 @@ class NodeRest:
         heappush(self._due, (now + wait, rest.group_id, rest))
 
     def one_led_of_each_kind(self) -> Iterable[tuple[Replica, int]]:
-        """Return one of the groups at rest that are led here, for each set of members, and the number
-        of those."""
+        """Return one group at rest that is led here, for each set of members, and their number."""
         kinds: dict[tuple[NodeId, ...], tuple[Replica, int]] = {}
         for group_id, rest in self._asleep.items():
             replica = self._replicas.get(group_id)
