@@ -41,23 +41,29 @@ TESTS := $(foreach suite,$(SUITES),$(wildcard tests/$(suite)))
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
-.venv/.ready: requirements/build.lock requirements/dev.lock requirements/clients.lock pyproject.toml
+# What the service itself needs: a quick start waits for no tool of its developers.
+.venv/.run: requirements/build.lock requirements/run.lock pyproject.toml
 	@.ci/check-python $(PYTHON)
 	$(PYTHON) -m venv .venv
 	$(PIP) -r requirements/build.lock
+	[ -e .venv/.ready ] || $(PIP) --no-build-isolation -r requirements/run.lock
+	.venv/bin/pip --disable-pip-version-check install --quiet --no-build-isolation --no-deps -e .
+	@touch $@
+
+.venv/.ready: requirements/dev.lock requirements/clients.lock | .venv/.run
 	$(PIP) --no-build-isolation -r requirements/dev.lock
 	.venv/bin/pip --disable-pip-version-check install --quiet --no-build-isolation --no-deps -e .
 	$(PYTHON) -m venv .venv/clients
 	.venv/clients/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/clients.lock
 	@touch $@
 
-$(CORE): setup.py $(wildcard svc_cluster/_native/*.[ch]) | .venv/.ready
+$(CORE): setup.py $(wildcard svc_cluster/_native/*.[ch]) | .venv/.run
 	@.venv/bin/pip --disable-pip-version-check install --quiet --no-build-isolation --no-deps -e .
 	@[ ! -e $@ ] || touch $@
 
 setup: $(READY) ## Make .venv with the locked dependencies (again only when they change)
 
-run: $(READY) ## Three nodes and a gateway on PORT (8080), data in ./data, until Ctrl-C or RUN_SECONDS
+run: .venv/.run $(NATIVE) ## Three nodes and a gateway on PORT (8080), data in ./data, until Ctrl-C or RUN_SECONDS
 	@.venv/bin/svc-cluster local --nodes 3 --port $(PORT) --data-dir ./data --demo
 
 test: $(READY) ## The whole test suite, some 20 minutes on two cores (WORKERS=3: three at a time)
