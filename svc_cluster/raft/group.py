@@ -17,6 +17,7 @@ from svc_cluster.raft.repair import Repair
 
 PAYLOAD_TYPE: Final = 9
 """First byte of every proposed payload; entries with another one are the engine's own."""
+PAYLOAD_HEAD: Final = bytes([PAYLOAD_TYPE])
 
 ENTRY_BYTES_MAX: Final = 2 * 1024 * 1024 + 64 * 1024
 """Longest payload a group takes: 2 MiB of commands and their envelope."""

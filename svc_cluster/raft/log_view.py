@@ -23,8 +23,8 @@ from svc_cluster.base.log_ops import (
     TrimPrefix,
     TruncateSuffix,
 )
-from svc_cluster.raft.group import PAYLOAD_TYPE, EngineFault
-from svc_cluster.raft.seal import SEAL_TYPE
+from svc_cluster.raft.group import PAYLOAD_HEAD, EngineFault
+from svc_cluster.raft.seal import SEAL_HEAD
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ class LogView:
     def append(self, payload: bytes, log_index: int, term: int) -> None:
         assert log_index == self.last_index + 1, "an append must follow the last entry"
         assert term >= self.last_term, "terms in a log never fall"
-        if self.seal_index is not None or payload[0] == SEAL_TYPE:
+        if self.seal_index is not None or payload[:1] == SEAL_HEAD:
             self._look_for_seal(payload, log_index)
         entry = LogEntry(LogIndex(log_index), Term(term), payload)
         self.entries.append(entry)
@@ -178,9 +178,9 @@ class LogView:
         if log_index <= self._begun_index:
             return
         if self.seal_index is None:
-            if payload[0] == SEAL_TYPE:
+            if payload[:1] == SEAL_HEAD:
                 self.seal_index = LogIndex(log_index)
-        elif payload[0] in (PAYLOAD_TYPE, SEAL_TYPE):
+        elif payload[:1] in (PAYLOAD_HEAD, SEAL_HEAD):
             raise EngineFault(f"entry {log_index} stands behind the seal at {self.seal_index}")
 
     def set_commit(self, commit_index: int) -> None:

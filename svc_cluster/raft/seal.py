@@ -23,6 +23,7 @@ from svc_cluster.model import versions
 
 SEAL_TYPE: Final = 10
 """First byte of a seal. The engine does nothing with it."""
+SEAL_HEAD: Final = bytes([SEAL_TYPE])
 
 FORMAT: Final = versions.newest_read(versions.SEAL_ENTRY)
 _HEAD: Final = struct.Struct("<BBQ")
