@@ -34,14 +34,19 @@ from svc_cluster.model.content import CONTENT_VERSION
 from svc_cluster.model.stream_config import BasinConfig
 from svc_cluster.raft.messages import (
     ENTRY_TRACES_MAX,
+    REST_LIST_MAX,
     AppendRequest,
     AppendResponse,
+    Beat,
     Ended,
     EntryTraces,
     MarkKind,
     PeerMessage,
     PreVoteRequest,
     PreVoteResponse,
+    RestKind,
+    RestList,
+    RestMark,
     ScrubAnswer,
     ScrubOutcome,
     ScrubQuestion,
@@ -129,6 +134,11 @@ MESSAGES: Final[dict[str, Callable[[Term, int], PeerMessage]]] = {
     "state_mark": lambda t, n: StateMark(t, LogIndex(HIGH + n), n, MarkKind.QUESTION, 1, 1),
     "entry_traces": lambda t, n: EntryTraces(
         t, LogIndex(HIGH + n), (TraceContext(b"t" * 16, b"s" * 8, "a" * 512),) * ENTRY_TRACES_MAX
+    ),
+    "rest_mark": lambda t, n: RestMark(t, RestKind.ASK, LogIndex(HIGH + n), n),
+    "beat": lambda t, n: Beat(n, n, n, lists=True, sender_term=t),
+    "rest_list": lambda t, n: RestList(
+        tuple((GroupId(HIGH + number), t) for number in range(REST_LIST_MAX)), t
     ),
     "scrub_question": lambda t, n: ScrubQuestion(
         t, CONTENT_VERSION, 1, n, LogIndex(HIGH + n), _verdict_key(n), COST_MAX, 1, covered=True
