@@ -49,7 +49,9 @@ def harm_batches(node: SimNode, group_id: GroupId, rng: random.Random) -> str | 
         write_set.put(prefix + one, values[1])
         if kind == "swap":
             write_set.put(prefix + other, values[0])
+    share, node.store.stall_share = node.store.stall_share, 0.0  # what decays asks no store
     node.state.write(write_set)
+    node.store.stall_share = share
     return f"{kind} of group {group_id} on node {node.node_id}: {[op[0] for op in write_set.ops]}"
 
 
@@ -87,5 +89,7 @@ def harm(node: SimNode, group_id: GroupId, kind: str, rng: random.Random) -> str
         write_set.put(prefix + one, values[1])
         if kind == "swap":
             write_set.put(prefix + other, values[0])
+    share, node.store.stall_share = node.store.stall_share, 0.0  # what decays asks no store
     node.state.write(write_set)
+    node.store.stall_share = share
     return f"{kind} of group {group_id} on node {node.node_id}: {write_set.ops}"
