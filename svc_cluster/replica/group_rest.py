@@ -160,14 +160,16 @@ class GroupRest:
         self._say(sender, RestKind.AGREE, mark.number)
 
     def _settle_round(self) -> None:
-        """Everybody has agreed, and nothing has happened since."""
+        """Everybody has agreed, and nothing has happened since: also, no other groups have taken
+        the last places that there are with one of them."""
         asked, engine = self._round, self._group.engine
         if asked is None or asked.waits_for:
             return
         self._round = None
         same = (asked.term, asked.log_index) == (engine.term, engine.last_index)
         unused = self._seen == (engine.role, engine.term, engine.last_index, self._uses)
-        if same and unused and self._may_lead_to_rest(asked.partners):
+        free = self._node.partners(engine.members) == asked.partners
+        if same and unused and free and self._may_lead_to_rest(asked.partners):
             self._sleep(engine.node_id, asked.partners)
 
     def _sleep(self, leader: NodeId, partners: tuple[NodeId, ...]) -> None:

@@ -9,10 +9,10 @@ agreement; or so many are lost that its leader here has no quorum. Many wake in 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from heapq import heappop, heappush
+from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from svc_cluster.base.clock import Clock
@@ -67,7 +67,8 @@ class NodeRest:
         self.following: dict[NodeId, RestPact] = {}
         """Groups at rest that are not led here, by who leads."""
         self._due: list[tuple[float, GroupId, GroupRest]] = []
-        self._waking: deque[GroupId] = deque()
+        self._waking: dict[GroupId, None] = {}
+        """Those at rest that are to wake, each once, in the order in which they were named."""
         self._timer: asyncio.TimerHandle | None = None
         self.woken = 0
         """Groups that woke since the start, for whatever reason."""
@@ -188,6 +189,7 @@ class NodeRest:
     def woke(self, rest: GroupRest) -> None:
         self.woken += 1
         del self._asleep[rest.group_id]
+        self._waking.pop(rest.group_id, None)
         self._awake = None
         for pact in self._pacts(rest):
             pact.remove(rest.group_id)
@@ -245,18 +247,14 @@ class NodeRest:
         self._wake_soon(sorted(self._asleep))
 
     def _wake_soon(self, groups: Iterable[GroupId]) -> None:
-        self._waking.extend(groups)
+        self._waking.update(dict.fromkeys(groups))
         if self._waking and self._timer is None:
             self._timer = self._loop.call_later(0, self._next_turn)
 
     def _turn(self) -> None:
         self._timer = None
-        left = WOKEN_PER_TURN
-        while self._waking and left:
-            rest = self._asleep.get(self._waking.popleft())
-            if rest is not None:
-                left -= 1
-                rest.wake(stands=self._stands(rest))
+        for rest in [self._asleep[one] for one in islice(self._waking, WOKEN_PER_TURN)]:
+            rest.wake(stands=self._stands(rest))
         if self._waking:
             self._timer = self._loop.call_later(WAKE_SECONDS, self._next_turn)
 

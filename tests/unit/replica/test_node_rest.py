@@ -158,6 +158,22 @@ def test_many_wake_in_turn() -> None:
     assert WOKEN_PER_TURN / WAKE_SECONDS == 200
 
 
+def test_who_is_to_wake_waits_once_however_often_that_is_said() -> None:
+    """As a node with a full disk says it of all, twice a second; who wakes by itself does not
+    wait, and whoever is behind does not wait for it."""
+    node = _Node()
+    groups = [node.sleeps(number, TWO) for number in range(100, 200)]
+    for _ in range(50):
+        node.rest.wake_all()
+    assert len(node.rest._waking) == len(groups)
+    for one in groups[:50]:
+        one.wake(stands=False)
+    assert list(node.rest._waking) == [one.group_id for one in groups[50:]]
+    node.passes(4 * WAKE_SECONDS + 0.001)
+    assert [len(one.woken) for one in groups] == [1] * 100
+    assert not node.rest._waking
+
+
 def test_what_only_one_of_two_nodes_believes_wakes() -> None:
     """Here at once; what is not at rest here is told."""
     node = _Node()

@@ -1,0 +1,69 @@
+"""A group falls asleep only where its node has a place for it with each of those who agreed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from svc_cluster.base.ids import GroupId, LogIndex, NodeId, Term
+from svc_cluster.raft.group import Role
+from svc_cluster.raft.messages import REST_LIST_MAX, RestKind, RestMark
+from svc_cluster.replica.group_rest import GroupRest
+from svc_cluster.replica.node_rest import NodeRest
+from tests.unit.replica.test_node_rest import MEMBERS, ONE, THREE, TWO, _Node
+
+TERM, LAST = Term(3), LogIndex(9)
+
+
+def quiet(rest: NodeRest, clock: Any, number: int) -> GroupRest:
+    """A group that is led here, and for which nothing is to be done."""
+    engine = SimpleNamespace(
+        role=Role.LEADER,
+        term=TERM,
+        last_index=LAST,
+        members=MEMBERS,
+        node_id=ONE,
+        match_index=lambda peer: LAST,
+    )
+    group: Any = SimpleNamespace(
+        group_id=GroupId(number),
+        engine=engine,
+        comparison=SimpleNamespace(are_equal=lambda partners: True),
+        drain_now=lambda: None,
+        is_settled=True,
+        is_serving=True,
+        stopped=False,
+    )
+    group.rest = GroupRest(group, rest, clock)
+    group.rest.heed(lambda: False, lambda: float("inf"))
+    rest.opened(SimpleNamespace(group=group))  # type: ignore[arg-type]
+    return group.rest  # type: ignore[no-any-return]
+
+
+def agreed(rest: GroupRest, *peers: NodeId) -> None:
+    for peer in peers:
+        rest.received(peer, RestMark(TERM, RestKind.AGREE, LAST, 1))
+
+
+def test_of_groups_that_fall_asleep_at_once_no_more_do_than_a_list_tells() -> None:
+    """Both have asked while there was one place left; who is agreed with first has it."""
+    node = _Node()
+    node.rest.send = lambda *said: None
+    for number in range(REST_LIST_MAX - 1):
+        node.rest.led[TWO].add(GroupId(number), Term(1))
+    clock = SimpleNamespace(monotonic=lambda: node.now)
+    groups = [quiet(node.rest, clock, REST_LIST_MAX + number) for number in range(2)]
+    for now in (0.0, node.rest.seconds):
+        node.now = now
+        node.hear(TWO, THREE)
+        for one in groups:
+            one.look(now)
+    for one in groups:
+        agreed(one, TWO, THREE)
+    assert [one.asleep for one in groups] == [True, False]
+    assert len(node.rest.led[TWO]) == REST_LIST_MAX
+    node.rest.woke(groups[0])
+    groups[1].look(node.now)
+    groups[1].received(TWO, RestMark(TERM, RestKind.AGREE, LAST, 2))
+    groups[1].received(THREE, RestMark(TERM, RestKind.AGREE, LAST, 2))
+    assert groups[1].asleep, "the place is free again"
