@@ -125,3 +125,23 @@ class RecoveredLog:
     @property
     def last_index(self) -> LogIndex:
         return LogIndex(self.base_index + len(self.entries))
+
+
+def installed_log(
+    group_id: GroupId,
+    installed: InstallSnapshot,
+    state: SetHardState,
+    configuration: Configuration | None,
+) -> RecoveredLog:
+    """Return what a restart finds behind a durable InstallSnapshot that stands behind `state`, in a
+    log that has begun `configuration`."""
+    return RecoveredLog(
+        group_id,
+        installed.generation,
+        base_index=installed.log_index,
+        base_term=installed.term,
+        term=state.term,
+        voted_for=state.voted_for,
+        commit_index=installed.log_index,
+        configuration=configuration,
+    )

@@ -79,9 +79,10 @@ USAGE_HOURS: Final = 3
 """The active version from which on the hours of use are kept that is too old for its minutes. The
 catalog's own log says when that is, a basin's log says so by a command."""
 
-SEALED_CONFIGURATIONS: Final = 3
+SEALED_CONFIGURATIONS: Final = NEWEST + 1
 """The active version from which on a group's configuration may be sealed. Before it, nobody writes
-a seal, a frame that begins a configuration, or a message that tells of one."""
+a seal, a frame that begins a configuration, or a message that tells of one. It stays above NEWEST
+until replicas perform seals: a member that cannot would leave its group without a next one."""
 SEAL_ENTRY: Final = (Format(1, since=SEALED_CONFIGURATIONS),)
 PAGED_USAGE: Final = 3
 """The active version from which on every gateway asks for usage in parts, and nobody is answered

@@ -170,6 +170,11 @@ class EngineGroup:
     def base_index(self) -> LogIndex:
         return self._log.base_index
 
+    @property
+    def configuration(self) -> Configuration | None:
+        begun = self.seam.configuration
+        return begun if begun.number else None
+
     def term_at(self, log_index: LogIndex) -> Term | None:
         return self._log.term_at(log_index)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NewType, Protocol
 
+from svc_cluster.base.configuration import Configuration
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId, Term
 from svc_cluster.base.log_ops import LogEntry, LogOp
 from svc_cluster.raft.messages import PeerMessage
@@ -217,6 +218,11 @@ class RaftGroup(Protocol):
 
     @property
     def base_index(self) -> LogIndex: ...
+
+    @property
+    def configuration(self) -> Configuration | None:
+        """The newest that it has begun; None: the one that the group was created with."""
+        ...
 
     def term_at(self, log_index: LogIndex) -> Term | None:
         """Term of the entry at `log_index` in this log; None when it is not there (any more)."""

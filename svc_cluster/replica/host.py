@@ -29,6 +29,7 @@ from svc_cluster.base.log_ops import (
     InstallSnapshot,
     RecoveredLog,
     SetHardState,
+    installed_log,
 )
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.basin_record import BasinRecord
@@ -450,18 +451,18 @@ class Host:
         assert replica is not None, "checked by the receiver in this turn of the loop"
         group: AnyGroup = replica.group
         group.drain_now()
-        members = group.engine.members
-        recovery = group.engine.recovery
+        members, recovery = group.engine.members, group.engine.recovery
         # a recovering replica may have forgotten a vote: it has none left in this term
         voted_for = group.voted_for or (group.engine.leader if recovery else None)
         hard_state = SetHardState(group.engine.term, voted_for)
+        installed = InstallSnapshot(log_index, term, generation)
         old_generation = group.generation
         # frozen: nothing of the old engine may follow the frame that replaces it
         replica.stop()
         durable: asyncio.Future[None] = self.services.loop.create_future()
         self.services.wal.append(
             group_id,
-            [hard_state, InstallSnapshot(log_index, term, generation)],
+            [hard_state, installed],
             partial(settle, durable, None),
         )
         await durable
@@ -471,15 +472,7 @@ class Host:
             # destroyed meanwhile, and with it what it had before
             self.generations.discard(generation)
             return
-        log = RecoveredLog(
-            group_id,
-            generation,
-            base_index=log_index,
-            base_term=term,
-            term=hard_state.term,
-            voted_for=hard_state.voted_for,
-            commit_index=log_index,
-        )
+        log = installed_log(group_id, installed, hard_state, group.engine.configuration)
         if group_id == CATALOG_GROUP:
             self._open_catalog(log)
             self.reconciler.schedule()

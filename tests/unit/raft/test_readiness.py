@@ -8,7 +8,7 @@ import pytest
 
 from svc_cluster.base.configuration import Configuration
 from svc_cluster.base.ids import LogIndex, ReplicaId
-from svc_cluster.model.versions import SEALED_CONFIGURATIONS
+from svc_cluster.model.versions import NEWEST, SEALED_CONFIGURATIONS
 from svc_cluster.raft.readiness import LAG_ENTRIES_MAX, ReplicaWord, Sealing, refusal
 from tests.unit.raft.sealing import configuration, members
 
@@ -88,4 +88,10 @@ def test_nothing_is_sealed_before_the_active_version_has_seals() -> None:
     """A release that may still be gone back to would stop at the seal."""
     sealing = view(THREE, (1, 2, 4), n1=held(), n2=held())
     older = replace(sealing, active_version=SEALED_CONFIGURATIONS - 1)
-    assert refusal(older) == "the cluster's active version is 2: finalize the upgrade first"
+    assert refusal(older) == "the cluster's active version is 3: finalize the upgrade first"
+
+
+def test_no_cluster_that_this_program_is_a_member_of_seals() -> None:
+    """Its replicas take no part in the performance of a seal yet: their group would stand still."""
+    sealing = view(THREE, (1, 2, 4), n1=held(), n2=held())
+    assert "active version" in (refusal(replace(sealing, active_version=NEWEST)) or "")

@@ -15,7 +15,13 @@ from svc_cluster.base.configuration import (
     encode_configuration,
 )
 from svc_cluster.base.ids import Generation, GroupId, LogIndex, NodeId, ReplicaId, Term
-from svc_cluster.base.log_ops import Configure, InstallSnapshot, RecoveredLog
+from svc_cluster.base.log_ops import (
+    Configure,
+    InstallSnapshot,
+    RecoveredLog,
+    SetHardState,
+    installed_log,
+)
 from svc_cluster.storage.wal import Wal, WalFormatError
 from svc_cluster.storage.wal import wal_frame as fr
 from svc_cluster.storage.wal.reach import read_reach
@@ -69,6 +75,23 @@ def test_the_frame_ends_a_configuration_and_begins_the_next() -> None:
     log = log_of(open_wal(disk.crash()), 1)
     assert what(log) == (NEXT, 1 << TERM_BITS, None, 4, [1, 2, 3, 4])
     assert (log.generation, log.damaged) == (7, False)
+
+
+def test_a_replica_behind_a_snapshot_is_what_a_restart_finds() -> None:
+    """In the configuration that it had begun, or in the one that its group was created with."""
+    for begun in (NEXT, None):
+        disk = FakeDisk()
+        wal = open_wal(disk)
+        put(wal, disk, 1, create(7), hard_state(2, 1), entries(1, 1, 6, term=2), commit(3))
+        term = Term(2)
+        if begun is not None:
+            put(wal, disk, 1, Configure(begun, LogIndex(4)))
+            term = begun.first_term
+        state = SetHardState(term, NodeId(2))
+        installed = InstallSnapshot(LogIndex(90), term, Generation(8))
+        put(wal, disk, 1, state, installed)
+        found = log_of(open_wal(disk.crash()), 1)
+        assert installed_log(GroupId(1), installed, state, begun) == found
 
 
 def test_who_lacks_the_seal_keeps_what_was_known_to_be_committed() -> None:
