@@ -86,7 +86,7 @@ def members(node: ReplicaNode) -> pb.MembersResponse:
                 address=address,
                 standing=standings.get(member, "self"),
                 incarnation=known[member].incarnation if member in known else "",
-                asks=member in asking,
+                asks=member in asking and asking[member].is_now,
                 ordinal=known[member].ordinal if member in known else 0,
                 replacing=member in known and known[member].is_replacing,
             )

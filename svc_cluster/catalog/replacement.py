@@ -8,16 +8,18 @@ from typing import Final
 from svc_cluster.base.ids import NodeId
 from svc_cluster.catalog.catalog_state import CatalogState
 from svc_cluster.catalog.node_rows import replacing
+from svc_cluster.model.formation import Asking
 
 SINCE: Final = 3
 """The active version from which on a place is given away: older releases do not know the fence."""
 
 
 def why_not_replaced(
-    state: CatalogState, node_id: NodeId, asking: Collection[NodeId], *, is_up: bool
+    state: CatalogState, node_id: NodeId, asking: Mapping[NodeId, Asking], *, is_up: bool
 ) -> str | None:
     """Return one sentence for an operator; None: it may be. `asking`: the nodes that came up with
-    an empty directory. `is_up`: the node takes part now."""
+    an empty directory; the one that is replaced has to be there now, because its directory gets the
+    place for ever. `is_up`: the node takes part now."""
     active = state.active_version.now
     if active < SINCE:
         return (
@@ -28,10 +30,16 @@ def why_not_replaced(
         return f"no node {node_id} is registered"
     if is_up:
         return f"node {node_id} is up with its data directory: only one that is lost is replaced"
-    if node_id not in asking:
+    asks = asking.get(node_id)
+    if asks is None:
         return (
             f"node {node_id} has not come up with an empty data directory: start it with one, and "
             "ask again some seconds later"
+        )
+    if not asks.is_now:
+        return (
+            f"node {node_id} came up with an empty data directory, and is not there any more: "
+            "start it with that one, and ask again some seconds later"
         )
     under_way = replacing(state.nodes)
     if under_way not in (None, node_id):
@@ -54,7 +62,7 @@ def why_not_replaced(
 def why_not_unasked(
     state: CatalogState,
     node_id: NodeId,
-    asking: Collection[NodeId],
+    asking: Mapping[NodeId, Asking],
     whole: Mapping[NodeId, bool],
     nodes: Collection[NodeId],
     *,

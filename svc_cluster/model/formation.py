@@ -34,6 +34,17 @@ class Stage(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Asking:
+    """A node that came up with an empty directory asks to take part."""
+
+    incarnation: str
+    heard_at: float
+    """When that was said last, on the hearer's monotonic clock."""
+    is_now: bool
+    """It was said a moment ago, and whoever said it is still there."""
+
+
+@dataclass(frozen=True, slots=True)
 class FormationRecord:
     """What a node has on its disk. Being in a round, it never forms a list of an earlier one."""
 

@@ -13,7 +13,7 @@ from svc_cluster.base.ids import NodeId
 from svc_cluster.base.log import Logger
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.codec.formation_report import FormationFormatError, decode_report, encode_report
-from svc_cluster.model.formation import FormationReport
+from svc_cluster.model.formation import Asking, FormationReport
 from svc_cluster.model.places import Places
 from svc_cluster.replica.callbacks import settle
 from svc_cluster.replica.formation_file import FormationFile
@@ -35,6 +35,9 @@ TOLD_SECONDS: Final = 60.0
 WAIT_TOLD_AFTER_SECONDS: Final = 5.0
 REFUSED_SECONDS: Final = 60.0
 """How long after its last attempt a node counts as refused here."""
+ASKING_SECONDS: Final = 3.0
+"""How long after its last report a node counts as asking now: one that is refused makes one a
+second (`PATIENT_ASK_SECONDS`)."""
 
 
 class FormationTransport(Protocol):
@@ -84,6 +87,8 @@ class Former:
         """This node has something new to say; replaced at each change."""
         self._on_open: Callable[[], None] = _nothing
         self._refused_at: dict[NodeId, float] = {}
+        self._heard_at: dict[NodeId, float] = {}
+        """When the latest report of each node came, while whoever made it may be there."""
         self._started_at = 0.0
         self._hurried_at = float("-inf")
         self._told: tuple[str, float] = ("", 0.0)
@@ -121,10 +126,21 @@ class Former:
         at = self._refused_at.get(node_id)
         return at is not None and self._clock.monotonic() - at < REFUSED_SECONDS
 
-    def asking(self) -> dict[NodeId, str]:
-        """The nodes that ask to take part with an empty directory, and its incarnation."""
-        asking = self.formation.asking()
-        return {node: own for node, own in sorted(asking.items()) if self.is_refused(node)}
+    def left(self, node_id: NodeId, incarnation: str) -> None:
+        """A conversation with a node under this incarnation is over: its process may have ended."""
+        heard = self.formation.heard.get(node_id)
+        if heard is not None and heard.incarnation == incarnation:
+            self._heard_at.pop(node_id, None)
+
+    def asking(self) -> dict[NodeId, Asking]:
+        """The nodes that ask to take part with an empty directory, or did until a while ago."""
+        now, gone = self._clock.monotonic(), float("-inf")
+        found: dict[NodeId, Asking] = {}
+        for node, incarnation in sorted(self.formation.asking().items()):
+            if self.is_refused(node):
+                at = self._heard_at.get(node, gone)
+                found[node] = Asking(incarnation, at, is_now=now - at < ASKING_SECONDS)
+        return found
 
     def learn(self, places: Places) -> None:
         """Another node knows of these places; this one soon will, too."""
@@ -181,6 +197,7 @@ class Former:
         if report.node_id not in self.formation.nodes:
             return
         self.formation.hear(report)
+        self._heard_at[report.node_id] = self._clock.monotonic()
         if self.formation.is_formed and not self.formation.admits(
             report.node_id, report.incarnation
         ):

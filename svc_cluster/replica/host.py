@@ -33,6 +33,7 @@ from svc_cluster.base.log_ops import (
 )
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.basin_record import BasinRecord
+from svc_cluster.model.formation import Asking
 from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.raft.group import Message, PeerUp, Tick
 from svc_cluster.raft.messages import PeerMessage, RestMessage, ScrubMessage, StateMark
@@ -120,7 +121,7 @@ class Host:
         """Told of each group whose state is now another node's, by its snapshot."""
         self.on_catalog_leads: Callable[[], None] = lambda: None
         self.on_catalog_changed: Callable[[], None] = lambda: None
-        self.asking: Callable[[], Mapping[NodeId, str]] = dict  # see Former.asking
+        self.asking: Callable[[], Mapping[NodeId, Asking]] = dict  # see Former.asking
         self._beyond_repair: set[GroupId] = set()
         """Only replicas of their groups that were found to be damaged."""
         self.held_groups = HeldGroups(services, self.basins, self._name_of, on_fatal)

@@ -268,6 +268,8 @@ class ServiceCaller:
 
     def link_down(self) -> None:
         self._tell_version(begins=False)
+        if self._identity.role == "node":
+            self._node.former.left(self._identity.node_id, self._identity.incarnation)
         self.session.close()
 
     def _tell_version(self, *, begins: bool) -> None:

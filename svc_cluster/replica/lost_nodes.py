@@ -8,6 +8,7 @@ node that comes up empty is left to an operator: a volume is probably not mounte
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
@@ -15,13 +16,15 @@ from svc_cluster.base.ids import NodeId
 from svc_cluster.base.seldom import Seldom
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.replacement import why_not_unasked
+from svc_cluster.model.formation import Asking
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.host import Host
 from svc_cluster.replica.node_questions import overviews
 
 LOOK_SECONDS: Final = 2.0
 LOOKS: Final = 3
-"""Looks in a row at which the same empty directory asks and nothing is against it."""
+"""Looks in a row at which the same empty directory asks and nothing is against it. It has said so
+again since the look before: what was heard once is no sign that anything runs there."""
 
 AGAIN_SECONDS: Final = 600.0
 """A leader replaces one node unasked in so long: a volume that is lost again and again is for an
@@ -36,8 +39,8 @@ class LostNodes:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._tasks = Tasks()
-        self._asked = NodeId(0), ""
-        """Who asked at the last look, and with which directory."""
+        self._asked: tuple[NodeId, Asking] | None = None
+        """Who asked at the last look, with which directory, and when that was said."""
         self._looks = 0
         self._not_before = float("-inf")
         self._refusals = Seldom()
@@ -60,15 +63,15 @@ class LostNodes:
         catalog = self._host.catalog
         asking = dict(self._host.asking())
         if catalog is None or not catalog.group.is_serving or not asking:
-            self._asked, self._looks = (NodeId(0), ""), 0
+            self._asked, self._looks = None, 0
             return
-        node_id, incarnation = min(asking.items())
+        node_id, asks = min(asking.items(), key=lambda each: each[0])
         known = catalog.state.nodes.get(node_id)
-        if known is not None and known.is_replacing and known.incarnation == incarnation:
+        if known is not None and known.is_replacing and known.incarnation == asks.incarnation:
             return  # it has the place, and comes to know
-        self._looks = self._looks + 1 if self._asked == (node_id, incarnation) else 1
-        self._asked = node_id, incarnation
-        reason = await self._why_not(catalog, node_id, set(asking))
+        self._looks = self._looks + 1 if self._has_said_it_again(node_id, asks) else 1
+        self._asked = node_id, asks
+        reason = await self._why_not(catalog, node_id, asking)
         if reason is not None:
             self._looks = 0
             self._say_left(node_id, reason)
@@ -76,8 +79,17 @@ class LostNodes:
             self._looks = 0
             await self._replace(node_id)
 
+    def _has_said_it_again(self, node_id: NodeId, asks: Asking) -> bool:
+        """Whether it asked at the look before, and has done so since, with the same directory."""
+        if self._asked is None:
+            return False
+        before, said = self._asked
+        return (before, said.incarnation) == (node_id, asks.incarnation) and (
+            asks.heard_at > said.heard_at
+        )
+
     async def _why_not(
-        self, catalog: CatalogReplica, node_id: NodeId, asking: set[NodeId]
+        self, catalog: CatalogReplica, node_id: NodeId, asking: Mapping[NodeId, Asking]
     ) -> str | None:
         if self._host.services.clock.monotonic() < self._not_before:
             return (

@@ -47,17 +47,20 @@ class ReplacementOperations:
             known = state.nodes.get(node_id)
             asking = self._host.asking()
             # asked for again; the directory may ask until this node has the new fence on its disk
-            is_given = known is not None and asking.get(node_id) in (None, known.incarnation)
-            if known is not None and known.is_replacing and is_given:
-                return None
+            asks = asking.get(node_id)
+            if known is not None and known.is_replacing:
+                is_another = asks is not None and asks.incarnation != known.incarnation
+                if asks is None or not (asks.is_now and is_another):
+                    return None
             is_up = self._host.is_peer_up(node_id) or node_id == self._host.services.node_id
             reason = why_not_replaced(state, node_id, asking, is_up=is_up)
             if reason is not None:
                 raise InvalidError(reason)
             assert known is not None, "it is registered"
+            assert asks is not None, "it asks"
             lost = lost_basins(state, node_id)
             refused = bool(lost) and not also_lost
-            return None if refused else ReplaceNode(node_id, known.ordinal + 1, asking[node_id])
+            return None if refused else ReplaceNode(node_id, known.ordinal + 1, asks.incarnation)
 
         await catalog.change(sequence, self._deadline(request))
         known = catalog.state.nodes[node_id]

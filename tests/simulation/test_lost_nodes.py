@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.replica.former import ASKING_SECONDS
 from svc_cluster.replica.lost_nodes import AGAIN_SECONDS
 from tests.simulation.cluster import SimCluster, in_simulation
 from tests.simulation.node import SimNode
@@ -135,6 +137,48 @@ def test_lost_nodes_are_replaced_unasked(
 ) -> None:
     assert AGAIN_SECONDS == 600.0
     in_simulation(3, replace(UNASKED, nodes=nodes), play, expected=EXPECTED)
+
+
+@pytest.mark.parametrize("ran_s", [1.0, 2.5])
+def test_a_directory_that_is_gone_gets_no_place(ran_s: float) -> None:
+    """A node ran on what was below its mount, and is stopped: while nothing runs nobody is given
+    its place, unasked or by an operator. With the directory that it always had it takes part."""
+
+    async def run(cluster: SimCluster) -> None:
+        replacing = Replacing(cluster, 0)
+        watch = await replacing.begin()
+        leader = catalog_leader(cluster)
+        victim = next(node for node in cluster.nodes if node is not leader)
+        old = replacing.lose(victim)
+        await cluster.guarded(asyncio.sleep(ran_s), watch)
+        replacing.power_off(victim)
+        assert replaced(cluster) == 0
+        await cluster.guarded(asyncio.sleep(ASKING_SECONDS), watch)
+        refused = await refusal_of(leader, victim)
+        assert "is not there any more" in refused
+        await cluster.guarded(asyncio.sleep(9.0), watch)
+        assert replaced(cluster) == 0
+        old.put_into(cluster, victim)
+        await cluster.guarded(asyncio.sleep(5.0), watch)
+        assert victim.node is not None
+        assert victim.node.refusal() is None
+        assert not victim.node.why_not_formed()
+        assert victim.node.former.formation.record.ordinal == 0
+        watch.cancel()
+
+    in_simulation(11, UNASKED, run, expected=EXPECTED)
+
+
+async def refusal_of(leader: SimNode, victim: SimNode) -> str:
+    """What an operator is told who asks for the victim to be replaced."""
+
+    def fill(request: pb.Request) -> None:
+        request.replace_node.node_id = victim.node_id
+
+    assert leader.node is not None
+    response = await leader.node.ask_catalog(fill)
+    assert response is not None
+    return response.refusal.message
 
 
 def test_without_the_setting_nobody_is_replaced_unasked() -> None:

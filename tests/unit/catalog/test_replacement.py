@@ -13,6 +13,7 @@ from svc_cluster.catalog.replacement import lost_basins, why_not_replaced, why_n
 from svc_cluster.codec.catalog_entry import decode_catalog_entry, encode_catalog_entry
 from svc_cluster.codec.entry_since import NotActiveYetError, check_since
 from svc_cluster.codec.entry_version import CATALOG_KINDS, UnknownEntryError
+from svc_cluster.model.formation import Asking
 from svc_cluster.model.places import PLACES_MAX, Place
 from svc_cluster.model.stream_config import BasinConfig
 from tests.unit.catalog.support import Catalog
@@ -118,6 +119,11 @@ def active(*nodes: int) -> Catalog:
     return catalog
 
 
+def asked(*nodes: int, is_now: bool = True) -> dict[NodeId, Asking]:
+    """These came up with an empty directory."""
+    return {NodeId(node): Asking(NEW, 0.0, is_now) for node in nodes}
+
+
 @pytest.mark.parametrize(
     ("node", "asking", "is_up", "reason"),
     [
@@ -131,25 +137,35 @@ def test_an_operator_hears_why_a_node_is_not_replaced(
     node: int, asking: set[int], is_up: bool, reason: str
 ) -> None:
     catalog = active(1, 2, 3)
-    asked = {NodeId(each) for each in asking}
-    said_why = why_not_replaced(catalog.state, NodeId(node), asked, is_up=is_up)
+    said_why = why_not_replaced(catalog.state, NodeId(node), asked(*asking), is_up=is_up)
     assert said_why is not None and reason in said_why
 
 
 def test_a_second_empty_node_is_refused_by_name_until_the_first_is_whole() -> None:
     catalog = active(1, 2, 3)
-    assert why_not_replaced(catalog.state, NodeId(3), {NodeId(3)}, is_up=False) is None
+    assert why_not_replaced(catalog.state, NodeId(3), asked(3), is_up=False) is None
     catalog.apply(replace(3))
-    reason = why_not_replaced(catalog.state, NodeId(2), {NodeId(2)}, is_up=False)
+    reason = why_not_replaced(catalog.state, NodeId(2), asked(2), is_up=False)
     assert reason is not None and "node 3 is being replaced" in reason
     assert "a volume is probably not mounted" in reason and "give node 2" in reason
     catalog.apply(register(3, NEW))
-    assert why_not_replaced(catalog.state, NodeId(2), {NodeId(2)}, is_up=False) is None
+    assert why_not_replaced(catalog.state, NodeId(2), asked(2), is_up=False) is None
+
+
+def test_who_came_up_empty_and_is_gone_gets_no_place_and_still_stands_in_the_way() -> None:
+    """Its directory may be gone with it; and a volume of its own is probably not mounted."""
+    catalog = active(1, 2, 3)
+    gone = asked(3, is_now=False)
+    reason = why_not_replaced(catalog.state, NodeId(3), gone, is_up=False)
+    assert reason is not None and "is not there any more" in reason
+    both = asked(2) | gone
+    reason = why_not_replaced(catalog.state, NodeId(2), both, is_up=False)
+    assert reason is not None and "node 3 came up with an empty data directory as well" in reason
 
 
 def test_before_the_version_nothing_is_replaced() -> None:
     """Older nodes would talk to the directory that is refused."""
-    reason = why_not_replaced(registered(1).state, NodeId(1), {NodeId(1)}, is_up=False)
+    reason = why_not_replaced(registered(1).state, NodeId(1), asked(1), is_up=False)
     assert reason is not None and "finalize the upgrade first" in reason
 
 
@@ -188,7 +204,7 @@ def test_unasked_a_node_is_replaced_only_while_all_others_are_whole(
     said_why = why_not_unasked(
         active(1, 2, 3).state,
         NodeId(3),
-        {NodeId(n) for n in asking},
+        asked(*asking),
         {NodeId(n): is_whole for n, is_whole in whole.items()},
         nodes,
         is_up=False,
@@ -203,7 +219,7 @@ def test_unasked_no_basin_is_given_up() -> None:
     catalog.apply(CreateBasin("alone", GroupId(2), only, BasinConfig(), TimestampMs(1)))
     whole = {NodeId(1): True, NodeId(2): True}
     nodes = [NodeId(n) for n in (1, 2, 3)]
-    reason = why_not_unasked(catalog.state, only[0], set(only), whole, nodes, is_up=False)
+    reason = why_not_unasked(catalog.state, only[0], asked(3), whole, nodes, is_up=False)
     assert reason is not None
     assert "1 basins are lost, alone among them" in reason
     assert "member replace 3 --yes" in reason
