@@ -22,11 +22,14 @@ class NodeSpeaks:
 
 @dataclass(frozen=True, slots=True)
 class Gateways:
-    """The newest version that each gateway with a lease speaks, by its id. `unknown_seconds`: until
-    there are no others that this leader may not know; 0: there are none."""
+    """The newest version that each gateway speaks which is known here, by its id. It has a lease,
+    or talks to a node that says so. `unknown_seconds`: until there are no others with a lease that
+    this leader may not know; 0: there are none. `silent`: nodes that have not said who talks to
+    them."""
 
     newest: Mapping[str, int]
     unknown_seconds: float
+    silent: tuple[NodeId, ...] = ()
 
 
 def why_not_raised(
@@ -57,6 +60,12 @@ def why_not_raised(
     for gateway_id, newest in sorted(gateways.newest.items()):
         if newest < version:
             return _too_old(f"the gateway {gateway_id}", newest, version)
+    if gateways.silent:
+        names = ", ".join(map(str, gateways.silent))
+        return (
+            f"node {names} does not say in time which gateways talk to it, so nobody knows what "
+            "those speak: ask again"
+        )
     if gateways.unknown_seconds > 0:
         return (
             "the catalog's leader is new and does not know all gateways yet: ask again in "

@@ -3,7 +3,7 @@ decide, encode."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
@@ -22,6 +22,7 @@ from svc_cluster.model.access_token import NO_PARENT
 from svc_cluster.model.location import Location
 from svc_cluster.model.provision import Provision
 from svc_cluster.replica.catalog import CatalogReplica
+from svc_cluster.replica.node_questions import GatewaysElsewhere
 from svc_cluster.replica.page_limit import check_page
 from svc_cluster.replica.repeatable import Fill, Operation, say_done
 from svc_cluster.replica.token_operations import asked_by_of, caller_of
@@ -41,9 +42,9 @@ class CatalogOperations:
         self,
         find: Callable[[pb.Request], CatalogReplica],
         deadline: Callable[[pb.Request], float],
-        elsewhere: Callable[[], Awaitable[Mapping[str, int]]],
+        elsewhere: Callable[[], Awaitable[GatewaysElsewhere]],
     ) -> None:
-        """`elsewhere`: the newest version of each gateway that talks to another node."""
+        """`elsewhere` asks the other nodes which gateways talk to them."""
         self._catalog = find
         self._deadline = deadline
         self.operations: dict[str, Operation] = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
@@ -43,15 +44,24 @@ async def overviews(ask: Ask, nodes: Iterable[NodeId]) -> dict[NodeId, pb.NodeOv
     return {node: told for node, told in zip(asked, found, strict=True) if told is not None}
 
 
-async def gateways_elsewhere(host: Host) -> dict[str, int]:
-    """The newest version that each gateway speaks that talks to another node which answers now."""
+@dataclass(frozen=True, slots=True)
+class GatewaysElsewhere:
+    """The newest version that each gateway speaks that talks to another node; and the nodes that
+    have not said who talks to them."""
+
+    newest: Mapping[str, int]
+    silent: tuple[NodeId, ...]
+
+
+async def gateways_elsewhere(host: Host) -> GatewaysElsewhere:
+    """What the other nodes say now, each within `NODE_SECONDS`."""
     own = host.services.node_id
     others = [node for node in host.settings.nodes if node != own]
+    told = await overviews(host.ask_any, others)
     found: dict[str, int] = {}
-    for told in (await overviews(host.ask_any, others)).values():
-        for one in told.gateways:
-            found[one.process] = min(one.newest, found.get(one.process, one.newest))
-    return found
+    for one in (gateway for each in told.values() for gateway in each.gateways):
+        found[one.process] = min(one.newest, found.get(one.process, one.newest))
+    return GatewaysElsewhere(found, tuple(node for node in others if node not in told))
 
 
 async def led_groups(ask: Ask, node: NodeId) -> list[GroupId] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
@@ -13,6 +13,7 @@ from svc_cluster.base.errors import InvalidError
 from svc_cluster.catalog.active_version import NodeVersion, RaiseActiveVersion
 from svc_cluster.catalog.raising import Gateways, NodeSpeaks, why_not_raised
 from svc_cluster.replica.catalog import CatalogReplica
+from svc_cluster.replica.node_questions import GatewaysElsewhere
 from svc_cluster.replica.repeatable import Fill, Operation
 
 GATEWAYS_TOLD_MAX: Final = 1000
@@ -26,9 +27,9 @@ class VersionOperations:
         self,
         find: Callable[[pb.Request], CatalogReplica],
         deadline: Callable[[pb.Request], float],
-        elsewhere: Callable[[], Awaitable[Mapping[str, int]]],
+        elsewhere: Callable[[], Awaitable[GatewaysElsewhere]],
     ) -> None:
-        """`elsewhere`: the newest version of each gateway that talks to another node."""
+        """`elsewhere` asks the other nodes which gateways talk to them."""
         self._elsewhere = elsewhere
         self._catalog = find
         self._deadline = deadline
@@ -84,17 +85,18 @@ async def _confirm(catalog: CatalogReplica) -> None:
 
 
 def _all_of(
-    catalog: CatalogReplica, elsewhere: Mapping[str, int]
+    catalog: CatalogReplica, elsewhere: GatewaysElsewhere
 ) -> tuple[list[NodeSpeaks], Gateways]:
     """What is known here, and of gateways that talk to other nodes: who speaks less counts."""
     nodes, known = catalog.who_speaks()
     newest = {
-        process: min(known.newest.get(process, said), said) for process, said in elsewhere.items()
+        process: min(known.newest.get(process, said), said)
+        for process, said in elsewhere.newest.items()
     }
-    return nodes, replace(known, newest={**known.newest, **newest})
+    return nodes, replace(known, newest={**known.newest, **newest}, silent=elsewhere.silent)
 
 
-def _filler(catalog: CatalogReplica, elsewhere: Mapping[str, int]) -> Fill:
+def _filler(catalog: CatalogReplica, elsewhere: GatewaysElsewhere) -> Fill:
     nodes, gateways = _all_of(catalog, elsewhere)
     active, version = catalog.state.active_version.now, catalog.version
     told = sorted(gateways.newest.items(), key=lambda row: (row[1], row[0]))[:GATEWAYS_TOLD_MAX]

@@ -15,6 +15,8 @@ from svc_cluster.codec.entry_version import BASIN_KINDS, CATALOG_KINDS, Known
 from svc_cluster.model import versions
 from svc_cluster.model.versions import FIRST, Spoken
 from svc_cluster.raft.engine import EngineGroup, is_noop
+from svc_cluster.replica.node_questions import NODE_SECONDS
+from svc_cluster.replica.repeatable import Fill
 from tests.simulation.cluster import SimCluster, in_simulation
 from tests.simulation.node import SimNode
 from tests.simulation.test_mixed_releases import CALM, FAULTY, NEW
@@ -222,3 +224,57 @@ def test_an_older_gateway_holds_it_up_whichever_node_it_talks_to(talks_to: int) 
         watch.cancel()
 
     in_simulation(4601, CALM, main)
+
+
+def test_a_node_that_is_slow_to_say_who_talks_to_it_holds_it_up_by_name() -> None:
+    """It is connected, and an older gateway may talk to it alone, as one does here: whoever asks to
+    finalize is refused, and who asks what holds it up is told. Once it answers, the gateway is."""
+
+    async def main(cluster: SimCluster) -> None:
+        begin(cluster, 0)
+        watch = cluster.start()
+        await cluster.guarded(cluster.set_up(), watch)
+        slow = next(sim for sim in cluster.nodes if not leads_catalog(sim)).node
+        assert slow is not None
+        slow.services.version.gateway_talks("the-old-one", FIRST, begins=True)
+        operations = slow.service._operations
+        at_once = operations["overview"]
+
+        async def late(request: replica_pb2.Request) -> Fill:
+            await asyncio.sleep(NODE_SECONDS + 0.5)
+            return await at_once(request)
+
+        operations["overview"] = late
+        words = f"node {slow.config.node_id} does not say in time which gateways talk to it"
+        assert words in await cluster.guarded(told_of_raising(cluster, asks=True), watch)
+        assert words in await cluster.guarded(told_of_raising(cluster, asks=False), watch)
+        assert all(sim.node and sim.node.services.version.seen == FIRST for sim in cluster.nodes)
+        operations["overview"] = at_once
+        words = "the gateway the-old-one runs release 0.2"
+        assert words in await cluster.guarded(told_of_raising(cluster, asks=True), watch)
+        watch.cancel()
+
+    in_simulation(4602, CALM, main)
+
+
+def leads_catalog(sim: SimNode) -> bool:
+    assert sim.node is not None
+    assert sim.node.host.catalog is not None
+    return sim.node.host.catalog.group.is_serving
+
+
+async def told_of_raising(cluster: SimCluster, *, asks: bool) -> str:
+    """What the catalog's leader says to who asks to finalize, or what holds it up. It may be so new
+    that it does not know of every lease yet, and answers too late."""
+
+    def fill(request: replica_pb2.Request) -> None:
+        if asks:
+            request.raise_version.version = NEXT
+        else:
+            request.get_version.SetInParent()
+
+    leader = next(sim for sim in cluster.nodes if leads_catalog(sim))
+    assert leader.node is not None
+    while (answer := await leader.node.ask_catalog(fill)) is None:
+        await asyncio.sleep(0.1)
+    return answer.refusal.message or answer.version.why_not

@@ -114,6 +114,8 @@ def speaks(node: int, *spoken: int) -> NodeSpeaks:
         ([speaks(1, 2, 3), speaks(2, 4, 5)], NOBODY, "node 2 speaks version 4 at least"),
         ([speaks(1, 2, 3)], Gateways({"g": 2}, 0.0), "gateway g runs release 0.2"),
         ([speaks(1, 2, 3)], Gateways({"g": 3}, 2.0), "ask again in 2.0 s"),
+        ([speaks(1, 2, 3)], Gateways({"g": 2}, 0.0, (NodeId(4),)), "gateway g runs release 0.2"),
+        ([speaks(1, 2, 3)], Gateways({}, 0.0, (NodeId(4), NodeId(5))), "node 4, 5 does not say"),
     ],
 )
 def test_who_holds_it_up_is_named(nodes: list[NodeSpeaks], gateways: Gateways, says: str) -> None:
