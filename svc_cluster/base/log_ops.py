@@ -133,7 +133,7 @@ def installed_log(
     state: SetHardState,
     configuration: Configuration | None,
 ) -> RecoveredLog:
-    """Return what a restart finds behind a durable InstallSnapshot that stands behind `state`, in a
+    """Return what a restart finds behind a durable InstallSnapshot. It stands behind `state`, in a
     log that has begun `configuration`."""
     return RecoveredLog(
         group_id,

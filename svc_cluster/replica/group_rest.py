@@ -160,8 +160,8 @@ class GroupRest:
         self._say(sender, RestKind.AGREE, mark.number)
 
     def _settle_round(self) -> None:
-        """Everybody has agreed, and nothing has happened since: also, no other groups have taken
-        the last places that there are with one of them."""
+        """Everybody has agreed, and nothing has happened since. Nor have other groups taken the
+        last places that there are with one of them."""
         asked, engine = self._round, self._group.engine
         if asked is None or asked.waits_for:
             return

@@ -46,8 +46,8 @@ async def overviews(ask: Ask, nodes: Iterable[NodeId]) -> dict[NodeId, pb.NodeOv
 
 @dataclass(frozen=True, slots=True)
 class GatewaysElsewhere:
-    """The newest version that each gateway speaks that talks to another node; and the nodes that
-    have not said who talks to them."""
+    """The newest version that each gateway speaks that talks to another node. Those nodes are
+    `silent` that have not said who talks to them."""
 
     newest: Mapping[str, int]
     silent: tuple[NodeId, ...]
