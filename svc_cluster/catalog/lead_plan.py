@@ -7,7 +7,7 @@ that plans end; where none is left the leads are as even as the members of the g
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -16,6 +16,10 @@ from svc_cluster.base.ids import GroupId, NodeId
 
 MOVES_MAX: Final = 256
 """Moves of one plan; another one follows it."""
+
+STEP_GROUPS: Final = 256
+STEP_PATHS: Final = 16
+"""Groups that are taken in, and chains of moves that are found, in one step of a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +31,33 @@ class LeadMove:
     taker: NodeId
 
 
-def plan_leads(
+def plan_steps(
     leaders: Mapping[GroupId, NodeId],
     members: Mapping[GroupId, Sequence[NodeId]],
     takers: Collection[NodeId],
     *,
     fixed: Collection[GroupId] = (),
     moves_max: int = MOVES_MAX,
-) -> list[LeadMove]:
+) -> Generator[None, None, list[LeadMove]]:
     """Return the moves after which leads are even, in the order of the groups. No node leads more
-    than one group above another then, as far as the members allow it.
+    than one group above another then, as far as the members allow it. It is a generator, so that
+    others have the event loop between two steps of some groups or moves.
 
     `takers`: the nodes that may lead more; others neither give nor take here. Groups in `fixed`
     count for who leads them, and stay. Who leads a group that is not in `members` counts as well.
     """
-    leads = _Leads(leaders, members, takers, frozenset(fixed))
-    steps = 0
+    leads = _Leads(members, takers, frozenset(fixed))
+    for number, group_id in enumerate(sorted(leaders), start=1):
+        leads.add(group_id, leaders[group_id])
+        if number % STEP_GROUPS == 0:
+            yield
+    steps = paths = 0
     while steps < moves_max and (path := leads.path()) is not None:
         leads.move_along(path)
         steps += len(path) - 1
+        paths += 1
+        if paths % STEP_PATHS == 0:
+            yield
     return [
         LeadMove(group_id, leaders[group_id], now)
         for group_id, now in sorted(leads.moved.items())
@@ -63,23 +75,25 @@ class _Leads:
 
     def __init__(
         self,
-        leaders: Mapping[GroupId, NodeId],
         members: Mapping[GroupId, Sequence[NodeId]],
         takers: Collection[NodeId],
         fixed: frozenset[GroupId],
     ) -> None:
         self._members = members
+        self._fixed = fixed
         self._counts = dict.fromkeys(sorted(takers), 0)
         self._ways: dict[NodeId, dict[NodeId, dict[GroupId, None]]] = {
             node: {} for node in self._counts
         }
         """By giver and taker: the groups that can go that way."""
         self.moved: dict[GroupId, NodeId] = {}
-        for group_id, leader in sorted(leaders.items()):
-            if leader in self._counts:
-                self._counts[leader] += 1
-                if group_id not in fixed and group_id in members:
-                    self._led_by(group_id, leader)
+
+    def add(self, group_id: GroupId, leader: NodeId) -> None:
+        """A group is led so."""
+        if leader in self._counts:
+            self._counts[leader] += 1
+            if group_id not in self._fixed and group_id in self._members:
+                self._led_by(group_id, leader)
 
     def _led_by(self, group_id: GroupId, leader: NodeId) -> None:
         for other in self._members[group_id]:

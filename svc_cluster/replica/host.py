@@ -36,7 +36,7 @@ from svc_cluster.catalog.basin_record import BasinRecord
 from svc_cluster.model.formation import Asking
 from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.raft.group import Message, PeerUp, Tick
-from svc_cluster.raft.messages import PeerMessage, RestMessage, ScrubMessage, StateMark
+from svc_cluster.raft.messages import PeerMessage, RestMessage, ScrubMessage, StateMark, TimeoutNow
 from svc_cluster.raft.raft_settings import RaftSettings
 from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.beats import Beats
@@ -53,6 +53,7 @@ from svc_cluster.replica.lost_replicas import LostReplicas
 from svc_cluster.replica.memory_budget import MemoryBudget
 from svc_cluster.replica.peer_news import PeerNews
 from svc_cluster.replica.probe import probe_row
+from svc_cluster.replica.readiness_look import ReadinessLook
 from svc_cluster.replica.reconciler import Reconciler
 from svc_cluster.replica.snapshot import SnapshotReceiver, SnapshotSender, SnapshotTransport
 from svc_cluster.replica.snapshot_admission import SnapshotAdmission
@@ -66,7 +67,7 @@ Replica = CatalogReplica | BasinReplica
 class Host:
     """Owner of every group on this node."""
 
-    readiness: Callable[[], Mapping[str, bool]]
+    readiness_look: Callable[[], ReadinessLook]
     avoids_leads: Callable[[], bool]
     """Whether the node is no place for leads, now."""
     ask_any: Callable[..., Awaitable[Response | None]]
@@ -96,7 +97,7 @@ class Host:
         self._on_fatal = on_fatal
         self._log = services.log
         self.memory = MemoryBudget(settings.memory_bytes_max, services.clock)
-        self.memory.add("log", self._log_bytes)
+        self.memory.add("log", lambda: sum(one.group.engine.log_bytes for one in self.replicas()))
         self.memory.add("wal", lambda: services.wal.unsynced_bytes)
         self._tasks = Tasks(on_failure=on_fatal)
         self.walks = GroupWalks(services.loop, on_fatal)
@@ -126,6 +127,7 @@ class Host:
         """Only replicas of their groups that were found to be damaged."""
         self.held_groups = HeldGroups(services, self.basins, self._name_of, on_fatal)
         self._stopped, self._has_space = False, True
+        self.full_at = float("-inf")  # when the disk was last found to have no room for appends
         newest = max((log.generation for log in recovered.values()), default=Generation(0))
         self.generations = Generations(services, newest, on_fatal)
         self.lost = LostReplicas(services, self.generations)
@@ -183,9 +185,7 @@ class Host:
         await self._tasks.cancel_all()
 
     def replicas(self) -> list[Replica]:
-        out: list[Replica] = [] if self.catalog is None else [self.catalog]
-        out.extend(self.basins.values())
-        return out
+        return [*([] if self.catalog is None else [self.catalog]), *self.basins.values()]
 
     def replica(self, group_id: GroupId) -> Replica | None:
         return self.catalog if group_id == CATALOG_GROUP else self.basins.get(group_id)
@@ -197,10 +197,9 @@ class Host:
     def look_at_space(self) -> bool:
         """Take a new reading of the disk's free space, and say whether appends are taken."""
         self._has_space = self.services.wal.has_space()
+        if not self._has_space:
+            self.full_at = self.services.clock.monotonic()
         return self._has_space
-
-    def _log_bytes(self) -> int:
-        return sum(replica.group.engine.log_bytes for replica in self.replicas())
 
     def check_space(self) -> None:
         """Raises UnavailableError when the disk is so full that only reads go on."""
@@ -435,7 +434,7 @@ class Host:
                 replica.group.comparison.received(sender, body)
             elif isinstance(body, ScrubMessage):
                 replica.group.attempt(partial(self.on_scrub, replica.group, sender, body))
-            else:
+            elif not (self.draining and isinstance(body, TimeoutNow)):  # it is to lead no more
                 replica.group.step(Message(sender, body))
 
     # -- snapshots

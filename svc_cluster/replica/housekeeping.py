@@ -83,8 +83,9 @@ class Housekeeper:
         """What of each replica is in the flushed state. An installed snapshot may be behind what
         was flushed before it: what is known of one generation says nothing of the next."""
         self._marks: dict[Generation, deque[tuple[float, LogIndex]]] = {}
-        self._leaving: dict[GroupId, Term] = {}
-        """Groups whose lead was offered to others, with the term of the offer."""
+        self._leaving: dict[GroupId, tuple[Term, int]] = {}
+        """Groups whose lead was offered to others: the term of the offer, and how many there were
+        in it."""
         self._stood_aside: dict[GroupId, float] = {}
         self.flushes = 0
         self._log_bytes_max = settings.log_retention_bytes
@@ -195,10 +196,11 @@ class Housekeeper:
         soon again, because the others may be as full."""
         engine = replica.group.engine
         group_id = engine.group_id
-        asked_in = self._leaving.get(group_id)
+        asked_in, asked = self._leaving.get(group_id, (None, 0))
         if asked_in is not None and (not replica.group.is_serving or engine.term > asked_in):
             # also where the other was as full and has given the lead back meanwhile
             del self._leaving[group_id]
+            asked = 0
             self._stood_aside[group_id] = now
         if not replica.group.is_serving:
             return
@@ -206,9 +208,10 @@ class Housekeeper:
             return
         others = [peer for peer in engine.members if peer != engine.node_id]
         if others:
-            self._leaving[group_id] = engine.term
-            best = max(others, key=lambda peer: (engine.match_index(peer), -peer))
-            replica.group.transfer_leadership(best)
+            self._leaving[group_id] = engine.term, asked + 1
+            others.sort(key=lambda peer: (-engine.match_index(peer), peer))
+            # in turn: one that drains, or is held, does not take over however often it is asked
+            replica.group.transfer_leadership(others[asked % len(others)])
 
     # -- store and log
 

@@ -8,14 +8,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Generator, Mapping
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
-from svc_cluster.base.ids import CATALOG_GROUP, NodeId
+from svc_cluster.base.errors import UnavailableError
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
+from svc_cluster.base.looking import look_on
 from svc_cluster.base.tasks import Tasks
-from svc_cluster.catalog.lead_plan import MOVES_MAX, LeadMove, plan_leads, spread
+from svc_cluster.catalog.lead_plan import MOVES_MAX, STEP_GROUPS, LeadMove, plan_steps, spread
 from svc_cluster.replica.host import Host
-from svc_cluster.replica.node_questions import Ask, leaders_of_all, members_of, overviews
+from svc_cluster.replica.node_questions import (
+    FIGURES,
+    PLACE,
+    Ask,
+    leaders_of_all,
+    members_of,
+    overviews,
+)
 
 AT_ONCE_MAX: Final = 8
 """Hand-overs of the cluster at one time: each lets the writes of its group wait for a moment."""
@@ -26,6 +36,13 @@ ROUND_SECONDS: Final = 1.5
 LOOKS: Final = 2
 """Looks in a row that find the leads uneven before they are moved unasked: a node that has just
 come, or is about to go, is left alone."""
+
+FAILED_SECONDS: Final = 600.0
+"""A group that a node did not take over is not planned for it again for so long: its replica there
+may be stopped or parked, and the group's writes would stand still for nothing."""
+
+FAILED_MAX: Final = 4096
+"""Such pairs that are known at one time, the oldest of them forgotten first."""
 
 QUIET_LOOKS_MAX: Final = 60
 """Looks that are left out, at most, behind rounds that moved nothing."""
@@ -41,13 +58,16 @@ class LeadBalance:
         self._uneven = 0
         self._left_out = 0
         self._fruitless = 0
+        self._failed: dict[tuple[GroupId, NodeId], float] = {}
+        """When a taker last did not take a group over."""
         self.moved = 0
         """Leads that were moved by rounds on this node."""
 
     def start(self) -> None:
         """Look now and then, where the settings say so."""
         if self._host.settings.balance_seconds:
-            self._tasks.spawn(self._look_on(self._host.settings.balance_seconds), "balance leads")
+            looks = look_on(self._look, self._host.settings.balance_seconds, "leads")
+            self._tasks.spawn(looks, "balance leads")
 
     async def stop(self) -> None:
         await self._tasks.cancel_all()
@@ -69,11 +89,11 @@ class LeadBalance:
 
     async def _plan(self) -> tuple[pb.LeadBalance, list[LeadMove]]:
         nodes = self._host.settings.nodes
-        seen = await overviews(self._ask, nodes)
+        seen = await overviews(self._ask, nodes, PLACE)
         counts, leaders = await leaders_of_all(self._ask, seen)
         takers = [node for node in counts if not seen[node].avoids_leads]
-        members = {group: found for group in leaders if (found := members_of(self._host, group))}
-        moves = plan_leads(leaders, members, takers, fixed=(CATALOG_GROUP,))
+        members = await self._members(leaders)
+        moves = await _made(plan_steps(leaders, members, takers, fixed=(CATALOG_GROUP,)))
         catalog = self._host.catalog
         known = 0 if catalog is None else len(catalog.state.basins_by_group) + 1
         told = pb.LeadBalance(
@@ -83,13 +103,31 @@ class LeadBalance:
             told.counts.add(node_id=node, led=led, avoids_leads=node not in takers)
         return told, moves
 
+    async def _members(self, leaders: Mapping[GroupId, NodeId]) -> dict[GroupId, list[NodeId]]:
+        """Who may lead each group: its members, but those that did not take it over of late."""
+        now = self._host.services.clock.monotonic()
+        self._failed = {pair: at for pair, at in self._failed.items() if now - at < FAILED_SECONDS}
+        members: dict[GroupId, list[NodeId]] = {}
+        for number, group_id in enumerate(leaders, start=1):
+            able = [
+                node
+                for node in members_of(self._host, group_id)
+                if (group_id, node) not in self._failed
+            ]
+            if able:
+                members[group_id] = able
+            if number % STEP_GROUPS == 0:
+                await asyncio.sleep(0)
+        return members
+
     async def _perform(self, moves: list[LeadMove], told: pb.LeadBalance) -> None:
         clock = self._host.services.clock
         until = clock.monotonic() + ROUND_SECONDS
         waiting = deque(enumerate(moves))
 
         async def work() -> None:
-            while waiting and clock.monotonic() < until:
+            # who goes itself decides nothing any more
+            while waiting and clock.monotonic() < until and not self._host.draining:
                 place, move = waiting.popleft()
                 told.moves[place].done = await self._move(move)
 
@@ -105,14 +143,19 @@ class LeadBalance:
             request.give_lead.to = move.taker
 
         response = await self._ask(move.giver, fill, move.group_id)
-        return response is not None and response.WhichOneof("result") == "done"
+        if response is not None and response.WhichOneof("result") == "done":
+            return True
+        if response is None or _cannot(response.refusal):
+            self._note_failed(move)
+        return False
+
+    def _note_failed(self, move: LeadMove) -> None:
+        """The next plans have another group or another taker in its place."""
+        while len(self._failed) >= FAILED_MAX:
+            del self._failed[next(iter(self._failed))]
+        self._failed[move.group_id, move.taker] = self._host.services.clock.monotonic()
 
     # -- unasked
-
-    async def _look_on(self, seconds: float) -> None:
-        while True:
-            await asyncio.sleep(seconds)
-            await self._look()
 
     async def _look(self) -> None:
         """Cheap as long as the leads are even: one small question to each node."""
@@ -124,7 +167,7 @@ class LeadBalance:
             self._left_out -= 1
             return
         nodes = self._host.settings.nodes
-        seen = await overviews(self._ask, nodes)
+        seen = await overviews(self._ask, nodes, FIGURES)
         self._uneven = self._uneven + 1 if _is_uneven(seen, len(nodes)) else 0
         if self._uneven < LOOKS:
             return
@@ -135,9 +178,27 @@ class LeadBalance:
         self._left_out = min(2**self._fruitless, QUIET_LOOKS_MAX) if self._fruitless else 0
 
 
+async def _made(steps: Generator[None, None, list[LeadMove]]) -> list[LeadMove]:
+    """A plan, with the event loop given to others between its steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            moves: list[LeadMove] = end.value
+            return moves
+        await asyncio.sleep(0)
+
+
+def _cannot(refusal: pb.Refusal) -> bool:
+    """Whether the same move would fail again: not for one that was only not begun."""
+    return refusal.code == UnavailableError.code and not refusal.not_leader
+
+
 def _is_uneven(seen: dict[NodeId, pb.NodeOverview], nodes: int) -> bool:
     """Whether leads are to be moved unasked: while all are there and whole, and none is going."""
-    is_whole = not any(one.groups_recovering or one.failed_checks for one in seen.values())
+    is_whole = not any(
+        one.groups_recovering or one.groups_held or one.failed_checks for one in seen.values()
+    )
     if len(seen) < nodes or not is_whole:
         return False
     return spread([one.groups_led for one in seen.values() if not one.avoids_leads]) > 1

@@ -14,7 +14,14 @@ from svc_cluster.codec import rpc
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.host import Host, Replica
 from svc_cluster.replica.lead_balance import LeadBalance
-from svc_cluster.replica.leader_handover import ATTEMPT_SECONDS, hand_over, is_led, leads
+from svc_cluster.replica.lead_places import places, successor
+from svc_cluster.replica.leader_handover import (
+    ATTEMPT_SECONDS,
+    NEAR_ENTRIES,
+    hand_over,
+    is_led,
+    leads,
+)
 from svc_cluster.replica.node_questions import LED_PAGE
 from svc_cluster.replica.repeatable import Fill, Operation, say_done
 
@@ -78,23 +85,41 @@ class LeadOperations:
             raise HotServerError("other leads are being given away: try again")
         self._giving.add(group_id)
         try:
-            await self._attempt(replica, to or None)
+            taker = await self._taker(replica, to)
+            if not leads(replica):
+                raise replica.group.not_leader()
+            if replica.proposer.paused:
+                raise HotServerError("this lead is being given away: try again")
+            await self._attempt(replica, taker)
         finally:
             self._giving.discard(group_id)
         return say_done
 
-    async def _attempt(self, replica: Replica, to: NodeId | None) -> None:
+    async def _taker(self, replica: Replica, to: NodeId) -> NodeId:
+        """The node that is named, or the best other member. Raises UnavailableError, before any
+        write waits, where it could not take the lead over or would not keep it."""
+        engine = replica.group.engine
+        if to and to not in await places(self._host.ask_any, [to]):
+            raise UnavailableError(
+                f"node {to} takes no leads now: it drains, or its disk is or was full or slow"
+            )
+        taker = to or await successor(self._host, engine)
+        if taker is None:
+            raise UnavailableError("no other member is there")
+        lacks = engine.last_index - engine.match_index(taker)
+        if lacks > NEAR_ENTRIES:
+            raise UnavailableError(f"node {taker} lacks {lacks} entries of the group's log")
+        return taker
+
+    async def _attempt(self, replica: Replica, to: NodeId) -> None:
         try:
             async with asyncio.timeout(ATTEMPT_SECONDS):
                 await hand_over(replica, self._host.services.figures, to)
         except TimeoutError:
             if leads(replica):
-                who = f"node {to}" if to else "the best other member"
                 raise UnavailableError(
-                    f"{who} has not taken over within {ATTEMPT_SECONDS} s: this node leads on"
+                    f"node {to} has not taken over within {ATTEMPT_SECONDS} s: this node leads on"
                 ) from None
-        finally:
-            replica.proposer.resume()
 
     async def _even_out(self, request: pb.Request) -> Fill:
         """Asked of the catalog's leader, so that one decides at a time."""

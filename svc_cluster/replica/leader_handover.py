@@ -14,9 +14,10 @@ from svc_cluster.raft.group import RaftGroup, Role
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.group_watch import NodeFigures
 from svc_cluster.replica.host import Host, Replica
+from svc_cluster.replica.lead_places import peers_of, places, successor
 
 ASK_SECONDS: Final = 0.02
-"""How often the best follower is asked until it has taken over."""
+"""How often the successor is asked until it has taken over."""
 
 LOOK_SECONDS: Final = 0.05
 SLOW_SECONDS: Final = 2.0
@@ -31,7 +32,7 @@ TRY_SECONDS: Final = 1.0
 AGAIN_SECONDS: Final = 30.0
 
 AVOID_SECONDS: Final = 600.0
-"""A node whose disk was too slow for a lead is given none for so long."""
+"""A node whose disk was too slow or too full for a lead is given none for so long."""
 
 TOLD_SECONDS: Final = 0.3
 """How long who gave the catalog's lead away waits until the successor has the gateways' leases."""
@@ -93,7 +94,7 @@ def leads(replica: Replica) -> bool:
     return not group.stopped and engine.role is Role.LEADER and len(engine.members) > 1
 
 
-async def hand_over(replica: Replica, figures: NodeFigures, to: NodeId | None = None) -> None:
+async def hand_over(replica: Replica, figures: NodeFigures, to: NodeId) -> None:
     """Does what `_hand_over` does, and counts what came of it."""
     if not leads(replica):
         return
@@ -106,29 +107,24 @@ async def hand_over(replica: Replica, figures: NodeFigures, to: NodeId | None = 
             figures.hand_overs_done += 1
 
 
-async def _hand_over(replica: Replica, to: NodeId | None) -> None:
-    """Stop proposing and ask `to`, or the best follower, to lead, until somebody else does. The
-    caller sets a limit, and resumes.
+async def _hand_over(replica: Replica, to: NodeId) -> None:
+    """Stop proposing and ask `to` to lead, until somebody else does. The caller sets a limit.
 
     Writes wait meanwhile. The follower is asked only when it has the whole log: the library
     refuses a transfer under load, as there is always an entry on its way.
     """
     engine = replica.group.engine
-    others = [peer for peer in engine.members if peer != engine.node_id]
-    if not others:
-        return
-    replica.proposer.paused = True
-    if isinstance(replica, CatalogReplica):
-        await _wait_for(replica, lambda: replica.revocations == 0, SETTLE_SECONDS)
-    while leads(replica):
-        best = to if to is not None else max(others, key=lambda p: (engine.match_index(p), -p))
-        if engine.match_index(best) == engine.last_index:
-            replica.group.transfer_leadership(best)
-        await asyncio.sleep(ASK_SECONDS)
-    if isinstance(replica, CatalogReplica):
-        # this process may be about to end; a successor of a release that does not ask for the
-        # leases waits until they are over
-        await _wait_for(replica, lambda: replica.leases.is_handed_on, TOLD_SECONDS)
+    with replica.proposer.pause():
+        if isinstance(replica, CatalogReplica):
+            await _wait_for(replica, lambda: replica.revocations == 0, SETTLE_SECONDS)
+        while leads(replica):
+            if engine.match_index(to) == engine.last_index:
+                replica.group.transfer_leadership(to)
+            await asyncio.sleep(ASK_SECONDS)
+        if isinstance(replica, CatalogReplica):
+            # this process may be about to end; a successor of a release that does not ask for the
+            # leases waits until they are over
+            await _wait_for(replica, lambda: replica.leases.is_handed_on, TOLD_SECONDS)
 
 
 async def _wait_for(catalog: CatalogReplica, is_so: Callable[[], bool], seconds: float) -> None:
@@ -154,6 +150,8 @@ class Retirement:
         self._tried: dict[GroupId, set[NodeId]] = {}
         self._led: Counter[NodeId] = Counter()
         """Groups by their leader, as far as it is known here, and to be soon."""
+        self._places: set[NodeId] = set()
+        """Who said last that it takes leads: the others are asked after those."""
 
     async def run(self) -> int:
         """Returns how many groups are still led here. May be called again, also meanwhile."""
@@ -162,6 +160,8 @@ class Retirement:
 
     async def _run(self) -> int:
         clock = self._host.services.clock
+        if self._leading():
+            self._places = await places(self._host.ask_any, self._host.news.peers_up)
         began = clock.monotonic()
         count = len(self._leading())
         patience = Patience(began, count)
@@ -169,12 +169,8 @@ class Retirement:
         def is_over() -> bool:
             return patience.is_over(clock.monotonic(), lambda: len(self._leading()))
 
-        try:
-            while (leading := self._leading()) and not is_over():
-                await self._round(leading, is_over)
-        finally:
-            for replica in self._host.replicas():
-                replica.proposer.resume()
+        while (leading := self._leading()) and not is_over():
+            await self._round(leading, is_over)
         left = len(self._leading())
         seconds = round(clock.monotonic() - began, 3)
         say = self._log.warning if left else self._log.info
@@ -212,16 +208,10 @@ class Retirement:
                     await hand_over(replica, self._host.services.figures, to)
         except TimeoutError:
             pass  # another one is asked in the next round
-        finally:
-            replica.proposer.resume()
 
     def _successor(self, replica: Replica) -> NodeId | None:
         engine = replica.group.engine
-        up = [
-            peer
-            for peer in engine.members
-            if peer != engine.node_id and self._host.is_peer_up(peer)
-        ]
+        up = peers_of(self._host, engine)
         if not up:
             return None
         tried = self._tried.setdefault(engine.group_id, set())
@@ -232,7 +222,12 @@ class Retirement:
         last = engine.last_index
         best = min(
             whole,
-            key=lambda p: (last - engine.match_index(p) > NEAR_ENTRIES, self._led[p], p),
+            key=lambda p: (
+                p not in self._places,
+                last - engine.match_index(p) > NEAR_ENTRIES,
+                self._led[p],
+                p,
+            ),
         )
         tried.add(best)
         return best
@@ -276,9 +271,15 @@ class SlowDiskWatch:
         host.avoids_leads = self.avoids_leads
 
     def avoids_leads(self) -> bool:
-        """Whether the node is no place for leads: it goes, or gave some away for its disk."""
-        now = self._services.clock.monotonic()
-        return self._host.draining or now - self._gave_away_at < AVOID_SECONDS
+        """Whether the node is no place for leads: it goes, gave some away for its disk, or had no
+        room on it. Whoever has no room gives every lead away at once."""
+        host, now = self._host, self._services.clock.monotonic()
+        disk_failed_at = max(self._gave_away_at, host.full_at)
+        return (
+            host.draining
+            or now - disk_failed_at < AVOID_SECONDS
+            or not self._services.wal.has_space()
+        )
 
     def start(self) -> None:
         self._handle = self._services.loop.call_later(LOOK_SECONDS, self._host.guarded(self._look))
@@ -328,9 +329,9 @@ class SlowDiskWatch:
     async def _give_away(self, replica: Replica) -> None:
         try:
             async with asyncio.timeout(TRY_SECONDS):
-                await hand_over(replica, self._services.figures)
-            self.handed_over += 1
+                to = await successor(self._host, replica.group.engine)
+                if to is not None:
+                    await hand_over(replica, self._services.figures, to)
+                    self.handed_over += 1
         except TimeoutError:
             pass  # nobody else can lead now; this node goes on
-        finally:
-            replica.proposer.resume()

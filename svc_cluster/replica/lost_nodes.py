@@ -7,12 +7,12 @@ node that comes up empty is left to an operator: a volume is probably not mounte
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import NodeId
+from svc_cluster.base.looking import look_on
 from svc_cluster.base.seldom import Seldom
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.replacement import why_not_unasked
@@ -49,15 +49,11 @@ class LostNodes:
     def start(self) -> None:
         """Look now and then, where the settings say so."""
         if self._host.settings.replace_lost_nodes:
-            self._tasks.spawn(self._look_on(), "replace lost nodes")
+            looks = look_on(self._look, LOOK_SECONDS, "lost nodes")
+            self._tasks.spawn(looks, "replace lost nodes")
 
     async def stop(self) -> None:
         await self._tasks.cancel_all()
-
-    async def _look_on(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            await self._look()
 
     async def _look(self) -> None:
         catalog = self._host.catalog

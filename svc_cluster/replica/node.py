@@ -43,7 +43,7 @@ from svc_cluster.replica.leader_calls import CatalogCalls
 from svc_cluster.replica.leader_handover import Retirement, SlowDiskWatch
 from svc_cluster.replica.lease_succession import LeaseSuccession
 from svc_cluster.replica.lost_nodes import LostNodes
-from svc_cluster.replica.node_readiness import is_whole, readiness
+from svc_cluster.replica.node_readiness import NodeReadiness, is_whole, readiness
 from svc_cluster.replica.node_traces import NodeTraces
 from svc_cluster.replica.peer_turns import PeerTurns
 from svc_cluster.replica.prefixed import PREFIX_BYTES
@@ -168,7 +168,7 @@ class ReplicaNode:
         self.host.on_catalog_leads = succession.leads
         self.host.on_catalog_changed = self.former.look
         self.host.asking = self.former.asking
-        self.host.readiness = self.readiness
+        self.host.readiness_look = partial(NodeReadiness, self)
         self.host.ask_any = self._calls.ask_any
 
     def _make_former(self, on_fatal: Callable[[BaseException], None]) -> Former:

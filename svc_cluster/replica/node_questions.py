@@ -20,6 +20,12 @@ LED_PAGE: Final = 10_000
 LED_MAX: Final = 1_000_000
 """More groups than a node can lead: asking for them ends, whatever it answers."""
 
+EVERYTHING: Final = pb.OverviewRequest()
+FIGURES: Final = pb.OverviewRequest(without_lists=True)
+"""What the groups come to, and no list: an answer of some hundred bytes."""
+PLACE: Final = pb.OverviewRequest(without_lists=True, without_groups=True)
+"""Only what a node knows without a look at its groups, such as whether it takes leads."""
+
 Fill = Callable[[pb.Request], None]
 
 
@@ -31,11 +37,20 @@ class Ask(Protocol):
     ) -> Awaitable[pb.Response | None]: ...
 
 
-async def overviews(ask: Ask, nodes: Iterable[NodeId]) -> dict[NodeId, pb.NodeOverview]:
+async def overviews(
+    ask: Ask,
+    nodes: Iterable[NodeId],
+    asked_for: pb.OverviewRequest = EVERYTHING,
+    seconds: float = NODE_SECONDS,
+) -> dict[NodeId, pb.NodeOverview]:
     """What the nodes say of themselves, those that answer."""
 
+    def fill(request: pb.Request) -> None:
+        request.overview.SetInParent()
+        request.overview.MergeFrom(asked_for)
+
     async def one(node: NodeId) -> pb.NodeOverview | None:
-        response = await ask(node, lambda request: request.overview.SetInParent())
+        response = await ask(node, fill, seconds=seconds)
         is_told = response is not None and response.WhichOneof("result") == "overview"
         return response.overview if response is not None and is_told else None
 

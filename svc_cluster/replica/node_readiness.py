@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from svc_cluster.replica.host import Host, Replica
 from svc_cluster.replica.lost_replicas import is_mendable
@@ -10,22 +10,46 @@ from svc_cluster.replica.lost_replicas import is_mendable
 if TYPE_CHECKING:
     from svc_cluster.replica.node import ReplicaNode
 
+BACKLOG_MAX: Final = 1000
+"""Committed entries that a group of a ready node may have still to apply, and one more."""
+
+
+class NodeReadiness:
+    """One look at a node; whoever goes over its groups tells it of each."""
+
+    def __init__(self, node: ReplicaNode) -> None:
+        self._node = node
+        self._took_place = bool(node.former.formation.record.ordinal)
+        self._are_caught_up = self._are_whole = True
+
+    def look_at(self, replica: Replica) -> None:
+        """Takes one replica into account."""
+        if replica.group.backlog_entries >= BACKLOG_MAX:
+            self._are_caught_up = False
+        if _is_missed(replica, self._took_place):
+            self._are_whole = False
+
+    def checks(self) -> dict[str, bool]:
+        """The checks by name."""
+        node, host = self._node, self._node.host
+        catalog = host.catalog
+        return {
+            "wal_recovered": True,
+            "formed": node.former.formation.is_open and node.refusal() is None,
+            "registered": node.registered,
+            "catalog_leader_known": catalog is not None and catalog.group.engine.leader is not None,
+            "groups_caught_up": host.reconciler.is_open and self._are_caught_up,
+            "groups_whole": self._are_whole,
+            "not_draining": not host.draining,
+        }
+
 
 def readiness(node: ReplicaNode) -> dict[str, bool]:
-    """The checks by name."""
-    host = node.host
-    catalog = host.catalog
-    took_place = bool(node.former.formation.record.ordinal)
-    return {
-        "wal_recovered": True,
-        "formed": node.former.formation.is_open and node.refusal() is None,
-        "registered": node.registered,
-        "catalog_leader_known": catalog is not None and catalog.group.engine.leader is not None,
-        "groups_caught_up": host.reconciler.is_open
-        and all(replica.group.backlog_entries < 1000 for replica in host.replicas()),
-        "groups_whole": not any(_is_missed(one, took_place) for one in host.replicas()),
-        "not_draining": not host.draining,
-    }
+    """The checks by name, with one look at all groups now."""
+    look = NodeReadiness(node)
+    for replica in node.host.replicas():
+        look.look_at(replica)
+    return look.checks()
 
 
 def _is_missed(replica: Replica, took_place: bool) -> bool:

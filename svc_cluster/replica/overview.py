@@ -31,41 +31,57 @@ class Overview:
         self._host = host
         self.operations: dict[str, Operation] = {"overview": self._overview}
 
-    async def _overview(self, _request: pb.Request) -> Fill:
+    async def _overview(self, request: pb.Request) -> Fill:
+        asked = request.overview
         host = self._host
         wal = host.services.wal
         told = pb.NodeOverview(
             node_id=host.services.node_id,
             version=release_of(NEWEST),
-            groups_held=len(host.held()),
             draining=host.draining,
             wal_bytes=wal.size_bytes,
             free_bytes=wal.free_bytes,
             takes_appends=wal.has_space(),
-            failed_checks=[name for name, passed in host.readiness().items() if not passed],
             avoids_leads=host.avoids_leads(),
-            memory_bytes=host.memory.look(),
-            memory_bytes_max=host.memory.bytes_max,
             peers_up=sorted(host.news.peers_up),
-            gateways=[
-                pb.TalkingGateway(process=process, newest=newest)
-                for newest, process in nsmallest(
-                    GATEWAYS_TOLD_MAX,
-                    ((newest, process) for process, newest in host.services.version.gateways),
-                )
-            ],
         )
         led: list[str] = []
+        if not asked.without_groups:
+            await self._count_all(told, led)
+        if not asked.without_lists:
+            told.leads.extend(sorted(led)[:LEADS_MAX])
+            self._tell_more(told)
+        return lambda response: response.overview.CopyFrom(told)
+
+    def _tell_more(self, told: pb.NodeOverview) -> None:
+        """Adds what is dear and what is long."""
+        host = self._host
+        told.memory_bytes = host.memory.look()
+        told.memory_bytes_max = host.memory.bytes_max
+        told.gateways.extend(
+            pb.TalkingGateway(process=process, newest=newest)
+            for newest, process in nsmallest(
+                GATEWAYS_TOLD_MAX,
+                ((newest, process) for process, newest in host.services.version.gateways),
+            )
+        )
+
+    async def _count_all(self, told: pb.NodeOverview, led: list[str]) -> None:
+        """One look at each group serves the counts and the checks, some groups a turn."""
+        host = self._host
+        ready = host.readiness_look()
+        told.groups_held = len(host.held_groups.unopened)
         for number, replica in enumerate(host.replicas()):
             if number % GROUPS_PER_TURN == GROUPS_PER_TURN - 1:
                 await asyncio.sleep(0)
+            ready.look_at(replica)
             self._count(told, replica, led)
-        told.leads.extend(sorted(led)[:LEADS_MAX])
-        return lambda response: response.overview.CopyFrom(told)
+        told.failed_checks.extend(name for name, passed in ready.checks().items() if not passed)
 
     def _count(self, told: pb.NodeOverview, replica: Replica, led: list[str]) -> None:
         group = replica.group
         told.groups += 1
+        told.groups_held += bool(group.fault or group.parked)
         if group.stopped:
             return
         engine = group.engine

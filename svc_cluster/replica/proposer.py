@@ -8,7 +8,8 @@ judged by is known to be committed and still this leader's.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -106,8 +107,12 @@ class Proposer(Generic[Command, Outcome]):
         self._last_proposed = LogIndex(0)
         self._pump_scheduled = False
         self._serving = False
-        self.paused = False
-        """Set while leadership is being handed over: requests wait, nothing is proposed."""
+        self._pauses = 0
+
+    @property
+    def paused(self) -> bool:
+        """Whether leadership is being handed over: requests wait, nothing is proposed."""
+        return self._pauses > 0
 
     @property
     def is_idle(self) -> bool:
@@ -139,10 +144,15 @@ class Proposer(Generic[Command, Outcome]):
         self._pump_scheduled = False
         self._group.attempt(self.pump)
 
-    def resume(self) -> None:
-        """End a pause."""
-        self.paused = False
-        self.pump()
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Nothing is proposed within. Who pauses as well ends its own pause alone."""
+        self._pauses += 1
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            self.pump()
 
     def leadership_changed(self) -> None:
         """Drop what was assumed; answer what was never proposed."""

@@ -4,17 +4,34 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import product
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svc_cluster.base.ids import GroupId, NodeId
-from svc_cluster.catalog.lead_plan import LeadMove, plan_leads, spread
+from svc_cluster.catalog.lead_plan import STEP_GROUPS, STEP_PATHS, LeadMove, plan_steps, spread
 
 Leaders = dict[GroupId, NodeId]
 Members = dict[GroupId, tuple[NodeId, ...]]
 Case = tuple[Leaders, Members, set[NodeId], set[GroupId]]
 """Who leads, who is a member, who takes leads, which groups stay."""
+
+
+def plan_leads(*arguments: Any, **named: Any) -> list[LeadMove]:
+    """The plan, whatever steps it takes."""
+    return steps_of(*arguments, **named)[1]
+
+
+def steps_of(*arguments: Any, **named: Any) -> tuple[int, list[LeadMove]]:
+    """How often others had a turn before the plan was there, and the plan."""
+    steps, turns = plan_steps(*arguments, **named), 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return turns, end.value
+        turns += 1
 
 
 @st.composite
@@ -119,3 +136,17 @@ def test_a_plan_is_cut_and_the_next_goes_on() -> None:
         assert rounds < 10
     assert rounds == 7
     assert spread(Counter(leaders.values()).values()) == 1
+
+
+def test_a_plan_is_made_in_steps_whose_number_goes_with_its_groups_and_moves() -> None:
+    """Groups that stay are steps as well: nobody waits for all of them at once."""
+    nodes = tuple(NodeId(n) for n in (1, 2, 3))
+    for groups in (STEP_GROUPS - 1, 10 * STEP_GROUPS):
+        leaders = {GroupId(n): nodes[n % 3] for n in range(1, groups + 1)}
+        assert steps_of(leaders, dict.fromkeys(leaders, nodes), nodes) == (
+            groups // STEP_GROUPS,
+            [],
+        )
+    leaders = {GroupId(n): nodes[0] for n in range(1, STEP_GROUPS)}
+    turns, moves = steps_of(leaders, dict.fromkeys(leaders, nodes), nodes)
+    assert turns == len(moves) // STEP_PATHS > 1

@@ -46,17 +46,16 @@ def test_a_queued_write_behind_one_with_more_time_is_refused_at_its_own_deadline
     the queue is proposed once that may be."""
 
     async def body(rig: Rig) -> None:
-        rig.replica.proposer.paused = True
-        patient, hasty = rig.submit(deadline=FAR), rig.submit(deadline=5.0)
-        rig.replica.proposer.sweep(4.0)
-        assert (patient, hasty) == ([], [])
-        rig.replica.proposer.sweep(6.0)
-        [(ack, error)] = hasty
-        assert ack is None
-        assert isinstance(error, UnavailableError)
-        assert not error.may_have_taken_effect
-        assert patient == []
-        rig.replica.proposer.resume()
+        with rig.replica.proposer.pause():
+            patient, hasty = rig.submit(deadline=FAR), rig.submit(deadline=5.0)
+            rig.replica.proposer.sweep(4.0)
+            assert (patient, hasty) == ([], [])
+            rig.replica.proposer.sweep(6.0)
+            [(ack, error)] = hasty
+            assert ack is None
+            assert isinstance(error, UnavailableError)
+            assert not error.may_have_taken_effect
+            assert patient == []
         await rig.settle()
         await rig.answer()
         [(ack, error)] = patient
@@ -70,14 +69,14 @@ def test_of_a_crowd_beyond_its_deadline_some_are_told_at_each_sweep() -> None:
     """All of them in the end, each once."""
 
     async def body(rig: Rig) -> None:
-        rig.replica.proposer.paused = True
-        asked = [rig.submit(deadline=5.0) for _ in range(REFUSED_PER_SWEEP + 10)]
-        rig.replica.proposer.sweep(6.0)
-        assert sum(map(len, asked)) == REFUSED_PER_SWEEP
-        rig.replica.proposer.sweep(6.1)
-        assert [len(told) for told in asked] == [1] * len(asked)
-        rig.replica.proposer.sweep(6.2)
-        assert sum(map(len, asked)) == len(asked)
+        with rig.replica.proposer.pause():
+            asked = [rig.submit(deadline=5.0) for _ in range(REFUSED_PER_SWEEP + 10)]
+            rig.replica.proposer.sweep(6.0)
+            assert sum(map(len, asked)) == REFUSED_PER_SWEEP
+            rig.replica.proposer.sweep(6.1)
+            assert [len(told) for told in asked] == [1] * len(asked)
+            rig.replica.proposer.sweep(6.2)
+            assert sum(map(len, asked)) == len(asked)
 
     played(body)
 

@@ -253,8 +253,12 @@ class ActiveBasinsRequest(_message.Message):
     def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class OverviewRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("without_lists", "without_groups")
+    WITHOUT_LISTS_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    without_lists: bool
+    without_groups: bool
+    def __init__(self, without_lists: _Optional[bool] = ..., without_groups: _Optional[bool] = ...) -> None: ...
 
 class StreamRequest(_message.Message):
     __slots__ = ("stream",)

@@ -1,0 +1,33 @@
+"""Which nodes are places for leads, by their own word, and who of them should lead a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from svc_cluster.base.ids import NodeId
+from svc_cluster.raft.group import RaftGroup
+from svc_cluster.replica.host import Host
+from svc_cluster.replica.node_questions import PLACE, Ask, overviews
+
+PLACE_SECONDS: Final = 0.3
+"""Who has not answered by then is taken for no place for leads: half of a pause of writes."""
+
+
+async def places(ask: Ask, nodes: Iterable[NodeId]) -> set[NodeId]:
+    """The nodes that answer and take leads now. One that drains takes none, whoever asks it."""
+    seen = await overviews(ask, nodes, PLACE, PLACE_SECONDS)
+    return {node for node, told in seen.items() if not told.avoids_leads}
+
+
+def peers_of(host: Host, engine: RaftGroup) -> list[NodeId]:
+    """The other members of a group that are there."""
+    return [one for one in engine.members if one != engine.node_id and host.is_peer_up(one)]
+
+
+async def successor(host: Host, engine: RaftGroup) -> NodeId | None:
+    """The other member that should lead in this one's place: a place for leads sooner than none,
+    and then who has most of the log. None where no other is there."""
+    peers = peers_of(host, engine)
+    known = await places(host.ask_any, peers)
+    return max(peers, key=lambda p: (p in known, engine.match_index(p), -p), default=None)
