@@ -191,7 +191,7 @@ async def _made(steps: Generator[None, None, list[LeadMove]]) -> list[LeadMove]:
 
 def _cannot(refusal: pb.Refusal) -> bool:
     """Whether the same move would fail again: not for one that was only not begun."""
-    return refusal.code == UnavailableError.code and not refusal.not_leader
+    return refusal.code == UnavailableError.code.value and not refusal.not_leader
 
 
 def _is_uneven(seen: dict[NodeId, pb.NodeOverview], nodes: int) -> bool:
