@@ -99,13 +99,13 @@ class LeadOperations:
         """The node that is named, or the best other member. Raises UnavailableError, before any
         write waits, where it could not take the lead over or would not keep it."""
         engine = replica.group.engine
-        if to and to not in await places(self._host.ask_any, [to]):
+        if to and to not in (await places(self._host.ask_any, [to])).taking:
             raise UnavailableError(
                 f"node {to} takes no leads now: it drains, or its disk is or was full or slow"
             )
         taker = to or await successor(self._host, engine)
         if taker is None:
-            raise UnavailableError("no other member is there")
+            raise UnavailableError("no other member is there that stays")
         lacks = engine.last_index - engine.match_index(taker)
         if lacks > NEAR_ENTRIES:
             raise UnavailableError(f"node {taker} lacks {lacks} entries of the group's log")

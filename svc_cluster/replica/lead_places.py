@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
 from typing import Final
 
 from svc_cluster.base.ids import NodeId
@@ -14,10 +15,23 @@ PLACE_SECONDS: Final = 0.3
 """Who has not answered by then is taken for no place for leads: half of a pause of writes."""
 
 
-async def places(ask: Ask, nodes: Iterable[NodeId]) -> set[NodeId]:
-    """The nodes that answer and take leads now. One that drains takes none, whoever asks it."""
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What some nodes have said of themselves. Who has not answered is in neither set."""
+
+    taking: Set[NodeId]
+    """They take leads now."""
+    going: Set[NodeId]
+    """They drain or stop, and take none from anybody."""
+
+
+async def places(ask: Ask, nodes: Iterable[NodeId]) -> Places:
+    """Ask them all at a time."""
     seen = await overviews(ask, nodes, PLACE, PLACE_SECONDS)
-    return {node for node, told in seen.items() if not told.avoids_leads}
+    return Places(
+        taking={node for node, told in seen.items() if not told.avoids_leads},
+        going={node for node, told in seen.items() if told.draining},
+    )
 
 
 def peers_of(host: Host, engine: RaftGroup) -> list[NodeId]:
@@ -27,7 +41,11 @@ def peers_of(host: Host, engine: RaftGroup) -> list[NodeId]:
 
 async def successor(host: Host, engine: RaftGroup) -> NodeId | None:
     """The other member that should lead in this one's place: a place for leads sooner than none,
-    and then who has most of the log. None where no other is there."""
+    and then who has most of the log. None where no other is there that stays."""
     peers = peers_of(host, engine)
     known = await places(host.ask_any, peers)
-    return max(peers, key=lambda p: (p in known, engine.match_index(p), -p), default=None)
+    return max(
+        (peer for peer in peers if peer not in known.going),
+        key=lambda p: (p in known.taking, engine.match_index(p), -p),
+        default=None,
+    )

@@ -14,7 +14,7 @@ from svc_cluster.raft.group import RaftGroup, Role
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.group_watch import NodeFigures
 from svc_cluster.replica.host import Host, Replica
-from svc_cluster.replica.lead_places import peers_of, places, successor
+from svc_cluster.replica.lead_places import Places, peers_of, places, successor
 
 ASK_SECONDS: Final = 0.02
 """How often the successor is asked until it has taken over."""
@@ -150,8 +150,8 @@ class Retirement:
         self._tried: dict[GroupId, set[NodeId]] = {}
         self._led: Counter[NodeId] = Counter()
         """Groups by their leader, as far as it is known here, and to be soon."""
-        self._places: set[NodeId] = set()
-        """Who said last that it takes leads: the others are asked after those."""
+        self._places = Places(frozenset(), frozenset())
+        """What the others said last. Who takes leads is asked first, and who goes is not asked."""
 
     async def run(self) -> int:
         """Returns how many groups are still led here. May be called again, also meanwhile."""
@@ -160,8 +160,6 @@ class Retirement:
 
     async def _run(self) -> int:
         clock = self._host.services.clock
-        if self._leading():
-            self._places = await places(self._host.ask_any, self._host.news.peers_up)
         began = clock.monotonic()
         count = len(self._leading())
         patience = Patience(began, count)
@@ -169,13 +167,20 @@ class Retirement:
         def is_over() -> bool:
             return patience.is_over(clock.monotonic(), lambda: len(self._leading()))
 
-        while (leading := self._leading()) and not is_over():
+        while (leading := self._leading()) and not is_over() and await self._somebody_stays():
             await self._round(leading, is_over)
         left = len(self._leading())
         seconds = round(clock.monotonic() - began, 3)
         say = self._log.warning if left else self._log.info
         say("leaderships_handed_over", groups=count, left=left, seconds=seconds)
         return left
+
+    async def _somebody_stays(self) -> bool:
+        """Asked again each round: of nodes that are told to stop one by one, each is a place for
+        leads until it is told. Who is away may come back."""
+        peers_up = set(self._host.news.peers_up)
+        self._places = await places(self._host.ask_any, peers_up)
+        return not peers_up or not peers_up <= self._places.going
 
     def _leading(self) -> list[Replica]:
         return [replica for replica in self._host.replicas() if leads(replica)]
@@ -211,7 +216,7 @@ class Retirement:
 
     def _successor(self, replica: Replica) -> NodeId | None:
         engine = replica.group.engine
-        up = peers_of(self._host, engine)
+        up = [one for one in peers_of(self._host, engine) if one not in self._places.going]
         if not up:
             return None
         tried = self._tried.setdefault(engine.group_id, set())
@@ -223,7 +228,7 @@ class Retirement:
         best = min(
             whole,
             key=lambda p: (
-                p not in self._places,
+                p not in self._places.taking,
                 last - engine.match_index(p) > NEAR_ENTRIES,
                 self._led[p],
                 p,

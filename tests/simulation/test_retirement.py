@@ -246,6 +246,7 @@ class Trial:
         assert leaving.node is not None
         await asyncio.gather(leaving.node.retire(), leaving.node.retire())
         assert self.led_by(leaving) == set()
+        self.host(leaving).draining = False  # who goes takes no leads
         await self.concentrate(leaving)
         await self.write_everywhere()
         assert len(self.led_by(leaving)) == self.cluster.options.basins
