@@ -14,10 +14,10 @@ from typing import Final
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import UnavailableError
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
-from svc_cluster.base.looking import look_on
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.lead_plan import MOVES_MAX, STEP_GROUPS, LeadMove, plan_steps, spread
 from svc_cluster.replica.host import Host
+from svc_cluster.replica.looking import look_on
 from svc_cluster.replica.node_questions import (
     FIGURES,
     PLACE,

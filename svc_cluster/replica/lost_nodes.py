@@ -12,13 +12,13 @@ from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import NodeId
-from svc_cluster.base.looking import look_on
 from svc_cluster.base.seldom import Seldom
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.replacement import why_not_unasked
 from svc_cluster.model.formation import Asking
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.host import Host
+from svc_cluster.replica.looking import look_on
 from svc_cluster.replica.node_questions import overviews
 
 LOOK_SECONDS: Final = 2.0

@@ -107,6 +107,8 @@ class Balancing(Trial):
         draining = self.cluster.nodes[1]
         assert draining.node is not None
         await draining.node.retire()
+        planned = (await self.ask(dry_run=True)).moves
+        assert {move.to_node for move in planned} == {3}, "it is not even planned for"
         while (told := await self.ask()).moves or told.without_leader:
             await asyncio.sleep(0.05)
         led = self.leads()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from svc_cluster.base.looking import look_on
+from svc_cluster.replica.looking import look_on
 
 
 def test_looks_go_on_behind_one_that_fails() -> None:
