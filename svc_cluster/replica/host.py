@@ -67,6 +67,7 @@ Replica = CatalogReplica | BasinReplica
 class Host:
     """Owner of every group on this node."""
 
+    full_at = float("-inf")  # when the disk was last found to have no room for appends
     readiness_look: Callable[[], ReadinessLook]
     avoids_leads: Callable[[], bool]
     """Whether the node is no place for leads, now."""
@@ -127,7 +128,6 @@ class Host:
         """Only replicas of their groups that were found to be damaged."""
         self.held_groups = HeldGroups(services, self.basins, self._name_of, on_fatal)
         self._stopped, self._has_space = False, True
-        self.full_at = float("-inf")  # when the disk was last found to have no room for appends
         newest = max((log.generation for log in recovered.values()), default=Generation(0))
         self.generations = Generations(services, newest, on_fatal)
         self.lost = LostReplicas(services, self.generations)

@@ -40,8 +40,8 @@ def peers_of(host: Host, engine: RaftGroup) -> list[NodeId]:
 
 
 async def successor(host: Host, engine: RaftGroup) -> NodeId | None:
-    """The other member that should lead in this one's place: a place for leads sooner than none,
-    and then who has most of the log. None where no other is there that stays."""
+    """The other member that should lead in this one's place. It takes leads, if one does, and has
+    most of the log. None where no other is there that stays."""
     peers = peers_of(host, engine)
     known = await places(host.ask_any, peers)
     return max(
