@@ -18,7 +18,7 @@ from tests.contract.client import Answer, Client, b64
 from tests.contract.conftest import Server, running
 from tests.contract.guarded import Guarded, guarded_by
 
-PUBLIC = "public, max-age=60"
+PUBLIC = "public, max-age=60, must-revalidate"
 PRIVATE = "private, max-age=60"
 SHARED = {"caching": {"shared": True}}
 COMMAND_S = 60.0

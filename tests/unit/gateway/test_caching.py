@@ -11,7 +11,13 @@ import pytest
 
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.gateway.app import GatewayApp
-from svc_cluster.gateway.request.caching import VARYING, is_known, may_be_kept, tag_of
+from svc_cluster.gateway.request.caching import (
+    VARYING,
+    is_known,
+    may_be_kept,
+    not_modified,
+    tag_of,
+)
 from svc_cluster.http.message import BytesBody, Request, Response
 from tests.contract.memory_backend import MemoryBackend
 from tests.simulation.clock import SimClock
@@ -94,6 +100,13 @@ def test_what_may_be_another_answer_later_is_not_kept(query: str) -> None:
     """Open ranges, nothing, ranges that begin elsewhere each time, and refusals."""
     answer = with_records(3, lambda app: get(app, query))
     assert (said(answer, "cache-control"), said(answer, "etag")) == ("no-store", None)
+
+
+def test_shared_caches_ask_before_they_give_what_is_older_than_a_minute() -> None:
+    """Or answer that they reach nobody: they serve others than who was given it. A client's own
+    cache may go on."""
+    told = [said(not_modified("t", shared=shared), "cache-control") for shared in (True, False)]
+    assert told == ["public, max-age=60, must-revalidate", KEPT]
 
 
 def test_a_trim_into_the_range_changes_its_tag() -> None:
