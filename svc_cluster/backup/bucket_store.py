@@ -6,17 +6,18 @@ import asyncio
 import os
 import re
 import secrets
-from collections.abc import Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 import obstore
+from obstore import ObjectMeta
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.store import S3Store
 
 from svc_cluster.backup.backup_errors import BackupError, ObjectStoreError
-from svc_cluster.backup.objects import ObjectInfo, StoreBounds
+from svc_cluster.backup.objects import PAGE, ObjectInfo, Page, StoreBounds
 from svc_cluster.backup.vault import CLOCKS
 
 SCHEME: Final = "s3://"
@@ -29,8 +30,6 @@ to PAUSE_SECONDS_MAX; no attempt begins later."""
 PAUSE_SECONDS_MIN: Final = 0.1
 PAUSE_SECONDS_MAX: Final = 5.0
 _RETRIES_MAX: Final = 10_000
-_PAGE: Final = 1000
-_Found: TypeAlias = list[ObjectInfo]
 """More than there can be in that time: the time is what ends it."""
 
 _DETAILS: Final = re.compile(r"\s*Debug source:.*", re.DOTALL)
@@ -49,7 +48,7 @@ class BucketPatience:
     @property
     def request_s_max(self) -> float:
         """What one request takes at most with all its attempts, whatever the store does; a listing
-        counts as one."""
+        counts as one, and so does a page of one without a bound."""
         return self.retry_s + self.pause_max_s + REQUEST_SECONDS_MAX
 
 
@@ -108,10 +107,13 @@ class BucketStore:
         except FileNotFoundError:
             return None
 
-    async def list(self, prefix: str) -> list[ObjectInfo]:
-        # the library lists folders: what of a name is behind the last / is compared here
-        folder = prefix.rpartition("/")[0]
-        return await self._asked(prefix, self._listed(folder, prefix))
+    async def list(self, prefix: str) -> Page:
+        return await self._asked(prefix, self._listed(prefix))
+
+    async def pages(self, prefix: str) -> AsyncGenerator[Page, None]:
+        listing = self._listing(prefix)
+        while (page := await self._asked(prefix, _next_page(listing, prefix))) is not None:
+            yield page
 
     async def delete(self, name: str) -> None:
         try:
@@ -122,18 +124,18 @@ class BucketStore:
     async def close(self) -> None:
         """Its connections end with the process."""
 
-    async def _listed(self, folder: str, prefix: str) -> _Found:
-        found: _Found = []
-        async for page in obstore.list(self._store, prefix=folder or None, chunk_size=_PAGE):
-            found += [
-                ObjectInfo(
-                    each["path"], each["size"], round(each["last_modified"].timestamp() * 1000)
-                )
-                for each in page
-                if each["path"].startswith(prefix)
-            ]
+    async def _listed(self, prefix: str) -> Page:
+        found: Page = []
+        listing = self._listing(prefix)
+        while (page := await _next_page(listing, prefix)) is not None:
+            found += page
             self.bounds.check_names(len(found), self.place)
         return sorted(found, key=lambda each: each.name)
+
+    def _listing(self, prefix: str) -> AsyncIterator[Sequence[ObjectMeta]]:
+        # the library lists folders: what of a name is behind the last / is compared here
+        folder = prefix.rpartition("/")[0]
+        return obstore.list(self._store, prefix=folder or None, chunk_size=PAGE)
 
     async def _content(self, name: str) -> bytes:
         answer = await obstore.get_async(self._store, name)
@@ -191,3 +193,16 @@ class BucketStore:
             "and the credentials are those of this bucket, that they may list, read, put and "
             "delete there, and repeat"
         )
+
+
+async def _next_page(listing: AsyncIterator[Sequence[ObjectMeta]], prefix: str) -> Page | None:
+    """None: that was all."""
+    try:
+        page = await anext(listing)
+    except StopAsyncIteration:
+        return None
+    return [
+        ObjectInfo(each["path"], each["size"], round(each["last_modified"].timestamp() * 1000))
+        for each in page
+        if each["path"].startswith(prefix)
+    ]

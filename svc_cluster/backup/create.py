@@ -88,6 +88,9 @@ class BackupRun:
         await self._publisher.begin()
         for folder in (PARTS, CHUNKS):
             self._there.update(each.name for each in await self._vault.store.list(folder))
+        warning = self._vault.store.bounds.warning(len(self._there), self._vault.store.place)
+        if warning is not None:
+            self._say(warning)
         content = await self._content(CATALOG_GROUP)
         catalog = read_catalog(content.rows)
         self._nodes = catalog.nodes

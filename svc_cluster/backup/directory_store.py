@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import secrets
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Final
 
 from svc_cluster.backup.backup_errors import ObjectStoreError
-from svc_cluster.backup.objects import ObjectInfo, StoreBounds
+from svc_cluster.backup.objects import PAGE, ObjectInfo, Page, StoreBounds
 
 _UNFINISHED: Final = ".tmp-"
 
@@ -59,28 +61,44 @@ class DirectoryStore:
         self.bounds.check_found(name, len(data), self.place)
         return data
 
-    async def list(self, prefix: str) -> list[ObjectInfo]:
-        found: list[ObjectInfo] = []
+    async def pages(self, prefix: str) -> AsyncGenerator[Page, None]:
         # only the folder that the prefix names is walked
         start = self._directory / prefix.rpartition("/")[0]
         try:
             self._refuse_links(start)
-            for folder, _, files in os.walk(start, onerror=_raise):
-                for file in files:
-                    path = Path(folder) / file
-                    name = path.relative_to(self._directory).as_posix()
-                    if file.startswith(_UNFINISHED) or not name.startswith(prefix):
-                        continue
-                    try:
-                        facts = path.stat()
-                    except FileNotFoundError:
-                        continue  # deleted meanwhile
-                    self.bounds.check_names(len(found) + 1, self.place)
-                    found.append(ObjectInfo(name, facts.st_size, facts.st_mtime_ns // 1_000_000))
-        except FileNotFoundError:
-            return []
+            walked = self._walked(start, prefix)
+            while page := [*itertools.islice(walked, PAGE)]:
+                yield page
         except OSError as cause:
             raise self._failed(prefix, cause) from cause
+
+    def _walked(self, folder: Path, prefix: str) -> Iterator[ObjectInfo]:
+        """Raises OSError. A directory is read as it is gone through: it may have any size."""
+        try:
+            entries = os.scandir(folder)
+        except FileNotFoundError:
+            return
+        with entries:
+            for entry in entries:
+                path = Path(entry.path)
+                if entry.is_dir():
+                    if not entry.is_symlink():
+                        yield from self._walked(path, prefix)
+                    continue
+                name = path.relative_to(self._directory).as_posix()
+                if entry.name.startswith(_UNFINISHED) or not name.startswith(prefix):
+                    continue
+                try:
+                    facts = path.stat()
+                except FileNotFoundError:
+                    continue  # deleted meanwhile
+                yield ObjectInfo(name, facts.st_size, facts.st_mtime_ns // 1_000_000)
+
+    async def list(self, prefix: str) -> Page:
+        found: Page = []
+        async for page in self.pages(prefix):
+            found += page
+            self.bounds.check_names(len(found), self.place)
         return sorted(found, key=lambda each: each.name)
 
     async def delete(self, name: str) -> None:
@@ -120,10 +138,6 @@ class DirectoryStore:
             f"{name or 'a listing'} in {self.place}: {cause.strerror or cause}: see that this user "
             "may read and write there and that there is room, and repeat"
         )
-
-
-def _raise(cause: OSError) -> None:
-    raise cause
 
 
 def _sync(folder: Path) -> None:

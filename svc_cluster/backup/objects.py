@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from svc_cluster.backup.backup_errors import DamagedError, ObjectStoreError
 
 OBJECT_BYTES_MAX: Final = 512 * 1024 * 1024
 """The largest object by default: several times the largest row, and far more than a chunk."""
 NAMES_MAX: Final = 1_000_000
-"""Objects of one place, as they are listed and named: about 100 bytes of memory each."""
+"""Objects of one place, as they are listed and named, by default: some 100 bytes of memory each."""
+PAGE: Final = 1000
+"""Objects that a listing without this bound holds at a time."""
+_FULL_SHARE: Final = 0.9
+"""From this share of the bound on it is said that it comes near."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +46,26 @@ class StoreBounds:
         """Raises ObjectStoreError."""
         if count > self.names_max:
             raise ObjectStoreError(
-                f"{place} has more than {self.names_max} objects: prune it, or begin another place"
+                f"{place} has more than {self.names_max} objects: prune it, raise "
+                "SVC_CLUSTER_BACKUP_OBJECTS_MAX, or begin another place"
             )
+
+    def check_named(self, count: int, place: str) -> None:
+        """Raises ObjectStoreError where backups need more objects than are held in memory."""
+        if count > self.names_max:
+            raise ObjectStoreError(
+                f"backups in {place} need more than {self.names_max} objects: keep fewer of them, "
+                "or raise SVC_CLUSTER_BACKUP_OBJECTS_MAX"
+            )
+
+    def warning(self, count: int, place: str) -> str | None:
+        """What is to be said of a place with so many objects, while it can still be used."""
+        if count < self.names_max * _FULL_SHARE:
+            return None
+        return (
+            f"{place} has {count} objects, and with more than {self.names_max} no backup is taken: "
+            "prune it, raise SVC_CLUSTER_BACKUP_OBJECTS_MAX, or begin another place"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +75,9 @@ class ObjectInfo:
     name: str
     size: int
     modified_at_ms: int
+
+
+Page: TypeAlias = list[ObjectInfo]
 
 
 class ObjectStore(Protocol):
@@ -72,7 +98,13 @@ class ObjectStore(Protocol):
         ...
 
     async def list(self, prefix: str) -> list[ObjectInfo]:
-        """All whose names begin with `prefix`, in the order of their names."""
+        """All whose names begin with `prefix`, in the order of their names. Raises ObjectStoreError
+        where there are more than its bounds allow."""
+        ...
+
+    def pages(self, prefix: str) -> AsyncGenerator[Page, None]:
+        """The same in any order, PAGE at a time and however many there are: what may be deleted in
+        between. One that is put meanwhile may be left out."""
         ...
 
     async def delete(self, name: str) -> None:

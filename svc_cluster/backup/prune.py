@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
@@ -70,7 +71,8 @@ async def prune(
     vault: Vault, clock: Clock, retention: BackupRetention, grace_seconds: float
 ) -> Pruned:
     """Delete backups first, then contents; what ends in between leaves contents that nobody names,
-    which the next time finds. Raises BackupError."""
+    which the next time finds. What is refused is refused before anything is deleted, and no number
+    of objects is: this is what brings it down. Raises BackupError."""
     began = clock.monotonic()
     mark = f"{PRUNING}{secrets.token_hex(8)}"
     await vault.write(mark, b"")
@@ -81,30 +83,47 @@ async def prune(
             for number in await vault.numbers()
         ]
         going = doomed(backups, retention, clock.wall_ms())
+        named = await _named(vault, going, now_ms, grace_seconds)
         for number in going:
             await vault.store.delete(manifest_name(number))
-        named = await _named(vault, now_ms, grace_seconds)
-        found: list[ObjectInfo] = []
-        for folder in (PARTS, CHUNKS, PROGRESS):
-            found += await vault.store.list(folder)
-        count = freed = 0
-        is_whole = True
-        for each in unnamed(found, named, now_ms - round(grace_seconds * 1000) + 1):
-            if clock.monotonic() - began > _WORK_SECONDS_MAX:
-                is_whole = False
-                break
-            await vault.store.delete(each.name)
-            count, freed = count + 1, freed + each.size
+        contents = _Contents(vault, named, now_ms - round(grace_seconds * 1000) + 1)
+        is_whole = await contents.clear(clock, began + _WORK_SECONDS_MAX)
         await _clear_marks(vault, now_ms)
     finally:
         await vault.store.delete(mark)
-    return Pruned(going, count, freed, is_whole)
+    return Pruned(going, contents.count, contents.freed, is_whole)
 
 
-async def _named(vault: Vault, now_ms: int, grace_seconds: float) -> set[str]:
-    """What backups, those that are about to be, and unfinished ones cannot do without."""
+class _Contents:
+    """Deletes contents that nothing names, page by page: a place may have any number of them."""
+
+    def __init__(self, vault: Vault, named: set[str], before_ms: int) -> None:
+        self._vault = vault
+        self._named = named
+        self._before_ms = before_ms
+        self.count = 0
+        self.freed = 0
+
+    async def clear(self, clock: Clock, end: float) -> bool:
+        """False: the time was over before everything was looked at."""
+        for folder in (PARTS, CHUNKS, PROGRESS):
+            async with aclosing(self._vault.store.pages(folder)) as pages:
+                async for page in pages:
+                    for each in unnamed(page, self._named, self._before_ms):
+                        if clock.monotonic() > end:
+                            return False
+                        await self._vault.store.delete(each.name)
+                        self.count, self.freed = self.count + 1, self.freed + each.size
+        return True
+
+
+async def _named(vault: Vault, going: Sequence[int], now_ms: int, grace_seconds: float) -> set[str]:
+    """What backups other than those that go, those that are about to be, and unfinished ones
+    cannot do without. Raises ObjectStoreError where that is more than is held in memory."""
     named: set[str] = set()
-    manifests: list[Manifest] = [await vault.manifest(each) for each in await vault.numbers()]
+    manifests: list[Manifest] = [
+        await vault.manifest(each) for each in await vault.numbers() if each not in going
+    ]
     for info, claimed in await vault.claims():
         if info.modified_at_ms < now_ms - CLAIM_SECONDS_MAX * 1000:
             await vault.store.delete(info.name)
@@ -112,16 +131,19 @@ async def _named(vault: Vault, now_ms: int, grace_seconds: float) -> set[str]:
             manifests.append(claimed)
     for manifest in manifests:
         await vault.add_names(manifest, named)
-    for info in await vault.store.list(PROGRESS):
-        if info.modified_at_ms >= now_ms - grace_seconds * 1000:
-            named.add(info.name)
-            named.add(decode(info.name, await vault.read(info.name), Progress).chunk.name)
+    async for page in vault.store.pages(PROGRESS):
+        for info in page:
+            if info.modified_at_ms >= now_ms - grace_seconds * 1000:
+                named.add(info.name)
+                named.add(decode(info.name, await vault.read(info.name), Progress).chunk.name)
+        vault.store.bounds.check_named(len(named), vault.store.place)
     return named
 
 
 async def _clear_marks(vault: Vault, now_ms: int) -> None:
     """Marks of processes that were killed stand in nobody's way for ever."""
     for folder in (PRUNING, CLOCKS):
-        for each in await vault.store.list(folder):
-            if each.modified_at_ms < now_ms - PRUNE_SECONDS_MAX * 1000:
-                await vault.store.delete(each.name)
+        async for page in vault.store.pages(folder):
+            for each in page:
+                if each.modified_at_ms < now_ms - PRUNE_SECONDS_MAX * 1000:
+                    await vault.store.delete(each.name)

@@ -158,7 +158,7 @@ class Vault:
                 part = await self.part(entry)
                 names.add(entry.part)
                 names.update(chunk.name for chunk in part.chunks)
-                self.store.bounds.check_names(len(names), self.store.place)
+                self.store.bounds.check_named(len(names), self.store.place)
 
     async def progress(self, group_id: int) -> list[tuple[str, Progress]]:
         """What unfinished backups have kept of this group, with the objects' names."""

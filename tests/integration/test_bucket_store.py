@@ -85,6 +85,11 @@ def test_an_object_that_is_larger_than_any_is_not_read(place: str) -> None:
         assert await store.get("chunks/0") == b"x"
         with pytest.raises(ObjectStoreError, match="more than 3 objects"):
             await store.list("chunks/")
+        # what prunes has to see them all the same
+        pages = [page async for page in store.pages("chunks/")]
+        assert sorted(each.name for page in pages for each in page) == [
+            f"chunks/{number}" for number in range(4)
+        ]
 
     run(main())
 

@@ -12,7 +12,7 @@ from svc_cluster.backup.backup_errors import BackupError
 from svc_cluster.backup.directory_store import DirectoryStore
 from svc_cluster.backup.key_file import make_key, read_key
 from svc_cluster.backup.object_sealing import Plain, Sealed, Wrapping
-from svc_cluster.backup.objects import OBJECT_BYTES_MAX, ObjectStore, StoreBounds
+from svc_cluster.backup.objects import NAMES_MAX, OBJECT_BYTES_MAX, ObjectStore, StoreBounds
 from svc_cluster.backup.vault import Vault, check_key, found_vault, vault_file
 
 REVEALS: Final = (
@@ -23,8 +23,12 @@ REVEALS: Final = (
 
 OBJECT_MIB_MAX: Final = "SVC_CLUSTER_BACKUP_OBJECT_MIB_MAX"
 """The variable that says how large objects of backups may be, in MiB."""
+_MIB: Final = 1024**2
 _OBJECT_MIB: Final = (128, 4096)
 """A chunk ends behind a row, and a row has 64 MiB at most."""
+OBJECTS_MAX: Final = "SVC_CLUSTER_BACKUP_OBJECTS_MAX"
+"""The variable that says how many objects a place of backups may have."""
+_OBJECTS: Final = (1000, 20_000_000)
 _DURATION: Final = re.compile(r"(\d+)([mhd])")
 _SECONDS: Final = {"m": 60, "h": 3600, "d": 86400}
 _RATE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(KiB|MiB|GiB)")
@@ -33,7 +37,10 @@ _BYTES: Final = {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
 def store_at(place: str) -> ObjectStore:
     """The store in a directory or a bucket. Raises BackupError."""
-    bounds = StoreBounds(object_bytes_max=_object_bytes_max())
+    bounds = StoreBounds(
+        object_bytes_max=_number(OBJECT_MIB_MAX, _OBJECT_MIB, OBJECT_BYTES_MAX // _MIB) * _MIB,
+        names_max=_number(OBJECTS_MAX, _OBJECTS, NAMES_MAX),
+    )
     if place.startswith("s3://"):
         # what speaks to buckets takes 0.1 s to be imported
         from svc_cluster.backup.bucket_store import BucketStore
@@ -44,14 +51,14 @@ def store_at(place: str) -> ObjectStore:
     return DirectoryStore(Path(place), bounds)
 
 
-def _object_bytes_max() -> int:
-    text = os.environ.get(OBJECT_MIB_MAX, "")
+def _number(variable: str, bounds: tuple[int, int], default: int) -> int:
+    text = os.environ.get(variable, "")
     if not text:
-        return OBJECT_BYTES_MAX
-    low, high = _OBJECT_MIB
+        return default
+    low, high = bounds
     if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
-        raise BackupError(f"{OBJECT_MIB_MAX} is {text!r}: give a whole number from {low} to {high}")
-    return int(text) * 1024**2
+        raise BackupError(f"{variable} is {text!r}: give a whole number from {low} to {high}")
+    return int(text)
 
 
 async def open_vault(place: str, key_file: Path, *, plain: bool = False) -> Vault:

@@ -26,7 +26,7 @@ NO_STORE: Final = ("cache-control", "no-store")
 NOT_MODIFIED: Final = 304
 _KEPT: Final = ("cache-control", f"private, max-age={KEPT_SECONDS}")
 _SHARED: Final = ("cache-control", f"public, max-age={KEPT_SECONDS}, must-revalidate")
-"""Without the last word a cache may give what is older whenever it reaches no gateway, for hours."""
+"""Without the last word a cache may give what is older for as long as it reaches no gateway."""
 _TAG_BYTES: Final = 12
 
 _OF_DIALECTS: Final = (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from svc_cluster.backup.objects import ObjectInfo, StoreBounds
+from collections.abc import AsyncGenerator
+
+from svc_cluster.backup.objects import ObjectInfo, Page, StoreBounds
 from svc_cluster.base.ids import TimestampMs
 
 
@@ -62,7 +64,16 @@ class MemoryObjects:
     async def get(self, name: str) -> bytes | None:
         return self.objects.get(name)
 
-    async def list(self, prefix: str) -> list[ObjectInfo]:
+    async def pages(self, prefix: str) -> AsyncGenerator[Page, None]:
+        for each in self._found(prefix):
+            yield [each]
+
+    async def list(self, prefix: str) -> Page:
+        found = self._found(prefix)
+        self.bounds.check_names(len(found), self.place)
+        return found
+
+    def _found(self, prefix: str) -> Page:
         return [
             ObjectInfo(name, len(data), self.modified_ms[name])
             for name, data in sorted(self.objects.items())
