@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from tests.release.parts import Pin, pins
 
@@ -57,6 +58,13 @@ def asked_online(service: str) -> Source:
     """Return a source that pip-audit asks over the network."""
 
     def ask(wanted: Sequence[Pin]) -> Judgement:
+        judgements = [ask_once(group) for group in without_doubles(wanted)]
+        return Judgement(
+            {pin: ids for each in judgements for pin, ids in each.advisories.items()},
+            [pin for each in judgements for pin in each.unknown],
+        )
+
+    def ask_once(wanted: Sequence[Pin]) -> Judgement:
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
             file.write("".join(f"{pin.name}=={pin.version}\n" for pin in wanted))
             file.flush()
@@ -73,13 +81,31 @@ def asked_online(service: str) -> Source:
     return ask
 
 
+def without_doubles(wanted: Sequence[Pin]) -> list[list[Pin]]:
+    """Return the pins in groups, none of which has two versions of one name: pip-audit refuses a
+    file with those, and locks of several environments may well have them."""
+    groups: list[dict[str, Pin]] = []
+    for pin in wanted:
+        group = next((each for each in groups if pin.name not in each), None)
+        if group is None:
+            groups.append(group := {})
+        group[pin.name] = pin
+    return [list(group.values()) for group in groups]
+
+
 def judged(wanted: Sequence[Pin], said: str, errors: str = "") -> Judgement:
     """Read what pip-audit says. Raises AwayError where that is no judgement."""
     try:
-        rows = {row["name"]: row for row in json.loads(said)["dependencies"]}
+        # what it skips has no version
+        rows = {
+            (row["name"], Version(row["version"])): row
+            for row in json.loads(said)["dependencies"]
+            if "vulns" in row
+        }
     except (ValueError, KeyError, TypeError) as cause:
         raise AwayError((errors.strip().splitlines() or ["no answer"])[-1][:200]) from cause
-    known = {pin: rows[pin.name] for pin in wanted if "vulns" in rows.get(pin.name, {})}
+    keys = {pin: (pin.name, Version(pin.version)) for pin in wanted}
+    known = {pin: rows[key] for pin, key in keys.items() if key in rows}
     advisories = {
         pin: [vulnerability["id"] for vulnerability in row["vulns"]]
         for pin, row in known.items()

@@ -6,8 +6,11 @@ import json
 import subprocess
 import sys
 import tarfile
+import threading
 import tomllib
+from collections.abc import Iterator
 from datetime import date
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -21,9 +24,11 @@ from tests.release.audit import (
     Judgement,
     Source,
     asked_of_file,
+    asked_online,
     audit,
     judged,
     kept_database,
+    without_doubles,
 )
 from tests.release.build import (
     CHART,
@@ -217,3 +222,56 @@ def test_an_answer_that_is_none_is_no_judgement() -> None:
     assert judged([SAFE], json.dumps(skipped)) == Judgement({}, [SAFE])
     answer = {"dependencies": [{"name": "pyyaml", "version": "5.3", "vulns": [{"id": "CVE-4"}]}]}
     assert judged([PLANTED], json.dumps(answer)) == Judgement({PLANTED: ["CVE-4"]}, [])
+
+
+def test_the_locks_are_asked_for_in_groups_without_doubles() -> None:
+    """All of them together have some, of different environments; every pin is in one group."""
+    locks = sorted((ROOT / "requirements").glob("*.lock"))
+    wanted = sorted({Pin(*pin[:2], ()) for lock in locks for pin in pins(lock.read_text())})
+    groups = without_doubles(wanted)
+    assert len(groups) > 1
+    assert sorted(pin for group in groups for pin in group) == wanted
+    for group in groups:
+        assert len({pin.name for pin in group}) == len(group)
+
+
+class Advisories(BaseHTTPRequestHandler):
+    """Answers as OSV does: of the older of two versions it knows an advisory."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        advisory = {"id": "CVE-5", "summary": "x", "affected": []}
+        is_old = (asked["package"]["name"], asked["version"]) == ("pyyaml", "5.3")
+        body = json.dumps({"vulns": [advisory]} if is_old else {}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_request(self, *_: object) -> None:
+        """It says nothing."""
+
+
+@pytest.fixture
+def osv(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A service of advisories on loopback, which pip-audit asks."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Advisories) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("PIP_AUDIT_OSV_URL", f"http://127.0.0.1:{server.server_port}/")
+        yield
+        server.shutdown()
+
+
+@pytest.mark.usefixtures("osv")
+def test_two_versions_of_one_name_are_judged_each_by_its_own() -> None:
+    """By pip-audit itself, which would refuse them in one file, and in any order."""
+    both = [PLANTED, Pin("pyyaml", "6.0.3", ()), SAFE]
+    for wanted in (both, both[::-1]):
+        assert asked_online("osv")(wanted) == Judgement({PLANTED: ["CVE-5"]}, [])
+
+
+def test_a_service_that_is_away_has_judged_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody listens there: that is said, and no pin passes for a good one."""
+    monkeypatch.setenv("PIP_AUDIT_OSV_URL", "http://127.0.0.1:1/")
+    with pytest.raises(AwayError, match="Connection"):
+        asked_online("osv")([SAFE])
