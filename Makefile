@@ -46,11 +46,12 @@ help: ## Show this list
 	@.ci/check-python $(PYTHON)
 	$(PYTHON) -m venv .venv
 	$(PIP) -r requirements/build.lock
-	[ -e .venv/.ready ] || $(PIP) --no-build-isolation -r requirements/run.lock
+	$(PIP) --no-build-isolation -r requirements/run.lock
 	.venv/bin/pip --disable-pip-version-check install --quiet --no-build-isolation --no-deps -e .
 	@touch $@
 
-.venv/.ready: requirements/dev.lock requirements/clients.lock | .venv/.run
+# Behind whatever was put into .venv for the service: two locks may name another version of one package.
+.venv/.ready: requirements/dev.lock requirements/clients.lock .venv/.run
 	$(PIP) --no-build-isolation -r requirements/dev.lock
 	.venv/bin/pip --disable-pip-version-check install --quiet --no-build-isolation --no-deps -e .
 	$(PYTHON) -m venv .venv/clients
