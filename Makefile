@@ -148,7 +148,7 @@ build/advisories: requirements/audit.lock
 	@rm -rf $@
 	@$(PIP) --no-deps --target $@ -r $<
 
-release: $(READY) ## Wheels, source, chart, image (with an engine), parts and sums into build/release, built twice alike
+release: $(READY) ## What is committed into build/release: wheels, source, chart, parts, built twice alike; an image, once; sums
 	@rm -rf build/image && mkdir -p build/image
 	@if docker info >/dev/null 2>&1; then $(MAKE) --no-print-directory image && docker save svc-cluster:$(VERSION) | gzip -n > build/image/svc-cluster-$(VERSION)-image.tar.gz; else echo "no container engine answers: there is no image"; fi
 	@.venv/bin/python -m tests.release.build --out build/release $$(ls build/image/*.tar.gz 2>/dev/null | sed "s/^/--image /")

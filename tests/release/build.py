@@ -2,7 +2,7 @@
 
 `python -m tests.release.build --out DIRECTORY [--once] [--image FILE]` makes: the wheel with the
 native core (where something can compile it) and the one without, the source distribution, the chart
-as Helm packs it, the list of parts (CycloneDX) and SHA256SUMS. Only tracked files take part. Time
+as Helm packs it, the list of parts (CycloneDX) and SHA256SUMS. Only committed files take part. Time
 is SOURCE_DATE_EPOCH, or that of the last commit.
 
 Status 0: built, and twice alike; 1: something differs or cannot be built, which is named.
@@ -35,6 +35,10 @@ CHART: Final = Path("helm/svc-cluster")
 LOCKS: Final = ("requirements/run.lock", "requirements/otel.lock")
 
 
+NAMED_MAX: Final = 10
+"""Changed files that are named."""
+
+
 class ReleaseError(Exception):
     """A part cannot be built, or comes out differently the second time."""
 
@@ -45,6 +49,19 @@ def epoch(root: Path) -> int:
     if given is None:
         given = output("git", "-C", str(root), "log", "-1", "--format=%ct").strip()
     return max(int(given), ZIP_EPOCH_MIN)
+
+
+def check_committed(root: Path) -> None:
+    """Raises ReleaseError where tracked files are not as the last commit has them."""
+    changed = output(
+        *("git", "-C", str(root), "status", "--porcelain", "--untracked-files=no")
+    ).splitlines()
+    if changed:
+        some = ", ".join(line[3:] for line in changed[:NAMED_MAX])
+        raise ReleaseError(
+            f"{len(changed)} changes are not committed ({some}): they would stand under the time "
+            "of a commit that does not have them; commit them, or put them aside"
+        )
 
 
 def output(*command: str, cwd: Path | None = None, **environment: str) -> str:
@@ -149,6 +166,7 @@ def can_compile() -> bool:
 
 def release(root: Path, out: Path, *, twice: bool, native: bool, image: Path | None) -> None:
     """Build, compare and sum up. Raises ReleaseError; `out` has nothing then."""
+    check_committed(root)
     time = epoch(root)
     with tempfile.TemporaryDirectory(prefix="svc-release-") as folder:
         first = Path(folder) / "first"

@@ -36,6 +36,7 @@ from tests.release.build import (
     ReleaseError,
     build,
     can_compile,
+    check_committed,
     copy_tracked,
     differences,
     packed,
@@ -88,13 +89,35 @@ def test_what_differs_is_named(twice: tuple[Path, Path], tmp_path: Path) -> None
     assert differences(first, other) == sorted([wheel.name, chart.name, "more"])
 
 
+def committed(tree: Path) -> None:
+    """Make a folder a repository with one commit."""
+    who = ["-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false"]
+    for command in (["init", "-q"], ["add", "-A"], [*who, "commit", "-q", "-m", "x"]):
+        subprocess.run(["git", "-C", str(tree), *command], check=True)
+
+
+def test_what_is_not_committed_is_refused_by_name(tmp_path: Path) -> None:
+    """A changed file, and one that was added; what git does not know takes no part anyhow."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "setup.py").touch()
+    committed(tree)
+    (tree / "untracked").touch()
+    check_committed(tree)
+    (tree / "setup.py").write_text("changed\n")
+    (tree / "added").touch()
+    subprocess.run(["git", "-C", str(tree), "add", "added"], check=True)
+    with pytest.raises(ReleaseError, match=r"2 changes are not committed \(added, setup.py\)"):
+        release(tree, tmp_path / "out", twice=False, native=False, image=None)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_part_that_cannot_be_built_is_named(tmp_path: Path) -> None:
     """A tree that no wheel can be made of ends with the reason, and leaves nothing behind."""
     tree = tmp_path / "tree"
     copy_tracked(ROOT, tree)
     (tree / "setup.py").write_text("raise SystemExit('planted')\n")
-    for command in (["init", "-q"], ["add", "-A"]):
-        subprocess.run(["git", "-C", str(tree), *command], check=True)
+    committed(tree)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SOURCE_DATE_EPOCH", str(TIME))
         with pytest.raises(ReleaseError, match="planted"):
