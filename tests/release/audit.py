@@ -3,8 +3,9 @@
 `python -m tests.release.audit [--source pypi|osv|kept]… [LOCK…]`. Every source is first asked for
 one pin that has a known advisory. A source that does not name it is not to be had, whatever it
 answers, and is asked for nothing more: no silence passes for a good answer. *kept* is the database
-that PyPI's package `safety-db` brings along (build/advisories), for machines without a network; how
-old it is is told.
+that PyPI's package `safety-db` brings along, for machines without a network; how old it is is told.
+It may not be used commercially (CC BY-NC-SA 4.0), so that `make audit KEPT=yes` alone installs it,
+into build/advisories; it is asked where it is there.
 
 Status 0: a source of today has judged every pin, and none has an advisory; 1: some have, by name;
 3: none has, but no source of today could be had, or it did not know some of the pins; 2: usage.
@@ -197,7 +198,7 @@ def main() -> None:
         elif (kept := kept_database()) is not None:
             sources[name] = asked_of_file(kept[0]), kept[1]
         else:
-            print("kept: not to be had (make audit puts it into build/advisories)")
+            print("kept: not asked (make audit KEPT=yes installs it; not for commercial use)")
     print(f"{len(wanted)} pins of {', '.join(lock.name for lock in locks)}")
     sys.exit(audit(wanted, sources, datetime.now(UTC).date(), print))
 

@@ -38,6 +38,7 @@ LOCKS: Final = {
     "run": {"wire": "1"},
     "dev": {"pip": "26", "wire": "1", "checker": "1"},
     "clients": {"client": "1"},
+    "audit": {"advisories": "1"},
 }
 
 
@@ -63,11 +64,11 @@ class Clone:
         text = "".join(f"{name}=={version}\n" for name, version in self.locks[lock].items())
         (self.place / "requirements" / f"{lock}.lock").write_text(text)
 
-    def make(self, verb: str) -> list[str]:
+    def make(self, *verb: str) -> list[str]:
         """Return the locks that were installed for it, in their order."""
         log = self.place / "installs"
         log.write_text("")
-        command = ["make", "--no-print-directory", verb, f"PYTHON={self.tool}"]
+        command = ["make", "--no-print-directory", *verb, f"PYTHON={self.tool}"]
         environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         done = subprocess.run(
             command, cwd=self.place, env=environment, capture_output=True, text=True, check=False
@@ -130,3 +131,11 @@ def test_a_pull_with_other_locks_is_followed_by_each_verb(
         clone.pull(lock, **pins)
     for verb in verbs:
         right(clone, verb)
+
+
+def test_advisories_that_not_all_may_use_are_installed_on_request_alone(tmp_path: Path) -> None:
+    """The audit does without them unless it is told that they are wanted."""
+    clone = Clone(tmp_path)
+    clone.make("setup")
+    assert clone.make("audit") == []
+    assert clone.make("audit", "KEPT=yes") == ["requirements/audit.lock"]
