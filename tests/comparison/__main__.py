@@ -28,7 +28,16 @@ from svc_cluster.lab.load.run import LoadError, Run
 from svc_cluster.lab.load.scenarios import SCENARIOS, Scenario
 from svc_cluster.lab.own_cluster import ClusterError
 from tests.comparison.peers import OURS, PEERS, Peer, PeerError, ours
-from tests.comparison.records import Conditions, OneRun, Records, load, save, tables, written
+from tests.comparison.records import (
+    Conditions,
+    OneRun,
+    Records,
+    load,
+    save,
+    tables,
+    trouble_of,
+    written,
+)
 
 ROOT: Final = Path(__file__).parents[2]
 RECORD: Final = ROOT / "docs/benchmarks/compare.json"
@@ -95,7 +104,7 @@ def compare(options: argparse.Namespace, records: Records, peers: list[Peer]) ->
                 continue
             wanted = scenario.scaled(options.scale).changed({}, options.seconds)
             with tempfile.TemporaryDirectory(dir=options.directory) as place:
-                one = _run(wanted, peer, Path(place) / "side", round_number, options)
+                one = side_run(wanted, peer, Path(place) / "side", round_number, options)
             records.add(one)
             save(options.record, records)
             rate = one.trouble or f"{one.rows[0]['requests_per_s']} requests/s"
@@ -103,13 +112,14 @@ def compare(options: argparse.Namespace, records: Records, peers: list[Peer]) ->
     return left
 
 
-def _run(
+def side_run(
     scenario: Scenario,
     peer: Peer | None,
     place: Path,
     round_number: int,
     options: argparse.Namespace,
 ) -> OneRun:
+    """One side's run of a scenario; what keeps it from figures is kept in their place."""
     side = OURS if peer is None else peer.name
     if peer is not None:
         place.mkdir()
@@ -119,7 +129,8 @@ def _run(
         *(ApiError, ClusterError, ConnectionLostError, FileNotFoundError, LoadError, PeerError),
         TimeoutError,
     ) as cause:
-        return OneRun(scenario.name, side, round_number, trouble=str(cause) or repr(cause))
+        print(f"{scenario.name}, {side}: {cause!r}", file=sys.stderr)
+        return OneRun(scenario.name, side, round_number, trouble=trouble_of(cause))
     return OneRun(scenario.name, side, round_number, rows)
 
 

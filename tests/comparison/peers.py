@@ -38,7 +38,7 @@ Started = Callable[["Processes"], AsyncIterator[LoadTarget]]
 
 
 class PeerError(Exception):
-    """A peer did not start, or not in time."""
+    """A peer did not start, or not in time: a line, and below it what it has said."""
 
 
 class Processes:
@@ -75,13 +75,13 @@ class Processes:
         end = clock.monotonic() + READY_S
         while clock.monotonic() < end:
             if any(one.poll() is not None for one in self._all):
-                raise PeerError(f"a process ended: see {self.log_tail()}")
+                raise PeerError(f"a process ended\n{self.log_tail()}")
             with contextlib.suppress(ConnectionLostError, OSError, EOFError, ValueError):
                 found = await ready()
                 if found:
                     return found
             await asyncio.sleep(POLL_S)
-        raise PeerError(f"not ready after {READY_S} s: {self.log_tail()}")
+        raise PeerError(f"not ready after {READY_S} s\n{self.log_tail()}")
 
     def log_tail(self) -> str:
         logs = sorted(self.directory.glob("*.log"))

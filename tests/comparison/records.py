@@ -7,6 +7,7 @@ Pure but for reading and writing the one file.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
@@ -16,6 +17,10 @@ import msgspec
 
 BEGIN: Final = "<!-- compare: begin -->"
 END: Final = "<!-- compare: end -->"
+
+
+_TROUBLE_MAX: Final = 200
+_FOLDERS: Final = re.compile(r"(?<![\w/:.])(?:~|\.{1,2})?/(?:[^\s/'\":]+/)*")
 
 
 class Conditions(msgspec.Struct, frozen=True):
@@ -37,6 +42,13 @@ class OneRun(msgspec.Struct, frozen=True):
     rows: list[dict[str, Any]] = []
     trouble: str = ""
     """Why there are no figures."""
+
+
+def trouble_of(cause: Exception) -> str:
+    """What is kept of why there are no figures: one line, of names without their folders. What is
+    committed tells nothing of the machine's places, and has no lines of somebody's log."""
+    first = (str(cause).strip() or repr(cause)).splitlines()[0]
+    return _FOLDERS.sub("", first)[:_TROUBLE_MAX]
 
 
 class Records(msgspec.Struct):

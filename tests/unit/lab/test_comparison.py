@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,8 @@ import msgspec
 import pytest
 
 from svc_cluster.lab.load.scenarios import SCENARIOS
-from tests.comparison.__main__ import APPENDS, STREAMS, plan
-from tests.comparison.peers import OURS, PEERS
+from tests.comparison.__main__ import APPENDS, STREAMS, plan, side_run
+from tests.comparison.peers import OURS, PEERS, Peer, Processes
 from tests.comparison.records import (
     BEGIN,
     END,
@@ -21,6 +22,7 @@ from tests.comparison.records import (
     ratios,
     save,
     tables,
+    trouble_of,
     written,
 )
 
@@ -51,6 +53,32 @@ def test_what_is_kept_is_gone_on_from(tmp_path: Path) -> None:
     assert len(kept.runs) == 2
     other = msgspec.structs.replace(ALIKE, commit="abd")
     assert load(path, other) == Records(other)
+
+
+async def _ends_at_once(processes: Processes, _: str) -> Any:
+    command = ["/bin/sh", "-c", "echo its log in {dir}; exit 1"]
+    processes.start("peer", command)
+    return await processes.until(_never)
+
+
+async def _never() -> None:
+    return None
+
+
+def test_what_is_kept_of_trouble_names_no_folder_and_has_no_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The files are committed; all of it is told to who runs it."""
+    peer = Peer("x", "", lambda: "", "", _ends_at_once, "")
+    options = argparse.Namespace(warm_up=0.0)
+    one = side_run(SCENARIOS["unary-1"], peer, tmp_path / "side", 0, options)
+    assert one.trouble == "a process ended"
+    assert f"its log in {tmp_path}" in capsys.readouterr().err
+    missing = FileNotFoundError(2, "No such file", f"{tmp_path}/bin/s2")
+    assert trouble_of(missing) == "[Errno 2] No such file: 's2'"
+    asked = TimeoutError(f"http://127.0.0.1:80/health: none in {tmp_path}")
+    assert trouble_of(asked) == f"http://127.0.0.1:80/health: none in {tmp_path.name}"
+    assert trouble_of(TimeoutError()) == "TimeoutError()"
 
 
 def test_ratios_are_of_the_same_round() -> None:
