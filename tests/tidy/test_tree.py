@@ -204,6 +204,13 @@ def test_make_targets_named_in_documents_exist() -> None:
     assert {"setup", "run", "test", "demo", "check", "fmt", "sim", "bench", "clean"} <= verbs
 
 
+def test_no_verb_is_announced_twice() -> None:
+    """Two lines on one verb come to contradict each other."""
+    unreleased = (ROOT / "CHANGELOG.md").read_text().split("\n## [")[1]
+    verbs = re.findall(r"^- `make ([a-z-]+)`", unreleased, re.MULTILINE)
+    assert sorted(verbs) == sorted(set(verbs))
+
+
 def test_links_in_documents_resolve() -> None:
     """Every relative link of every document leads to a file, and to a heading where it says so."""
     broken: list[str] = []
