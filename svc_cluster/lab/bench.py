@@ -94,7 +94,9 @@ def run_command(
     names: Names = None,
     url: Url = None,
     token_file: TokenFile = None,
-    basin: Annotated[str, typer.Option(help="Basin; created if it is not there.")] = BASIN,
+    basin: Annotated[
+        str, typer.Option(help="Basin; created if it is not there. It stays.")
+    ] = BASIN,
     cluster_dir: ClusterDir = None,
     auth: Auth = True,
     dialect: Annotated[Dialect, typer.Option(help="Whose names headers have.")] = "svc",
@@ -136,7 +138,11 @@ def run_command(
     _refuse_misfits(chosen, options)
     with tempfile.TemporaryDirectory(prefix="svc-cluster-bench-") as place:
         reference = disk_reference(Path(place), SystemClock())
-        rows = _measured(chosen, options, Path(place))
+        try:
+            rows = _measured(chosen, options, Path(place))
+        finally:
+            if url is not None:
+                sys.stderr.write(_what_stays(chosen, basin))
     _show(reference, rows, as_json=as_json, as_markdown=as_markdown)
     if any(row["requests"] == 0 for row in rows):
         raise typer.Exit(1)
@@ -177,6 +183,18 @@ def _refuse_misfits(chosen: list[Scenario], options: _Options) -> None:
         fail(f"--cluster-dir {directory} is not the directory of a local cluster", 2)
     if options.url is None and (options.token is not None or directory is not None):
         fail("--token-file and --cluster-dir are for a cluster that runs: give its --url", 2)
+
+
+def _what_stays(chosen: list[Scenario], basin: str) -> str:
+    """What a run leaves in a cluster that is not its own. The basin may be somebody's."""
+    has_other = any(
+        part.other_basin for scenario in chosen for phase in scenario.phases for part in phase
+    )
+    return "".join(
+        f"the streams that were made in {name} stay: if nothing else is in it, "
+        f"`svc-cluster basin delete {name}`\n"
+        for name in (basin, f"{basin}-2")[: 1 + has_other]
+    )
 
 
 def _measured(chosen: list[Scenario], options: _Options, place: Path) -> list[Figures]:

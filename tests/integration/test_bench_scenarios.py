@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.lab.load.own_service import OwnService
+from svc_cluster.lab.load.own_service import BASIN, OwnService
 from svc_cluster.lab.load.run import LoadTarget, Run
 from svc_cluster.lab.load.scenarios import SCENARIOS, Scenario
 from tests.integration.processes import in_loop
@@ -116,6 +116,7 @@ def test_the_command_measures_with_a_token_file(
         assert told["disk_reference"]["syncs_per_s"] > 0
         assert [row["scenario"] for row in told["rows"]] == ["unary-1", "read-one"]
         _check(told["rows"][:1])
+        assert f"`svc-cluster basin delete {BASIN}`" in done.stderr
     refused = subprocess.run(command, capture_output=True, check=False, text=True)
     assert refused.returncode == 1
     assert "cannot be measured: 401" in refused.stderr
