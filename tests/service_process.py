@@ -17,13 +17,17 @@ from tests.log_lines import whole_text
 END_S: Final = 40.0
 """Longer than any process takes that ends in order; then it is ended by force."""
 
+TOLD_MAX: Final = 2000
+"""Characters of the log that a failure shows."""
+
 SERVICE: Final = (sys.executable, "-m", "svc_cluster")
 
 
 class ServiceProcess:
     """One program. It may be started again after it has ended; its output is appended to `log`.
 
-    Nothing is started by the constructor. As a context it is started, and stopped in order.
+    Nothing is started by the constructor. As a context it is started, and stopped in order: one
+    that has to be ended by force then, or has another status than 0, fails the test.
     """
 
     def __init__(
@@ -34,13 +38,16 @@ class ServiceProcess:
         environment: Mapping[str, str] | None = None,
         directory: Path | None = None,
         own_session: bool = False,
+        end_s: float = END_S,
     ) -> None:
-        """`environment` is added to this process's own. `own_session`: a Ctrl-C is not for it."""
+        """`environment` is added to this process's own. `own_session`: a Ctrl-C is not for it.
+        After `end_s` it is ended by force."""
         self.log = log
         self._command = list(command)
         self._environment = dict(environment or {})
         self._directory = directory
         self._own_session = own_session
+        self._end_s = end_s
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -78,10 +85,10 @@ class ServiceProcess:
     def tell(self, number: signal.Signals) -> None:
         self._started.send_signal(number)
 
-    def end(self, seconds: float = END_S) -> int:
+    def end(self, seconds: float | None = None) -> int:
         """Return the status of a process that ends by itself, or by force after `seconds`."""
         try:
-            return self._started.wait(seconds)
+            return self._started.wait(self._end_s if seconds is None else seconds)
         except subprocess.TimeoutExpired:
             return self.kill()
 
@@ -107,8 +114,19 @@ class ServiceProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.is_running:
-            self.stop()
+        if not self.is_running:
+            return
+        status = self.stop()
+        if status != 0:
+            told = (
+                f"it did not end by itself within {self._end_s} s"
+                if status == -signal.SIGKILL
+                else f"it ended with status {status}"
+            )
+            # what has gone wrong before says more
+            if error is None:
+                raise AssertionError(f"{told}:\n{self.said()[-TOLD_MAX:]}")
+            error.add_note(f"when it was stopped then, {told}")
 
 
 def service(
