@@ -9,16 +9,19 @@ import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import obstore
-from obstore import ObjectMeta
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.store import S3Store
 
 from svc_cluster.backup.backup_errors import BackupError, ObjectStoreError
 from svc_cluster.backup.objects import PAGE, ObjectInfo, Page, StoreBounds
 from svc_cluster.backup.vault import CLOCKS
+
+if TYPE_CHECKING:
+    # a name of its stubs alone
+    from obstore import ObjectMeta
 
 SCHEME: Final = "s3://"
 REQUEST_SECONDS_MAX: Final = 60
