@@ -50,8 +50,8 @@ class BucketPatience:
 
     @property
     def request_s_max(self) -> float:
-        """What one request takes at most with all its attempts, whatever the store does; a listing
-        counts as one, and so does a page of one without a bound."""
+        """What one request takes at most with all its attempts, whatever the store does. A
+        listing counts as one, and so does a page of one without a bound."""
         return self.retry_s + self.pause_max_s + REQUEST_SECONDS_MAX
 
 
