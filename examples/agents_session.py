@@ -3,7 +3,8 @@
 `Runner.run(agent, text, session=StreamSession(client, basin, "conversation-7"))` keeps its history
 there. Nothing is overwritten: an item is a record, and so is the word that the last one was taken
 back or that the conversation was cleared. Items that are added together are one batch, there as a
-whole or not at all (of more than 1,000, each thousand).
+whole or not at all (of more than 1,000 or 900 KB, each part of that). A conversation whose
+beginning has expired is refused (BeginningLostError) until it is cleared.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from typing import Any
 import httpx
 from agents import SessionSettings, TResponseInputItem
 from agents.memory import SessionABC
-from exactly_once import PAUSE_SECONDS, path_of
+from exactly_once import PAUSE_SECONDS, BeginningLostError, batches, path_of
 
-RECORDS_MAX = 1000
+PAGE_RECORDS = 1000
 ITEM, POP, CLEAR = "item", "pop", "clear"
 
 
@@ -40,9 +41,8 @@ class StreamSession(SessionABC):
         return items[-limit:] if limit > 0 else []
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        for begin in range(0, len(items), RECORDS_MAX):
-            part = items[begin : begin + RECORDS_MAX]
-            await self._append([record(ITEM, json.dumps(item)) for item in part])
+        for batch in batches([record(ITEM, json.dumps(item)) for item in items]):
+            await self._append(batch)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take back the last item. Of two that take at the same time each gets another one: it is
@@ -60,10 +60,14 @@ class StreamSession(SessionABC):
     async def _replayed(self) -> tuple[list[TResponseInputItem], int]:
         """Return the items that stand, and the tail that they were read up to."""
         items: list[TResponseInputItem] = []
-        at = 0
+        at, is_whole = 0, True
         while True:
-            query = {"seq_num": at, "count": RECORDS_MAX, "clamp": "true"}
+            query = {"seq_num": at, "count": PAGE_RECORDS, "clamp": "true"}
             page = (await self._ask("GET", "read", params=query)).json()
+            tail = page["tail"]["seq_num"]
+            begin = page["records"][0]["seq_num"] if page["records"] else tail
+            is_whole = is_whole and begin == at
+            at = begin
             for each in page["records"]:
                 at = each["seq_num"] + 1
                 kind = dict(each.get("headers", [])).get("kind")
@@ -73,7 +77,10 @@ class StreamSession(SessionABC):
                     items.pop()
                 elif kind == CLEAR:
                     items.clear()
-            if at >= page["tail"]["seq_num"]:
+                    is_whole = True  # what was before is not asked for any more
+            if at >= tail:
+                if not is_whole:
+                    raise BeginningLostError("the first items of the conversation have expired")
                 return items, at
 
     async def _append(self, records: list[dict[str, Any]], **condition: int) -> bool:

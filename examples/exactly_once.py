@@ -2,7 +2,8 @@
 
 `append` sends a batch under one request token until the answer is definite: however often it is
 asked, the batch is carried out once. `follow` goes on behind the last event that it has seen,
-through whatever ends its connection. Both take the path of a stream (`path_of`).
+through whatever ends its connection. Both take the path of a stream (`path_of`). `whole` is for
+those who replay a stream from its beginning, `batches` for those who append more than fits at once.
 """
 
 from __future__ import annotations
@@ -18,6 +19,13 @@ import httpx
 
 PAUSE_SECONDS = 0.2
 PATIENCE = httpx.Timeout(10, read=30)  # a stream at rest has an event at least every 15 s
+BATCH_RECORDS_MAX = 1000
+BATCH_BYTES_MAX = 900_000
+"""The service takes 1 MiB (1,048,576), of which each record counts 8 and each header 2 besides."""
+
+
+class BeginningLostError(Exception):
+    """Retention or a trim has taken what a stream began with: what is left is not the whole."""
 
 
 def path_of(basin: str, stream: str) -> str:
@@ -58,13 +66,21 @@ def follow(
             ) as answer:
                 if answer.status_code != 429 and answer.status_code < 500:
                     answer.raise_for_status()
-                    for event in events(answer.iter_lines()):
+                    for event in events(lines_of(answer.iter_bytes())):
                         if event.get("event") == "batch":
                             last_event_id = event["id"]
                             yield last_event_id, json.loads(event["data"])["records"]
         except httpx.TransportError:
             pass  # the gateway is gone, or it was silent for too long: ask another connection
         time.sleep(PAUSE_SECONDS)
+
+
+def lines_of(chunks: Iterator[bytes]) -> Iterator[str]:
+    """Yield lines that end with LF, and nothing else: a record's text may have U+2028 in it."""
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (line.decode() for line in lines)
 
 
 def events(lines: Iterator[str]) -> Iterator[dict[str, str]]:
@@ -77,3 +93,30 @@ def events(lines: Iterator[str]) -> Iterator[dict[str, str]]:
         else:
             yield event
             event = {}
+
+
+def whole(page: dict[str, Any], at: int) -> list[dict[str, Any]]:
+    """Return the records of a page that was asked for from `at` on. Raises BeginningLostError where
+    it begins elsewhere: a read below the first record that is kept begins there."""
+    records: list[dict[str, Any]] = page["records"]
+    begin = records[0]["seq_num"] if records else page["tail"]["seq_num"]
+    if begin != at:
+        raise BeginningLostError(f"record {at} is not there, the next one is {begin}")
+    return records
+
+
+def batches(records: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield the records in as many appends as they need. A record that is too large by itself is
+    an append of its own, which the service refuses."""
+    batch: list[dict[str, Any]] = []
+    size = 0
+    for record in records:
+        headers = sum(2 + len((name + value).encode()) for name, value in record.get("headers", []))
+        more = 8 + headers + len(record.get("body", "").encode())
+        if batch and (len(batch) == BATCH_RECORDS_MAX or size + more > BATCH_BYTES_MAX):
+            yield batch
+            batch, size = [], 0
+        batch.append(record)
+        size += more
+    if batch:
+        yield batch

@@ -28,6 +28,8 @@ CLIENTS = Path(sys.prefix) / "clients" / "bin" / "python"
 SCRIPTS = Path(__file__).parent / "clients"
 LINES_MAX = 150
 EVENTS = 3000
+LINE_ENDS = "\u0085\u2028\u2029"
+"""What the fake model ends each event with: not what ends a line of events, nor of a pipe."""
 SECONDS = 60.0
 SECRET = secret_text(bytes(range(32)))
 BASIN = "of-the-examples"
@@ -51,6 +53,7 @@ class Place:
         try:
             asyncio.run(self.cluster.wait_ready(60.0))
             made = {"create_stream_on_append": True, "create_stream_on_read": True}
+            made |= {"default_stream_config": {"retention_policy": {"infinite": {}}}}
             with Account(self.cluster.url, directory) as account:
                 answer = account.ask("POST", "/v1/basins", {"basin": BASIN, "config": made}, SECRET)
                 assert answer.status == 201, answer
@@ -135,13 +138,13 @@ def test_a_run_outlives_its_workers_and_the_gateway(place: Place) -> None:
             worker = place.start("example_worker.py", stream, EVENTS)
             _, errors = worker.communicate(timeout=SECONDS)
         assert worker.returncode == 0, errors
-        seen += ended(follower).splitlines()
+        seen += ended(follower).split("\n")[:-1]
     finally:
         follower.kill()
-    expected = [f"{number} token {number} of {EVENTS}" for number in range(EVENTS)]
+    expected = [f"{number} token {number} of {EVENTS}{LINE_ENDS}" for number in range(EVENTS)]
     assert seen == expected
     assert killed == 2, "a worker had ended before it was killed: give the model more to say"
-    assert ended(place.start("example_follower.py", stream)).splitlines() == expected
+    assert ended(place.start("example_follower.py", stream)).split("\n")[:-1] == expected
 
 
 def test_of_two_workers_of_a_run_one_goes_on(place: Place) -> None:
@@ -150,8 +153,8 @@ def test_of_two_workers_of_a_run_one_goes_on(place: Place) -> None:
     for worker in workers:
         worker.communicate(timeout=SECONDS)
     assert sorted(worker.returncode for worker in workers) in ([0, 0], [0, 3])
-    said = ended(place.start("example_follower.py", "runs/2")).splitlines()
-    assert said == [f"{number} token {number} of {EVENTS}" for number in range(EVENTS)]
+    said = ended(place.start("example_follower.py", "runs/2")).split("\n")[:-1]
+    assert said == [f"{number} token {number} of {EVENTS}{LINE_ENDS}" for number in range(EVENTS)]
 
 
 def test_a_batch_is_appended_once_whatever_dies(place: Place) -> None:
@@ -203,12 +206,16 @@ def test_a_page_appends_once_and_follows_through_a_kill(place: Place, tmp_path: 
         return (await answer.json()).read_ticket;
       };
       window.seen = []; window.starts = []; window.done = false; window.failed = null;
-      window.end = examples.follow(service, basin, stream, newTicket,
-        (record) => window.seen.push(`${record.seq_num} ${record.body}`));
+      const follow = () => {
+        window.end = examples.follow(service, basin, stream, newTicket,
+          (record) => window.seen.push(`${record.seq_num} ${record.body}`),
+          (why) => { window.failed = why; });
+      };
       (async () => {
         for (let number = 0; number < 200; number += 1) {
           const bodies = [`${number}.0`, `${number}.1`];
           window.starts.push(await examples.append(service, token, basin, stream, bodies));
+          if (number === 0) follow(); // a ticket makes no stream
         }
         window.done = true;
       })().catch((error) => { window.failed = String(error); });

@@ -16,8 +16,9 @@ from resumable import Run, SupersededError, resumable
 
 
 def model_events(count: int) -> list[str]:
-    """What the fake model says, whoever asks it."""
-    return [f"token {number} of {count}" for number in range(count)]
+    """What the fake model says, whoever asks it. Each ends with what Unicode takes for ends of
+    lines, and events do not."""
+    return [f"token {number} of {count}\u0085\u2028\u2029" for number in range(count)]
 
 
 async def main(url: str, token_file: str, basin: str, stream: str, count: int) -> int:
