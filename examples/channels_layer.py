@@ -7,14 +7,17 @@
 
 The basin makes streams on append and on read. What was sent to a group after `group_add` has
 returned reaches every member of it, through the end of any connection, once; the layer promises
-less (a message may be lost), and so does a full queue here. Messages are JSON.
+less (a message may be lost), and so does a full queue here. Messages are JSON. A channel ends, and
+leaves its groups, when a `receive` of it is cancelled, as Channels does when its consumer ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import uuid
+from collections import defaultdict
 from typing import Any
 
 import httpx
@@ -23,7 +26,8 @@ from channels.layers import BaseChannelLayer
 from exactly_once import PAUSE_SECONDS, path_of
 
 WAIT_SECONDS = 10
-PAGE_RECORDS = 1000
+QUERY: dict[str, Any] = {"wait": WAIT_SECONDS, "count": 1000, "clamp": "true"}
+logger = logging.getLogger(__name__)
 
 
 class StreamChannelLayer(BaseChannelLayer):  # type: ignore[misc]  # the library has no types
@@ -40,7 +44,7 @@ class StreamChannelLayer(BaseChannelLayer):  # type: ignore[misc]  # the library
         self._basin = basin
         self._inbox = f"inbox.{uuid.uuid4().hex[:12]}"
         self._queues: dict[str, asyncio.Queue[dict[str, Any]]] = {}
-        self._members: dict[str, set[str]] = {}
+        self._members: defaultdict[str, set[str]] = defaultdict(set)
         self._followers: dict[str, asyncio.Task[None]] = {}
 
     async def new_channel(self, prefix: str = "specific") -> str:
@@ -60,21 +64,26 @@ class StreamChannelLayer(BaseChannelLayer):  # type: ignore[misc]  # the library
 
     async def receive(self, channel: str) -> dict[str, Any]:
         """Wait for the next message to a channel that `new_channel` gave."""
-        return await self._queues[channel].get()
+        try:
+            return await self._queues[channel].get()
+        except asyncio.CancelledError:
+            self._queues.pop(channel, None)
+            for group in list(self._members):
+                await self.group_discard(group, channel)
+            raise
 
     async def group_add(self, group: str, channel: str) -> None:
         """Have a channel of this process get what is sent to the group from now on."""
         self.require_valid_group_name(group)
-        stream = f"group.{group}"
-        await self._followed(stream)
-        self._members.setdefault(stream, set()).add(channel)
+        await self._followed(f"group.{group}")
+        self._members[group].add(channel)
 
     async def group_discard(self, group: str, channel: str) -> None:
-        stream = f"group.{group}"
-        members = self._members.get(stream, set())
-        members.discard(channel)
-        if not members and stream in self._followers:
-            self._followers.pop(stream).cancel()
+        self._members[group].discard(channel)
+        if not self._members[group]:
+            del self._members[group]
+            if follower := self._followers.pop(f"group.{group}", None):
+                follower.cancel()
 
     async def group_send(self, group: str, message: dict[str, Any]) -> None:
         self.require_valid_group_name(group)
@@ -95,17 +104,22 @@ class StreamChannelLayer(BaseChannelLayer):  # type: ignore[misc]  # the library
                 self._followers[stream] = asyncio.create_task(self._follow(stream, tail))
 
     async def _follow(self, stream: str, at: int) -> None:
-        while True:
-            query = {"seq_num": at, "wait": WAIT_SECONDS, "count": PAGE_RECORDS, "clamp": "true"}
-            page = (await self._ask("GET", stream, "read", params=query)).json()
-            for record in page["records"]:
-                at = record["seq_num"] + 1
-                said = json.loads(record["body"])
-                to = said.get("to")
-                for channel in [to] if to else sorted(self._members.get(stream, ())):
-                    queue = self._queues.get(channel)
-                    if queue is not None and not queue.full():
-                        queue.put_nowait(said["message"])
+        try:
+            while True:
+                page = await self._ask("GET", stream, "read", params=QUERY | {"seq_num": at})
+                for record in page.json()["records"]:
+                    at = record["seq_num"] + 1
+                    self._hand_out(stream, said_in(record))
+        except Exception:  # such as a token that has ended: the next `group_add` follows anew
+            logger.exception("nothing follows %s any more", stream)
+            self._followers.pop(stream, None)
+
+    def _hand_out(self, stream: str, said: dict[str, Any]) -> None:
+        to = said.get("to")
+        for channel in [to] if to else self._members.get(stream.removeprefix("group."), ()):
+            queue = self._queues.get(channel)
+            if said and queue is not None and not queue.full():
+                queue.put_nowait(said["message"])
 
     async def _append(self, stream: str, said: dict[str, Any]) -> None:
         body = {"records": [{"body": json.dumps(said)}]}
@@ -123,3 +137,13 @@ class StreamChannelLayer(BaseChannelLayer):  # type: ignore[misc]  # the library
             if answer.status_code not in (408, 429) and answer.status_code < 500:
                 return answer.raise_for_status()
             await asyncio.sleep(int(answer.headers.get("retry-after-ms", 200)) / 1000)
+
+
+def said_in(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what a layer has written; of commands and of what others have written, nothing."""
+    try:
+        said = json.loads(record.get("body", ""))
+    except (ValueError, RecursionError):
+        return {}
+    is_ours = isinstance(said, dict) and isinstance(said.get("message"), dict)
+    return said if is_ours and isinstance(said.get("to", ""), str) else {}

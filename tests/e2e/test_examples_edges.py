@@ -31,6 +31,7 @@ NAMES = {
         "lost_session",
         "large_session",
     ],
+    "example_channels_edges.py": ["ended_consumers", "strange_records", "failed_followers"],
 }
 
 pytestmark = [
