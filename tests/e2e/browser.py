@@ -1,7 +1,8 @@
 """A real browser without a window: Debian's chromium, driven by its chromedriver.
 
 Spoken to over the driver's own protocol (W3C WebDriver), so that nothing needs to be installed for
-it. The browser finds no host but this machine: it downloads nothing.
+it. The browser finds no host but this machine (as `plain.test` too, where pages over plain HTTP are
+not taken for secure ones, as they are on loopback): it downloads nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _ARGUMENTS: Final = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
+    "--host-resolver-rules=MAP plain.test 127.0.0.1, MAP * ~NOTFOUND, "
+    "EXCLUDE localhost, EXCLUDE 127.0.0.1",
 )
 _RUN: Final = """
 const [given, done] = [arguments[0], arguments[arguments.length - 1]];
