@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,19 @@ def test_blocks_are_counted_and_know_their_output() -> None:
     assert counted(found) == (1, 1)
     assert [block.output for block in found] == ["a", None, None]
     assert [block.line for block in found] == [1, 4, 8]
+
+
+def test_a_read_ticket_is_not_said_to_be_of_one_stream_alone() -> None:
+    """It may have a prefix (contract 12.9): a page that says what one reads says so too."""
+    found = 0
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        for paragraph in page.read_text().split("\n\n"):
+            said = " ".join(paragraph.split())
+            for begin in re.finditer("(?i)read tickets?", said):
+                told = said[begin.start() :][:220]
+                found += "one stream" in told
+                assert "one stream" not in told or "prefix" in told, f"{page.name}: {told}"
+    assert found >= 4
 
 
 @pytest.mark.parametrize("page", sorted(references.PAGES))
