@@ -52,8 +52,11 @@ class Place:
         self.cluster.start()
         try:
             asyncio.run(self.cluster.wait_ready(60.0))
-            made = {"create_stream_on_append": True, "create_stream_on_read": True}
-            made |= {"default_stream_config": {"retention_policy": {"infinite": {}}}}
+            made = {
+                "create_stream_on_append": True,
+                "create_stream_on_read": True,
+                "default_stream_config": {"retention_policy": {"infinite": {}}},
+            }
             with Account(self.cluster.url, directory) as account:
                 answer = account.ask("POST", "/v1/basins", {"basin": BASIN, "config": made}, SECRET)
                 assert answer.status == 201, answer

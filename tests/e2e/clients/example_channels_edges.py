@@ -69,12 +69,21 @@ async def strange_records() -> None:
         assert await layer.receive(channel) == {"type": "ours"}
 
 
+class Kept(logging.Handler):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.told.append(record)
+
+
 async def failed_followers() -> None:
     """What follows no more says so, and the next one that joins follows anew."""
-    told: list[logging.LogRecord] = []
-    handler = logging.Handler()
-    handler.emit = told.append  # type: ignore[method-assign]
-    logging.getLogger("channels_layer").addHandler(handler)
+    kept = Kept()
+    logging.getLogger("channels_layer").addHandler(kept)
     layer, other = channel_layers["default"], channel_layers["other"]
     channels = [await layer.new_channel(), await layer.new_channel()]
     await layer.group_add("failed", channels[0])
@@ -86,7 +95,7 @@ async def failed_followers() -> None:
     await other.group_send("failed", {"type": "more"})
     await until(lambda: "group.failed" not in layer._followers)
     layer._client.headers["authorization"] = good
-    assert any(each.exc_info and "group.failed" in each.getMessage() for each in told)
+    assert any(each.exc_info and "group.failed" in each.getMessage() for each in kept.told)
     await layer.group_add("failed", channels[1])
     await other.group_send("failed", {"type": "again"})
     async with asyncio.timeout(20):
