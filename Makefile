@@ -207,6 +207,10 @@ bench: $(READY) ## Measure a local three-node cluster: appends and reads at seve
 compare: $(READY) ## Peers that are on PATH beside this service, up to two hours, into docs/benchmarks.md (COMPARE=arguments)
 	@.venv/bin/python -m tests.comparison $(COMPARE)
 
+.PHONY: bench-test
+bench-test: $(READY) ## Each scenario of bench for half a second, and the peers that are on PATH; on a machine with time
+	@.venv/bin/python -m pytest -n 0 tests/comparison
+
 proto: $(READY) ## Generate svc_cluster/_pb from proto/
 	@.ci/proto
 
