@@ -87,7 +87,7 @@ class MembersResponse(_message.Message):
     def __init__(self, members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
 
 class Member(_message.Message):
-    __slots__ = ("node_id", "address", "standing", "incarnation", "asks", "ordinal", "replacing")
+    __slots__ = ("node_id", "address", "standing", "incarnation", "asks", "ordinal", "replacing", "state", "host", "zone", "admin_address")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     STANDING_FIELD_NUMBER: _ClassVar[int]
@@ -95,6 +95,10 @@ class Member(_message.Message):
     ASKS_FIELD_NUMBER: _ClassVar[int]
     ORDINAL_FIELD_NUMBER: _ClassVar[int]
     REPLACING_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    ADMIN_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     address: str
     standing: str
@@ -102,7 +106,11 @@ class Member(_message.Message):
     asks: bool
     ordinal: int
     replacing: bool
-    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., standing: _Optional[str] = ..., incarnation: _Optional[str] = ..., asks: _Optional[bool] = ..., ordinal: _Optional[int] = ..., replacing: _Optional[bool] = ...) -> None: ...
+    state: str
+    host: str
+    zone: str
+    admin_address: str
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., standing: _Optional[str] = ..., incarnation: _Optional[str] = ..., asks: _Optional[bool] = ..., ordinal: _Optional[int] = ..., replacing: _Optional[bool] = ..., state: _Optional[str] = ..., host: _Optional[str] = ..., zone: _Optional[str] = ..., admin_address: _Optional[str] = ...) -> None: ...
 
 class ReplaceMemberRequest(_message.Message):
     __slots__ = ("node_id", "also_lost")
@@ -125,6 +133,36 @@ class ReplaceMemberResponse(_message.Message):
     lost_basins_count: int
     refused: bool
     def __init__(self, ordinal: _Optional[int] = ..., incarnation: _Optional[str] = ..., lost_basins: _Optional[_Iterable[str]] = ..., lost_basins_count: _Optional[int] = ..., refused: _Optional[bool] = ...) -> None: ...
+
+class AddMemberRequest(_message.Message):
+    __slots__ = ("node_id", "ttl_seconds")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    TTL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    ttl_seconds: int
+    def __init__(self, node_id: _Optional[int] = ..., ttl_seconds: _Optional[int] = ...) -> None: ...
+
+class AddMemberResponse(_message.Message):
+    __slots__ = ("node_id", "join_token", "expires_at_ms")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    JOIN_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    join_token: str
+    expires_at_ms: int
+    def __init__(self, node_id: _Optional[int] = ..., join_token: _Optional[str] = ..., expires_at_ms: _Optional[int] = ...) -> None: ...
+
+class RemoveMemberRequest(_message.Message):
+    __slots__ = ("node_id",)
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    def __init__(self, node_id: _Optional[int] = ...) -> None: ...
+
+class RemoveMemberResponse(_message.Message):
+    __slots__ = ("node_id",)
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    def __init__(self, node_id: _Optional[int] = ...) -> None: ...
 
 class LeadersRequest(_message.Message):
     __slots__ = ("limit", "start_after")
@@ -327,7 +365,7 @@ class ClusterResponse(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., asked_node: _Optional[int] = ..., catalog_leader: _Optional[int] = ..., active_version: _Optional[int] = ..., newest_version: _Optional[int] = ..., basins: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ..., problems: _Optional[_Iterable[str]] = ..., outstanding: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ClusterNode(_message.Message):
-    __slots__ = ("node_id", "address", "standing", "release", "groups", "groups_led", "groups_without_leader", "groups_held", "groups_recovering", "lag_entries", "draining", "avoids_leads", "wal_bytes", "free_bytes", "takes_appends", "memory_bytes", "memory_bytes_max", "failed_checks")
+    __slots__ = ("node_id", "address", "standing", "release", "groups", "groups_led", "groups_without_leader", "groups_held", "groups_recovering", "lag_entries", "draining", "avoids_leads", "wal_bytes", "free_bytes", "takes_appends", "memory_bytes", "memory_bytes_max", "failed_checks", "state", "replicas", "holds_catalog")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     STANDING_FIELD_NUMBER: _ClassVar[int]
@@ -346,6 +384,9 @@ class ClusterNode(_message.Message):
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     FAILED_CHECKS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    HOLDS_CATALOG_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     address: str
     standing: str
@@ -364,7 +405,10 @@ class ClusterNode(_message.Message):
     memory_bytes: int
     memory_bytes_max: int
     failed_checks: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., standing: _Optional[str] = ..., release: _Optional[str] = ..., groups: _Optional[int] = ..., groups_led: _Optional[int] = ..., groups_without_leader: _Optional[int] = ..., groups_held: _Optional[int] = ..., groups_recovering: _Optional[int] = ..., lag_entries: _Optional[int] = ..., draining: _Optional[bool] = ..., avoids_leads: _Optional[bool] = ..., wal_bytes: _Optional[int] = ..., free_bytes: _Optional[int] = ..., takes_appends: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., memory_bytes_max: _Optional[int] = ..., failed_checks: _Optional[_Iterable[str]] = ...) -> None: ...
+    state: str
+    replicas: int
+    holds_catalog: bool
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., standing: _Optional[str] = ..., release: _Optional[str] = ..., groups: _Optional[int] = ..., groups_led: _Optional[int] = ..., groups_without_leader: _Optional[int] = ..., groups_held: _Optional[int] = ..., groups_recovering: _Optional[int] = ..., lag_entries: _Optional[int] = ..., draining: _Optional[bool] = ..., avoids_leads: _Optional[bool] = ..., wal_bytes: _Optional[int] = ..., free_bytes: _Optional[int] = ..., takes_appends: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., memory_bytes_max: _Optional[int] = ..., failed_checks: _Optional[_Iterable[str]] = ..., state: _Optional[str] = ..., replicas: _Optional[int] = ..., holds_catalog: _Optional[bool] = ...) -> None: ...
 
 class BasinRequest(_message.Message):
     __slots__ = ("basin",)
@@ -373,23 +417,43 @@ class BasinRequest(_message.Message):
     def __init__(self, basin: _Optional[str] = ...) -> None: ...
 
 class BasinResponse(_message.Message):
-    __slots__ = ("basin", "group_id", "leader", "replicas", "diverged", "deleted")
+    __slots__ = ("basin", "group_id", "leader", "replicas", "diverged", "deleted", "frozen", "configuration", "move")
     BASIN_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     DIVERGED_FIELD_NUMBER: _ClassVar[int]
     DELETED_FIELD_NUMBER: _ClassVar[int]
+    FROZEN_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
+    MOVE_FIELD_NUMBER: _ClassVar[int]
     basin: str
     group_id: int
     leader: int
     replicas: _containers.RepeatedCompositeFieldContainer[BasinReplica]
     diverged: bool
     deleted: bool
-    def __init__(self, basin: _Optional[str] = ..., group_id: _Optional[int] = ..., leader: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[BasinReplica, _Mapping]]] = ..., diverged: _Optional[bool] = ..., deleted: _Optional[bool] = ...) -> None: ...
+    frozen: str
+    configuration: int
+    move: BasinMove
+    def __init__(self, basin: _Optional[str] = ..., group_id: _Optional[int] = ..., leader: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[BasinReplica, _Mapping]]] = ..., diverged: _Optional[bool] = ..., deleted: _Optional[bool] = ..., frozen: _Optional[str] = ..., configuration: _Optional[int] = ..., move: _Optional[_Union[BasinMove, _Mapping]] = ...) -> None: ...
+
+class BasinMove(_message.Message):
+    __slots__ = ("to", "reason", "sealing", "given_up", "waits")
+    TO_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SEALING_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_UP_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FIELD_NUMBER: _ClassVar[int]
+    to: _containers.RepeatedScalarFieldContainer[int]
+    reason: str
+    sealing: bool
+    given_up: bool
+    waits: str
+    def __init__(self, to: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., sealing: _Optional[bool] = ..., given_up: _Optional[bool] = ..., waits: _Optional[str] = ...) -> None: ...
 
 class BasinReplica(_message.Message):
-    __slots__ = ("node_id", "role", "reason", "term", "commit_index", "applied_index", "last_index", "base_index", "log_bytes", "digest", "recovering", "streams", "stored_bytes")
+    __slots__ = ("node_id", "role", "reason", "term", "commit_index", "applied_index", "last_index", "base_index", "log_bytes", "digest", "recovering", "streams", "stored_bytes", "frozen")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -403,6 +467,7 @@ class BasinReplica(_message.Message):
     RECOVERING_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FROZEN_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     role: str
     reason: str
@@ -416,7 +481,8 @@ class BasinReplica(_message.Message):
     recovering: bool
     streams: int
     stored_bytes: int
-    def __init__(self, node_id: _Optional[int] = ..., role: _Optional[str] = ..., reason: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., last_index: _Optional[int] = ..., base_index: _Optional[int] = ..., log_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., recovering: _Optional[bool] = ..., streams: _Optional[int] = ..., stored_bytes: _Optional[int] = ...) -> None: ...
+    frozen: str
+    def __init__(self, node_id: _Optional[int] = ..., role: _Optional[str] = ..., reason: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., last_index: _Optional[int] = ..., base_index: _Optional[int] = ..., log_bytes: _Optional[int] = ..., digest: _Optional[str] = ..., recovering: _Optional[bool] = ..., streams: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., frozen: _Optional[str] = ...) -> None: ...
 
 class TransferLeaderRequest(_message.Message):
     __slots__ = ("basin", "group_id", "to")
@@ -481,3 +547,121 @@ class LeadMove(_message.Message):
     to_node: int
     done: bool
     def __init__(self, group_id: _Optional[int] = ..., basin: _Optional[str] = ..., from_node: _Optional[int] = ..., to_node: _Optional[int] = ..., done: _Optional[bool] = ...) -> None: ...
+
+class MoveBasinRequest(_message.Message):
+    __slots__ = ("basin", "to", "reason")
+    BASIN_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    basin: str
+    to: _containers.RepeatedScalarFieldContainer[int]
+    reason: str
+    def __init__(self, basin: _Optional[str] = ..., to: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class MoveBasinResponse(_message.Message):
+    __slots__ = ("group_id",)
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    def __init__(self, group_id: _Optional[int] = ...) -> None: ...
+
+class FreezeBasinRequest(_message.Message):
+    __slots__ = ("basin", "reason")
+    BASIN_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    basin: str
+    reason: str
+    def __init__(self, basin: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class FreezeBasinResponse(_message.Message):
+    __slots__ = ("group_id", "frozen")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    FROZEN_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    frozen: str
+    def __init__(self, group_id: _Optional[int] = ..., frozen: _Optional[str] = ...) -> None: ...
+
+class DrainNodeRequest(_message.Message):
+    __slots__ = ("node_id", "verb", "force")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    VERB_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    verb: str
+    force: bool
+    def __init__(self, node_id: _Optional[int] = ..., verb: _Optional[str] = ..., force: _Optional[bool] = ...) -> None: ...
+
+class DrainNodeResponse(_message.Message):
+    __slots__ = ("node_id", "state", "replicas", "alone", "leads", "answers", "empty", "holds_catalog")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    ALONE_FIELD_NUMBER: _ClassVar[int]
+    LEADS_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    EMPTY_FIELD_NUMBER: _ClassVar[int]
+    HOLDS_CATALOG_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    state: str
+    replicas: int
+    alone: int
+    leads: int
+    answers: bool
+    empty: bool
+    holds_catalog: bool
+    def __init__(self, node_id: _Optional[int] = ..., state: _Optional[str] = ..., replicas: _Optional[int] = ..., alone: _Optional[int] = ..., leads: _Optional[int] = ..., answers: _Optional[bool] = ..., empty: _Optional[bool] = ..., holds_catalog: _Optional[bool] = ...) -> None: ...
+
+class PlanPlacementRequest(_message.Message):
+    __slots__ = ("carry_out", "progress_only")
+    CARRY_OUT_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_ONLY_FIELD_NUMBER: _ClassVar[int]
+    carry_out: bool
+    progress_only: bool
+    def __init__(self, carry_out: _Optional[bool] = ..., progress_only: _Optional[bool] = ...) -> None: ...
+
+class PlanPlacementResponse(_message.Message):
+    __slots__ = ("changes", "transfers", "has_more", "open", "begun", "given_up", "done", "waits")
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    TRANSFERS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    BEGUN_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_UP_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FIELD_NUMBER: _ClassVar[int]
+    changes: _containers.RepeatedCompositeFieldContainer[PlacementMove]
+    transfers: _containers.RepeatedCompositeFieldContainer[LeadMove]
+    has_more: bool
+    open: _containers.RepeatedCompositeFieldContainer[OpenMove]
+    begun: int
+    given_up: int
+    done: bool
+    waits: str
+    def __init__(self, changes: _Optional[_Iterable[_Union[PlacementMove, _Mapping]]] = ..., transfers: _Optional[_Iterable[_Union[LeadMove, _Mapping]]] = ..., has_more: _Optional[bool] = ..., open: _Optional[_Iterable[_Union[OpenMove, _Mapping]]] = ..., begun: _Optional[int] = ..., given_up: _Optional[int] = ..., done: _Optional[bool] = ..., waits: _Optional[str] = ...) -> None: ...
+
+class OpenMove(_message.Message):
+    __slots__ = ("group_id", "basin", "to", "reason", "given_up")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    BASIN_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_UP_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    basin: str
+    to: _containers.RepeatedScalarFieldContainer[int]
+    reason: str
+    given_up: bool
+    def __init__(self, group_id: _Optional[int] = ..., basin: _Optional[str] = ..., to: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., given_up: _Optional[bool] = ...) -> None: ...
+
+class PlacementMove(_message.Message):
+    __slots__ = ("group_id", "basin", "from_node", "to_node", "reason")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    BASIN_FIELD_NUMBER: _ClassVar[int]
+    FROM_NODE_FIELD_NUMBER: _ClassVar[int]
+    TO_NODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    basin: str
+    from_node: int
+    to_node: int
+    reason: str
+    def __init__(self, group_id: _Optional[int] = ..., basin: _Optional[str] = ..., from_node: _Optional[int] = ..., to_node: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...

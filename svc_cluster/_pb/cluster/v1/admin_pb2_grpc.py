@@ -84,6 +84,16 @@ class AdministrationStub:
                 request_serializer=cluster_dot_v1_dot_admin__pb2.ReplaceMemberRequest.SerializeToString,
                 response_deserializer=cluster_dot_v1_dot_admin__pb2.ReplaceMemberResponse.FromString,
                 _registered_method=True)
+        self.AddMember = channel.unary_unary(
+                '/svc.cluster.v1.admin.Administration/AddMember',
+                request_serializer=cluster_dot_v1_dot_admin__pb2.AddMemberRequest.SerializeToString,
+                response_deserializer=cluster_dot_v1_dot_admin__pb2.AddMemberResponse.FromString,
+                _registered_method=True)
+        self.RemoveMember = channel.unary_unary(
+                '/svc.cluster.v1.admin.Administration/RemoveMember',
+                request_serializer=cluster_dot_v1_dot_admin__pb2.RemoveMemberRequest.SerializeToString,
+                response_deserializer=cluster_dot_v1_dot_admin__pb2.RemoveMemberResponse.FromString,
+                _registered_method=True)
         self.Cluster = channel.unary_unary(
                 '/svc.cluster.v1.admin.Administration/Cluster',
                 request_serializer=cluster_dot_v1_dot_admin__pb2.ClusterRequest.SerializeToString,
@@ -108,6 +118,26 @@ class AdministrationStub:
                 '/svc.cluster.v1.admin.Administration/BalanceLeaders',
                 request_serializer=cluster_dot_v1_dot_admin__pb2.BalanceLeadersRequest.SerializeToString,
                 response_deserializer=cluster_dot_v1_dot_admin__pb2.BalanceLeadersResponse.FromString,
+                _registered_method=True)
+        self.MoveBasin = channel.unary_unary(
+                '/svc.cluster.v1.admin.Administration/MoveBasin',
+                request_serializer=cluster_dot_v1_dot_admin__pb2.MoveBasinRequest.SerializeToString,
+                response_deserializer=cluster_dot_v1_dot_admin__pb2.MoveBasinResponse.FromString,
+                _registered_method=True)
+        self.FreezeBasin = channel.unary_unary(
+                '/svc.cluster.v1.admin.Administration/FreezeBasin',
+                request_serializer=cluster_dot_v1_dot_admin__pb2.FreezeBasinRequest.SerializeToString,
+                response_deserializer=cluster_dot_v1_dot_admin__pb2.FreezeBasinResponse.FromString,
+                _registered_method=True)
+        self.DrainNode = channel.unary_unary(
+                '/svc.cluster.v1.admin.Administration/DrainNode',
+                request_serializer=cluster_dot_v1_dot_admin__pb2.DrainNodeRequest.SerializeToString,
+                response_deserializer=cluster_dot_v1_dot_admin__pb2.DrainNodeResponse.FromString,
+                _registered_method=True)
+        self.PlanPlacement = channel.unary_unary(
+                '/svc.cluster.v1.admin.Administration/PlanPlacement',
+                request_serializer=cluster_dot_v1_dot_admin__pb2.PlanPlacementRequest.SerializeToString,
+                response_deserializer=cluster_dot_v1_dot_admin__pb2.PlanPlacementResponse.FromString,
                 _registered_method=True)
 
 
@@ -191,6 +221,22 @@ class AdministrationServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AddMember(self, request, context):
+        """A node of this id may come to the cluster with the join token of the answer, which is told this
+        once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveMember(self, request, context):
+        """A node that holds no replica leaves the cluster and is refused for ever; or the join token of one
+        that has not come is withdrawn. It may be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Cluster(self, request, context):
         """The cluster on one page: every node is asked what it is, and the leader of the catalog for
         versions. What did not answer is told as such.
@@ -223,6 +269,35 @@ class AdministrationServicer:
     def BalanceLeaders(self, request, context):
         """One round in which leads move until no node has more than one above another, as far as the
         members of the groups allow it. Repeat it while it moves something.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MoveBasin(self, request, context):
+        """A basin's replicas move to other nodes, or its open move is given up. It may be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FreezeBasin(self, request, context):
+        """Appends to a basin are refused from then on, or taken again. It may be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DrainNode(self, request, context):
+        """A node gives its leads away and gets no new basins, until it is told otherwise, through
+        restarts; or only what is left on it is told. It may be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PlanPlacement(self, request, context):
+        """Which replicas should be elsewhere, and why. Nothing is done.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -281,6 +356,16 @@ def add_AdministrationServicer_to_server(servicer, server):
                     request_deserializer=cluster_dot_v1_dot_admin__pb2.ReplaceMemberRequest.FromString,
                     response_serializer=cluster_dot_v1_dot_admin__pb2.ReplaceMemberResponse.SerializeToString,
             ),
+            'AddMember': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddMember,
+                    request_deserializer=cluster_dot_v1_dot_admin__pb2.AddMemberRequest.FromString,
+                    response_serializer=cluster_dot_v1_dot_admin__pb2.AddMemberResponse.SerializeToString,
+            ),
+            'RemoveMember': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveMember,
+                    request_deserializer=cluster_dot_v1_dot_admin__pb2.RemoveMemberRequest.FromString,
+                    response_serializer=cluster_dot_v1_dot_admin__pb2.RemoveMemberResponse.SerializeToString,
+            ),
             'Cluster': grpc.unary_unary_rpc_method_handler(
                     servicer.Cluster,
                     request_deserializer=cluster_dot_v1_dot_admin__pb2.ClusterRequest.FromString,
@@ -305,6 +390,26 @@ def add_AdministrationServicer_to_server(servicer, server):
                     servicer.BalanceLeaders,
                     request_deserializer=cluster_dot_v1_dot_admin__pb2.BalanceLeadersRequest.FromString,
                     response_serializer=cluster_dot_v1_dot_admin__pb2.BalanceLeadersResponse.SerializeToString,
+            ),
+            'MoveBasin': grpc.unary_unary_rpc_method_handler(
+                    servicer.MoveBasin,
+                    request_deserializer=cluster_dot_v1_dot_admin__pb2.MoveBasinRequest.FromString,
+                    response_serializer=cluster_dot_v1_dot_admin__pb2.MoveBasinResponse.SerializeToString,
+            ),
+            'FreezeBasin': grpc.unary_unary_rpc_method_handler(
+                    servicer.FreezeBasin,
+                    request_deserializer=cluster_dot_v1_dot_admin__pb2.FreezeBasinRequest.FromString,
+                    response_serializer=cluster_dot_v1_dot_admin__pb2.FreezeBasinResponse.SerializeToString,
+            ),
+            'DrainNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.DrainNode,
+                    request_deserializer=cluster_dot_v1_dot_admin__pb2.DrainNodeRequest.FromString,
+                    response_serializer=cluster_dot_v1_dot_admin__pb2.DrainNodeResponse.SerializeToString,
+            ),
+            'PlanPlacement': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanPlacement,
+                    request_deserializer=cluster_dot_v1_dot_admin__pb2.PlanPlacementRequest.FromString,
+                    response_serializer=cluster_dot_v1_dot_admin__pb2.PlanPlacementResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -588,6 +693,60 @@ class Administration:
             _registered_method=True)
 
     @staticmethod
+    def AddMember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/svc.cluster.v1.admin.Administration/AddMember',
+            cluster_dot_v1_dot_admin__pb2.AddMemberRequest.SerializeToString,
+            cluster_dot_v1_dot_admin__pb2.AddMemberResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveMember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/svc.cluster.v1.admin.Administration/RemoveMember',
+            cluster_dot_v1_dot_admin__pb2.RemoveMemberRequest.SerializeToString,
+            cluster_dot_v1_dot_admin__pb2.RemoveMemberResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Cluster(request,
             target,
             options=(),
@@ -712,6 +871,114 @@ class Administration:
             '/svc.cluster.v1.admin.Administration/BalanceLeaders',
             cluster_dot_v1_dot_admin__pb2.BalanceLeadersRequest.SerializeToString,
             cluster_dot_v1_dot_admin__pb2.BalanceLeadersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MoveBasin(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/svc.cluster.v1.admin.Administration/MoveBasin',
+            cluster_dot_v1_dot_admin__pb2.MoveBasinRequest.SerializeToString,
+            cluster_dot_v1_dot_admin__pb2.MoveBasinResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FreezeBasin(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/svc.cluster.v1.admin.Administration/FreezeBasin',
+            cluster_dot_v1_dot_admin__pb2.FreezeBasinRequest.SerializeToString,
+            cluster_dot_v1_dot_admin__pb2.FreezeBasinResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DrainNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/svc.cluster.v1.admin.Administration/DrainNode',
+            cluster_dot_v1_dot_admin__pb2.DrainNodeRequest.SerializeToString,
+            cluster_dot_v1_dot_admin__pb2.DrainNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanPlacement(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/svc.cluster.v1.admin.Administration/PlanPlacement',
+            cluster_dot_v1_dot_admin__pb2.PlanPlacementRequest.SerializeToString,
+            cluster_dot_v1_dot_admin__pb2.PlanPlacementResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -16,7 +16,7 @@ class CatalogEntry(_message.Message):
     def __init__(self, commands: _Optional[_Iterable[_Union[CatalogCommand, _Mapping]]] = ...) -> None: ...
 
 class CatalogCommand(_message.Message):
-    __slots__ = ("register_node", "create_basin", "delete_basin", "remove_basin", "keyed_write", "expire_outcomes", "issue_token", "revoke_token", "set_root_token", "set_default_location", "report_usage", "raise_active_version", "replace_node")
+    __slots__ = ("register_node", "create_basin", "delete_basin", "remove_basin", "keyed_write", "expire_outcomes", "issue_token", "revoke_token", "set_root_token", "set_default_location", "report_usage", "raise_active_version", "replace_node", "drain_node", "begin_change", "cancel_change", "allow_seal", "configured", "open_ticket", "admit_node", "remove_node")
     REGISTER_NODE_FIELD_NUMBER: _ClassVar[int]
     CREATE_BASIN_FIELD_NUMBER: _ClassVar[int]
     DELETE_BASIN_FIELD_NUMBER: _ClassVar[int]
@@ -30,6 +30,14 @@ class CatalogCommand(_message.Message):
     REPORT_USAGE_FIELD_NUMBER: _ClassVar[int]
     RAISE_ACTIVE_VERSION_FIELD_NUMBER: _ClassVar[int]
     REPLACE_NODE_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_NODE_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_CHANGE_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_CHANGE_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_SEAL_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURED_FIELD_NUMBER: _ClassVar[int]
+    OPEN_TICKET_FIELD_NUMBER: _ClassVar[int]
+    ADMIT_NODE_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_NODE_FIELD_NUMBER: _ClassVar[int]
     register_node: RegisterNode
     create_basin: CreateBasin
     delete_basin: DeleteBasin
@@ -43,17 +51,39 @@ class CatalogCommand(_message.Message):
     report_usage: ReportUsage
     raise_active_version: RaiseActiveVersion
     replace_node: ReplaceNode
-    def __init__(self, register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasin, _Mapping]] = ..., delete_basin: _Optional[_Union[DeleteBasin, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasin, _Mapping]] = ..., keyed_write: _Optional[_Union[IdempotentCatalogWrite, _Mapping]] = ..., expire_outcomes: _Optional[_Union[ExpireIdempotencyKeys, _Mapping]] = ..., issue_token: _Optional[_Union[IssueToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., set_root_token: _Optional[_Union[SetRootToken, _Mapping]] = ..., set_default_location: _Optional[_Union[SetDefaultLocation, _Mapping]] = ..., report_usage: _Optional[_Union[ReportUsage, _Mapping]] = ..., raise_active_version: _Optional[_Union[RaiseActiveVersion, _Mapping]] = ..., replace_node: _Optional[_Union[ReplaceNode, _Mapping]] = ...) -> None: ...
+    drain_node: DrainNode
+    begin_change: BeginChange
+    cancel_change: CancelChange
+    allow_seal: AllowSeal
+    configured: Configured
+    open_ticket: OpenTicket
+    admit_node: AdmitNode
+    remove_node: RemoveNode
+    def __init__(self, register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasin, _Mapping]] = ..., delete_basin: _Optional[_Union[DeleteBasin, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasin, _Mapping]] = ..., keyed_write: _Optional[_Union[IdempotentCatalogWrite, _Mapping]] = ..., expire_outcomes: _Optional[_Union[ExpireIdempotencyKeys, _Mapping]] = ..., issue_token: _Optional[_Union[IssueToken, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeToken, _Mapping]] = ..., set_root_token: _Optional[_Union[SetRootToken, _Mapping]] = ..., set_default_location: _Optional[_Union[SetDefaultLocation, _Mapping]] = ..., report_usage: _Optional[_Union[ReportUsage, _Mapping]] = ..., raise_active_version: _Optional[_Union[RaiseActiveVersion, _Mapping]] = ..., replace_node: _Optional[_Union[ReplaceNode, _Mapping]] = ..., drain_node: _Optional[_Union[DrainNode, _Mapping]] = ..., begin_change: _Optional[_Union[BeginChange, _Mapping]] = ..., cancel_change: _Optional[_Union[CancelChange, _Mapping]] = ..., allow_seal: _Optional[_Union[AllowSeal, _Mapping]] = ..., configured: _Optional[_Union[Configured, _Mapping]] = ..., open_ticket: _Optional[_Union[OpenTicket, _Mapping]] = ..., admit_node: _Optional[_Union[AdmitNode, _Mapping]] = ..., remove_node: _Optional[_Union[RemoveNode, _Mapping]] = ...) -> None: ...
 
 class RegisterNode(_message.Message):
-    __slots__ = ("node_id", "incarnation", "address")
+    __slots__ = ("node_id", "incarnation", "address", "facts")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    FACTS_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     incarnation: str
     address: str
-    def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+    facts: NodeFacts
+    def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., facts: _Optional[_Union[NodeFacts, _Mapping]] = ...) -> None: ...
+
+class NodeFacts(_message.Message):
+    __slots__ = ("link_address", "admin_address", "host", "zone")
+    LINK_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ADMIN_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    link_address: str
+    admin_address: str
+    host: str
+    zone: str
+    def __init__(self, link_address: _Optional[str] = ..., admin_address: _Optional[str] = ..., host: _Optional[str] = ..., zone: _Optional[str] = ...) -> None: ...
 
 class ReplaceNode(_message.Message):
     __slots__ = ("node_id", "ordinal", "incarnation")
@@ -64,6 +94,48 @@ class ReplaceNode(_message.Message):
     ordinal: int
     incarnation: str
     def __init__(self, node_id: _Optional[int] = ..., ordinal: _Optional[int] = ..., incarnation: _Optional[str] = ...) -> None: ...
+
+class BeginChange(_message.Message):
+    __slots__ = ("group_id", "configuration", "replicas", "reason")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    configuration: int
+    replicas: _containers.RepeatedScalarFieldContainer[int]
+    reason: str
+    def __init__(self, group_id: _Optional[int] = ..., configuration: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class CancelChange(_message.Message):
+    __slots__ = ("group_id", "change_id", "term")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_ID_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    change_id: int
+    term: int
+    def __init__(self, group_id: _Optional[int] = ..., change_id: _Optional[int] = ..., term: _Optional[int] = ...) -> None: ...
+
+class AllowSeal(_message.Message):
+    __slots__ = ("group_id", "change_id", "term")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_ID_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    change_id: int
+    term: int
+    def __init__(self, group_id: _Optional[int] = ..., change_id: _Optional[int] = ..., term: _Optional[int] = ...) -> None: ...
+
+class Configured(_message.Message):
+    __slots__ = ("group_id", "configuration", "change_id")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_ID_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    configuration: int
+    change_id: int
+    def __init__(self, group_id: _Optional[int] = ..., configuration: _Optional[int] = ..., change_id: _Optional[int] = ...) -> None: ...
 
 class CreateBasin(_message.Message):
     __slots__ = ("name", "group_id", "replicas", "created_at_ms", "config", "creation_hash", "location", "owner")
@@ -176,3 +248,39 @@ class ReportUsage(_message.Message):
     at_ms: int
     report: _usage_pb2.Report
     def __init__(self, at_ms: _Optional[int] = ..., report: _Optional[_Union[_usage_pb2.Report, _Mapping]] = ...) -> None: ...
+
+class DrainNode(_message.Message):
+    __slots__ = ("node_id", "drains")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    DRAINS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    drains: bool
+    def __init__(self, node_id: _Optional[int] = ..., drains: _Optional[bool] = ...) -> None: ...
+
+class OpenTicket(_message.Message):
+    __slots__ = ("node_id", "secret_hash", "expires_at_ms", "now_ms")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    SECRET_HASH_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    secret_hash: bytes
+    expires_at_ms: int
+    now_ms: int
+    def __init__(self, node_id: _Optional[int] = ..., secret_hash: _Optional[bytes] = ..., expires_at_ms: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
+
+class AdmitNode(_message.Message):
+    __slots__ = ("node", "secret_hash", "now_ms")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    SECRET_HASH_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    node: RegisterNode
+    secret_hash: bytes
+    now_ms: int
+    def __init__(self, node: _Optional[_Union[RegisterNode, _Mapping]] = ..., secret_hash: _Optional[bytes] = ..., now_ms: _Optional[int] = ...) -> None: ...
+
+class RemoveNode(_message.Message):
+    __slots__ = ("node_id",)
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    def __init__(self, node_id: _Optional[int] = ...) -> None: ...

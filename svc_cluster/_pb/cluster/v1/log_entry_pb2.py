@@ -26,7 +26,7 @@ from svc_cluster._pb.cluster.v1 import config_pb2 as cluster_dot_v1_dot_config__
 from svc_cluster._pb.cluster.v1 import usage_pb2 as cluster_dot_v1_dot_usage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x63luster/v1/log_entry.proto\x12\x12svc.cluster.v1.log\x1a\x17\x63luster/v1/config.proto\x1a\x16\x63luster/v1/usage.proto\"9\n\x08LogEntry\x12-\n\x08\x63ommands\x18\x01 \x03(\x0b\x32\x1b.svc.cluster.v1.log.Command\"\xf7\x06\n\x07\x43ommand\x12,\n\x06\x61ppend\x18\x01 \x01(\x0b\x32\x1a.svc.cluster.v1.log.AppendH\x00\x12\x32\n\tbootstrap\x18\x02 \x01(\x0b\x32\x1d.svc.cluster.v1.log.BootstrapH\x00\x12\x39\n\rcreate_stream\x18\x03 \x01(\x0b\x32 .svc.cluster.v1.log.CreateStreamH\x00\x12\x39\n\rexpire_prefix\x18\x04 \x01(\x0b\x32 .svc.cluster.v1.log.ExpirePrefixH\x00\x12\x39\n\rdelete_stream\x18\x05 \x01(\x0b\x32 .svc.cluster.v1.log.DeleteStreamH\x00\x12\x37\n\x0cpurge_stream\x18\x06 \x01(\x0b\x32\x1f.svc.cluster.v1.log.PurgeStreamH\x00\x12(\n\x04seal\x18\x07 \x01(\x0b\x32\x18.svc.cluster.v1.log.SealH\x00\x12=\n\x0f\x63onfigure_basin\x18\x08 \x01(\x0b\x32\".svc.cluster.v1.log.ConfigureBasinH\x00\x12?\n\x10\x63onfigure_stream\x18\t \x01(\x0b\x32#.svc.cluster.v1.log.ConfigureStreamH\x00\x12\x44\n\x13\x64\x65lete_empty_stream\x18\n \x01(\x0b\x32%.svc.cluster.v1.log.DeleteEmptyStreamH\x00\x12:\n\x0bkeyed_write\x18\x0b \x01(\x0b\x32#.svc.cluster.v1.log.IdempotentWriteH\x00\x12\x44\n\x0f\x65xpire_outcomes\x18\x0c \x01(\x0b\x32).svc.cluster.v1.log.ExpireIdempotencyKeysH\x00\x12\x35\n\x0b\x63ount_usage\x18\x15 \x01(\x0b\x32\x1e.svc.cluster.v1.log.CountUsageH\x00\x12\x37\n\x0creport_usage\x18\x16 \x01(\x0b\x32\x1f.svc.cluster.v1.log.ReportUsageH\x00\x12\x33\n\nkeep_usage\x18\x17 \x01(\x0b\x32\x1d.svc.cluster.v1.log.KeepUsageH\x00\x42\t\n\x07\x63ommand\"\xdb\x03\n\x06\x41ppend\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x15\n\rfirst_seq_num\x18\x02 \x01(\x04\x12\x14\n\x0crecord_count\x18\x03 \x01(\r\x12\x15\n\rmetered_bytes\x18\x04 \x01(\r\x12\x19\n\x11\x62\x61se_timestamp_ms\x18\x05 \x01(\x04\x12\x12\n\narrival_ms\x18\x06 \x01(\x04\x12\x1a\n\x12start_timestamp_ms\x18\x07 \x01(\x04\x12\x19\n\x11last_timestamp_ms\x18\x08 \x01(\x04\x12\x19\n\x11timestamping_mode\x18\t \x01(\r\x12\x10\n\x08uncapped\x18\n \x01(\x08\x12\x1a\n\rexpires_at_ms\x18\x0b \x01(\x04H\x00\x88\x01\x01\x12\x1a\n\rmatch_seq_num\x18\x0c \x01(\x04H\x01\x88\x01\x01\x12\x1a\n\rfencing_token\x18\r \x01(\tH\x02\x88\x01\x01\x12:\n\x0f\x63ommand_records\x18\x0e \x03(\x0b\x32!.svc.cluster.v1.log.CommandRecord\x12\x0f\n\x07records\x18\x0f \x01(\x0c\x12\x10\n\x08op_units\x18\x1e \x01(\rB\x10\n\x0e_expires_at_msB\x10\n\x0e_match_seq_numB\x10\n\x0e_fencing_token\"P\n\rCommandRecord\x12\x0e\n\x06offset\x18\x01 \x01(\r\x12\x0c\n\x04kind\x18\x02 \x01(\r\x12\r\n\x05token\x18\x03 \x01(\t\x12\x12\n\ntrim_point\x18\x04 \x01(\x04\"{\n\tBootstrap\x12\r\n\x05\x62\x61sin\x18\x01 \x01(\t\x12\x15\n\rcreated_at_ms\x18\x02 \x01(\x04\x12\x32\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\".svc.cluster.v1.config.BasinConfig\x12\x14\n\x0c\x63ounts_usage\x18\x04 \x01(\x08\"\xcd\x02\n\x0c\x43reateStream\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x15\n\rcreated_at_ms\x18\x03 \x01(\x04\x12\x13\n\x06\x63ipher\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x15\n\rstorage_class\x18\x05 \x01(\t\x12\"\n\x15retention_age_seconds\x18\x06 \x01(\x04H\x01\x88\x01\x01\x12\x19\n\x11timestamping_mode\x18\x07 \x01(\r\x12\x1d\n\x15timestamping_uncapped\x18\x08 \x01(\x08\x12\'\n\x1f\x64\x65lete_on_empty_min_age_seconds\x18\t \x01(\x04\x12\x15\n\rcreation_hash\x18\n \x01(\x0c\x12\x16\n\x0eshared_caching\x18\x0b \x01(\x08\x42\t\n\x07_cipherB\x18\n\x16_retention_age_seconds\"D\n\x0c\x45xpirePrefix\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x12\n\ntrim_point\x18\x02 \x01(\x04\x12\r\n\x05\x61t_ms\x18\x03 \x01(\x04\"8\n\x0c\x44\x65leteStream\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x15\n\rdeleted_at_ms\x18\x02 \x01(\x04\"/\n\x0bPurgeStream\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x04\"\x1c\n\x04Seal\x12\x14\n\x0csealed_at_ms\x18\x01 \x01(\x04\"D\n\x0e\x43onfigureBasin\x12\x32\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\".svc.cluster.v1.config.BasinConfig\"`\n\x0f\x43onfigureStream\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12:\n\x06\x63onfig\x18\x02 \x01(\x0b\x32*.svc.cluster.v1.config.PartialStreamConfig\"=\n\x11\x44\x65leteEmptyStream\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x15\n\rdeleted_at_ms\x18\x02 \x01(\x04\"\x80\x01\n\x0fIdempotentWrite\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x15\n\rdecided_at_ms\x18\x02 \x01(\x04\x12\x0e\n\x06\x61nswer\x18\x03 \x01(\x0c\x12/\n\x05write\x18\x04 \x01(\x0b\x32\x1b.svc.cluster.v1.log.CommandH\x00\x88\x01\x01\x42\x08\n\x06_write\";\n\x15\x45xpireIdempotencyKeys\x12\x11\n\tbefore_ms\x18\x01 \x01(\x04\x12\x0f\n\x07\x61t_most\x18\x02 \x01(\r\"\x1b\n\nCountUsage\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x04\"\x19\n\tKeepUsage\x12\x0c\n\x04kept\x18\x01 \x01(\r\"J\n\x0bReportUsage\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x04\x12,\n\x06report\x18\x02 \x01(\x0b\x32\x1c.svc.cluster.v1.usage.Reportb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x63luster/v1/log_entry.proto\x12\x12svc.cluster.v1.log\x1a\x17\x63luster/v1/config.proto\x1a\x16\x63luster/v1/usage.proto\"9\n\x08LogEntry\x12-\n\x08\x63ommands\x18\x01 \x03(\x0b\x32\x1b.svc.cluster.v1.log.Command\"\xb0\x07\n\x07\x43ommand\x12,\n\x06\x61ppend\x18\x01 \x01(\x0b\x32\x1a.svc.cluster.v1.log.AppendH\x00\x12\x32\n\tbootstrap\x18\x02 \x01(\x0b\x32\x1d.svc.cluster.v1.log.BootstrapH\x00\x12\x39\n\rcreate_stream\x18\x03 \x01(\x0b\x32 .svc.cluster.v1.log.CreateStreamH\x00\x12\x39\n\rexpire_prefix\x18\x04 \x01(\x0b\x32 .svc.cluster.v1.log.ExpirePrefixH\x00\x12\x39\n\rdelete_stream\x18\x05 \x01(\x0b\x32 .svc.cluster.v1.log.DeleteStreamH\x00\x12\x37\n\x0cpurge_stream\x18\x06 \x01(\x0b\x32\x1f.svc.cluster.v1.log.PurgeStreamH\x00\x12(\n\x04seal\x18\x07 \x01(\x0b\x32\x18.svc.cluster.v1.log.SealH\x00\x12=\n\x0f\x63onfigure_basin\x18\x08 \x01(\x0b\x32\".svc.cluster.v1.log.ConfigureBasinH\x00\x12?\n\x10\x63onfigure_stream\x18\t \x01(\x0b\x32#.svc.cluster.v1.log.ConfigureStreamH\x00\x12\x44\n\x13\x64\x65lete_empty_stream\x18\n \x01(\x0b\x32%.svc.cluster.v1.log.DeleteEmptyStreamH\x00\x12:\n\x0bkeyed_write\x18\x0b \x01(\x0b\x32#.svc.cluster.v1.log.IdempotentWriteH\x00\x12\x44\n\x0f\x65xpire_outcomes\x18\x0c \x01(\x0b\x32).svc.cluster.v1.log.ExpireIdempotencyKeysH\x00\x12\x35\n\x0b\x63ount_usage\x18\x15 \x01(\x0b\x32\x1e.svc.cluster.v1.log.CountUsageH\x00\x12\x37\n\x0creport_usage\x18\x16 \x01(\x0b\x32\x1f.svc.cluster.v1.log.ReportUsageH\x00\x12\x33\n\nkeep_usage\x18\x17 \x01(\x0b\x32\x1d.svc.cluster.v1.log.KeepUsageH\x00\x12\x37\n\x0c\x66reeze_basin\x18\x1e \x01(\x0b\x32\x1f.svc.cluster.v1.log.FreezeBasinH\x00\x42\t\n\x07\x63ommand\"\xdb\x03\n\x06\x41ppend\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x15\n\rfirst_seq_num\x18\x02 \x01(\x04\x12\x14\n\x0crecord_count\x18\x03 \x01(\r\x12\x15\n\rmetered_bytes\x18\x04 \x01(\r\x12\x19\n\x11\x62\x61se_timestamp_ms\x18\x05 \x01(\x04\x12\x12\n\narrival_ms\x18\x06 \x01(\x04\x12\x1a\n\x12start_timestamp_ms\x18\x07 \x01(\x04\x12\x19\n\x11last_timestamp_ms\x18\x08 \x01(\x04\x12\x19\n\x11timestamping_mode\x18\t \x01(\r\x12\x10\n\x08uncapped\x18\n \x01(\x08\x12\x1a\n\rexpires_at_ms\x18\x0b \x01(\x04H\x00\x88\x01\x01\x12\x1a\n\rmatch_seq_num\x18\x0c \x01(\x04H\x01\x88\x01\x01\x12\x1a\n\rfencing_token\x18\r \x01(\tH\x02\x88\x01\x01\x12:\n\x0f\x63ommand_records\x18\x0e \x03(\x0b\x32!.svc.cluster.v1.log.CommandRecord\x12\x0f\n\x07records\x18\x0f \x01(\x0c\x12\x10\n\x08op_units\x18\x1e \x01(\rB\x10\n\x0e_expires_at_msB\x10\n\x0e_match_seq_numB\x10\n\x0e_fencing_token\"P\n\rCommandRecord\x12\x0e\n\x06offset\x18\x01 \x01(\r\x12\x0c\n\x04kind\x18\x02 \x01(\r\x12\r\n\x05token\x18\x03 \x01(\t\x12\x12\n\ntrim_point\x18\x04 \x01(\x04\"{\n\tBootstrap\x12\r\n\x05\x62\x61sin\x18\x01 \x01(\t\x12\x15\n\rcreated_at_ms\x18\x02 \x01(\x04\x12\x32\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\".svc.cluster.v1.config.BasinConfig\x12\x14\n\x0c\x63ounts_usage\x18\x04 \x01(\x08\"\xcd\x02\n\x0c\x43reateStream\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x15\n\rcreated_at_ms\x18\x03 \x01(\x04\x12\x13\n\x06\x63ipher\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x15\n\rstorage_class\x18\x05 \x01(\t\x12\"\n\x15retention_age_seconds\x18\x06 \x01(\x04H\x01\x88\x01\x01\x12\x19\n\x11timestamping_mode\x18\x07 \x01(\r\x12\x1d\n\x15timestamping_uncapped\x18\x08 \x01(\x08\x12\'\n\x1f\x64\x65lete_on_empty_min_age_seconds\x18\t \x01(\x04\x12\x15\n\rcreation_hash\x18\n \x01(\x0c\x12\x16\n\x0eshared_caching\x18\x0b \x01(\x08\x42\t\n\x07_cipherB\x18\n\x16_retention_age_seconds\"D\n\x0c\x45xpirePrefix\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x12\n\ntrim_point\x18\x02 \x01(\x04\x12\r\n\x05\x61t_ms\x18\x03 \x01(\x04\"8\n\x0c\x44\x65leteStream\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x15\n\rdeleted_at_ms\x18\x02 \x01(\x04\"/\n\x0bPurgeStream\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x04\"\x1c\n\x04Seal\x12\x14\n\x0csealed_at_ms\x18\x01 \x01(\x04\"D\n\x0e\x43onfigureBasin\x12\x32\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\".svc.cluster.v1.config.BasinConfig\"`\n\x0f\x43onfigureStream\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12:\n\x06\x63onfig\x18\x02 \x01(\x0b\x32*.svc.cluster.v1.config.PartialStreamConfig\"=\n\x11\x44\x65leteEmptyStream\x12\x11\n\tstream_id\x18\x01 \x01(\x04\x12\x15\n\rdeleted_at_ms\x18\x02 \x01(\x04\"\x80\x01\n\x0fIdempotentWrite\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x15\n\rdecided_at_ms\x18\x02 \x01(\x04\x12\x0e\n\x06\x61nswer\x18\x03 \x01(\x0c\x12/\n\x05write\x18\x04 \x01(\x0b\x32\x1b.svc.cluster.v1.log.CommandH\x00\x88\x01\x01\x42\x08\n\x06_write\";\n\x15\x45xpireIdempotencyKeys\x12\x11\n\tbefore_ms\x18\x01 \x01(\x04\x12\x0f\n\x07\x61t_most\x18\x02 \x01(\r\"\x1b\n\nCountUsage\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x04\"\x19\n\tKeepUsage\x12\x0c\n\x04kept\x18\x01 \x01(\r\"J\n\x0bReportUsage\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x04\x12,\n\x06report\x18\x02 \x01(\x0b\x32\x1c.svc.cluster.v1.usage.Report\"\x1d\n\x0b\x46reezeBasin\x12\x0e\n\x06reason\x18\x01 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,37 +36,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LOGENTRY']._serialized_start=99
   _globals['_LOGENTRY']._serialized_end=156
   _globals['_COMMAND']._serialized_start=159
-  _globals['_COMMAND']._serialized_end=1046
-  _globals['_APPEND']._serialized_start=1049
-  _globals['_APPEND']._serialized_end=1524
-  _globals['_COMMANDRECORD']._serialized_start=1526
-  _globals['_COMMANDRECORD']._serialized_end=1606
-  _globals['_BOOTSTRAP']._serialized_start=1608
-  _globals['_BOOTSTRAP']._serialized_end=1731
-  _globals['_CREATESTREAM']._serialized_start=1734
-  _globals['_CREATESTREAM']._serialized_end=2067
-  _globals['_EXPIREPREFIX']._serialized_start=2069
-  _globals['_EXPIREPREFIX']._serialized_end=2137
-  _globals['_DELETESTREAM']._serialized_start=2139
-  _globals['_DELETESTREAM']._serialized_end=2195
-  _globals['_PURGESTREAM']._serialized_start=2197
-  _globals['_PURGESTREAM']._serialized_end=2244
-  _globals['_SEAL']._serialized_start=2246
-  _globals['_SEAL']._serialized_end=2274
-  _globals['_CONFIGUREBASIN']._serialized_start=2276
-  _globals['_CONFIGUREBASIN']._serialized_end=2344
-  _globals['_CONFIGURESTREAM']._serialized_start=2346
-  _globals['_CONFIGURESTREAM']._serialized_end=2442
-  _globals['_DELETEEMPTYSTREAM']._serialized_start=2444
-  _globals['_DELETEEMPTYSTREAM']._serialized_end=2505
-  _globals['_IDEMPOTENTWRITE']._serialized_start=2508
-  _globals['_IDEMPOTENTWRITE']._serialized_end=2636
-  _globals['_EXPIREIDEMPOTENCYKEYS']._serialized_start=2638
-  _globals['_EXPIREIDEMPOTENCYKEYS']._serialized_end=2697
-  _globals['_COUNTUSAGE']._serialized_start=2699
-  _globals['_COUNTUSAGE']._serialized_end=2726
-  _globals['_KEEPUSAGE']._serialized_start=2728
-  _globals['_KEEPUSAGE']._serialized_end=2753
-  _globals['_REPORTUSAGE']._serialized_start=2755
-  _globals['_REPORTUSAGE']._serialized_end=2829
+  _globals['_COMMAND']._serialized_end=1103
+  _globals['_APPEND']._serialized_start=1106
+  _globals['_APPEND']._serialized_end=1581
+  _globals['_COMMANDRECORD']._serialized_start=1583
+  _globals['_COMMANDRECORD']._serialized_end=1663
+  _globals['_BOOTSTRAP']._serialized_start=1665
+  _globals['_BOOTSTRAP']._serialized_end=1788
+  _globals['_CREATESTREAM']._serialized_start=1791
+  _globals['_CREATESTREAM']._serialized_end=2124
+  _globals['_EXPIREPREFIX']._serialized_start=2126
+  _globals['_EXPIREPREFIX']._serialized_end=2194
+  _globals['_DELETESTREAM']._serialized_start=2196
+  _globals['_DELETESTREAM']._serialized_end=2252
+  _globals['_PURGESTREAM']._serialized_start=2254
+  _globals['_PURGESTREAM']._serialized_end=2301
+  _globals['_SEAL']._serialized_start=2303
+  _globals['_SEAL']._serialized_end=2331
+  _globals['_CONFIGUREBASIN']._serialized_start=2333
+  _globals['_CONFIGUREBASIN']._serialized_end=2401
+  _globals['_CONFIGURESTREAM']._serialized_start=2403
+  _globals['_CONFIGURESTREAM']._serialized_end=2499
+  _globals['_DELETEEMPTYSTREAM']._serialized_start=2501
+  _globals['_DELETEEMPTYSTREAM']._serialized_end=2562
+  _globals['_IDEMPOTENTWRITE']._serialized_start=2565
+  _globals['_IDEMPOTENTWRITE']._serialized_end=2693
+  _globals['_EXPIREIDEMPOTENCYKEYS']._serialized_start=2695
+  _globals['_EXPIREIDEMPOTENCYKEYS']._serialized_end=2754
+  _globals['_COUNTUSAGE']._serialized_start=2756
+  _globals['_COUNTUSAGE']._serialized_end=2783
+  _globals['_KEEPUSAGE']._serialized_start=2785
+  _globals['_KEEPUSAGE']._serialized_end=2810
+  _globals['_REPORTUSAGE']._serialized_start=2812
+  _globals['_REPORTUSAGE']._serialized_end=2886
+  _globals['_FREEZEBASIN']._serialized_start=2888
+  _globals['_FREEZEBASIN']._serialized_end=2917
 # @@protoc_insertion_point(module_scope)

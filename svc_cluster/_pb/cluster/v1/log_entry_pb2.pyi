@@ -15,7 +15,7 @@ class LogEntry(_message.Message):
     def __init__(self, commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("append", "bootstrap", "create_stream", "expire_prefix", "delete_stream", "purge_stream", "seal", "configure_basin", "configure_stream", "delete_empty_stream", "keyed_write", "expire_outcomes", "count_usage", "report_usage", "keep_usage")
+    __slots__ = ("append", "bootstrap", "create_stream", "expire_prefix", "delete_stream", "purge_stream", "seal", "configure_basin", "configure_stream", "delete_empty_stream", "keyed_write", "expire_outcomes", "count_usage", "report_usage", "keep_usage", "freeze_basin")
     APPEND_FIELD_NUMBER: _ClassVar[int]
     BOOTSTRAP_FIELD_NUMBER: _ClassVar[int]
     CREATE_STREAM_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +31,7 @@ class Command(_message.Message):
     COUNT_USAGE_FIELD_NUMBER: _ClassVar[int]
     REPORT_USAGE_FIELD_NUMBER: _ClassVar[int]
     KEEP_USAGE_FIELD_NUMBER: _ClassVar[int]
+    FREEZE_BASIN_FIELD_NUMBER: _ClassVar[int]
     append: Append
     bootstrap: Bootstrap
     create_stream: CreateStream
@@ -46,7 +47,8 @@ class Command(_message.Message):
     count_usage: CountUsage
     report_usage: ReportUsage
     keep_usage: KeepUsage
-    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., bootstrap: _Optional[_Union[Bootstrap, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStream, _Mapping]] = ..., expire_prefix: _Optional[_Union[ExpirePrefix, _Mapping]] = ..., delete_stream: _Optional[_Union[DeleteStream, _Mapping]] = ..., purge_stream: _Optional[_Union[PurgeStream, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., configure_basin: _Optional[_Union[ConfigureBasin, _Mapping]] = ..., configure_stream: _Optional[_Union[ConfigureStream, _Mapping]] = ..., delete_empty_stream: _Optional[_Union[DeleteEmptyStream, _Mapping]] = ..., keyed_write: _Optional[_Union[IdempotentWrite, _Mapping]] = ..., expire_outcomes: _Optional[_Union[ExpireIdempotencyKeys, _Mapping]] = ..., count_usage: _Optional[_Union[CountUsage, _Mapping]] = ..., report_usage: _Optional[_Union[ReportUsage, _Mapping]] = ..., keep_usage: _Optional[_Union[KeepUsage, _Mapping]] = ...) -> None: ...
+    freeze_basin: FreezeBasin
+    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., bootstrap: _Optional[_Union[Bootstrap, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStream, _Mapping]] = ..., expire_prefix: _Optional[_Union[ExpirePrefix, _Mapping]] = ..., delete_stream: _Optional[_Union[DeleteStream, _Mapping]] = ..., purge_stream: _Optional[_Union[PurgeStream, _Mapping]] = ..., seal: _Optional[_Union[Seal, _Mapping]] = ..., configure_basin: _Optional[_Union[ConfigureBasin, _Mapping]] = ..., configure_stream: _Optional[_Union[ConfigureStream, _Mapping]] = ..., delete_empty_stream: _Optional[_Union[DeleteEmptyStream, _Mapping]] = ..., keyed_write: _Optional[_Union[IdempotentWrite, _Mapping]] = ..., expire_outcomes: _Optional[_Union[ExpireIdempotencyKeys, _Mapping]] = ..., count_usage: _Optional[_Union[CountUsage, _Mapping]] = ..., report_usage: _Optional[_Union[ReportUsage, _Mapping]] = ..., keep_usage: _Optional[_Union[KeepUsage, _Mapping]] = ..., freeze_basin: _Optional[_Union[FreezeBasin, _Mapping]] = ...) -> None: ...
 
 class Append(_message.Message):
     __slots__ = ("stream_id", "first_seq_num", "record_count", "metered_bytes", "base_timestamp_ms", "arrival_ms", "start_timestamp_ms", "last_timestamp_ms", "timestamping_mode", "uncapped", "expires_at_ms", "match_seq_num", "fencing_token", "command_records", "records", "op_units")
@@ -227,3 +229,9 @@ class ReportUsage(_message.Message):
     at_ms: int
     report: _usage_pb2.Report
     def __init__(self, at_ms: _Optional[int] = ..., report: _Optional[_Union[_usage_pb2.Report, _Mapping]] = ...) -> None: ...
+
+class FreezeBasin(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...

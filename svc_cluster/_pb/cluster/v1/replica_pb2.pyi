@@ -3,12 +3,24 @@ from svc_cluster._pb.cluster.v1 import config_pb2 as _config_pb2
 from svc_cluster._pb.cluster.v1 import trace_pb2 as _trace_pb2
 from svc_cluster._pb.cluster.v1 import usage_pb2 as _usage_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class ChangeStep(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CHANGE_STEP_UNSPECIFIED: _ClassVar[ChangeStep]
+    CHANGE_STEP_READY: _ClassVar[ChangeStep]
+    CHANGE_STEP_CONFIGURED: _ClassVar[ChangeStep]
+    CHANGE_STEP_GIVEN_UP: _ClassVar[ChangeStep]
+CHANGE_STEP_UNSPECIFIED: ChangeStep
+CHANGE_STEP_READY: ChangeStep
+CHANGE_STEP_CONFIGURED: ChangeStep
+CHANGE_STEP_GIVEN_UP: ChangeStep
 
 class PeerFrame(_message.Message):
     __slots__ = ("envelope",)
@@ -29,7 +41,7 @@ class Batch(_message.Message):
     def __init__(self, members: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("id", "group_id", "deadline_ms", "request_key", "trace", "ping", "append", "read", "check_tail", "create_stream", "list_streams", "get_stream_config", "delete_stream", "get_basin_config", "await_basin", "seal_basin", "ensure_stream", "reconfigure_stream", "auto_create_stream", "ensure_basin_config", "reconfigure_basin", "describe_stream", "create_basin", "list_basins", "resolve_basin", "delete_basin", "register_node", "remove_basin", "renew_lease", "issue_token", "revoke_token", "list_tokens", "set_root_token", "hand_on_leases", "report_usage", "get_usage", "get_storage", "active_basins", "overview", "list_locations", "set_default_location", "get_version", "raise_version", "replace_node", "view_group", "list_led", "give_lead", "balance_leads")
+    __slots__ = ("id", "group_id", "deadline_ms", "request_key", "trace", "ping", "append", "read", "check_tail", "create_stream", "list_streams", "get_stream_config", "delete_stream", "get_basin_config", "await_basin", "seal_basin", "freeze_basin", "drain_node", "plan_placement", "ensure_stream", "reconfigure_stream", "auto_create_stream", "ensure_basin_config", "reconfigure_basin", "describe_stream", "create_basin", "list_basins", "resolve_basin", "delete_basin", "register_node", "remove_basin", "renew_lease", "issue_token", "revoke_token", "list_tokens", "set_root_token", "hand_on_leases", "report_usage", "get_usage", "get_storage", "active_basins", "overview", "list_locations", "set_default_location", "get_version", "raise_version", "replace_node", "list_nodes", "add_member", "join_cluster", "remove_member", "view_group", "list_led", "give_lead", "balance_leads", "fetch_committed", "report_change", "change_members")
     ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
@@ -46,6 +58,9 @@ class Request(_message.Message):
     GET_BASIN_CONFIG_FIELD_NUMBER: _ClassVar[int]
     AWAIT_BASIN_FIELD_NUMBER: _ClassVar[int]
     SEAL_BASIN_FIELD_NUMBER: _ClassVar[int]
+    FREEZE_BASIN_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_NODE_FIELD_NUMBER: _ClassVar[int]
+    PLAN_PLACEMENT_FIELD_NUMBER: _ClassVar[int]
     ENSURE_STREAM_FIELD_NUMBER: _ClassVar[int]
     RECONFIGURE_STREAM_FIELD_NUMBER: _ClassVar[int]
     AUTO_CREATE_STREAM_FIELD_NUMBER: _ClassVar[int]
@@ -74,10 +89,17 @@ class Request(_message.Message):
     GET_VERSION_FIELD_NUMBER: _ClassVar[int]
     RAISE_VERSION_FIELD_NUMBER: _ClassVar[int]
     REPLACE_NODE_FIELD_NUMBER: _ClassVar[int]
+    LIST_NODES_FIELD_NUMBER: _ClassVar[int]
+    ADD_MEMBER_FIELD_NUMBER: _ClassVar[int]
+    JOIN_CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_MEMBER_FIELD_NUMBER: _ClassVar[int]
     VIEW_GROUP_FIELD_NUMBER: _ClassVar[int]
     LIST_LED_FIELD_NUMBER: _ClassVar[int]
     GIVE_LEAD_FIELD_NUMBER: _ClassVar[int]
     BALANCE_LEADS_FIELD_NUMBER: _ClassVar[int]
+    FETCH_COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    REPORT_CHANGE_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_MEMBERS_FIELD_NUMBER: _ClassVar[int]
     id: int
     group_id: int
     deadline_ms: int
@@ -94,6 +116,9 @@ class Request(_message.Message):
     get_basin_config: BasinRequest
     await_basin: BasinRequest
     seal_basin: BasinRequest
+    freeze_basin: FreezeBasinRequest
+    drain_node: DrainNodeRequest
+    plan_placement: PlanPlacementRequest
     ensure_stream: EnsureStreamRequest
     reconfigure_stream: ReconfigureStreamRequest
     auto_create_stream: AutoCreateRequest
@@ -122,11 +147,18 @@ class Request(_message.Message):
     get_version: VersionRequest
     raise_version: VersionRequest
     replace_node: ReplaceNodeRequest
+    list_nodes: ListNodesRequest
+    add_member: AddMemberRequest
+    join_cluster: JoinClusterRequest
+    remove_member: RemoveMemberRequest
     view_group: GroupViewRequest
     list_led: ListLedRequest
     give_lead: GiveLeadRequest
     balance_leads: BalanceLeadsRequest
-    def __init__(self, id: _Optional[int] = ..., group_id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., request_key: _Optional[bytes] = ..., trace: _Optional[_Union[_trace_pb2.TraceContext, _Mapping]] = ..., ping: _Optional[_Union[Done, _Mapping]] = ..., append: _Optional[_Union[AppendRequest, _Mapping]] = ..., read: _Optional[_Union[ReadRequest, _Mapping]] = ..., check_tail: _Optional[_Union[CheckTailRequest, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStreamRequest, _Mapping]] = ..., list_streams: _Optional[_Union[ListRequest, _Mapping]] = ..., get_stream_config: _Optional[_Union[StreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., get_basin_config: _Optional[_Union[BasinRequest, _Mapping]] = ..., await_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., seal_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., ensure_stream: _Optional[_Union[EnsureStreamRequest, _Mapping]] = ..., reconfigure_stream: _Optional[_Union[ReconfigureStreamRequest, _Mapping]] = ..., auto_create_stream: _Optional[_Union[AutoCreateRequest, _Mapping]] = ..., ensure_basin_config: _Optional[_Union[EnsureBasinRequest, _Mapping]] = ..., reconfigure_basin: _Optional[_Union[ReconfigureBasinRequest, _Mapping]] = ..., describe_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasinRequest, _Mapping]] = ..., list_basins: _Optional[_Union[ListRequest, _Mapping]] = ..., resolve_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., delete_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasinRequest, _Mapping]] = ..., renew_lease: _Optional[_Union[RenewLeaseRequest, _Mapping]] = ..., issue_token: _Optional[_Union[IssueTokenRequest, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeTokenRequest, _Mapping]] = ..., list_tokens: _Optional[_Union[ListRequest, _Mapping]] = ..., set_root_token: _Optional[_Union[SetRootTokenRequest, _Mapping]] = ..., hand_on_leases: _Optional[_Union[HandOnLeasesRequest, _Mapping]] = ..., report_usage: _Optional[_Union[_usage_pb2.Report, _Mapping]] = ..., get_usage: _Optional[_Union[UsageRequest, _Mapping]] = ..., get_storage: _Optional[_Union[StorageRequest, _Mapping]] = ..., active_basins: _Optional[_Union[ActiveBasinsRequest, _Mapping]] = ..., overview: _Optional[_Union[OverviewRequest, _Mapping]] = ..., list_locations: _Optional[_Union[ListLocationsRequest, _Mapping]] = ..., set_default_location: _Optional[_Union[SetDefaultLocationRequest, _Mapping]] = ..., get_version: _Optional[_Union[VersionRequest, _Mapping]] = ..., raise_version: _Optional[_Union[VersionRequest, _Mapping]] = ..., replace_node: _Optional[_Union[ReplaceNodeRequest, _Mapping]] = ..., view_group: _Optional[_Union[GroupViewRequest, _Mapping]] = ..., list_led: _Optional[_Union[ListLedRequest, _Mapping]] = ..., give_lead: _Optional[_Union[GiveLeadRequest, _Mapping]] = ..., balance_leads: _Optional[_Union[BalanceLeadsRequest, _Mapping]] = ...) -> None: ...
+    fetch_committed: FetchCommittedRequest
+    report_change: ReportChangeRequest
+    change_members: ChangeMembersRequest
+    def __init__(self, id: _Optional[int] = ..., group_id: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., request_key: _Optional[bytes] = ..., trace: _Optional[_Union[_trace_pb2.TraceContext, _Mapping]] = ..., ping: _Optional[_Union[Done, _Mapping]] = ..., append: _Optional[_Union[AppendRequest, _Mapping]] = ..., read: _Optional[_Union[ReadRequest, _Mapping]] = ..., check_tail: _Optional[_Union[CheckTailRequest, _Mapping]] = ..., create_stream: _Optional[_Union[CreateStreamRequest, _Mapping]] = ..., list_streams: _Optional[_Union[ListRequest, _Mapping]] = ..., get_stream_config: _Optional[_Union[StreamRequest, _Mapping]] = ..., delete_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., get_basin_config: _Optional[_Union[BasinRequest, _Mapping]] = ..., await_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., seal_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., freeze_basin: _Optional[_Union[FreezeBasinRequest, _Mapping]] = ..., drain_node: _Optional[_Union[DrainNodeRequest, _Mapping]] = ..., plan_placement: _Optional[_Union[PlanPlacementRequest, _Mapping]] = ..., ensure_stream: _Optional[_Union[EnsureStreamRequest, _Mapping]] = ..., reconfigure_stream: _Optional[_Union[ReconfigureStreamRequest, _Mapping]] = ..., auto_create_stream: _Optional[_Union[AutoCreateRequest, _Mapping]] = ..., ensure_basin_config: _Optional[_Union[EnsureBasinRequest, _Mapping]] = ..., reconfigure_basin: _Optional[_Union[ReconfigureBasinRequest, _Mapping]] = ..., describe_stream: _Optional[_Union[StreamRequest, _Mapping]] = ..., create_basin: _Optional[_Union[CreateBasinRequest, _Mapping]] = ..., list_basins: _Optional[_Union[ListRequest, _Mapping]] = ..., resolve_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., delete_basin: _Optional[_Union[BasinRequest, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., remove_basin: _Optional[_Union[RemoveBasinRequest, _Mapping]] = ..., renew_lease: _Optional[_Union[RenewLeaseRequest, _Mapping]] = ..., issue_token: _Optional[_Union[IssueTokenRequest, _Mapping]] = ..., revoke_token: _Optional[_Union[RevokeTokenRequest, _Mapping]] = ..., list_tokens: _Optional[_Union[ListRequest, _Mapping]] = ..., set_root_token: _Optional[_Union[SetRootTokenRequest, _Mapping]] = ..., hand_on_leases: _Optional[_Union[HandOnLeasesRequest, _Mapping]] = ..., report_usage: _Optional[_Union[_usage_pb2.Report, _Mapping]] = ..., get_usage: _Optional[_Union[UsageRequest, _Mapping]] = ..., get_storage: _Optional[_Union[StorageRequest, _Mapping]] = ..., active_basins: _Optional[_Union[ActiveBasinsRequest, _Mapping]] = ..., overview: _Optional[_Union[OverviewRequest, _Mapping]] = ..., list_locations: _Optional[_Union[ListLocationsRequest, _Mapping]] = ..., set_default_location: _Optional[_Union[SetDefaultLocationRequest, _Mapping]] = ..., get_version: _Optional[_Union[VersionRequest, _Mapping]] = ..., raise_version: _Optional[_Union[VersionRequest, _Mapping]] = ..., replace_node: _Optional[_Union[ReplaceNodeRequest, _Mapping]] = ..., list_nodes: _Optional[_Union[ListNodesRequest, _Mapping]] = ..., add_member: _Optional[_Union[AddMemberRequest, _Mapping]] = ..., join_cluster: _Optional[_Union[JoinClusterRequest, _Mapping]] = ..., remove_member: _Optional[_Union[RemoveMemberRequest, _Mapping]] = ..., view_group: _Optional[_Union[GroupViewRequest, _Mapping]] = ..., list_led: _Optional[_Union[ListLedRequest, _Mapping]] = ..., give_lead: _Optional[_Union[GiveLeadRequest, _Mapping]] = ..., balance_leads: _Optional[_Union[BalanceLeadsRequest, _Mapping]] = ..., fetch_committed: _Optional[_Union[FetchCommittedRequest, _Mapping]] = ..., report_change: _Optional[_Union[ReportChangeRequest, _Mapping]] = ..., change_members: _Optional[_Union[ChangeMembersRequest, _Mapping]] = ...) -> None: ...
 
 class CommandRecord(_message.Message):
     __slots__ = ("offset", "kind", "token", "trim_point")
@@ -272,6 +304,90 @@ class BasinRequest(_message.Message):
     basin: str
     def __init__(self, basin: _Optional[str] = ...) -> None: ...
 
+class DrainNodeRequest(_message.Message):
+    __slots__ = ("node_id", "verb", "forced")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    VERB_FIELD_NUMBER: _ClassVar[int]
+    FORCED_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    verb: int
+    forced: bool
+    def __init__(self, node_id: _Optional[int] = ..., verb: _Optional[int] = ..., forced: _Optional[bool] = ...) -> None: ...
+
+class NodeDrain(_message.Message):
+    __slots__ = ("state", "replicas", "alone")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    ALONE_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    replicas: int
+    alone: int
+    def __init__(self, state: _Optional[str] = ..., replicas: _Optional[int] = ..., alone: _Optional[int] = ...) -> None: ...
+
+class PlanPlacementRequest(_message.Message):
+    __slots__ = ("carry_out", "progress_only")
+    CARRY_OUT_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_ONLY_FIELD_NUMBER: _ClassVar[int]
+    carry_out: bool
+    progress_only: bool
+    def __init__(self, carry_out: _Optional[bool] = ..., progress_only: _Optional[bool] = ...) -> None: ...
+
+class PlacementProgress(_message.Message):
+    __slots__ = ("open", "begun", "given_up", "is_done", "waits")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    BEGUN_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_UP_FIELD_NUMBER: _ClassVar[int]
+    IS_DONE_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FIELD_NUMBER: _ClassVar[int]
+    open: _containers.RepeatedCompositeFieldContainer[OpenMove]
+    begun: int
+    given_up: int
+    is_done: bool
+    waits: str
+    def __init__(self, open: _Optional[_Iterable[_Union[OpenMove, _Mapping]]] = ..., begun: _Optional[int] = ..., given_up: _Optional[int] = ..., is_done: _Optional[bool] = ..., waits: _Optional[str] = ...) -> None: ...
+
+class OpenMove(_message.Message):
+    __slots__ = ("group_id", "to", "reason", "given_up")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_UP_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    to: _containers.RepeatedScalarFieldContainer[int]
+    reason: str
+    given_up: bool
+    def __init__(self, group_id: _Optional[int] = ..., to: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., given_up: _Optional[bool] = ...) -> None: ...
+
+class PlacementPlan(_message.Message):
+    __slots__ = ("changes", "transfers", "has_more", "progress")
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    TRANSFERS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    changes: _containers.RepeatedCompositeFieldContainer[PlacementMove]
+    transfers: _containers.RepeatedCompositeFieldContainer[LeadMove]
+    has_more: bool
+    progress: PlacementProgress
+    def __init__(self, changes: _Optional[_Iterable[_Union[PlacementMove, _Mapping]]] = ..., transfers: _Optional[_Iterable[_Union[LeadMove, _Mapping]]] = ..., has_more: _Optional[bool] = ..., progress: _Optional[_Union[PlacementProgress, _Mapping]] = ...) -> None: ...
+
+class PlacementMove(_message.Message):
+    __slots__ = ("group_id", "from_node", "to_node", "reason")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    FROM_NODE_FIELD_NUMBER: _ClassVar[int]
+    TO_NODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    from_node: int
+    to_node: int
+    reason: str
+    def __init__(self, group_id: _Optional[int] = ..., from_node: _Optional[int] = ..., to_node: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class FreezeBasinRequest(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
 class ListRequest(_message.Message):
     __slots__ = ("prefix", "start_after", "limit")
     PREFIX_FIELD_NUMBER: _ClassVar[int]
@@ -381,14 +497,94 @@ class Replacement(_message.Message):
     def __init__(self, ordinal: _Optional[int] = ..., incarnation: _Optional[str] = ..., lost_basins: _Optional[_Iterable[str]] = ..., lost_basins_count: _Optional[int] = ..., refused: _Optional[bool] = ...) -> None: ...
 
 class RegisterNodeRequest(_message.Message):
-    __slots__ = ("node_id", "incarnation", "address")
+    __slots__ = ("node_id", "incarnation", "address", "facts")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    FACTS_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     incarnation: str
     address: str
-    def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+    facts: NodeFacts
+    def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., facts: _Optional[_Union[NodeFacts, _Mapping]] = ...) -> None: ...
+
+class AddMemberRequest(_message.Message):
+    __slots__ = ("node_id", "secret_hash", "ttl_seconds")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    SECRET_HASH_FIELD_NUMBER: _ClassVar[int]
+    TTL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    secret_hash: bytes
+    ttl_seconds: int
+    def __init__(self, node_id: _Optional[int] = ..., secret_hash: _Optional[bytes] = ..., ttl_seconds: _Optional[int] = ...) -> None: ...
+
+class MemberTicket(_message.Message):
+    __slots__ = ("expires_at_ms",)
+    EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    expires_at_ms: int
+    def __init__(self, expires_at_ms: _Optional[int] = ...) -> None: ...
+
+class JoinClusterRequest(_message.Message):
+    __slots__ = ("node", "secret", "forwarded")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    FORWARDED_FIELD_NUMBER: _ClassVar[int]
+    node: RegisterNodeRequest
+    secret: bytes
+    forwarded: bool
+    def __init__(self, node: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., secret: _Optional[bytes] = ..., forwarded: _Optional[bool] = ...) -> None: ...
+
+class JoinedCluster(_message.Message):
+    __slots__ = ("formation", "seeds")
+    FORMATION_FIELD_NUMBER: _ClassVar[int]
+    SEEDS_FIELD_NUMBER: _ClassVar[int]
+    formation: FormationReport
+    seeds: _containers.RepeatedCompositeFieldContainer[NodePlace]
+    def __init__(self, formation: _Optional[_Union[FormationReport, _Mapping]] = ..., seeds: _Optional[_Iterable[_Union[NodePlace, _Mapping]]] = ...) -> None: ...
+
+class RemoveMemberRequest(_message.Message):
+    __slots__ = ("node_id",)
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    def __init__(self, node_id: _Optional[int] = ...) -> None: ...
+
+class ListNodesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class NodeList(_message.Message):
+    __slots__ = ("nodes",)
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[NodePlace]
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodePlace, _Mapping]]] = ...) -> None: ...
+
+class NodePlace(_message.Message):
+    __slots__ = ("node_id", "address", "link_address", "host", "zone", "state")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    LINK_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    address: str
+    link_address: str
+    host: str
+    zone: str
+    state: str
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., link_address: _Optional[str] = ..., host: _Optional[str] = ..., zone: _Optional[str] = ..., state: _Optional[str] = ...) -> None: ...
+
+class NodeFacts(_message.Message):
+    __slots__ = ("link_address", "admin_address", "host", "zone")
+    LINK_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ADMIN_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    link_address: str
+    admin_address: str
+    host: str
+    zone: str
+    def __init__(self, link_address: _Optional[str] = ..., admin_address: _Optional[str] = ..., host: _Optional[str] = ..., zone: _Optional[str] = ...) -> None: ...
 
 class RenewLeaseRequest(_message.Message):
     __slots__ = ("gateway_id", "version", "read_all", "after_serial", "version_newest")
@@ -467,7 +663,7 @@ class ResponseBatch(_message.Message):
     def __init__(self, responses: _Optional[_Iterable[_Union[Response, _Mapping]]] = ...) -> None: ...
 
 class Response(_message.Message):
-    __slots__ = ("id", "provision", "is_repeated", "stages", "refusal", "append", "read", "tail", "stream", "streams", "stream_config", "basin_config", "basin", "basins", "done", "stream_identity", "lease", "tokens", "usage", "storage", "active_basins", "issued_token", "handed_leases", "overview", "locations", "version", "replacement", "group_view", "led_groups", "lead_balance")
+    __slots__ = ("id", "provision", "is_repeated", "stages", "refusal", "append", "read", "tail", "stream", "streams", "stream_config", "basin_config", "basin", "basins", "done", "stream_identity", "lease", "tokens", "usage", "storage", "active_basins", "issued_token", "handed_leases", "overview", "locations", "version", "replacement", "nodes", "member_ticket", "joined_cluster", "group_view", "led_groups", "lead_balance", "node_drain", "placement_plan", "committed")
     ID_FIELD_NUMBER: _ClassVar[int]
     PROVISION_FIELD_NUMBER: _ClassVar[int]
     IS_REPEATED_FIELD_NUMBER: _ClassVar[int]
@@ -495,9 +691,15 @@ class Response(_message.Message):
     LOCATIONS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REPLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_TICKET_FIELD_NUMBER: _ClassVar[int]
+    JOINED_CLUSTER_FIELD_NUMBER: _ClassVar[int]
     GROUP_VIEW_FIELD_NUMBER: _ClassVar[int]
     LED_GROUPS_FIELD_NUMBER: _ClassVar[int]
     LEAD_BALANCE_FIELD_NUMBER: _ClassVar[int]
+    NODE_DRAIN_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENT_PLAN_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
     id: int
     provision: int
     is_repeated: bool
@@ -525,10 +727,16 @@ class Response(_message.Message):
     locations: LocationList
     version: VersionInfo
     replacement: Replacement
+    nodes: NodeList
+    member_ticket: MemberTicket
+    joined_cluster: JoinedCluster
     group_view: GroupView
     led_groups: LedGroups
     lead_balance: LeadBalance
-    def __init__(self, id: _Optional[int] = ..., provision: _Optional[int] = ..., is_repeated: _Optional[bool] = ..., stages: _Optional[_Union[LeaderStages, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., append: _Optional[_Union[AppendAck, _Mapping]] = ..., read: _Optional[_Union[ReadResult, _Mapping]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., stream: _Optional[_Union[StreamInfo, _Mapping]] = ..., streams: _Optional[_Union[StreamList, _Mapping]] = ..., stream_config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ..., basin_config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., basin: _Optional[_Union[BasinInfo, _Mapping]] = ..., basins: _Optional[_Union[BasinList, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_identity: _Optional[_Union[StreamIdentity, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., tokens: _Optional[_Union[TokenList, _Mapping]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ..., active_basins: _Optional[_Union[ActiveBasins, _Mapping]] = ..., issued_token: _Optional[_Union[IssuedToken, _Mapping]] = ..., handed_leases: _Optional[_Union[HandedLeases, _Mapping]] = ..., overview: _Optional[_Union[NodeOverview, _Mapping]] = ..., locations: _Optional[_Union[LocationList, _Mapping]] = ..., version: _Optional[_Union[VersionInfo, _Mapping]] = ..., replacement: _Optional[_Union[Replacement, _Mapping]] = ..., group_view: _Optional[_Union[GroupView, _Mapping]] = ..., led_groups: _Optional[_Union[LedGroups, _Mapping]] = ..., lead_balance: _Optional[_Union[LeadBalance, _Mapping]] = ...) -> None: ...
+    node_drain: NodeDrain
+    placement_plan: PlacementPlan
+    committed: Committed
+    def __init__(self, id: _Optional[int] = ..., provision: _Optional[int] = ..., is_repeated: _Optional[bool] = ..., stages: _Optional[_Union[LeaderStages, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., append: _Optional[_Union[AppendAck, _Mapping]] = ..., read: _Optional[_Union[ReadResult, _Mapping]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., stream: _Optional[_Union[StreamInfo, _Mapping]] = ..., streams: _Optional[_Union[StreamList, _Mapping]] = ..., stream_config: _Optional[_Union[_config_pb2.PartialStreamConfig, _Mapping]] = ..., basin_config: _Optional[_Union[_config_pb2.BasinConfig, _Mapping]] = ..., basin: _Optional[_Union[BasinInfo, _Mapping]] = ..., basins: _Optional[_Union[BasinList, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., stream_identity: _Optional[_Union[StreamIdentity, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ..., tokens: _Optional[_Union[TokenList, _Mapping]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ..., active_basins: _Optional[_Union[ActiveBasins, _Mapping]] = ..., issued_token: _Optional[_Union[IssuedToken, _Mapping]] = ..., handed_leases: _Optional[_Union[HandedLeases, _Mapping]] = ..., overview: _Optional[_Union[NodeOverview, _Mapping]] = ..., locations: _Optional[_Union[LocationList, _Mapping]] = ..., version: _Optional[_Union[VersionInfo, _Mapping]] = ..., replacement: _Optional[_Union[Replacement, _Mapping]] = ..., nodes: _Optional[_Union[NodeList, _Mapping]] = ..., member_ticket: _Optional[_Union[MemberTicket, _Mapping]] = ..., joined_cluster: _Optional[_Union[JoinedCluster, _Mapping]] = ..., group_view: _Optional[_Union[GroupView, _Mapping]] = ..., led_groups: _Optional[_Union[LedGroups, _Mapping]] = ..., lead_balance: _Optional[_Union[LeadBalance, _Mapping]] = ..., node_drain: _Optional[_Union[NodeDrain, _Mapping]] = ..., placement_plan: _Optional[_Union[PlacementPlan, _Mapping]] = ..., committed: _Optional[_Union[Committed, _Mapping]] = ...) -> None: ...
 
 class Done(_message.Message):
     __slots__ = ()
@@ -717,7 +925,7 @@ class GroupViewRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GroupView(_message.Message):
-    __slots__ = ("role", "reason", "term", "leader", "commit_index", "applied_index", "last_index", "base_index", "log_bytes", "digest", "recovering", "streams", "stored_bytes")
+    __slots__ = ("role", "reason", "term", "leader", "commit_index", "applied_index", "last_index", "base_index", "log_bytes", "digest", "recovering", "streams", "stored_bytes", "frozen", "change_waits")
     ROLE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -731,6 +939,8 @@ class GroupView(_message.Message):
     RECOVERING_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FROZEN_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_WAITS_FIELD_NUMBER: _ClassVar[int]
     role: str
     reason: str
     term: int
@@ -744,7 +954,67 @@ class GroupView(_message.Message):
     recovering: bool
     streams: int
     stored_bytes: int
-    def __init__(self, role: _Optional[str] = ..., reason: _Optional[str] = ..., term: _Optional[int] = ..., leader: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., last_index: _Optional[int] = ..., base_index: _Optional[int] = ..., log_bytes: _Optional[int] = ..., digest: _Optional[int] = ..., recovering: _Optional[bool] = ..., streams: _Optional[int] = ..., stored_bytes: _Optional[int] = ...) -> None: ...
+    frozen: str
+    change_waits: str
+    def __init__(self, role: _Optional[str] = ..., reason: _Optional[str] = ..., term: _Optional[int] = ..., leader: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., last_index: _Optional[int] = ..., base_index: _Optional[int] = ..., log_bytes: _Optional[int] = ..., digest: _Optional[int] = ..., recovering: _Optional[bool] = ..., streams: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., frozen: _Optional[str] = ..., change_waits: _Optional[str] = ...) -> None: ...
+
+class FetchCommittedRequest(_message.Message):
+    __slots__ = ("log_index", "node_id", "recovers")
+    LOG_INDEX_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    RECOVERS_FIELD_NUMBER: _ClassVar[int]
+    log_index: int
+    node_id: int
+    recovers: bool
+    def __init__(self, log_index: _Optional[int] = ..., node_id: _Optional[int] = ..., recovers: _Optional[bool] = ...) -> None: ...
+
+class Committed(_message.Message):
+    __slots__ = ("configuration", "previous_index", "previous_term", "entries", "needs_snapshot", "leader")
+    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_INDEX_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_TERM_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    NEEDS_SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    configuration: bytes
+    previous_index: int
+    previous_term: int
+    entries: _containers.RepeatedCompositeFieldContainer[CommittedEntry]
+    needs_snapshot: bool
+    leader: int
+    def __init__(self, configuration: _Optional[bytes] = ..., previous_index: _Optional[int] = ..., previous_term: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[CommittedEntry, _Mapping]]] = ..., needs_snapshot: _Optional[bool] = ..., leader: _Optional[int] = ...) -> None: ...
+
+class CommittedEntry(_message.Message):
+    __slots__ = ("term", "payload")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    payload: bytes
+    def __init__(self, term: _Optional[int] = ..., payload: _Optional[bytes] = ...) -> None: ...
+
+class ReportChangeRequest(_message.Message):
+    __slots__ = ("group_id", "change_id", "term", "step", "configuration")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_ID_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
+    group_id: int
+    change_id: int
+    term: int
+    step: ChangeStep
+    configuration: int
+    def __init__(self, group_id: _Optional[int] = ..., change_id: _Optional[int] = ..., term: _Optional[int] = ..., step: _Optional[_Union[ChangeStep, str]] = ..., configuration: _Optional[int] = ...) -> None: ...
+
+class ChangeMembersRequest(_message.Message):
+    __slots__ = ("basin", "replicas", "reason")
+    BASIN_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    basin: str
+    replicas: _containers.RepeatedScalarFieldContainer[int]
+    reason: str
+    def __init__(self, basin: _Optional[str] = ..., replicas: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ListLedRequest(_message.Message):
     __slots__ = ("start_after", "limit")
@@ -843,7 +1113,7 @@ class Position(_message.Message):
     def __init__(self, seq_num: _Optional[int] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class Refusal(_message.Message):
-    __slots__ = ("code", "message", "may_have_taken_effect", "not_leader", "leader", "group_unknown", "tail_seq_num", "tail_timestamp_ms", "fencing_token", "retry_after_ms", "seal_mismatch")
+    __slots__ = ("code", "message", "may_have_taken_effect", "not_leader", "leader", "group_unknown", "tail_seq_num", "tail_timestamp_ms", "fencing_token", "retry_after_ms", "seal_mismatch", "not_active_yet")
     CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     MAY_HAVE_TAKEN_EFFECT_FIELD_NUMBER: _ClassVar[int]
@@ -855,6 +1125,7 @@ class Refusal(_message.Message):
     FENCING_TOKEN_FIELD_NUMBER: _ClassVar[int]
     RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
     SEAL_MISMATCH_FIELD_NUMBER: _ClassVar[int]
+    NOT_ACTIVE_YET_FIELD_NUMBER: _ClassVar[int]
     code: str
     message: str
     may_have_taken_effect: bool
@@ -866,7 +1137,8 @@ class Refusal(_message.Message):
     fencing_token: str
     retry_after_ms: int
     seal_mismatch: bool
-    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., may_have_taken_effect: _Optional[bool] = ..., not_leader: _Optional[bool] = ..., leader: _Optional[int] = ..., group_unknown: _Optional[bool] = ..., tail_seq_num: _Optional[int] = ..., tail_timestamp_ms: _Optional[int] = ..., fencing_token: _Optional[str] = ..., retry_after_ms: _Optional[int] = ..., seal_mismatch: _Optional[bool] = ...) -> None: ...
+    not_active_yet: bool
+    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., may_have_taken_effect: _Optional[bool] = ..., not_leader: _Optional[bool] = ..., leader: _Optional[int] = ..., group_unknown: _Optional[bool] = ..., tail_seq_num: _Optional[int] = ..., tail_timestamp_ms: _Optional[int] = ..., fencing_token: _Optional[str] = ..., retry_after_ms: _Optional[int] = ..., seal_mismatch: _Optional[bool] = ..., not_active_yet: _Optional[bool] = ...) -> None: ...
 
 class AppendAck(_message.Message):
     __slots__ = ("start", "end", "tail")
@@ -1007,7 +1279,7 @@ class SnapshotResult(_message.Message):
     def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class FormationReport(_message.Message):
-    __slots__ = ("node_id", "incarnation", "round", "stage", "members", "places", "restored")
+    __slots__ = ("node_id", "incarnation", "round", "stage", "members", "places", "restored", "newest")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -1015,6 +1287,7 @@ class FormationReport(_message.Message):
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     PLACES_FIELD_NUMBER: _ClassVar[int]
     RESTORED_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     incarnation: str
     round: int
@@ -1022,7 +1295,8 @@ class FormationReport(_message.Message):
     members: _containers.RepeatedCompositeFieldContainer[InitialNode]
     places: _containers.RepeatedCompositeFieldContainer[Place]
     restored: str
-    def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., round: _Optional[int] = ..., stage: _Optional[int] = ..., members: _Optional[_Iterable[_Union[InitialNode, _Mapping]]] = ..., places: _Optional[_Iterable[_Union[Place, _Mapping]]] = ..., restored: _Optional[str] = ...) -> None: ...
+    newest: int
+    def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., round: _Optional[int] = ..., stage: _Optional[int] = ..., members: _Optional[_Iterable[_Union[InitialNode, _Mapping]]] = ..., places: _Optional[_Iterable[_Union[Place, _Mapping]]] = ..., restored: _Optional[str] = ..., newest: _Optional[int] = ...) -> None: ...
 
 class Place(_message.Message):
     __slots__ = ("node_id", "ordinal", "incarnation")
