@@ -17,6 +17,9 @@ BATCH_RECORDS_MAX: Final = 1000
 BATCH_METERED_BYTES_MAX: Final = 1_048_576
 """Metered bytes of one batch."""
 
+FREEZE_REASON_BYTES_MAX: Final = 256
+"""The reason for which a basin is frozen has so many at most; each refused append is told it."""
+
 STREAM_STATES_CACHED_MAX: Final = 4096
 """Stream states one replica keeps decoded; the others are read from the store when needed."""
 

@@ -12,6 +12,8 @@ import logging
 import re
 import sys
 import traceback
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 _ROOT = "svc_cluster"
@@ -67,12 +69,18 @@ def get_logger(name: str, **context: Any) -> Logger:
 class JsonFormatter(logging.Formatter):
     """One JSON object a line; control characters are escaped by JSON itself."""
 
+    def __init__(self, context: Mapping[str, object] = MappingProxyType({})) -> None:
+        """`context`: facts that every line has."""
+        super().__init__()
+        self._context = dict(context)
+
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
             "ts": round(record.created, 3),
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": record.getMessage(),
+            **self._context,
         }
         line.update(getattr(record, "fields", {}))
         if record.exc_info is not None and record.exc_info[1] is not None:
@@ -83,8 +91,13 @@ class JsonFormatter(logging.Formatter):
 class TextFormatter(logging.Formatter):
     """This formatter writes for people, as in `12:00:00.123 info leader_elected group=3 term=7`."""
 
+    def __init__(self, context: Mapping[str, object] = MappingProxyType({})) -> None:
+        """`context`: facts that every line has."""
+        super().__init__()
+        self._context = dict(context)
+
     def format(self, record: logging.LogRecord) -> str:
-        fields: dict[str, Any] = getattr(record, "fields", {})
+        fields: dict[str, Any] = {**self._context, **getattr(record, "fields", {})}
         facts = " ".join(f"{key}={value!r}" for key, value in fields.items())
         stamp = self.formatTime(record, "%H:%M:%S")
         text = f"{stamp}.{int(record.msecs):03d} {record.levelname.lower():7} {record.getMessage()}"
@@ -95,10 +108,13 @@ class TextFormatter(logging.Formatter):
         return redacted(text)
 
 
-def configure(level: str = "info", form: str = "json") -> None:
-    """Send this project's log lines to standard error. Called once, by the command line."""
+def configure(
+    level: str = "info", form: str = "json", context: Mapping[str, object] = MappingProxyType({})
+) -> None:
+    """Send this project's log lines to standard error, each with what is in `context`. Called once,
+    by the command line."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    handler.setFormatter(JsonFormatter(context) if form == "json" else TextFormatter(context))
     root = logging.getLogger(_ROOT)
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

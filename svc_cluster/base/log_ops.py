@@ -76,7 +76,7 @@ class CreateReplica:
 
 @dataclass(frozen=True, slots=True)
 class DestroyReplica:
-    """Last frame of a replica: a group id destroyed here is never created here again."""
+    """Last frame of a replica. The group may get another one here, of a later placement."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,6 +205,9 @@ class Metrics(RaftMetrics, StorageMetrics):
             "When the certificate of a listener expires.",
             "listener",
         )
+        self.gateway_processes = self._gauge(
+            "svc_gateway_processes", "Processes of a gateway that the figures here are of."
+        )
         self.build_info = self._gauge(
             "svc_build_info",
             "Always 1; the labels say what runs.",

@@ -13,8 +13,23 @@ class RaftMetrics(MetricDeclarations):
     def __init__(self, registry: CollectorRegistry) -> None:
         super().__init__(registry)
         self._declare_raft()
+        self._declare_rest()
         self._declare_raft_peers()
         self._declare_scrub()
+
+    def forget_peer(self, peer: int) -> None:
+        """A node that is no member any more is no node that is away. All three have been shown."""
+        for gauge in (self.raft_peer_lag_entries, self.raft_peer_refused, self.raft_peer_active):
+            gauge.remove(str(peer))
+
+    def _declare_rest(self) -> None:
+        self.raft_groups_at_rest = self._gauge(
+            "svc_raft_groups_at_rest",
+            "Replicas on this node whose groups have nothing to do, and fell silent by agreement.",
+        )
+        self.raft_groups_woken = self._counter(
+            "svc_raft_groups_woken_total", "Replicas on this node that rested, and woke."
+        )
 
     def _declare_raft(self) -> None:
         self.raft_groups_without_leader = self._gauge(

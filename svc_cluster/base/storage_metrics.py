@@ -30,6 +30,15 @@ class StorageMetrics(MetricDeclarations):
             "svc_wal_size_bytes", "Bytes of write-ahead log that are in use."
         )
         self.payload_size_bytes = self._gauge("svc_payload_size_bytes", "Bytes of payload files.")
+        self.payload_live_bytes = self._gauge(
+            "svc_payload_live_bytes", "Bytes needed of payload files that are full, when last seen."
+        )
+        self.payload_dead_bytes = self._gauge(
+            "svc_payload_dead_bytes", "Bytes that full payload files hold in vain, when last seen."
+        )
+        self.payload_holes = self._counter(
+            "svc_payload_hole_bytes_total", "Bytes given back as holes in payload files."
+        )
         self.payload_inline = self._counter("svc_payload_inline_total", "Large entries in the log.")
         self.wal_held_bytes = self._gauge(
             "svc_wal_held_bytes",

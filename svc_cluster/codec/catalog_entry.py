@@ -13,19 +13,24 @@ from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
 from svc_cluster.catalog.account_usage import ReportAccountUsage
 from svc_cluster.catalog.active_version import NodeVersion, RaiseActiveVersion
 from svc_cluster.catalog.catalog_commands import (
+    AdmitNode,
     CatalogCommand,
     CatalogWrite,
     CreateBasin,
     DeleteBasin,
+    DrainNode,
     ExpireCatalogIdempotencyKeys,
     IdempotentCatalogWrite,
+    OpenTicket,
     RegisterNode,
     RemoveBasin,
+    RemoveNode,
     ReplaceNode,
 )
+from svc_cluster.catalog.group_change import AllowSeal, BeginChange, CancelChange, Configured
 from svc_cluster.catalog.location_table import SetDefaultLocation
 from svc_cluster.catalog.token_commands import IssueToken, RevokeToken, SetRootToken
-from svc_cluster.codec import access_pb, config_pb, usage_pb
+from svc_cluster.codec import access_pb, change_pb, config_pb, join_pb, usage_pb
 from svc_cluster.codec.entry_since import check_since
 from svc_cluster.codec.entry_version import (
     CATALOG_KINDS,
@@ -72,14 +77,17 @@ def encode_catalog_entry(
 
 def _to_pb(out: pb.CatalogCommand, command: CatalogCommand) -> None:
     match command:
-        case RegisterNode(node_id, incarnation, address):
-            out.register_node.node_id = node_id
-            out.register_node.incarnation = incarnation
-            out.register_node.address = address
+        case RegisterNode():
+            join_pb.put_node(out.register_node, command)
+        case OpenTicket() | AdmitNode() | RemoveNode():
+            join_pb.put(out, command)
         case ReplaceNode(node_id, ordinal, incarnation):
             out.replace_node.node_id = node_id
             out.replace_node.ordinal = ordinal
             out.replace_node.incarnation = incarnation
+        case DrainNode(node_id, drains):
+            out.drain_node.node_id = node_id
+            out.drain_node.drains = drains
         case CreateBasin():
             _create_to_pb(out.create_basin, command)
         case DeleteBasin(name, deleted_at_ms):
@@ -108,6 +116,8 @@ def _to_pb(out: pb.CatalogCommand, command: CatalogCommand) -> None:
         case ExpireCatalogIdempotencyKeys(before_ms, at_most):
             out.expire_outcomes.before_ms = before_ms
             out.expire_outcomes.at_most = at_most
+        case BeginChange() | CancelChange() | AllowSeal() | Configured():
+            change_pb.put(out, command)
         case ReportAccountUsage(at_ms, report):
             out.report_usage.at_ms = at_ms
             usage_pb.put_report(out.report_usage.report, report)
@@ -147,6 +157,10 @@ def _check_known(command: pb.CatalogCommand, known: frozenset[str]) -> None:
     if kind not in known:
         raise UnknownEntryError(f"a command of the unknown kind {kind}")
     refuse_unknown_members(command, getattr(command, kind))
+    if kind == "register_node":
+        refuse_unknown_members(command.register_node.facts)
+    if kind == "admit_node":
+        refuse_unknown_members(command.admit_node.node, command.admit_node.node.facts)
     if kind == "raise_active_version":
         refuse_unknown_members(*command.raise_active_version.nodes)
     if kind == "keyed_write" and command.keyed_write.HasField("write"):
@@ -156,11 +170,14 @@ def _check_known(command: pb.CatalogCommand, known: frozenset[str]) -> None:
 def _from_pb(command: pb.CatalogCommand) -> CatalogCommand:
     match command.WhichOneof("command"):
         case "register_node":
-            node = command.register_node
-            return RegisterNode(NodeId(node.node_id), node.incarnation, node.address)
+            return join_pb.get_node(command.register_node)
+        case "open_ticket" | "admit_node" | "remove_node":
+            return join_pb.get(command)
         case "replace_node":
             given = command.replace_node
             return ReplaceNode(NodeId(given.node_id), given.ordinal, given.incarnation)
+        case "drain_node":
+            return DrainNode(NodeId(command.drain_node.node_id), command.drain_node.drains)
         case "create_basin":
             return _create_from_pb(command.create_basin)
         case "delete_basin":
@@ -190,6 +207,8 @@ def _from_pb(command: pb.CatalogCommand) -> CatalogCommand:
             return ReportAccountUsage(TimestampMs(said.at_ms), report)
         case "raise_active_version":
             return _raise_from_pb(command.raise_active_version)
+        case "begin_change" | "cancel_change" | "allow_seal" | "configured":
+            return change_pb.get(command)
         case _:
             raise UnknownEntryError("a command of an unknown kind")
 

@@ -34,6 +34,7 @@ def encode_report(report: FormationReport) -> bytes:
         round=report.round,
         stage=int(report.stage),
         restored=report.restored,
+        newest=report.newest,
     )
     for node, incarnation in report.members:
         out.members.add(node_id=node, incarnation=incarnation)
@@ -67,7 +68,14 @@ def decode_report(data: bytes) -> FormationReport:
     ):
         raise FormationFormatError("a report on a formation that contradicts itself")
     return FormationReport(
-        NodeId(raw.node_id), raw.incarnation, raw.round, stage, members, places, raw.restored
+        NodeId(raw.node_id),
+        raw.incarnation,
+        raw.round,
+        stage,
+        members,
+        places,
+        raw.restored,
+        raw.newest,
     )
 
 

@@ -41,6 +41,7 @@ from svc_cluster.stream.commands import (
     DeleteStream,
     ExpireIdempotencyKeys,
     ExpirePrefix,
+    FreezeBasin,
     IdempotentWrite,
     KeepUsage,
     PurgeStream,
@@ -127,6 +128,9 @@ def _to_pb(out: pb.Command, command: BasinCommand) -> None:
             out.count_usage.at_ms = at_ms
         case KeepUsage():
             out.keep_usage.kept = HOURS_KEPT
+        case FreezeBasin(reason):
+            out.freeze_basin.SetInParent()
+            out.freeze_basin.reason = reason
         case ReportUsage(at_ms, report):
             out.report_usage.at_ms = at_ms
             usage_pb.put_report(out.report_usage.report, report)
@@ -223,6 +227,8 @@ def _from_pb(command: pb.Command) -> BasinCommand:
             if command.keep_usage.kept != HOURS_KEPT:
                 raise UnknownEntryError("usage that is kept in an unknown way")
             return KeepUsage()
+        case "freeze_basin":
+            return FreezeBasin(command.freeze_basin.reason)
         case "report_usage":
             said = command.report_usage
             return ReportUsage(TimestampMs(said.at_ms), usage_pb.get_report(said.report))

@@ -10,6 +10,7 @@ from svc_cluster.base import errors
 from svc_cluster.base.errors import ErrorCode, MalformedError, ServiceError
 from svc_cluster.base.ids import NodeId, SeqNum, TimestampMs
 from svc_cluster.base.limits import BATCH_RECORDS_MAX
+from svc_cluster.codec.entry_since import NotActiveYetError
 from svc_cluster.model.cipher import StreamIdentity
 from svc_cluster.model.leader_stages import LeaderStages
 from svc_cluster.model.read_bounds import ReadBounds
@@ -284,6 +285,8 @@ def refusal_to_pb(into: pb.Refusal, error: ServiceError) -> None:
             into.group_unknown = True
         case errors.SealMismatchError():
             into.seal_mismatch = True
+        case NotActiveYetError():
+            into.not_active_yet = True
         case errors.SeqNumMismatchError():
             into.tail_seq_num = error.tail_seq_num
         case errors.FencingTokenMismatchError():
@@ -305,6 +308,8 @@ def refusal_from_pb(message: pb.Refusal) -> ServiceError:
         return GroupUnknownError()
     if message.seal_mismatch:
         return errors.SealMismatchError(message.message)
+    if message.not_active_yet:
+        return NotActiveYetError(message.message)
     if message.code == ErrorCode.APPEND_CONDITION_FAILED.value:
         if message.HasField("fencing_token"):
             return errors.FencingTokenMismatchError(message.fencing_token)

@@ -18,6 +18,12 @@ MEMBERS_MAX: Final = 1024
 RESTORED_LENGTH_MAX: Final = 64
 """The id of a restore has so many characters at most."""
 ROUND_MAX: Final = 2**62
+SEEDS_MAX: Final = 7
+SEED_BYTES_MAX: Final = 256
+
+
+UNKNOWN_HERE: Final = "the catalog here does not name the data directory of this node yet"
+"""Why a node that came later is not admitted by one that has not heard of that."""
 
 
 class Stage(IntEnum):
@@ -58,6 +64,13 @@ class FormationRecord:
     """With which this directory itself takes part: above 0 it took the place of another one."""
     restored: str = ""
     """The restore that made this directory, until the cluster is formed; empty: none did."""
+    begins_at: int = 0
+    """The active version that the cluster begins with, which all of its initial nodes have said to
+    speak; 0: the first there was."""
+    joined: bool = False
+    """The directory came to the cluster later, with a join token: it is none of the members."""
+    seeds: tuple[tuple[NodeId, str], ...] = ()
+    """Where some of the members were when it came: those that it asks until it has the catalog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +86,8 @@ class FormationReport:
     places: Places = ()
     restored: str = ""
     """The same as in its record. Only directories of one restore form a cluster with each other."""
+    newest: int = 0
+    """The newest active version that its program speaks; 0: it does not say."""
 
 
 def are_members(members: Members) -> bool:

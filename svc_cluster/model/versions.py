@@ -56,14 +56,22 @@ DATA_DIRECTORY: Final = (Format(2, since=2), Format(3, since=3))
 """The identity of a data directory; from 3 on it names the active version, which says that programs
 of before must not start on it."""
 PAYLOAD_DIRECTORY: Final = 4
-"""The format of a data directory that may hold payload files, whatever the active version: what one
-node keeps for itself waits for no other. Programs that speak 3 read it."""
-PAYLOAD_SPOKEN: Final = 3
+"""The format of a data directory that may hold payload files. Programs that speak PAYLOAD_FILES
+read it, and no older ones."""
+PAYLOAD_FILES: Final = 3
+"""The active version from which on a node may write payload files: before it, the release of before
+can still be gone back to."""
 FORMATION: Final = (Format(1, since=2), Format(2, since=3))
 """2: of a cluster in which the place of a node was given to another directory."""
 RESTORED_FORMATION: Final = 3
 """The format of the formation in a directory that a restore has made, until its cluster is formed,
 whatever the active version: programs that do not read it would vote before that."""
+BEGUN_FORMATION: Final = 4
+"""The format of the formation of a cluster that begins at a later version than FIRST: all of its
+initial nodes have said that they speak that, so that each of them reads this."""
+JOINED_FORMATION: Final = 5
+"""The format of the formation in the directory of a node that came with a join token: programs that
+do not read it would take their settings for the voters of the catalog."""
 WAL_SEGMENT: Final = (Format(1, since=2), Format(2, since=2))
 """1: of a segment without its length, which no node makes any more."""
 WAL_REACH: Final = (Format(1, since=2),)
@@ -79,10 +87,9 @@ USAGE_HOURS: Final = 3
 """The active version from which on the hours of use are kept that is too old for its minutes. The
 catalog's own log says when that is, a basin's log says so by a command."""
 
-SEALED_CONFIGURATIONS: Final = NEWEST + 1
+SEALED_CONFIGURATIONS: Final = 3
 """The active version from which on a group's configuration may be sealed. Before it, nobody writes
-a seal, a frame that begins a configuration, or a message that tells of one. It stays above NEWEST
-until replicas perform seals: a member that cannot would leave its group without a next one."""
+a seal, a frame that begins a configuration, or a message that tells of one."""
 SEAL_ENTRY: Final = (Format(1, since=SEALED_CONFIGURATIONS),)
 PAGED_USAGE: Final = 3
 """The active version from which on every gateway asks for usage in parts, and nobody is answered
@@ -92,9 +99,32 @@ SHARED_CACHING: Final = 3
 """The active version from which on a stream can say that shared caches may keep its records. A row
 that says so has a member more; all others are as they were."""
 
+CHANGED_MEMBERS: Final = 3
+"""The active version from which on the catalog orders changes of a group's members."""
+
+FREEZING: Final = 3
+"""The active version from which on a basin can be frozen. The row of one that is frozen has a
+member more; all others are as they were."""
+
+DRAINING: Final = 3
+"""The active version from which on a node can be drained for longer than its process lives."""
+
+JOINING: Final = 3
+"""The active version from which on nodes come to a cluster with a join token, and leave it."""
+
 MEMBERS_SINCE: Final[Mapping[str, int]] = {
     "CatalogCommand.replace_node": 3,
+    "CatalogCommand.drain_node": DRAINING,
+    "CatalogCommand.open_ticket": JOINING,
+    "CatalogCommand.admit_node": JOINING,
+    "CatalogCommand.remove_node": JOINING,
+    "CatalogCommand.begin_change": CHANGED_MEMBERS,
+    "CatalogCommand.cancel_change": CHANGED_MEMBERS,
+    "CatalogCommand.allow_seal": CHANGED_MEMBERS,
+    "CatalogCommand.configured": CHANGED_MEMBERS,
+    "RegisterNode.facts": 3,
     "Command.keep_usage": USAGE_HOURS,
+    "Command.freeze_basin": FREEZING,
     "PartialStreamConfig.shared_caching": SHARED_CACHING,
     "CreateStream.shared_caching": SHARED_CACHING,
 }
@@ -109,6 +139,14 @@ gateway has said that it speaks the next."""
 def newest_written(formats: Sequence[Format], active: int) -> int:
     """The version of a format that is written under this active version."""
     return max(each.version for each in formats if each.since <= active)
+
+
+def directory_format(active: int, *, has_payload: bool) -> int:
+    """The format that a data directory has at least under this active version. `has_payload`: its
+    node is to write payload files, which it does once the directory has the format of those."""
+    if has_payload and active >= PAYLOAD_FILES:
+        return PAYLOAD_DIRECTORY
+    return newest_written(DATA_DIRECTORY, active)
 
 
 def newest_read(formats: Sequence[Format]) -> int:

@@ -32,6 +32,7 @@ from svc_cluster.stream.commands import (
     DeleteStream,
     ExpireIdempotencyKeys,
     ExpirePrefix,
+    FreezeBasin,
     IdempotentWrite,
     KeepUsage,
     PurgeStream,
@@ -171,6 +172,8 @@ GOLDEN: list[tuple[BasinCommand, str]] = [
     (PurgeStream(ID, MS(5)), "09010a06320408031005"),
     (CountUsage(MS(5)), "09010a05aa01020805"),
     (KeepUsage(), "09010a05ba01020801"),
+    (FreezeBasin("moves"), "09010a0af201070a056d6f766573"),
+    (FreezeBasin(""), "09010a03f20100"),
     (
         ReportUsage(MS(5), USAGE),
         "09010a3eb2013b080512370a10000102030405060708090a0b0c0d0e0f10071a04081d40031a1b081e300138"
