@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
 from svc_cluster.catalog.account_usage import ReportAccountUsage
 from svc_cluster.catalog.active_version import RaiseActiveVersion
+from svc_cluster.catalog.group_change import ChangeCommand
 from svc_cluster.catalog.location_table import SetDefaultLocation
+from svc_cluster.catalog.node_facts import NO_FACTS, AnnouncedFacts
 from svc_cluster.catalog.token_commands import TokenCommand
 from svc_cluster.model.stream_config import BasinConfig
 
@@ -20,6 +22,9 @@ class RegisterNode:
     node_id: NodeId
     incarnation: str
     address: str
+    """Where the others reach it, by its own settings."""
+    facts: AnnouncedFacts = NO_FACTS
+    """What it says of itself beside that, from active version 3 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,41 @@ class ReplaceNode:
     ordinal: int
     """The one that follows the node's."""
     incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
+class DrainNode:
+    """A node is to give away what it has and gets nothing more; or (`drains` false) no longer."""
+
+    node_id: NodeId
+    drains: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTicket:
+    """A node of this id may come to the cluster with the secret of this hash. `now_ms` is by the
+    clock of the leader that says it."""
+
+    node_id: NodeId
+    secret_hash: bytes
+    expires_at_ms: TimestampMs
+    now_ms: TimestampMs
+
+
+@dataclass(frozen=True, slots=True)
+class AdmitNode:
+    """A node has shown the secret of its ticket, which is spent by that."""
+
+    node: RegisterNode
+    secret_hash: bytes
+    now_ms: TimestampMs
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveNode:
+    """A node that holds no replica is refused for ever, or a ticket is withdrawn."""
+
+    node_id: NodeId
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +137,15 @@ class ExpireCatalogIdempotencyKeys:
 CatalogCommand = (
     RegisterNode
     | ReplaceNode
+    | DrainNode
+    | OpenTicket
+    | AdmitNode
+    | RemoveNode
     | RemoveBasin
     | CatalogWrite
     | IdempotentCatalogWrite
     | ExpireCatalogIdempotencyKeys
     | ReportAccountUsage
     | RaiseActiveVersion
+    | ChangeCommand
 )

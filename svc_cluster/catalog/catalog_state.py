@@ -22,20 +22,38 @@ from svc_cluster.catalog.account_usage import ReportAccountUsage, account_table,
 from svc_cluster.catalog.active_version import ActiveVersion, RaiseActiveVersion, VersionPlan
 from svc_cluster.catalog.basin_record import BasinRecord, basin_from_bytes, basin_to_bytes, made_by
 from svc_cluster.catalog.catalog_commands import (
+    AdmitNode,
     CatalogCommand,
     CreateBasin,
     DeleteBasin,
+    DrainNode,
     ExpireCatalogIdempotencyKeys,
     IdempotentCatalogWrite,
+    OpenTicket,
     RegisterNode,
     RemoveBasin,
+    RemoveNode,
     ReplaceNode,
 )
+from svc_cluster.catalog.group_change import (
+    AllowSeal,
+    BeginChange,
+    CancelChange,
+    ChangeCommand,
+    Configured,
+    Placements,
+)
+from svc_cluster.catalog.join_tickets import Ticket, TicketTable
 from svc_cluster.catalog.location_table import Choice, LocationTable, SetDefaultLocation
+from svc_cluster.catalog.member_changes import begun, moved_on, why_not_begun
 from svc_cluster.catalog.node_rows import (
+    REMOVED,
     NodeRecord,
     decode_node,
+    drained,
     encode_node,
+    incarnations,
+    lasting_nodes,
     places_of,
     registered,
     succeeded,
@@ -89,6 +107,8 @@ class CatalogPlan:
     tokens: TokenPlan = field(default_factory=TokenPlan)
     location: Choice | None = None
     version: VersionPlan = field(default_factory=VersionPlan)
+    next_placement: int | None = None
+    tickets: dict[NodeId, Ticket | None] = field(default_factory=dict)
     idempotency_rows: dict[bytes, IdempotencyRow] = field(default_factory=dict)
     """Repeatable requests that the entry decides, by their keys."""
     forgotten: dict[bytes, int] = field(default_factory=dict)
@@ -106,6 +126,8 @@ class CatalogState:
             msgspec.msgpack.decode(raw, type=CatalogMeta) if raw is not None else CatalogMeta()
         )
         self.nodes: dict[NodeId, NodeRecord] = {}
+        self.node_changes = 0
+        """Grows whenever a row of a node changes."""
         self.basins: dict[str, BasinRecord] = {}
         self.basins_by_group: dict[GroupId, BasinRecord] = {}
         self._names: list[str] = []
@@ -117,6 +139,8 @@ class CatalogState:
         self.tokens = TokenTable(reader)
         self.locations = LocationTable(reader)
         self.active_version = ActiveVersion(reader)
+        self.placements = Placements(reader)
+        self.tickets = TicketTable(reader)
         self.idempotency = IdempotencyTable(
             reader, IDEMPOTENCY_ROWS, _IDEMPOTENCY_TIME, _IDEMPOTENCY_COUNT
         )
@@ -199,6 +223,7 @@ class CatalogState:
         """Take over what has been written to the store."""
         self._meta = plan.meta
         self.nodes.update(plan.nodes)
+        self.node_changes += len(plan.nodes)
         for name, record in plan.basins.items():
             old = self.basins.pop(name, None)
             if old is not None:
@@ -209,6 +234,8 @@ class CatalogState:
         self.tokens.commit(plan.tokens)
         self.locations.commit(plan.location)
         self.active_version.commit(plan.version)
+        self.placements.commit(plan.next_placement)
+        self.tickets.commit(plan.tickets)
         self.idempotency.commit(plan.idempotency_mark)
         self.usage.commit(plan.usage)
 
@@ -225,6 +252,10 @@ class CatalogState:
                 return self._put_node(plan, registered({**self.nodes, **plan.nodes}, command))
             case ReplaceNode():
                 return self._put_node(plan, succeeded({**self.nodes, **plan.nodes}, command))
+            case DrainNode():
+                return self._put_node(plan, drained({**self.nodes, **plan.nodes}, command))
+            case OpenTicket() | AdmitNode() | RemoveNode():
+                return self._come_or_go(plan, command)
             case CreateBasin():
                 return self._create(plan, command)
             case DeleteBasin(name, deleted_at_ms):
@@ -235,9 +266,8 @@ class CatalogState:
                     return CatalogApplied(record)
                 return self._write_basin(plan, replace(record, deleted_at_ms=deleted_at_ms))
             case RemoveBasin(group_id):
-                found = self.basins_by_group.get(group_id)
-                record = self._basin(plan, found.name) if found is not None else None
-                if record is None or record.group_id != group_id:
+                record = self._of_group(plan, group_id)
+                if record is None:
                     return CatalogRejected("no such group")
                 if record.deleted_at_ms is None:
                     return CatalogRejected("the basin is not being deleted")
@@ -254,9 +284,11 @@ class CatalogState:
                 return self._idempotent(plan, command)
             case RaiseActiveVersion():
                 records = {**self.nodes, **plan.nodes}.values()
-                nodes = {record.node_id: record.incarnation for record in records}
+                nodes = incarnations(records)
                 reason = self.active_version.decide(plan.version, plan.write_set, nodes, command)
                 return CatalogApplied() if reason is None else CatalogRejected(reason)
+            case BeginChange() | CancelChange() | AllowSeal() | Configured():
+                return self._change(plan, command)
             case ReportAccountUsage():
                 reason = take(plan.usage, command)
                 return CatalogApplied() if reason is None else CatalogRejected(reason)
@@ -282,8 +314,22 @@ class CatalogState:
             return CatalogRejected("the basin exists")
         if command.group_id != plan.meta.next_group_id:
             return CatalogRejected("the group id is not the next one")
+        nodes = {**self.nodes, **plan.nodes}
+        if any(node in nodes and nodes[node].is_removed for node in command.replicas):
+            return CatalogRejected(REMOVED)
         plan.meta.next_group_id = command.group_id + 1
         return self._write_basin(plan, made_by(command))
+
+    def _come_or_go(
+        self, plan: CatalogPlan, command: OpenTicket | AdmitNode | RemoveNode
+    ) -> CatalogApplied | CatalogRejected:
+        replicas = 0
+        if isinstance(command, RemoveNode):
+            basins = {**self.basins, **plan.basins}.values()
+            replicas = sum(one is not None and one.is_on(command.node_id) for one in basins)
+        nodes = {**self.nodes, **plan.nodes}
+        found = self.tickets.decide(plan.tickets, plan.write_set, nodes, command, replicas)
+        return CatalogApplied() if found is None else self._put_node(plan, found)
 
     def _put_node(
         self, plan: CatalogPlan, found: NodeRecord | str
@@ -294,6 +340,31 @@ class CatalogState:
             plan.nodes[found.node_id] = found
             plan.write_set.put(NODE + _U64.pack(found.node_id), encode_node(found))
         return CatalogApplied()
+
+    def _change(
+        self, plan: CatalogPlan, command: ChangeCommand
+    ) -> CatalogApplied | CatalogRejected:
+        """A step of a change of a group's members."""
+        record = self._of_group(plan, command.group_id)
+        if record is None:
+            return CatalogRejected("no such group")
+        if isinstance(command, BeginChange):
+            reason = why_not_begun(record, lasting_nodes({**self.nodes, **plan.nodes}), command)
+            if reason is not None:
+                return CatalogRejected(reason)
+            first = plan.next_placement or self.placements.next
+            found, plan.next_placement = begun(record, command, first)
+            self.placements.write(plan.write_set, plan.next_placement)
+            return self._write_basin(plan, found)
+        outcome = moved_on(record, command)
+        if isinstance(outcome, str):
+            return CatalogRejected(outcome)
+        return self._write_basin(plan, outcome)
+
+    def _of_group(self, plan: CatalogPlan, group_id: GroupId) -> BasinRecord | None:
+        found = self.basins_by_group.get(group_id)
+        record = None if found is None else self._basin(plan, found.name)
+        return None if record is None or record.group_id != group_id else record
 
     def _basin(self, plan: CatalogPlan, name: str) -> BasinRecord | None:
         return plan.basins[name] if name in plan.basins else self.basins.get(name)
