@@ -1,28 +1,41 @@
-"""The planner: which nodes hold a new basin. Pure; the catalog leader asks it."""
+"""Which nodes hold a new basin, by the rules of the planner. Pure; the catalog leader asks it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from svc_cluster.base.errors import UnavailableError
 from svc_cluster.base.ids import NodeId
 from svc_cluster.catalog.catalog_state import CatalogState
+from svc_cluster.catalog.placement_model import PlacementNode
+from svc_cluster.catalog.placement_rules import Spread
 
 
 def place_basin(
-    state: CatalogState, nodes: Sequence[NodeId], replication_factor: int
+    state: CatalogState,
+    nodes: Sequence[PlacementNode],
+    replication_factor: int,
+    zones: frozenset[str] = frozenset(),
 ) -> tuple[NodeId, ...]:
-    """The least loaded nodes; the first of them is the preferred leader.
+    """The least loaded nodes on different hosts and in different zones, the preferred leader first.
+    They are of `zones` if there are any. Raises UnavailableError where too few nodes take
+    replicas.
 
     Load is counted in replicas, preferred leadership in leaders, so that basins made one after
     another are led by different nodes. Ties go to the lower id.
     """
-    assert 0 < replication_factor <= len(nodes), "settings are validated at start"
-    replicas = dict.fromkeys(nodes, 0)
-    leaders = dict.fromkeys(nodes, 0)
+    assert replication_factor > 0, "settings are validated at start"
+    replicas = {node.node_id: 0 for node in nodes}
+    leaders = dict(replicas)
     for record in state.basins.values():
         for place, node in enumerate(record.replicas):
             if node in replicas:
                 replicas[node] += 1
                 leaders[node] += place == 0
-    chosen = sorted(nodes, key=lambda n: (replicas[n], leaders[n], n))[:replication_factor]
+    order = sorted(replicas, key=lambda n: (replicas[n], leaders[n], n))
+    chosen = Spread(nodes).choose(replication_factor, order, zones)
+    if len(chosen) < replication_factor:
+        raise UnavailableError(
+            f"{len(chosen)} nodes take new basins, and one has {replication_factor} replicas"
+        )
     return tuple(sorted(chosen, key=lambda n: (leaders[n], n)))
