@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
+from svc_cluster.base.errors import UnavailableError
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
 from svc_cluster.catalog.catalog_commands import CreateBasin, DeleteBasin, RegisterNode, RemoveBasin
 from svc_cluster.catalog.catalog_state import CatalogApplied, CatalogRejected
 from svc_cluster.catalog.placement import place_basin
+from svc_cluster.catalog.placement_model import NodeStanding, PlacementNode
 from svc_cluster.codec.catalog_entry import decode_catalog_entry, encode_catalog_entry
 from svc_cluster.model.record import TimestampingMode
 from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig, Retention
@@ -124,12 +129,16 @@ def test_listing_is_in_byte_order_with_an_exact_has_more() -> None:
     assert page("basin-a", "zzz", 10) == ([], False)
 
 
+def placed(nodes: Sequence[NodeId]) -> list[PlacementNode]:
+    return [PlacementNode(node) for node in nodes]
+
+
 def test_three_basins_prefer_three_different_leaders() -> None:
     """The planner spreads leadership as well as replicas."""
     catalog = Catalog()
     leaders = []
     for number in range(6):
-        replicas = place_basin(catalog.state, NODES, 3)
+        replicas = place_basin(catalog.state, placed(NODES), 3)
         assert sorted(replicas) == list(NODES)
         leaders.append(replicas[0])
         catalog.apply(
@@ -146,7 +155,7 @@ def test_replicas_go_to_the_least_loaded_nodes() -> None:
     catalog = Catalog()
     used: set[int] = set()
     for number in range(2):
-        replicas = place_basin(catalog.state, nodes, 3)
+        replicas = place_basin(catalog.state, placed(nodes), 3)
         used.update(replicas)
         catalog.apply(
             CreateBasin(
@@ -154,6 +163,21 @@ def test_replicas_go_to_the_least_loaded_nodes() -> None:
             )
         )
     assert used == set(nodes)
+
+
+def test_a_new_basin_is_spread_over_hosts_and_zones_before_loads_are_looked_at() -> None:
+    """Nothing comes to a node that drains, in no zone but those it belongs to; where too few take
+    replicas there is none."""
+    spots = [("h1", "a"), ("h1", "b"), ("h2", "a"), ("h3", "a"), ("h4", "b")]
+    nodes = [PlacementNode(NodeId(n), *spot) for n, spot in enumerate(spots, start=1)]
+    state = Catalog().state
+    assert sorted(place_basin(state, nodes, 3)) == [1, 3, 5], "nodes 2 and 4 are no better"
+    assert sorted(place_basin(state, nodes, 5)) == [1, 2, 3, 4, 5], "no other choice is left"
+    assert sorted(place_basin(state, nodes, 3, frozenset({"a"}))) == [1, 3, 4]
+    draining = [replace(nodes[0], standing=NodeStanding.DRAINING), *nodes[1:]]
+    assert sorted(place_basin(state, draining, 3)) == [2, 3, 4], "a host each, and both zones"
+    with pytest.raises(UnavailableError, match="4 nodes take new basins, and one has 5 replicas"):
+        place_basin(state, draining, 5)
 
 
 def test_what_created_a_basin_is_kept_until_it_is_removed() -> None:
