@@ -37,18 +37,34 @@ class Learner:
         self.behind: NodeId | None = None
         """A peer that speaks of a later configuration than is known here."""
         self._group_id, self._generation = recovered.group_id, recovered.generation
-        self._log = LogView(recovered, recovered.last_index)
-        self._delivery = Delivery(self._log, applied_index, settings.committed_bytes_max)
+        self.log = LogView(recovered, recovered.last_index)
+        self._delivery = Delivery(self.log, applied_index, settings.committed_bytes_max)
         self._replies: list[tuple[NodeId, PeerMessage]] = []
         self._number = 0
 
     @property
+    def is_idle(self) -> bool:
+        """Whether `ready` would bring nothing now."""
+        is_behind = not self.recovers and self._delivery.is_behind(self.log.last_index)
+        return not (self._replies or self.log.has_ops() or is_behind)
+
+    @property
+    def seal_index(self) -> LogIndex | None:
+        """Where the seal stands that ends its configuration; None: nowhere."""
+        return self.log.seal_index
+
+    @property
+    def wants_feed(self) -> bool:
+        """It asks around for as long as it is one."""
+        return True
+
+    @property
     def last_index(self) -> LogIndex:
-        return self._log.last_index
+        return self.log.last_index
 
     def term_at(self, log_index: LogIndex) -> Term | None:
         """Term of the entry at `log_index`; None when it is not there (any more)."""
-        return self._log.term_at(log_index)
+        return self.log.term_at(log_index)
 
     def hear(self, sender: NodeId, body: PeerMessage) -> None:
         """A message of one who takes this replica for a member."""
@@ -70,7 +86,7 @@ class Learner:
 
     def next_at(self, applied_index: LogIndex) -> Configuration | None:
         """The configuration to begin now: a peer has told it, or the seal is applied here."""
-        seal = self._log.seal(applied_index)
+        seal = self.log.seal(applied_index)
         if self.told is not None or seal is None:
             return self.told
         assert self.configuration is not None, "nothing is taken before one is known"
@@ -82,37 +98,37 @@ class Learner:
         self.learn(feed.configuration)
         known = self.configuration
         if known is not None and feed.configuration.number <= known.number and not self.recovers:
-            take_feed(self._log, feed)
+            take_feed(self.log, feed)
 
     def feed(self, asked: LogIndex, applied_index: LogIndex) -> Feed | None:
         """What is decided behind `asked`; None: nothing can be told, or a snapshot has it."""
         if self.recovers or self.configuration is None:
             return None
-        decided_index = LogIndex(min(applied_index, self._log.last_index))
-        return feed_behind(self._log, decided_index, self.configuration, asked)
+        decided_index = LogIndex(min(applied_index, self.log.last_index))
+        return feed_behind(self.log, decided_index, self.configuration, asked)
 
     def durable(self, event: Durable) -> None:
-        self._log.mark_durable(event.ready_number)
+        self.log.mark_durable(event.ready_number)
 
     def trim(self, log_index: LogIndex) -> None:
         """Everything up to here is in the flushed state store. The seal stays, as in an engine."""
-        if self._log.seal_index is not None:
-            log_index = LogIndex(min(log_index, self._log.seal_index - 1))
-        if log_index > self._log.base_index:
-            self._log.trim_to(log_index)
+        if self.log.seal_index is not None:
+            log_index = LogIndex(min(log_index, self.log.seal_index - 1))
+        if log_index > self.log.base_index:
+            self.log.trim_to(log_index)
 
     def ready(self) -> Ready | None:
         """The next batch of effects, or None when there is nothing to do."""
         replies, self._replies = self._replies, []
-        committed = [] if self.recovers else self._delivery.take(self._log.last_index)
-        if not (replies or committed or self._log.has_ops()):
+        committed = [] if self.recovers else self._delivery.take(self.log.last_index)
+        if not (replies or committed or self.log.has_ops()):
             return None
         self._number += 1
-        has_more = bool(committed) and self._delivery.is_behind(self._log.last_index)
-        ops = self._log.take(self._number)
+        has_more = bool(committed) and self._delivery.is_behind(self.log.last_index)
+        ops = self.log.take(self._number)
         return Ready(self._number, ops, replies, committed, has_more=has_more)
 
     def end(self, next_one: Configuration) -> Ending:
         """Begin `next_one`, as a member or not. Everything was handed out before."""
         ended = RecoveredLog(self._group_id, self._generation, damaged=self.recovers)
-        return conclude(self._log, self._log.last_index, next_one, ended)
+        return conclude(self.log, self.log.last_index, next_one, ended)

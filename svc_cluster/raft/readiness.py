@@ -3,6 +3,9 @@
 Behind a seal there is no way back: a configuration whose members lack the log, or that has no
 quorum, is stuck as any group without one is. So a seal is proposed only when the next members are
 known to be nearly there, and the old members that stay could begin the next configuration alone.
+
+And the copies of who leaves go behind it. So it leaves as many copies as there were, or as many as
+there are to be: who comes has to be copied before somebody goes who is there and whole.
 """
 
 from __future__ import annotations
@@ -22,6 +25,13 @@ HEARD_SECONDS_MAX: Final = 1.0
 """So long ago at most did a ready member say what it holds."""
 
 
+COPY_LAG_ENTRIES_MAX: Final = 4096
+"""Entries that a copy may lack to count as one: who learns asks now and then, and not at each."""
+
+COPY_SECONDS_MAX: Final = 5.0
+"""So long ago at most was it heard of."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaWord:
     """A replica has said of itself that it holds all up to `log_index` durably, and whether it
@@ -34,7 +44,8 @@ class ReplicaWord:
 
 @dataclass(frozen=True, slots=True)
 class Sealing:
-    """Everything that the decision needs to know. `held` has this leader itself, too."""
+    """Everything that the decision needs to know. `held` has this leader itself, too. `there` are
+    the members of whose nodes it is not known that they are away."""
 
     active_version: int
     configuration: Configuration
@@ -42,6 +53,7 @@ class Sealing:
     last_index: LogIndex
     now: float
     held: Mapping[ReplicaId, ReplicaWord]
+    there: frozenset[ReplicaId] = frozenset()
 
 
 def is_ready(view: Sealing, replica_id: ReplicaId) -> bool:
@@ -50,6 +62,20 @@ def is_ready(view: Sealing, replica_id: ReplicaId) -> bool:
     if held is None or held.recovers or view.now - held.heard_at > HEARD_SECONDS_MAX:
         return False
     return held.log_index + LAG_ENTRIES_MAX >= view.last_index
+
+
+def _is_copy(view: Sealing, replica_id: ReplicaId) -> bool:
+    """Whether a replica of the next members has what those have who leave, but for the last."""
+    held = view.held.get(replica_id)
+    if held is None or held.recovers or view.now - held.heard_at > COPY_SECONDS_MAX:
+        return False
+    return held.log_index + COPY_LAG_ENTRIES_MAX >= view.last_index
+
+
+def _has_copy(view: Sealing, replica_id: ReplicaId) -> bool:
+    """Whether a member of today may well have a whole copy."""
+    held = view.held.get(replica_id)
+    return replica_id in view.there and not (held is not None and held.recovers)
 
 
 def refusal(view: Sealing) -> str | None:
@@ -67,8 +93,17 @@ def refusal(view: Sealing) -> str | None:
         return f"{len(ready)} of the next {len(members)} members are ready, {quorum} are needed"
     staying = [member for member in ready if view.configuration.includes(member.replica_id)]
     if len(staying) >= quorum:
-        return None
+        return _too_few_copies(view)
     grows_from_one = len(view.configuration.members) == 1 and len(members) == 3
     if grows_from_one and staying and len(ready) == len(members):
         return None
     return f"{len(staying)} of the members that stay are ready, {quorum} are needed"
+
+
+def _too_few_copies(view: Sealing) -> str | None:
+    members = view.next_members
+    now = sum(_has_copy(view, member.replica_id) for member in view.configuration.members)
+    then = sum(_is_copy(view, member.replica_id) for member in members)
+    if then >= min(now, len(members)):
+        return None
+    return f"{then} of the next {len(members)} members have a copy, and {now} have one today"

@@ -66,6 +66,11 @@ class Seam:
         return held and log.durable_index >= began.seal_index
 
     @property
+    def wants_feed(self) -> bool:
+        """Whether it asks around: it lacks its beginning, or a peer speaks of a later one."""
+        return self.is_lost or self.behind is not None or not self.holds_beginning
+
+    @property
     def seal_index(self) -> LogIndex | None:
         """Where the seal stands that ends this configuration, committed or not; None: nowhere."""
         return self._log.seal_index

@@ -8,8 +8,15 @@ import pytest
 
 from svc_cluster.base.configuration import Configuration
 from svc_cluster.base.ids import LogIndex, ReplicaId
-from svc_cluster.model.versions import NEWEST, SEALED_CONFIGURATIONS
-from svc_cluster.raft.readiness import LAG_ENTRIES_MAX, ReplicaWord, Sealing, refusal
+from svc_cluster.model.versions import SEALED_CONFIGURATIONS
+from svc_cluster.raft.readiness import (
+    COPY_LAG_ENTRIES_MAX,
+    COPY_SECONDS_MAX,
+    LAG_ENTRIES_MAX,
+    ReplicaWord,
+    Sealing,
+    refusal,
+)
 from tests.unit.raft.sealing import configuration, members
 
 LAST = 1000
@@ -88,10 +95,33 @@ def test_nothing_is_sealed_before_the_active_version_has_seals() -> None:
     """A release that may still be gone back to would stop at the seal."""
     sealing = view(THREE, (1, 2, 4), n1=held(), n2=held())
     older = replace(sealing, active_version=SEALED_CONFIGURATIONS - 1)
-    assert refusal(older) == "the cluster's active version is 3: finalize the upgrade first"
+    assert refusal(older) == "the cluster's active version is 2: finalize the upgrade first"
 
 
-def test_no_cluster_that_this_program_is_a_member_of_seals() -> None:
-    """Its replicas take no part in the performance of a seal yet: their group would stand still."""
-    sealing = view(THREE, (1, 2, 4), n1=held(), n2=held())
-    assert "active version" in (refusal(replace(sealing, active_version=NEWEST)) or "")
+def test_no_copy_goes_before_another_is_there() -> None:
+    """While all of today's members are there, a newcomer has to be copied to first."""
+    seen = view(THREE, (1, 2, 4), n1=held(), n2=held(), n3=held())
+    there = frozenset(member.replica_id for member in THREE.members)
+    told = refusal(replace(seen, there=there))
+    assert told == "2 of the next 3 members have a copy, and 3 have one today"
+    late = replace(seen, there=there, last_index=LogIndex(LAST + COPY_LAG_ENTRIES_MAX))
+    ahead = ReplicaWord(late.last_index, NOW)
+    whole = dict.fromkeys(late.held, ahead)
+    for word, is_sealed in (
+        (held(), True),
+        (held(1), False),
+        (replace(ahead, heard_at=NOW - COPY_SECONDS_MAX), True),
+        (replace(ahead, heard_at=NOW - COPY_SECONDS_MAX - 0.1), False),
+        (replace(ahead, recovers=True), False),
+    ):
+        known = {**whole, ReplicaId(104): word}
+        assert (refusal(replace(late, held=known)) is None) == is_sealed, word
+
+
+def test_a_member_that_is_gone_or_damaged_has_no_copy_to_wait_for() -> None:
+    """Two are left of three: two go on, and the third is made whole behind the seal."""
+    seen = view(THREE, (1, 2, 4), n1=held(), n2=held())
+    gone = frozenset(member.replica_id for member in THREE.members[:2])
+    assert refusal(replace(seen, there=gone)) is None
+    damaged = replace(seen, held={**seen.held, ReplicaId(103): held(recovers=True)})
+    assert refusal(replace(damaged, there=gone | {ReplicaId(103)})) is None
