@@ -141,6 +141,13 @@ class ExpireIdempotencyKeys:
 
 
 @dataclass(frozen=True, slots=True)
+class FreezeBasin:
+    """Appends are refused from here on with this reason. Empty: they are taken again."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class CountUsage:
     """Count the basin's use from here on; for basins that were bootstrapped without that."""
 
@@ -175,5 +182,6 @@ BasinCommand = (
     | ExpireIdempotencyKeys
     | CountUsage
     | KeepUsage
+    | FreezeBasin
     | ReportUsage
 )

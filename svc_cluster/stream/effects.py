@@ -29,6 +29,7 @@ from svc_cluster.stream.commands import (
     DeleteStream,
     ExpireIdempotencyKeys,
     ExpirePrefix,
+    FreezeBasin,
     IdempotentWrite,
     KeepUsage,
     PurgeStream,
@@ -64,6 +65,7 @@ class RejectionReason(StrEnum):
     NOT_BOOTSTRAPPED = "not_bootstrapped"
     ALREADY_BOOTSTRAPPED = "already_bootstrapped"
     SEALED = "sealed"
+    FROZEN = "frozen"
     MALFORMED = "malformed"
     NAME_TAKEN = "name_taken"
     WRONG_STREAM_ID = "wrong_stream_id"
@@ -106,6 +108,8 @@ def effect(view: View, command: BasinCommand) -> Change | RejectionReason:
         return RejectionReason.SEALED
     match command:
         case AppendCommand():
+            if basin.frozen:
+                return RejectionReason.FROZEN
             return _append(view.stream(command.stream_id), command)
         case CreateStream():
             return _create(view, basin, command)
@@ -119,6 +123,8 @@ def effect(view: View, command: BasinCommand) -> Change | RejectionReason:
             return _configure(view.stream(command.stream_id), command)
         case ConfigureBasin(config):
             return Change(basin=msgspec.structs.replace(basin, config=config))
+        case FreezeBasin(reason):
+            return Change(basin=msgspec.structs.replace(basin, frozen=reason))
         case PurgeStream():
             return _purge(view.stream(command.stream_id))
         case Seal(sealed_at_ms):

@@ -23,6 +23,7 @@ from svc_cluster.stream.commands import (
     ConfigureStream,
     CreateStream,
     DeleteEmptyStream,
+    FreezeBasin,
 )
 from svc_cluster.stream.effects import View
 from svc_cluster.stream.emptiness import empty_since_due
@@ -43,6 +44,20 @@ def open_basin(view: View) -> BasinHead:
     if basin.sealed_at_ms is not None:
         raise BasinDeletionPendingError("the basin is being deleted")
     return basin
+
+
+def open_for_appends(view: View) -> BasinHead:
+    """Raises UnavailableError, also while the basin is frozen; BasinDeletionPendingError."""
+    basin = open_basin(view)
+    if basin.frozen:
+        raise UnavailableError(f"the basin is frozen and takes no appends: {basin.frozen}")
+    return basin
+
+
+def freeze_basin(view: View, reason: str) -> FreezeBasin | None:
+    """None: it is frozen so already, or (`reason` is empty) not frozen. Raises UnavailableError,
+    BasinDeletionPendingError."""
+    return None if open_basin(view).frozen == reason else FreezeBasin(reason)
 
 
 def find_stream(view: View, name: str) -> StreamState | None:
@@ -98,7 +113,7 @@ def auto_create_stream(
 ) -> CreateStream | None:
     """For an append or a read that found no stream; None: there is one by now. Raises as
     `ensure_stream`, and StreamNotFoundError where the basin's configuration says no."""
-    basin = open_basin(view)
+    basin = open_basin(view) if on_read else open_for_appends(view)
     if find_stream(view, name) is not None:
         return None
     config = basin.config

@@ -33,6 +33,8 @@ class BasinHead(msgspec.Struct, frozen=True):
     created_at_ms: TimestampMs
     sealed_at_ms: TimestampMs | None = None
     next_stream_id: StreamId = FIRST_STREAM_ID
+    frozen: str = ""
+    """Why appends are refused; empty: they are not."""
 
 
 class StreamEntry(msgspec.Struct, frozen=True):
@@ -121,7 +123,13 @@ class _BasinRow(msgspec.Struct, frozen=True, array_like=True):
     create_stream_on_read: bool
 
 
-class _ReadBasinRow(_BasinRow, frozen=True, array_like=True):
+class _FrozenBasinRow(_BasinRow, frozen=True, array_like=True):
+    """This is the row of a basin that is frozen. Others keep the row that they had before."""
+
+    frozen: str = ""
+
+
+class _ReadBasinRow(_FrozenBasinRow, frozen=True, array_like=True):
     """A row as it is read, whatever kind of default it has."""
 
     default_stream_config: _WidestPartialConfigRow | None
@@ -195,8 +203,9 @@ def encode_basin(basin: BasinHead) -> bytes:
             retention_age_seconds=None if retention is None else retention.age_seconds,
             **members,
         )
+    more: dict[str, str] = {"frozen": basin.frozen} if basin.frozen else {}
     return _encode(
-        _BasinRow(
+        (_FrozenBasinRow if basin.frozen else _BasinRow)(
             name=basin.name,
             created_at_ms=basin.created_at_ms,
             sealed_at_ms=basin.sealed_at_ms,
@@ -205,6 +214,7 @@ def encode_basin(basin: BasinHead) -> bytes:
             stream_cipher=config.stream_cipher,
             create_stream_on_append=config.create_stream_on_append,
             create_stream_on_read=config.create_stream_on_read,
+            **more,
         )
     )
 
@@ -230,6 +240,7 @@ def decode_basin(value: bytes) -> BasinHead:
         TimestampMs(row.created_at_ms),
         None if row.sealed_at_ms is None else TimestampMs(row.sealed_at_ms),
         StreamId(row.next_stream_id),
+        row.frozen,
     )
 
 

@@ -120,14 +120,14 @@ class Sequencer:
     ) -> AppendCommand:
         """Place a batch at the tail. Its size and names are checked at the edge.
 
-        Raises, in this order: UnavailableError (basin not bootstrapped),
+        Raises, in this order: UnavailableError (basin not bootstrapped, or frozen),
         BasinDeletionPendingError, StreamNotFoundError, KeyRequiredError, SealMismatchError (it was
         not sealed for this stream), StreamDeletionPendingError, UnavailableError (`session` is not
         the session's next), FencingTokenMismatchError, SeqNumMismatchError, InvalidError (the
         cipher reaches no further), QuotaError (the basin stores as much as it may), InvalidError (a
         timestamp is required, or the batch contradicts itself).
         """
-        provision_rules.open_basin(self._overlay)
+        provision_rules.open_for_appends(self._overlay)
         stream = sealing.open_sealed(self._overlay, stream_name, batch.sealed_for)
         if session is not None:
             self._sessions.check(session, stream.stream_id)
