@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from svc_cluster.storage.payload.payload_frame import PayloadPlace
 
 
@@ -36,6 +38,9 @@ class EntryPlaces:
     def numbers(self) -> set[int]:
         """The files that are named."""
         return {place.number for place in self._places.values()}
+
+    def __iter__(self) -> Iterator[PayloadPlace]:
+        return iter(self._places.values())
 
     def __len__(self) -> int:
         return len(self._places)

@@ -10,10 +10,12 @@ the state store. It never gives a number twice in one process, nor one below any
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from svc_cluster.base.checksum import crc32c
+from svc_cluster.base.log import get_logger
 from svc_cluster.storage.disk import Disk, DiskFile
+from svc_cluster.storage.holes import Stretch
 from svc_cluster.storage.payload.payload_frame import (
     BLOCK_BYTES,
     FORMAT,
@@ -30,6 +32,7 @@ from svc_cluster.storage.payload.payload_frame import (
 )
 from svc_cluster.storage.payload.payload_settings import PayloadFormatError, PayloadSettings
 
+log = get_logger("storage.payload")
 Writes = list[tuple[DiskFile, int, bytes]]
 
 
@@ -55,6 +58,15 @@ class PayloadFiles:
         self._offset = 0
         self._ready: tuple[int, DiskFile] | None = None
         self._spares: list[DiskFile] = []
+        self._missing: dict[str, int] = {}
+        """Bytes of holes in files that have some, by name."""
+        self._digging: set[int] = set()
+        """Files in which holes are being made."""
+        self._writes = settings.writes
+        self.can_dig = False
+        """Holes can be made, also in files of before that get nothing more."""
+        self.lost: set[int] = set()
+        """Files that something needs, or did at the start, and that are gone."""
         self._taken = 0
         """Files begun since the last `shrink`."""
         self._preparing = False
@@ -73,10 +85,19 @@ class PayloadFiles:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files, free ones included."""
+        """Bytes that all files take, free ones included."""
         ready = [] if self._ready is None else [self._ready[1]]
         files = [*self._files.values(), *self._spares, *ready]
-        return sum(file.size() for file in files)
+        return sum(file.size() - self._missing.get(file.name, 0) for file in files)
+
+    def length(self, number: int) -> int:
+        """Return how long this file is, holes included."""
+        return self._files[number].size()
+
+    def held_bytes(self, number: int) -> int:
+        """Bytes that this file takes, without its holes."""
+        file = self._files[number]
+        return file.size() - self._missing.get(file.name, 0)
 
     @property
     def is_busy(self) -> bool:
@@ -95,11 +116,24 @@ class PayloadFiles:
         needed = set(named)
         for number in [one for one in self._files if one not in needed]:
             self._free(self._files.pop(number))
-        lost = sorted(needed - self._files.keys())
+        self.lost = needed - self._files.keys()
         self._next_number = max([self._next_number - 1, *needed]) + 1
         self._running = True
+        self.can_dig = self._disk.makes_holes()
+        if self._writes:
+            self._writes = False
+            self.begin()
+        return sorted(self.lost)
+
+    def begin(self) -> None:
+        """From now on large entries go into payload files, if these can have holes. The settings
+        allow it, or, later, the cluster's active version does."""
+        if self._writes or not self._running:
+            return
+        self._writes = self.can_dig
+        if not self.can_dig:
+            log.warning("payload_files_off", reason="the file system makes no holes in files")
         self._prepare()
-        return lost
 
     def stop(self) -> None:
         """Begin nothing more. What is there is read until `close`."""
@@ -115,17 +149,58 @@ class PayloadFiles:
     def retire(self, number: int) -> None:
         """Nothing in the file is needed, and nobody reads it: it may be used again."""
         assert number != self._current, "the file that is written is not free"
+        assert number not in self._digging, "a file in the making of holes is not free"
+        if number in self.lost:
+            self.lost.discard(number)
+            return
         self._free(self._files.pop(number))
         self._prepare()
 
     def shrink(self) -> None:
         """To be called now and then: remove free files beyond as many as were begun since the last
         call, and one."""
-        surplus = len(self._spares) - self._taken - (1 if self._settings.writes else 0)
+        surplus = len(self._spares) - self._taken - (1 if self._writes else 0)
         self._taken = 0
         if self._running and not self._preparing:
             for _ in range(surplus):
                 self._remove(self._spares.pop())
+
+    def is_digging(self, number: int) -> bool:
+        """Whether holes are being made in the file."""
+        return number in self._digging
+
+    def dig(self, number: int, holes: Sequence[Stretch], done: Callable[[int], None]) -> None:
+        """Nothing there is needed, and nobody reads it: give it back. What was given back before is
+        among it. `done` is told how many bytes that makes more. Only where `can_dig`."""
+        assert number != self._current, "the file that is written gets no holes"
+        assert number not in self._digging, "holes of one file come one set after the other"
+        file = self._files[number]
+        self._digging.add(number)
+
+        def dug(is_whole: bool) -> None:
+            self._digging.discard(number)
+            before = self._missing.get(file.name, 0)
+            if is_whole:
+                # as counted here: what the file system takes for many holes is none of it
+                self._missing[file.name] = sum(size for _, size in holes)
+            else:
+                self._note_missing(file)
+                self._stop_digging()
+            done(max(0, self._missing.get(file.name, 0) - before))
+
+        self._disk.submit_holes(file, holes, dug)
+
+    def _stop_digging(self) -> None:
+        """Nothing is lost by a refusal; a next start tries anew. Nothing more is written, as its
+        space would not come back."""
+        if self.can_dig:
+            self.can_dig = self._writes = False
+            log.warning("payload_holes_off", reason="the file system refuses to make a hole")
+
+    def _note_missing(self, file: DiskFile) -> None:
+        missing = file.size() - file.held_bytes()
+        if missing > 0:
+            self._missing[file.name] = missing
 
     def _free(self, file: DiskFile) -> None:
         if file.size() == self._settings.file_bytes:
@@ -135,13 +210,14 @@ class PayloadFiles:
 
     def _remove(self, file: DiskFile) -> None:
         file.close()
+        self._missing.pop(file.name, None)
         self._disk.submit_unlink(file.name)
 
     # -- writing
 
     def takes(self, payload_bytes: int) -> bool:
         """Whether an entry of so many bytes is to be put here now."""
-        if not self._settings.writes or payload_bytes < self._settings.bulk_bytes_min:
+        if not self._writes or payload_bytes < self._settings.bulk_bytes_min:
             return False
         if self._running and self._has_room(frame_bytes(payload_bytes)):
             return True
@@ -220,13 +296,14 @@ class PayloadFiles:
 
     def _prepare(self) -> None:
         """Begin to make the next file ready, if there is none and there is room for it."""
-        if not (self._running and self._settings.writes):
+        if not (self._running and self._writes):
             return
         if self._ready is not None or self._preparing:
             return
         number, size = self._next_number, self._settings.file_bytes
-        spare = self._spares.pop(0) if self._spares else None
-        if spare is None and self._disk.free_bytes() - size < self._reserve_bytes:
+        spare = self._spares[0] if self._spares else None
+        needed = size if spare is None else self._missing.get(spare.name, 0)
+        if needed and self._disk.free_bytes() - needed < self._reserve_bytes:
             return
         self._preparing = True
         self._next_number += 1
@@ -235,10 +312,19 @@ class PayloadFiles:
             self._disk.submit_reserve(
                 file_name(number), size, head, lambda file: self._prepared(number, file)
             )
-        else:
-            self._disk.submit_renew(
-                spare, file_name(number), head, lambda: self._prepared(number, spare)
-            )
+            return
+        self._spares.pop(0)
+        old = spare.name
+
+        def renewed(is_done: bool) -> None:
+            if is_done:
+                self._missing.pop(old, None)
+                self._prepared(number, spare)
+            else:
+                self._remove(spare)
+                self._prepared(number, None)
+
+        self._disk.submit_renew(spare, file_name(number), head, renewed)
 
     def _prepared(self, number: int, file: DiskFile | None) -> None:
         self._preparing = False
@@ -264,6 +350,7 @@ class PayloadFiles:
             self._disk.unlink(name)  # a crash came while it was made
         else:
             self._files[number] = file
+            self._note_missing(file)
 
 
 def _is_right(place: PayloadPlace, data: bytes) -> bool:

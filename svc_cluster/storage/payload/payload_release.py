@@ -7,20 +7,24 @@ Four steps, each flush doing the next one of some files:
 2. The flush is complete: a restart finds no such row either. The file's references are deleted.
 3. The next flush is complete: a restart does not miss the file. The log is synced, so that its
    bases, behind which a restart needs no payload, are as they were seen.
-4. Every view that may have seen such a row is closed. The file is free.
+4. Every view that may have seen such a row is closed, and no holes are being made. The file is
+   free.
 
 A crash between any two repeats them, or finds at its start that nothing names the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from svc_cluster.base.write_set import WriteSet
+from svc_cluster.storage.payload.budget import Budget
 from svc_cluster.storage.payload.open_views import Views
 from svc_cluster.storage.payload.payload_files import PayloadFiles
+from svc_cluster.storage.payload.payload_frame import PayloadPlace
+from svc_cluster.storage.payload.payload_space import RANGE_ROWS
 from svc_cluster.storage.payload.pointer import decode_pointer
 from svc_cluster.storage.payload.references import References, rows_of
 from svc_cluster.storage.state_store import StateStore, StoreStalledError
@@ -28,12 +32,24 @@ from svc_cluster.storage.state_store import StateStore, StoreStalledError
 FILES_PER_FLUSH: Final = 64
 """So many files are looked at when a flush begins; the next flush goes on behind them."""
 
+ROWS_PER_FLUSH: Final = 4096
+"""So many rows are looked at when a flush begins, a range of them counting as some more, unless
+bytes or time end first; the next flush goes on there."""
+
+ROWS_PER_LOOK: Final = 256
+"""So many rows of an owner are looked at for one that points into a file; a later look goes on
+behind them."""
+
 
 class PlacesOfLog(Protocol):
     """What the log needs of the files."""
 
     def placed_numbers(self) -> set[int]:
         """The files in which entries stand that a restart would read."""
+        ...
+
+    def places(self) -> list[PayloadPlace]:
+        """Where these entries stand."""
         ...
 
     def sync(self, done: Callable[[], None]) -> None:
@@ -60,20 +76,26 @@ class PayloadRelease:
         log: PlacesOfLog,
         references: References,
         views: Views,
+        monotonic: Callable[[], float],
     ) -> None:
         self._store = store
         self._files = files
         self._log = log
         self._references = references
         self._views = views
+        self._monotonic = monotonic
         self._dying: set[int] = set()
-        """Files behind the first step."""
         self._unnamed: list[_Dying] = []
         """Files whose references were deleted, by a write that no flush has covered."""
         self._unread: list[_Dying] = []
         """Files behind the third step."""
         self._looked_to = 0
         self._is_stopped = False
+
+    @property
+    def dying(self) -> Set[int]:
+        """Files behind the first step."""
+        return self._dying
 
     def stop(self) -> None:
         """Take no further step: the store is about to be closed. A next start goes on."""
@@ -99,23 +121,44 @@ class PayloadRelease:
         return flushed
 
     def _dead_now(self) -> list[int]:
-        closed = self._files.closed_numbers()
+        closed = sorted([*self._files.closed_numbers(), *self._files.lost])
         behind = [number for number in closed if number > self._looked_to]
         looked = (behind or closed)[:FILES_PER_FLUSH]
         if not looked:
             return []
-        self._looked_to = looked[-1]
         needed = self._log.placed_numbers() | self._dying
-        return [one for one in looked if one not in needed and not self._is_pointed_into(one)]
+        budget = Budget(ROWS_PER_FLUSH, self._monotonic)
+        dead: list[int] = []
+        for number in looked:
+            if number not in needed:
+                is_pointed_into = self._is_pointed_into(number, budget)
+                if is_pointed_into is None:
+                    break
+                if not is_pointed_into:
+                    dead.append(number)
+            self._looked_to = number
+        return dead
 
-    def _is_pointed_into(self, number: int) -> bool:
+    def _is_pointed_into(self, number: int, budget: Budget) -> bool | None:
         """Tell whether any row does. An owner without one is left out from then on, as nothing new
-        comes to point into the file: one of very many streams is looked through once."""
+        comes to point into the file: one of very many streams is looked through once. None: the
+        budget was spent before that was known, and a next look goes on from there."""
         for owner in self._references.owners(number):
-            for key, row in self._store.scan(*self._references.range_of(number, owner)):
+            if budget.is_spent():
+                return None
+            budget.take(RANGE_ROWS)
+            rows = self._store.scan(*self._references.range_of(number, owner))
+            for count, (key, row) in enumerate(rows, start=1):
                 pointer = decode_pointer(key, row)
                 if pointer is not None and pointer.place.number == number:
                     return True
+                budget.take(1, len(row))
+                if count == ROWS_PER_LOOK:
+                    self._references.begin_behind(number, owner, key)
+                    return True  # for all that is known
+                if budget.is_spent():
+                    self._references.begin_behind(number, owner, key)
+                    return None
             self._references.leave_out(number, owner)
         return False
 
@@ -133,7 +176,7 @@ class PayloadRelease:
     def _retire(self) -> None:
         left: list[_Dying] = []
         for file in self._unread:
-            if self._views.is_open(file.newest_view):
+            if self._views.is_open(file.newest_view) or self._files.is_digging(file.number):
                 left.append(file)
             else:
                 self._dying.discard(file.number)

@@ -23,9 +23,15 @@ class PayloadSettings:
     """Length of a new file; files of another length are used up as they are."""
     bulk_bytes_min: int = 16 * 1024
     """Shorter entries stay in the log, and shorter records of one batch in the state store."""
+    dead_share_max: float = 0.25
+    """Bytes that files hold in vain, by those that are needed, above which files get holes."""
+    dead_files_max: int = 2
+    """So many files' worth may be held in vain beside that."""
 
     def __post_init__(self) -> None:
         if self.file_bytes < 2 * BLOCK_BYTES or self.file_bytes % BLOCK_BYTES:
             raise ValueError("file_bytes must be a multiple of 4096 and at least 8 KiB")
         if self.bulk_bytes_min < 1:
             raise ValueError("bulk_bytes_min must be positive")
+        if self.dead_share_max < 0 or self.dead_files_max < 0:
+            raise ValueError("what may be held in vain must not be negative")

@@ -8,22 +8,25 @@ once more: it may have gone meanwhile, and its file may be used again. A row tha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NoReturn, Protocol
 
 from svc_cluster.base.checksum import crc32c
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.write_set import Origin, WriteSet
+from svc_cluster.storage.harm import DamagedBytesError, generation_of
 from svc_cluster.storage.payload import references
 from svc_cluster.storage.payload.open_views import Views
 from svc_cluster.storage.payload.payload_files import PayloadFiles
 from svc_cluster.storage.payload.payload_frame import PayloadPlace
+from svc_cluster.storage.payload.payload_holes import PayloadHoles
 from svc_cluster.storage.payload.payload_release import PayloadRelease, PlacesOfLog
 from svc_cluster.storage.payload.pointer import Pointer, decode_pointer, encode_pointer
 from svc_cluster.storage.payload.references import References
 from svc_cluster.storage.state_store import (
     ON_DISK,
     Finish,
+    Harm,
     Peeked,
     StateStore,
     StoreReader,
@@ -36,10 +39,6 @@ _PROBES_MAX: Final = 64
 """Places in an entry that are looked at for the bytes of one value."""
 
 
-class PayloadDamageError(Exception):
-    """What stands at the place of a row is not what was written there."""
-
-
 class Rows(Protocol):
     """Where a row is looked at once more."""
 
@@ -49,7 +48,13 @@ class Rows(Protocol):
 class PayloadStore:
     """Implements StateStore above another one."""
 
-    def __init__(self, inner: StateStore, files: PayloadFiles, log: PlacesOfLog) -> None:
+    def __init__(
+        self,
+        inner: StateStore,
+        files: PayloadFiles,
+        log: PlacesOfLog,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         """Blocking. The files are started, with what the log and the store name."""
         self._inner = inner
         self._files = files
@@ -57,10 +62,17 @@ class PayloadStore:
         self._references = References(inner.scan(references.FIRST_KEY, references.END_KEY))
         named = self._references.numbers()
         self.lost = files.start([*named, *log.placed_numbers()])
-        if self.lost:
-            get_logger("storage.payload").error("payload_files_lost", files=self.lost)
         """Files that something needs and that are gone."""
-        self._release = PayloadRelease(inner, files, log, self._references, self._views)
+        self.harm = _Harm(inner.harm, self._references, self.lost)
+        if self.lost:
+            harmed = sorted(self.harm.generations)
+            get_logger("storage.payload").error(
+                "payload_files_lost", files=self.lost, generations=harmed
+            )
+        self._release = PayloadRelease(inner, files, log, self._references, self._views, loop.time)
+        self.holes = PayloadHoles(
+            inner, files, log, self._release, self._references, self._views, loop
+        )
 
     # -- reading
 
@@ -123,12 +135,8 @@ class PayloadStore:
             again = source.get(key)
             if again == row:
                 place = pointer.place
-                self._inner.fail(
-                    PayloadDamageError(
-                        f"checksum mismatch in payload file {place.number}, {place.length} bytes "
-                        f"at {place.offset}"
-                    )
-                )
+                where = f"payload file {place.number}, {place.length} bytes at {place.offset}"
+                self._inner.fail(DamagedBytesError(where, key))
             row = again
         return row
 
@@ -143,6 +151,7 @@ class PayloadStore:
             self._inner.write(write_set)
         else:
             self._inner.write(self._with_pointers(write_set, write_set.origin))
+        self.holes.note(write_set.freed)
 
     def _with_pointers(self, write_set: WriteSet, at: Origin) -> WriteSet:
         """The rows to be written: what is long stays where the entry is."""
@@ -170,10 +179,12 @@ class PayloadStore:
 
     def flush(self, done: Callable[[], None]) -> None:
         settled = self._release.flush_begins()
+        dug = self.holes.flush_begins()
 
         def finished() -> None:
             done()
             settled()
+            dug()
 
         self._inner.flush(finished)
 
@@ -188,8 +199,26 @@ class PayloadStore:
     def close(self) -> None:
         """Close the store below, and then the files that it points into."""
         self._release.stop()
+        self.holes.stop()
         self._inner.close()
         self._files.close()
+
+
+class _Harm:
+    """What the store below knows of, and those who have values in files that are gone."""
+
+    def __init__(self, inner: Harm, known: References, lost: Iterable[int]) -> None:
+        self._inner = inner
+        self._bereft = frozenset(
+            generation_of(owner) for number in lost for owner in known.owners(number)
+        )
+
+    @property
+    def generations(self) -> frozenset[int]:
+        return self._inner.generations | self._bereft
+
+    def forget(self, generation: int) -> None:
+        self._inner.forget(generation)
 
 
 class _Snapshot:

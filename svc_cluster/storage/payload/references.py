@@ -53,6 +53,11 @@ class References:
         first, last = self._owners[number][owner]
         return owner + first, owner + last + b"\x00"
 
+    def begin_behind(self, number: int, owner: bytes, key: bytes) -> None:
+        """No key of the owner up to this one has its value in the file, and none comes to."""
+        _, last = self._owners[number][owner]
+        self._owners[number][owner] = key[len(owner) :] + b"\0", last
+
     def leave_out(self, number: int, owner: bytes) -> None:
         """The owner has nothing in the file any more, and nobody looks for it again."""
         del self._owners[number][owner]
