@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from svc_cluster.storage.disk_trouble import is_trouble
+from svc_cluster.storage.harm import DamagedBytesError, note_harm
 
 EXIT_STORE_DAMAGED: Final = 75
 """Process exit code after damage in the state store: start the process again."""
@@ -35,13 +36,27 @@ def lacks_its_root(store: Path) -> bool:
 
 
 def exit_damaged(store: Path, failure: BaseException) -> NoReturn:
-    """Mark the store as damaged and end the process. Any thread may call this."""
+    """Mark the store as damaged, or note whose bytes are, where all else is whole, and end the
+    process. Any thread may call this."""
+    if isinstance(failure, DamagedBytesError):
+        _exit_harmed(store, failure)
     line = (
         f"fatal: the state store in {store} is damaged; the next start of this process sets it "
         f"aside and gets its content from the log and the other nodes: {failure!r}\n"
     )
     with contextlib.suppress(OSError):
         _mark(store).write_text(line)
+        os.write(2, line.encode("utf-8", "replace"))
+    os._exit(EXIT_STORE_DAMAGED)
+
+
+def _exit_harmed(store: Path, failure: DamagedBytesError) -> NoReturn:
+    line = (
+        f"fatal: bytes of one replica beside the state store in {store} are damaged; the next "
+        f"start of this process gets this replica from the other nodes: {failure!r}\n"
+    )
+    with contextlib.suppress(OSError):
+        note_harm(store, failure.generation)
         os.write(2, line.encode("utf-8", "replace"))
     os._exit(EXIT_STORE_DAMAGED)
 

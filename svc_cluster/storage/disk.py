@@ -15,12 +15,14 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn, Protocol, TypeVar
 
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.seldom import Seldom
 from svc_cluster.storage.disk_trouble import remedy
+from svc_cluster.storage.holes import Stretch, dig, makes_holes
 from svc_cluster.storage.private import keep_private
 from svc_cluster.storage.real_file import RealFile, make_zeros, renew, reserve, write_all
 from svc_cluster.storage.removal import excess, remove_slowly
@@ -28,7 +30,6 @@ from svc_cluster.storage.removal import excess, remove_slowly
 _T = TypeVar("_T")
 log = get_logger("storage.disk")
 _IOVEC_MAX: Final = 512
-
 EXIT_STORAGE: Final = 74
 """Process exit code after a failed write or fsync."""
 
@@ -39,6 +40,10 @@ class DiskFile(Protocol):
     name: str
 
     def size(self) -> int: ...
+
+    def held_bytes(self) -> int:
+        """Return the bytes of the disk that it takes, which holes are no part of."""
+        ...
 
     def pread(self, size: int, offset: int) -> bytes:
         """Read up to `size` bytes; shorter only at the end of the file. Blocking."""
@@ -76,10 +81,23 @@ class Disk(Protocol):
         ...
 
     def submit_renew(
-        self, file: DiskFile, name: str, head: bytes, done: Callable[[], None]
+        self, file: DiskFile, name: str, head: bytes, done: Callable[[bool], None]
     ) -> None:
-        """Give a file that nobody writes to another name and beginning, in the background thread.
-        A crash leaves either name with either beginning; both are synced when `done` runs."""
+        """Give a file that nobody writes to another name and beginning, and room where it has
+        holes, in the background thread. A crash leaves either name with either beginning; both are
+        synced when `done` is told True. False: there is no room, and the file is as it was."""
+        ...
+
+    def submit_holes(
+        self, file: DiskFile, holes: Sequence[Stretch], done: Callable[[bool], None]
+    ) -> None:
+        """Give these stretches of the file back to the disk, in a background thread, which takes
+        its time. Nobody reads or writes there, and the file keeps its name, until `done` runs on
+        the event loop, told False when the disk refuses. That leaves some, as a crash does."""
+        ...
+
+    def makes_holes(self) -> bool:
+        """Whether `submit_holes` makes room. Blocking, for start-up."""
         ...
 
     def submit(
@@ -145,8 +163,7 @@ def lock_directory(directory: Path) -> int:
 class RealDisk:
     """A directory on the machine's disk. One thread writes and syncs, others make and remove files.
 
-    Writers wait in the kernel with the interpreter lock released; the event loop only puts a job
-    into a queue.
+    Writers wait in the kernel without the interpreter lock; the event loop only queues jobs.
     """
 
     def __init__(self, directory: Path, loop: asyncio.AbstractEventLoop) -> None:
@@ -196,15 +213,28 @@ class RealDisk:
         self._maker.put(job)
 
     def submit_renew(
-        self, file: DiskFile, name: str, head: bytes, done: Callable[[], None]
+        self, file: DiskFile, name: str, head: bytes, done: Callable[[bool], None]
     ) -> None:
         def job() -> None:
             assert isinstance(file, RealFile), "a disk renews its own files"
-            renew(file, self._directory, name, head)
+            is_renewed = renew(file, self._directory, name, head)
             self._sync_directory()
-            self._to_loop(done)
+            self._to_loop(lambda: done(is_renewed))
 
         self._maker.put(job)
+
+    def submit_holes(
+        self, file: DiskFile, holes: Sequence[Stretch], done: Callable[[bool], None]
+    ) -> None:
+        def job() -> None:
+            if not self._pause.is_set():  # else the process ends
+                path = self._directory / file.name
+                self._to_loop(partial(done, dig(path, holes, self._loop.time, self._pause.wait)))
+
+        self._remover.put(job)
+
+    def makes_holes(self) -> bool:
+        return _or_exit(lambda: makes_holes(self._directory), self._directory)
 
     def submit(
         self, writes: Sequence[tuple[DiskFile, int, bytes]], done: Callable[[], None]

@@ -31,6 +31,9 @@ class RealFile:
     def size(self) -> int:
         return self._size
 
+    def held_bytes(self) -> int:
+        return os.fstat(self._handle).st_blocks * 512
+
     def pread(self, size: int, offset: int) -> bytes:
         pieces = []
         while size > 0:
@@ -88,12 +91,20 @@ def reserve(path: Path, size: int, head: bytes) -> RealFile | None:
     return RealFile(path.name, handle)
 
 
-def renew(file: RealFile, directory: Path, name: str, head: bytes) -> None:
-    """Give a file another name and beginning, and sync it; the directory is the caller's."""
+def renew(file: RealFile, directory: Path, name: str, head: bytes) -> bool:
+    """Give a file another name and beginning, and room where it has holes, and sync it; the
+    directory is the caller's. False, and the old name, where the disk has no room for that."""
+    try:
+        os.posix_fallocate(file.handle, 0, file.size())
+    except OSError as failure:
+        if failure.errno in _NO_ROOM:
+            return False
+        raise
     os.rename(directory / file.name, directory / name)
     file.name = name
     write_all(file.handle, [head], 0)
     os.fsync(file.handle)
+    return True
 
 
 def write_all(handle: int, pieces: Sequence[bytes | memoryview], offset: int) -> None:

@@ -39,6 +39,11 @@ def excess(sizes: Sequence[int]) -> int:
     return count
 
 
+def pause_s(taken_s: float) -> float:
+    """Return how long to leave the disk to others behind a step that took so long."""
+    return min(PAUSE_MAX_S, max(PAUSE_MIN_S, PAUSE_SHARE * taken_s))
+
+
 def remove_slowly(path: Path, monotonic: Callable[[], float], pause: Pause) -> None:
     """Shorten the file at `path`, then unlink it. Blocking; meant for a thread of its own.
 
@@ -62,5 +67,4 @@ def _shorten(handle: int, monotonic: Callable[[], float], pause: Pause) -> None:
         os.ftruncate(handle, size)
         # the blocks go with the transaction, so it is this sync that takes the time
         os.fsync(handle)
-        taken = monotonic() - begun
-        pause(min(PAUSE_MAX_S, max(PAUSE_MIN_S, PAUSE_SHARE * taken)))
+        pause(pause_s(monotonic() - begun))

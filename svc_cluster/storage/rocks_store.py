@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final
 
 from rocksdict import (
     BlockBasedOptions,
@@ -30,10 +30,12 @@ from svc_cluster.base.log import get_logger
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.storage import dead_records
 from svc_cluster.storage.aside import Aside
-from svc_cluster.storage.damage import exit_damaged, is_damage, lacks_its_root
+from svc_cluster.storage.damage import is_damage, lacks_its_root
 from svc_cluster.storage.dead_ranges import DeadRange, TableFile
-from svc_cluster.storage.disk import Worker, exit_storage
+from svc_cluster.storage.disk import Worker
 from svc_cluster.storage.disk_trouble import remedy
+from svc_cluster.storage.guard import Guard, OnFailure, end_process
+from svc_cluster.storage.harm import NotedHarm
 from svc_cluster.storage.manifest import cut_torn_end
 from svc_cluster.storage.read_pool import ReadPool, ReadPoolSettings
 from svc_cluster.storage.reclaim import Reclaimer
@@ -46,7 +48,6 @@ from svc_cluster.storage.state_store import (
     unchanged,
 )
 
-_T = TypeVar("_T")
 log = get_logger("storage.rocks_store")
 _STALL_TEXT: Final = "Write stall"
 _CUT_SHORT_TEXT: Final = "Shutdown in progress"
@@ -81,7 +82,7 @@ class RocksStore:
     """Implements StateStore.
 
     A write, read or flush that fails for any reason but a stall ends the process; when it was
-    damage, the next start knows.
+    damage, the next start knows. `on_failure` says what is done instead.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class RocksStore:
         directory: Path,
         loop: asyncio.AbstractEventLoop,
         settings: RocksSettings | None = None,
+        on_failure: OnFailure | None = None,
     ) -> None:
         """Open or create the store. Blocking. Raises StoreOpenError, StoreDamagedError."""
         settings = settings or RocksSettings()
@@ -113,11 +115,12 @@ class RocksStore:
         self._write_options.disable_wal = True  # type: ignore[method-assign, assignment]
         self._write_options.no_slowdown = True
         self._db.set_write_options(self._write_options)
-        self._flusher = Worker("store-flush")
+        self._flusher = Worker("store-flush", directory)
         self.reads = ReadPool(loop, settings.reads)
         self._aside = Aside(directory, loop.time)
         self._aside.start()
-        self._guard = _Guard(directory)
+        self._guard = Guard(directory, on_failure or end_process)
+        self.harm = NotedHarm(directory, self._flusher.put)
         self.fail = self._guard.fail
         # automatic compactions, which bound the files of level 0, go on beside ours
         self._compact_options = CompactOptions()
@@ -235,9 +238,11 @@ class RocksStore:
             self._is_open = False
             self.reads.close()
             self._flusher.stop()
-            self._guard.run(lambda: self._db.flush(True))
-            self._reclaimer.stop(self._cut_short)
-            self._aside.stop()
+            try:
+                self._guard.run(lambda: self._db.flush(True))
+            finally:
+                self._reclaimer.stop(self._cut_short)
+                self._aside.stop()
             try:
                 self._db.close()
             except Exception as failure:
@@ -273,24 +278,6 @@ def _open(directory: Path, options: Options) -> Rdict:
 _Run = Callable[[Callable[[], Any]], Any]
 
 
-class _Guard:
-    """Ends the process when a call into the store fails."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def run(self, job: Callable[[], _T]) -> _T:
-        try:
-            return job()
-        except Exception as failure:
-            self.fail(failure)
-
-    def fail(self, failure: BaseException) -> NoReturn:
-        if is_damage(failure):
-            exit_damaged(self._directory, failure)
-        exit_storage(failure, self._directory)
-
-
 class RocksSnapshot:
     """A view of one moment: an iterator made then, which RocksDB keeps at that moment.
 
@@ -298,7 +285,7 @@ class RocksSnapshot:
     the contract tests, as is what stands below about bounds).
     """
 
-    def __init__(self, guard: _Guard, walk: Any) -> None:
+    def __init__(self, guard: Guard, walk: Any) -> None:
         self._run = guard.run
         self._walk = walk
         self._mover: object = None
@@ -345,7 +332,7 @@ class RocksSnapshot:
 
 
 def _scan(
-    guard: _Guard, source: Any, start: bytes, end: bytes, *, reverse: bool
+    guard: Guard, source: Any, start: bytes, end: bytes, *, reverse: bool
 ) -> Iterator[tuple[bytes, bytes]]:
     """Pairs in `[start, end)`.
 

@@ -63,6 +63,19 @@ class StoreSnapshot(StoreReader, Protocol):
     def close(self) -> None: ...
 
 
+class Harm(Protocol):
+    """Which replicas have values that are damaged, where everything else is whole."""
+
+    @property
+    def generations(self) -> frozenset[int]:
+        """What the keys of these replicas begin with, as far as any process has met damage."""
+        ...
+
+    def forget(self, generation: int) -> None:
+        """Somebody has the replica repaired, and knows that durably. Never waits for the disk."""
+        ...
+
+
 class StateStore(StoreReader, Protocol):
     """One ordered map of bytes to bytes for a whole node.
 
@@ -90,6 +103,9 @@ class StateStore(StoreReader, Protocol):
     def write(self, write_set: WriteSet) -> None:
         """Apply all of it or none. Not durable until flushed. Raises StoreStalledError."""
         ...
+
+    @property
+    def harm(self) -> Harm: ...
 
     @property
     def fail(self) -> Callable[[BaseException], NoReturn]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from svc_cluster.base.configuration import Configuration
 from svc_cluster.base.ids import GroupId, LogIndex
 from svc_cluster.storage.payload.entry_places import EntryPlaces
-from svc_cluster.storage.payload.payload_frame import decode_place
+from svc_cluster.storage.payload.payload_frame import PayloadPlace, decode_place
 from svc_cluster.storage.wal import wal_frame as fr
 from svc_cluster.storage.wal.wal_frame import FrameBody, GroupState
 
@@ -198,14 +198,14 @@ class Ledger:
     def __init__(self) -> None:
         self.groups: dict[GroupId, GroupLedger] = {}
         self.destroyed: dict[GroupId, int] = {}
-        """Destroyed group ids and the segment of their last frame."""
+        """Destroyed replicas that were not made again, and the segment of their last frame."""
 
     def note(self, body: FrameBody, segment_seq: int) -> int:
         """Take in the next frame; returns its `group_seq`."""
         group = body.group
         if body.kind == fr.CREATE:
-            assert group not in self.destroyed, "a destroyed group id is never used again"
             assert group not in self.groups, "a replica is created once"
+            self.destroyed.pop(group, None)
             self.groups[group] = GroupLedger()
         ledger = self.groups[group]
         group_seq = ledger.frame_count
@@ -235,6 +235,10 @@ class Ledger:
         for ledger in self.groups.values():
             found |= ledger.places.numbers()
         return found
+
+    def places(self) -> list[PayloadPlace]:
+        """Where the payloads of entries of the log stand that stand apart."""
+        return [place for one in self.groups.values() for place in one.places]
 
     def unflushed_payload_bytes(self, applied: Applied) -> int:
         """Bytes in payload files that a restart would apply once more, and that a flush spares it.

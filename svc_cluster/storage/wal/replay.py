@@ -139,7 +139,8 @@ class Replay:
     def damage(self, frame: WalFrame) -> None:
         """A synced frame whose header is whole and whose payload is not."""
         body = frame.body
-        if body.group and body.group not in self._destroyed:
+        if body.group and not self._is_gone(body):
+            self._destroyed.pop(body.group, None)
             self._group(body.group).log.damaged = True
             self._group(body.group).count = frame.group_seq
 
@@ -167,8 +168,9 @@ class Replay:
             if self._holes:
                 self._take_batch_header(fr.decode_batch_header(body.payload))
             return
-        if body.group in self._destroyed:
+        if self._is_gone(body):
             return
+        self._destroyed.pop(body.group, None)
         group = self._group(body.group)
         self._check_count(group, frame)
         if body.kind == fr.DESTROY:
@@ -179,6 +181,12 @@ class Replay:
             told_all = body.kind in (fr.STATE, fr.SNAPSHOT) and not group.contradicted
             if told_all and not group.log.damaged:
                 group.holes_seen = len(self._holes)
+
+    def _is_gone(self, body: FrameBody) -> bool:
+        """Whether a frame is of a replica that was destroyed and not made again. The frame that
+        made it again may be in a hole: what is left of that replica is damaged."""
+        is_destroyed = body.group in self._destroyed
+        return is_destroyed and body.kind != fr.CREATE and not self._holes
 
     def finish(self, payloads: PayloadFiles) -> tuple[dict[GroupId, RecoveredLog], Ledger]:
         """The logs, and the ledger with which the writer goes on. Payloads that stand apart are

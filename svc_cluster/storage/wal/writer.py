@@ -156,6 +156,10 @@ class Wal:
         """The payload files in which entries of the log stand."""
         return self._ledger.placed_numbers()
 
+    def places(self) -> list[PayloadPlace]:
+        """Where the payloads of entries of the log stand that stand apart."""
+        return self._ledger.places()
+
     def distrust(self, group: GroupId) -> None:
         """Note that this replica was found damaged, as recovery does; InstallSnapshot ends it."""
         body = FrameBody(fr.STATE, group, flags=fr.FLAG_DAMAGED)

@@ -301,9 +301,9 @@ def test_a_renewed_file_has_another_name_and_beginning(
     disk.write_sync([(file, 0, b"before"), (file, 4096, b"content")])
 
     async def main() -> None:
-        done: asyncio.Future[None] = loop.create_future()
-        disk.submit_renew(file, "new", b"after.", lambda: done.set_result(None))
-        await done
+        done: asyncio.Future[bool] = loop.create_future()
+        disk.submit_renew(file, "new", b"after.", done.set_result)
+        assert await done
 
     loop.run_until_complete(main())
     assert os.listdir(tmp_path) == ["new"]

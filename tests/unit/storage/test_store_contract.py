@@ -37,7 +37,7 @@ def store(
     elif request.param == "payload":
         wal = open_apart(FakeDisk())
         rows = RocksStore(tmp_path, loop, RocksSettings(write_buffer_bytes=1 << 20))
-        store = PayloadStore(rows, wal.payloads, wal)
+        store = PayloadStore(rows, wal.payloads, wal, loop)
     else:
         store = RocksStore(tmp_path, loop, RocksSettings(write_buffer_bytes=1 << 20))
     yield store

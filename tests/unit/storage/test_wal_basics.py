@@ -78,17 +78,23 @@ def test_an_installed_snapshot_replaces_the_log() -> None:
     assert indexes(log) == [41]
 
 
-def test_a_destroyed_replica_is_gone_and_its_id_is_refused() -> None:
-    """After DestroyReplica the group is not recovered and cannot be created again."""
+def test_a_destroyed_replica_is_gone_until_the_group_gets_another() -> None:
+    """After DestroyReplica the group is not recovered, and nothing of it is in the next replica."""
     disk = FakeDisk()
     wal = open_wal(disk)
     put(wal, disk, 1, create(), entries(1, 1, 2))
     put(wal, disk, 1, DestroyReplica())
-    after = open_wal(disk.crash())
+    disk = disk.crash()
+    after = open_wal(disk)
     assert GroupId(1) not in after.recovered
     assert after.destroyed() == {1}
-    with pytest.raises(AssertionError, match="never used again"):
-        after.append(GroupId(1), [create()], None)
+    put(after, disk, 1, create(7), entries(1, 1, 1, term=3))
+    assert after.destroyed() == frozenset()
+    again = open_wal(disk.crash())
+    log = log_of(again, 1)
+    assert (log.generation, indexes(log), log.damaged) == (7, [1], False)
+    assert log.entries[0].term == 3
+    assert again.destroyed() == frozenset()
 
 
 def test_one_sync_serves_every_append_that_waits() -> None:
