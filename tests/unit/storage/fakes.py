@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from svc_cluster.storage.disk import DiskFile
 
+BLOCK_BYTES: Final = 4096
 Write = tuple[DiskFile, int, bytes]
 
 
@@ -17,9 +19,14 @@ class FakeFile:
         self.name = name
         self.data = bytearray(size)
         self.durable = bytearray(size)
+        self.holes: set[int] = set()
+        """Blocks that take no room."""
 
     def size(self) -> int:
         return len(self.data)
+
+    def held_bytes(self) -> int:
+        return len(self.data) - BLOCK_BYTES * len(self.holes)
 
     def pread(self, size: int, offset: int) -> bytes:
         return bytes(self.data[offset : offset + size])
@@ -41,6 +48,9 @@ class FakeDisk:
         self.removals: list[str] = []
         """Names whose removal was submitted."""
         self.sync_count = 0
+        self.can_dig = True
+        self.refused_holes = 0
+        """Times that holes were asked for where none can be made."""
         self.trace: list[tuple[str, int, int]] = []
         """(file, offset, length) of every durable write, in order."""
 
@@ -73,15 +83,42 @@ class FakeDisk:
         self.queue.append(([], made))
 
     def submit_renew(
-        self, file: DiskFile, name: str, head: bytes, done: Callable[[], None]
+        self, file: DiskFile, name: str, head: bytes, done: Callable[[bool], None]
     ) -> None:
         def renewed() -> None:
+            missing = file.size() - file.held_bytes()
+            if missing > self.free:
+                done(False)
+                return
+            self.free -= missing
+            self.file(file).holes.clear()
             self.files[name] = self.files.pop(file.name)
             file.name = name
             self._sync([(file, 0, head)])
-            done()
+            done(True)
 
         self.queue.append(([], renewed))
+
+    def submit_holes(
+        self, file: DiskFile, holes: Sequence[tuple[int, int]], done: Callable[[bool], None]
+    ) -> None:
+        def dug() -> None:
+            if not self.can_dig:
+                self.refused_holes += 1
+                done(False)
+                return
+            target, before = self.file(file), file.held_bytes()
+            for offset, size in holes:
+                assert not offset % BLOCK_BYTES and not size % BLOCK_BYTES, "whole blocks"
+                self._sync([(file, offset, bytes(size))])
+                target.holes |= set(range(offset // BLOCK_BYTES, (offset + size) // BLOCK_BYTES))
+            self.free += before - file.held_bytes()
+            done(True)
+
+        self.queue.append(([], dug))
+
+    def makes_holes(self) -> bool:
+        return self.can_dig
 
     def submit(self, writes: Sequence[Write], done: Callable[[], None]) -> None:
         self.queue.append((list(writes), done))
@@ -127,6 +164,7 @@ class FakeDisk:
         for name, file in self.files.items():
             after.files[name] = FakeFile(name, file.size())
             after.files[name].durable[:] = after.files[name].data[:] = file.durable
+            after.files[name].holes = set(file.holes)
         writes = [write for batch, _ in self.queue for write in batch]
         for place, (written, offset, data) in enumerate(writes):
             found = None if torn is None else torn(place, offset, bytes(data))
@@ -158,4 +196,5 @@ class FakeDisk:
             assert offset + len(data) <= file.size(), "files have a fixed length"
             file.data[offset : offset + len(data)] = data
             file.durable[offset : offset + len(data)] = data
+            file.holes -= set(range(offset // BLOCK_BYTES, -(-(offset + len(data)) // BLOCK_BYTES)))
             self.trace.append((file.name, offset, len(data)))
