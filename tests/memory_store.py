@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from svc_cluster.base.write_set import WriteSet
@@ -80,6 +80,16 @@ class MemorySnapshot:
         return self._pairs
 
 
+class KnownHarm:
+    """What a test says, or a process before has met."""
+
+    def __init__(self, generations: Iterable[int] = ()) -> None:
+        self.generations = frozenset(generations)
+
+    def forget(self, generation: int) -> None:
+        self.generations -= {generation}
+
+
 class MemoryStore:
     """Implements StateStore.
 
@@ -114,6 +124,7 @@ class MemoryStore:
         self._flushed_count = 0
         """Write sets ever made durable: those before `_unflushed`."""
         self._is_open = True
+        self.harm = KnownHarm()
 
     def get(self, key: bytes) -> bytes | None:
         assert self._is_open, "a closed store is not read"

@@ -117,13 +117,13 @@ async def keep(program: Program, directory: Path) -> None:
     place.mkdir(parents=True)
     (place / "content.json").write_text(json.dumps(found, indent=1) + "\n")
     with tarfile.open(place / "node-1.tar.xz", "w:xz", preset=9) as archive:
-        archive.add(directory / "node-1", "node-1", filter=_anonymous)
+        archive.add(directory / "node-1", "node-1", filter=anonymous)
     size = (place / "node-1.tar.xz").stat().st_size
     assert size < BYTES_MAX, size
     print(f"{place}: {size} bytes")
 
 
-def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+def anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     return entry

@@ -114,7 +114,7 @@ async def _refused(fleet: Fleet, before: Program) -> None:
     fleet.stop("node-3", signal.SIGKILL)
     fleet.start_node(3, before)
     assert fleet.ended("node-3") != 0
-    assert fleet.said("node-3", "has format 3, this version reads up to 2")
+    assert fleet.said("node-3", "has format 4, this version reads up to 2")
     identity = fleet.directory / "node-3" / "wal" / "identity"
     kept = identity.read_bytes()
     identity.write_bytes(_without_version(kept))

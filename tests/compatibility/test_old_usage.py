@@ -21,6 +21,8 @@ WRITTEN: Final = {-40: 3, -33: 5, -30: 7, -12: 11, 0: 13}
 SHIFTED: Final = """
 import pathlib
 from svc_cluster.base.clock import SystemClock
+from svc_cluster.replica.formation_rounds import Formation
+Formation._begins_at = lambda formation: 0
 wall_ms = SystemClock.wall_ms
 place = pathlib.Path({place!r})
 SystemClock.wall_ms = lambda clock: wall_ms(clock) + int(place.read_text()) * 86_400_000
@@ -29,7 +31,8 @@ SystemClock.wall_ms = lambda clock: wall_ms(clock) + int(place.read_text()) * 86
 
 @dataclass(frozen=True)
 class Shifted(Program):
-    """A program whose clock is so many days away as a file says when it asks."""
+    """A program whose clock is so many days away as a file says when it asks, and whose cluster
+    begins at the first version, as clusters of before did."""
 
     patch: Path = Path()
 

@@ -21,6 +21,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="a data set made before; made anew otherwise")
     parser.add_argument("--record", action="store_true", help="append to docs/reliability")
     arguments = parser.parse_args()
+    log = RunLog("corruption")
     with tempfile.TemporaryDirectory(prefix="corruption-") as name:
         scratch = Path(name)
         if arguments.data is not None:
@@ -35,7 +36,7 @@ def main() -> int:
     for failure in totals.failures:
         sys.stdout.write(f"\n{failure}\n")
     if arguments.record:
-        RunLog("corruption").add({"seed": arguments.seed, **row})
+        log.add({"seed": arguments.seed, **row})
     return 1 if totals.failures else 0
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from svc_cluster.storage.payload.payload_frame import BLOCK_BYTES, file_number
 from svc_cluster.storage.wal import reach
 from svc_cluster.storage.wal.segment import DATA_START, segment_number
 from svc_cluster.storage.wal.wal_frame import ALIGNMENT, MAGIC
@@ -220,6 +221,33 @@ def _state_files(node: Path) -> list[Path]:
     ]
 
 
+def payload_flip(node: Path, rng: random.Random) -> str:
+    path, end = _payload_file(node, rng)
+    offset = rng.randrange(BLOCK_BYTES, end)
+    _flip(path, offset, rng.randrange(8))
+    return f"flip {path.name} {offset}"
+
+
+def payload_zero_page(node: Path, rng: random.Random) -> str:
+    path, end = _payload_file(node, rng)
+    offset = rng.randrange(BLOCK_BYTES, end) // PAGE * PAGE
+    _edit(path, offset, bytes(PAGE))
+    return f"zeros {path.name} {offset}"
+
+
+def payload_gone(node: Path, rng: random.Random) -> str:
+    path, _ = _payload_file(node, rng)
+    path.unlink()
+    return f"gone {path.name}"
+
+
+def _payload_file(node: Path, rng: random.Random) -> tuple[Path, int]:
+    """One that something was written into, and where that ends."""
+    names = sorted(path for path in (node / "wal").iterdir() if file_number(path.name) is not None)
+    found = [(path, len(path.read_bytes().rstrip(b"\0"))) for path in names]
+    return rng.choice([(path, end) for path, end in found if end > BLOCK_BYTES])
+
+
 def torn_tail(node: Path, distance: int, fill: str, rng: random.Random) -> str:
     """What was written last does not arrive: from `distance` bytes before the end of the log on,
     there is what `fill` says. As that was never synced, nothing has noted that it was."""
@@ -261,4 +289,9 @@ STATE: dict[str, Callable[[Path, random.Random], str]] = {
     "state cut": state_cut,
     "state missing": state_missing,
 }
-ALL = {**WAL, **STATE}
+PAYLOAD: dict[str, Callable[[Path, random.Random], str]] = {
+    "payload flip": payload_flip,
+    "payload zero page": payload_zero_page,
+    "payload gone": payload_gone,
+}
+ALL = {**WAL, **STATE, **PAYLOAD}

@@ -25,7 +25,7 @@ SETTINGS: dict[str, Any] = {
 """Small logs, flushed often: some groups begin behind a trimmed log, some at the beginning."""
 
 EARLY, LATE = "early-basin", "late-basin"
-_READY_S = 40.0
+_READY_S = 90.0
 _BATCH = 10
 _QUIET_S = 2.5
 """Longer than a node waits until it marks the end of a quiet log."""
@@ -47,7 +47,8 @@ class Dataset:
 
 
 def make(directory: Path, seed: int = 1) -> Dataset:
-    """Run a cluster in `directory`, write, wait until it is quiet, kill -9 everything."""
+    """Run a cluster in `directory`, write, wait until it is quiet, kill -9 everything. The large
+    batches of one stream stand in payload files."""
     return asyncio.run(_make(directory, random.Random(seed)))
 
 
@@ -67,7 +68,9 @@ async def _make(directory: Path, rng: random.Random) -> Dataset:
         await cluster.wait_ready(_READY_S)
         api = ApiClient(cluster.url)
         try:
-            await _write(api, rng, rows, EARLY, "filler", batches=300, size=2_000)
+            await _until_payload(directory)
+            await _write(api, rng, rows, LATE, "bulk", batches=100, size=8_000)
+            await _write(api, rng, rows, EARLY, "filler", batches=300, size=1_000)
             await asyncio.sleep(_QUIET_S)
             await _write(api, rng, rows, LATE, "one", batches=60, size=300)
             await _write(api, rng, rows, LATE, "two", batches=30, size=50)
@@ -85,6 +88,16 @@ async def _make(directory: Path, rng: random.Random) -> Dataset:
     }
     (directory / "acknowledged.json").write_text(json.dumps(facts))
     return Dataset(directory, cluster_id, rows)
+
+
+async def _until_payload(directory: Path) -> None:
+    """Until each node is ready to write payload files: a new cluster comes to the version of them
+    a moment after its start."""
+    async with asyncio.timeout(_READY_S):
+        for node in NODES:
+            while not any((directory / f"node-{node}" / "wal").glob("payload-0*.segment")):
+                await asyncio.sleep(0.1)
+    await asyncio.sleep(1.0)  # they are there before they are reserved
 
 
 async def _write(

@@ -13,6 +13,7 @@ import os
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,12 +21,16 @@ from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.ids import NodeId
 from svc_cluster.cli.local.embedded import LoopbackLink
 from svc_cluster.cli.local.ports import HeldPorts
+from svc_cluster.cli.processes import node_process
 from svc_cluster.cli.processes.gateway_process import start_gateway
+from svc_cluster.cli.processes.node_config import node_config
 from svc_cluster.cli.processes.node_process import RunningNode
 from svc_cluster.lab.api_client import ApiClient, AppendRecord, decode_batch
 from svc_cluster.link.session import NodeSession
+from svc_cluster.replica.node_parts import NodeConfig
 from svc_cluster.settings import GatewaySettings, NodeSettings
 from svc_cluster.settings_errors import SettingsError
+from svc_cluster.storage.payload.payload_settings import PayloadSettings
 
 BASIN: Final = "crash-basin"
 STREAMS: Final = ("a", "b")
@@ -66,6 +71,20 @@ class Acks:
         lines = self._path.read_text().split("\n")
         # What follows the last line end is a line that SIGKILL tore: nothing had been built on it.
         return [tuple(json.loads(line)) for line in lines[:-1]]
+
+
+def keep_payload_apart() -> None:
+    """From now on the nodes of this process write small payload files, which get holes as soon as
+    something in them is not needed."""
+    payload = PayloadSettings(
+        writes=True, file_bytes=1024 * 1024, dead_share_max=0.0, dead_files_max=0
+    )
+
+    def with_files(settings: NodeSettings) -> NodeConfig:
+        config = node_config(settings)
+        return replace(config, wal=replace(config.wal, payload=payload))
+
+    node_process.node_config = with_files  # type: ignore[attr-defined]
 
 
 def settings_of(root: Path, node: int, count: int, rpc: list[int], admin: int) -> NodeSettings:
@@ -302,6 +321,24 @@ async def single_verify(root: Path, acks: Acks) -> None:
         await verify(cluster, acks)
 
 
+async def payload_run(root: Path, acks: Acks) -> None:
+    """As `single_run`, with large entries in payload files, a restart over them, and holes."""
+    keep_payload_apart()
+    async with cluster_of(root, 1, [1]) as cluster:
+        await set_up(cluster)
+        await work(cluster, acks, 120, 1, "apart")
+    async with cluster_of(root, 1, [1]) as cluster:
+        await work(cluster, acks, 80, 6, "again")
+        async with asyncio.timeout(SETTLE_S):
+            while not cluster.nodes[1].node.store.holes.hole_bytes:
+                await asyncio.sleep(0.05)
+
+
+async def payload_verify(root: Path, acks: Acks) -> None:
+    keep_payload_apart()
+    await single_verify(root, acks)
+
+
 async def restart_run(root: Path, acks: Acks) -> None:
     """One node over what an earlier life left: recovery, then a few operations."""
     async with cluster_of(root, 1, [1]) as cluster:
@@ -333,7 +370,7 @@ async def snapshot_run(root: Path, acks: Acks) -> None:
     """The third node comes back and installs a snapshot."""
     async with cluster_of(root, 3, [1, 2, 3]) as cluster:
         await cluster.equal(3)
-        if not cluster.nodes[3].node.host.snapshots_installed:
+        if not cluster.nodes[3].node.host.installs.installed:
             raise LostError("no snapshot was installed: nothing was tested")
         await work(cluster, acks, 10, 5, "installed")
 

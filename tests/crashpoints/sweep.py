@@ -37,6 +37,7 @@ class Scenario:
 
 SCENARIOS: Final = (
     Scenario("single", "node-1", None, "single_run", "single_verify"),
+    Scenario("payload", "node-1", None, "payload_run", "payload_verify"),
     Scenario("restart", "node-1", "single_run", "restart_run", "single_verify"),
     Scenario("snapshot", "node-3", "snapshot_prepare", "snapshot_run", "snapshot_verify"),
 )

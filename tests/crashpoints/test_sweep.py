@@ -10,7 +10,7 @@ import pytest
 from tests.crashpoints.sweep import SCENARIOS, Scenario, sweep
 from tests.e2e.power import build_shim, compiler
 
-POINTS = {"single": 4, "restart": 2, "snapshot": 2}
+POINTS = {"single": 4, "payload": 4, "restart": 2, "snapshot": 2}
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C compiler: no shim that kills")
 

@@ -11,6 +11,8 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.cluster import rounds, running
 from tests.e2e.space import MIB, Space
 from tests.reliability import record_if_asked
@@ -23,22 +25,34 @@ STORE_FLOOR = 4 * MIB
 compaction, and the catalog."""
 
 
-def test_space_comes_back_after_trim_expiry_and_deletion(tmp_path: Path) -> None:
+PAYLOAD_FLOOR = 4 * 64 * MIB
+"""Two payload files' worth may be dead, one is written and one is ready; all are reserved whole."""
+
+
+@pytest.mark.parametrize("payload_files", [True, False])
+def test_space_comes_back_after_trim_expiry_and_deletion(
+    tmp_path: Path, *, payload_files: bool
+) -> None:
     """After 90 % of one stream was trimmed, all of a second expired, a third was deleted and a
     fourth went with its basin, every node's directory is within 1.3 times of the live bytes in
-    120 s; at small sizes beside a floor: the log segment in use, the next one, and the store's own
-    files. Expired records are not read 60 s after their age, and the deleted stream is purged in
-    60 s."""
+    120 s, beside what payload files keep; at small sizes beside a floor: the log segment in use,
+    the next one, and the store's own files. Expired records are not read 60 s after their age, and
+    the deleted stream is purged in 60 s."""
     mib = rounds("SPACE_MIB", 10)
     others_mib = rounds("SPACE_OTHERS_MIB", mib)
     nodes = rounds("SPACE_NODES", 1)
     segment_mib = rounds("SPACE_SEGMENT_MIB", SEGMENT_MIB_IN_SUITE)
 
     async def main() -> None:
-        overrides = {"wal_segment_mib": segment_mib, "flush_seconds": 1.0 if mib < 100 else 5.0}
+        overrides = {
+            "wal_segment_mib": segment_mib,
+            "flush_seconds": 1.0 if mib < 100 else 5.0,
+            "payload_files": payload_files,
+        }
         environment = {"SVC_CLUSTER_LOCAL_OVERRIDES": json.dumps(overrides)}
         async with running(tmp_path / "c", nodes=nodes, environment=environment) as cluster:
             floor = 0 if mib >= FULL_SIZE_MIB else 2 * segment_mib * MIB + STORE_FLOOR
+            floor += PAYLOAD_FLOOR if payload_files else 0
             result = await Space(cluster, mib, others_mib, floor).run()
         print("\n" + result.table())
         record_if_asked("space", result.row())
