@@ -11,9 +11,11 @@ from svc_cluster.base.ids import NodeId
 from svc_cluster.link.connector import Connector, LinkEvents
 from svc_cluster.link.conversation import Terms
 from svc_cluster.link.greeting import Speaker
+from svc_cluster.link.handshake import HandshakeError
 from svc_cluster.link.tls import PeerTls, node_name
 from svc_cluster.link.tls_context import CallerTls
-from svc_cluster.replica.peers import RAFT, Open, PeerLink
+from svc_cluster.replica.peer_conversation import PeerLink
+from svc_cluster.replica.peers import RAFT, Open
 
 
 def connectors(
@@ -36,7 +38,13 @@ def connectors(
         def terms() -> Terms:
             own = speaker()
             features = (*own.features, RAFT) if is_raft else own.features
-            return Terms(secret, replace(own, features=features), check_raft if is_raft else check)
+            return Terms(secret, replace(own, features=features), expected)
+
+        def expected(other: Speaker) -> None:
+            """The address may be another node's by now."""
+            if other.identity.node_id != peer:
+                raise HandshakeError(f"node {other.identity.node_id} answers for node {peer}")
+            (check_raft if is_raft else check)(other)
 
         connector = Connector(
             loop=loop,

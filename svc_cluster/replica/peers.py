@@ -9,238 +9,23 @@ messages of their own, group by group in turn, within the credit that the peer g
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
-from svc_cluster.base.ids import GroupId, LogIndex, NodeId
-from svc_cluster.codec.peer_message import (
-    MEMBER_OVERHEAD_BYTES,
-    encode_envelope,
-    encode_message,
-    payload_bytes,
-)
-from svc_cluster.link.calls import Verb, encode
-from svc_cluster.link.credit import CREDIT_BYTES, MESSAGE_BYTES_MAX
+from svc_cluster.base.ids import GroupId, NodeId
+from svc_cluster.base.tasks import Tasks
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.greeting import Speaker
-from svc_cluster.link.link_errors import LinkLostError
-from svc_cluster.link.outbox import NoCreditError
 from svc_cluster.link.session import NodeSession
-from svc_cluster.raft.messages import AppendRequest, PeerMessage
-from svc_cluster.replica.portions import portions
+from svc_cluster.raft.messages import PeerMessage
+from svc_cluster.replica.peer_conversation import PeerConversation, PeerLink
 
 RAFT: Final = "raft"
 """The feature that a caller names in its greeting when the conversation is for Raft's messages and
 snapshots: the acceptor then admits only a node that the cluster was formed with."""
 
-ROOM_BYTES: Final = CREDIT_BYTES[FrameKind.BULK] // 2
-"""Entries under way to one peer, of all groups together, behind which no group sends more."""
-
-ENVELOPE_BYTES_MAX: Final = MESSAGE_BYTES_MAX[FrameKind.URGENT] - 64
-"""The largest size of the small messages of one turn that leave as one, without head and clock."""
-
-_PEER_HEAD: Final = encode(Verb.PEER, 0)
-
-_ENVELOPE_BYTES: Final = 64
-"""What an envelope has beside its messages, at most: its head, and the clock."""
-
 SNAPSHOT_CALL_SECONDS: Final = 30.0
 FORM_CALL_SECONDS: Final = 3.0
-
-
-class PeerLink(Protocol):
-    """The part of a connector that is needed here."""
-
-    @property
-    def held_bytes(self) -> int: ...
-
-    @property
-    def is_up(self) -> bool: ...
-
-    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None: ...
-
-    def has_credit(self, kind: FrameKind, size: int) -> bool: ...
-
-    def under_way(self, kind: FrameKind) -> int: ...
-
-    def is_waiting(self, kind: FrameKind, flow: int) -> bool: ...
-
-    def dealt_with(self, kind: FrameKind, size: int) -> None: ...
-
-    def reset(self, reason: str) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-@dataclass(slots=True, eq=False)
-class _WaitingMessage:
-    """One message that waits for credit."""
-
-    group_id: GroupId
-    message: AppendRequest
-
-
-class PeerConversation:
-    """What goes to one peer: which message may overtake which, and what waits for credit."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], int | None]) -> None:
-        """`clock` tells the wall clock in Unix milliseconds, or None where it is not told."""
-        self.calls = NodeSession(loop)
-        self._loop = loop
-        self._clock = clock
-        self._link: PeerLink | None = None
-        self._urgent: list[bytes] = []
-        self._urgent_bytes = 0
-        self._bulk: deque[_WaitingMessage] = deque()
-        """What follows upon entries of its group, in order, until the peer has credit for it."""
-        self._last: dict[GroupId, _WaitingMessage] = {}
-        """The last message there of each group that has one."""
-        self._bulk_bytes = 0
-        self._behind: dict[GroupId, LogIndex] = {}
-        """For each group that had entries under way: the place that the latest of them follow."""
-        self._flush_scheduled = False
-        self._was_full = False
-        self.on_room: Callable[[], None] = lambda: None
-        self.send_failures = 0
-        self.sent_bytes = 0
-
-    def attach(self, link: PeerLink) -> None:
-        self._link = link
-        self.calls.attach(link)
-
-    @property
-    def waiting_bytes(self) -> int:
-        """About how much waits here for credit."""
-        return self._bulk_bytes
-
-    @property
-    def held_bytes(self) -> int:
-        """About how much waits here for credit, or has left and is not dealt with."""
-        link = self._link
-        return self._bulk_bytes + (0 if link is None else link.under_way(FrameKind.BULK))
-
-    @property
-    def has_room(self) -> bool:
-        """Whether a group may hand over more entries."""
-        link = self._link
-        return link is None or link.under_way(FrameKind.BULK) + self._bulk_bytes < ROOM_BYTES
-
-    def send(self, group_id: GroupId, message: PeerMessage) -> None:
-        """Queue a message of this turn of the event loop."""
-        if isinstance(message, AppendRequest) and self._is_bulk(group_id, message):
-            for part in portions(message):
-                self._wait(group_id, part)
-            if message.entries:
-                self._behind[group_id] = message.previous_index
-            self._was_full |= not self.has_room
-        else:
-            member = encode_message(group_id, message)
-            size = len(member) + MEMBER_OVERHEAD_BYTES
-            if self._urgent_bytes + size > ENVELOPE_BYTES_MAX:
-                self._send_urgent()
-            self._urgent.append(member)
-            self._urgent_bytes += size
-        if not self._flush_scheduled:
-            self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
-
-    def _is_bulk(self, group_id: GroupId, message: AppendRequest) -> bool:
-        """Whether it has entries, or would be refused by the peer if it came before those that are
-        on their way to it."""
-        if message.entries:
-            return True
-        behind = self._behind.get(group_id)
-        if behind is None or message.previous_index <= behind:
-            return False
-        link = self._link
-        if group_id in self._last or (link and link.is_waiting(FrameKind.BULK, group_id)):
-            return True
-        del self._behind[group_id]
-        return False
-
-    def _wait(self, group_id: GroupId, part: AppendRequest) -> None:
-        """A heartbeat behind a heartbeat of its group takes that one's place: it says all that the
-        other said. So a peer that stands still has one of each group waiting for it, not one of
-        each tick and of each read."""
-        last = self._last.get(group_id)
-        if last is not None and not last.message.entries and not part.entries:
-            last.message = part
-            return
-        self._last[group_id] = waiting = _WaitingMessage(group_id, part)
-        self._bulk.append(waiting)
-        self._bulk_bytes += payload_bytes(part)
-
-    def _flush(self) -> None:
-        self._flush_scheduled = False
-        self._send_urgent()
-        self._send_bulk()
-
-    def _send_urgent(self) -> None:
-        members, self._urgent = self._urgent, []
-        self._urgent_bytes = 0
-        if members:
-            self._hand_over(FrameKind.URGENT, 0, members)
-
-    def _send_bulk(self) -> None:
-        while self._bulk:
-            first = self._bulk[0]
-            group_id, message = first.group_id, first.message
-            size = payload_bytes(message) + _ENVELOPE_BYTES
-            if self._link is not None and not self._link.has_credit(FrameKind.BULK, size):
-                return  # not encoded until it may leave: it may wait long
-            try:
-                self._hand_over(FrameKind.BULK, group_id, [encode_message(group_id, message)])
-            except NoCreditError:
-                return
-            self._bulk.popleft()
-            if self._last[group_id] is first:
-                del self._last[group_id]
-            self._bulk_bytes -= payload_bytes(message)
-
-    def _hand_over(self, kind: FrameKind, flow: int, members: list[bytes]) -> None:
-        """Raises NoCreditError for bulk; anything else that cannot leave is dropped, because the
-        group repeats what matters."""
-        data = encode_envelope(_PEER_HEAD, members, self._clock())
-        try:
-            if self._link is None:
-                raise LinkLostError(sent=False)
-            self._link.send(kind, flow, data)
-        except LinkLostError:
-            self.send_failures += 1
-        except NoCreditError:
-            if kind is FrameKind.BULK:
-                raise
-            self.send_failures += 1
-        else:
-            self.sent_bytes += len(data)
-
-    # -- what the link tells
-
-    def room(self, kind: FrameKind, size: int) -> None:
-        """The peer is done with more of what it was sent."""
-        if kind is not FrameKind.BULK:
-            return
-        self._send_bulk()
-        if self._was_full and self.has_room:
-            self._was_full = False
-            self._loop.call_soon(self.on_room)
-
-    def part(self) -> None:
-        """End this conversation; another one follows."""
-        if self._link is not None:
-            self._link.reset("who has which place has changed")
-
-    def link_down(self) -> None:
-        """Nothing of what waits means anything to the next conversation."""
-        self._urgent, self._urgent_bytes = [], 0
-        self._bulk.clear()
-        self._last.clear()
-        self._bulk_bytes = 0
-        self._behind.clear()
-        self._was_full = False
-        self.calls.link_down()
 
 
 class _PeerEvents:
@@ -277,6 +62,8 @@ class _PeerEvents:
 Open = Callable[[NodeId, bool, "_PeerEvents | NodeSession"], PeerLink]
 """Makes the link to a peer that is kept up: for Raft, or for its service."""
 
+_Told = Callable[[NodeId], None]
+
 
 class LinkPeers:
     """Links to every other node. `start` begins with the service, `connect` with Raft, once the
@@ -289,13 +76,22 @@ class LinkPeers:
         peers: tuple[NodeId, ...],
         clock: Callable[[], int | None],
         open_link: Open,
+        addresses: dict[NodeId, str] | None = None,
     ) -> None:
+        """`addresses`: where links are made to; those of nodes that come later are put into it."""
         self._loop = loop
         self._open = open_link
+        self._clock = clock
+        self._addresses = {} if addresses is None else addresses
+        self._others: dict[NodeId, str] = {}
+        self._tasks = Tasks()
         self._talks = {peer: PeerConversation(loop, clock) for peer in peers}
         self.sessions = {peer: NodeSession(loop) for peer in peers}
         """Conversations with the other nodes' services."""
-        self._links: list[PeerLink] = []
+        self._links: dict[NodeId, list[PeerLink]] = {}
+        self._is_started = False
+        self._tell: tuple[_Told, _Told, _Told] | None = None
+        """Who is told of peers that are up, down, and take entries again."""
         self.on_sent: Callable[[NodeId, GroupId, PeerMessage], None] | None = None
 
     @property
@@ -313,10 +109,22 @@ class LinkPeers:
         return sum(talk.held_bytes for talk in self._talks.values())
 
     def start(self) -> None:
-        for peer, session in self.sessions.items():
-            link = self._open(peer, False, session)
-            session.attach(link)
-            self._links.append(link)
+        self._is_started = True
+        for peer in self.sessions:
+            self._begin_service(peer)
+
+    def _begin_service(self, peer: NodeId) -> None:
+        session = self.sessions[peer]
+        link = self._opened(peer, False, session)
+        session.attach(link)
+        self._links.setdefault(peer, []).append(link)
+
+    def _opened(self, peer: NodeId, is_raft: bool, events: _PeerEvents | NodeSession) -> PeerLink:
+        """A link that goes where the node was last met."""
+        link = self._open(peer, is_raft, events)
+        if other := self._others.get(peer):
+            link.redirect(self._addresses[peer], other)
+        return link
 
     def connect(
         self,
@@ -325,16 +133,47 @@ class LinkPeers:
         room: Callable[[NodeId], None],
     ) -> None:
         """`room` is told of a peer that takes entries again, after `has_room` has said no."""
-        for peer, talk in self._talks.items():
-            talk.on_room = lambda peer=peer: room(peer)  # type: ignore[misc]
-            link = self._open(peer, True, _PeerEvents(peer, talk, up, down))
-            talk.attach(link)
-            self._links.append(link)
+        self._tell = up, down, room
+        for peer in self._talks:
+            self._begin_raft(peer, *self._tell)
+
+    def _begin_raft(self, peer: NodeId, up: _Told, down: _Told, room: _Told) -> None:
+        talk = self._talks[peer]
+        talk.on_room = lambda: room(peer)
+        link = self._opened(peer, True, _PeerEvents(peer, talk, up, down))
+        talk.attach(link)
+        self._links.setdefault(peer, []).append(link)
+
+    def meet(self, peer: NodeId, address: str, other: str = "") -> NodeSession:
+        """Does what `Links.meet` does."""
+        if (self._addresses.get(peer), self._others.get(peer, "")) != (address, other):
+            self._addresses[peer], self._others[peer] = address, other
+            for link in self._links.get(peer, ()):
+                link.redirect(address, other)
+        if peer not in self._talks:
+            self._talks[peer] = PeerConversation(self._loop, self._clock)
+            self.sessions[peer] = NodeSession(self._loop)
+            if self._is_started:
+                self._begin_service(peer)
+            if self._tell is not None:
+                self._begin_raft(peer, *self._tell)
+        return self.sessions[peer]
+
+    def leave(self, peer: NodeId) -> None:
+        """Does what `Links.leave` does."""
+        for link in self._links.pop(peer, ()):
+            self._tasks.spawn(link.close(), f"leave node {peer}")
+        self._talks.pop(peer, None)
+        self._others.pop(peer, None)
+        self.sessions.pop(peer, None)
 
     def send(self, peer: NodeId, group_id: GroupId, message: PeerMessage) -> None:
+        talk = self._talks.get(peer)
+        if talk is None:
+            return  # it was removed, and hears nothing more
         if self.on_sent is not None:
             self.on_sent(peer, group_id, message)
-        self._talks[peer].send(group_id, message)
+        talk.send(group_id, message)
 
     def has_room(self, peer: NodeId) -> bool:
         """Whether a group may hand over more entries for this peer."""
@@ -343,21 +182,27 @@ class LinkPeers:
 
     def names(self, feature: str, peer: NodeId) -> bool:
         """Whether the node takes what belongs to this feature in a conversation of Raft."""
-        return (said := self._talks[peer].calls.peer) is not None and feature in said.features
+        talk = self._talks.get(peer)
+        said = None if talk is None else talk.calls.peer
+        return said is not None and feature in said.features
 
     async def call(self, peer: NodeId, chunk: bytes) -> bytes:
         """Deliver one snapshot chunk. Raises ConnectionError."""
+        if (talk := self._talks.get(peer)) is None:
+            raise ConnectionError("there is no such node")
         try:
             async with asyncio.timeout(SNAPSHOT_CALL_SECONDS):
-                return await self._talks[peer].calls.chunk(chunk)
+                return await talk.calls.chunk(chunk)
         except TimeoutError as late:
             raise ConnectionError("no answer to a chunk of a snapshot") from late
 
     async def form(self, peer: NodeId, report: bytes) -> bytes:
         """Ask a node about the formation. Raises ConnectionError."""
+        if (session := self.sessions.get(peer)) is None:
+            raise ConnectionError("there is no such node")
         try:
             async with asyncio.timeout(FORM_CALL_SECONDS):
-                return await self.sessions[peer].form(report)
+                return await session.form(report)
         except TimeoutError as late:
             raise ConnectionError("no answer about the formation") from late
 
@@ -367,5 +212,7 @@ class LinkPeers:
             talk.part()
 
     async def close(self) -> None:
-        for link in self._links:
-            await link.close()
+        for links in self._links.values():
+            for link in links:
+                await link.close()
+        await self._tasks.cancel_all()
