@@ -62,12 +62,12 @@ class BasinReplica:
         on_fault: Callable[[BaseException], None],
         known: Known = Known(),
         idempotency_keys_max: int = IDEMPOTENCY_KEYS_MAX,
+        on_change: Callable[[BasinReplica, BasinRecord], None] = lambda *_: None,
         streams_max: int | None = None,
         stored_bytes_max: int | None = None,
     ) -> None:
-        self._services = services
-        self._record = record
-        self._on_sealed = on_sealed
+        self._services, self._record = services, record
+        self._on_sealed, self._on_change = on_sealed, on_change
         self.state = BasinState(PrefixedReader(services.store, generation))
         engine = make_engine(self.state.applied_index)
         self._log = services.log_of(engine.group_id)
@@ -172,6 +172,8 @@ class BasinReplica:
         record = self._record()
         if record is None or not self.group.is_serving:
             return
+        if record.change is not None:
+            self._on_change(self, record)
         deadline = self._services.clock.monotonic() + INTERNAL_DEADLINE_SECONDS
         if self.state.basin is None:
             self.appender.change(
@@ -195,7 +197,8 @@ class BasinReplica:
         record = self._record()
         is_ending = self.state.sealed or record is None or record.deleted_at_ms is not None
         waits = self._bootstrapped or self.keeper.is_busy or not self.proposer.is_idle
-        return is_ending or self.state.basin is None or bool(waits)
+        is_changing = record is not None and record.change is not None
+        return is_ending or is_changing or self.state.basin is None or bool(waits)
 
     def _may_write(self, member: str) -> bool:
         return self._services.version.active >= versions.MEMBERS_SINCE[member]

@@ -23,6 +23,7 @@ from svc_cluster.raft.group import (
     ENTRY_BYTES_MAX,
     Durable,
     Event,
+    Message,
     NotLeaderError,
     PeerLieError,
     RaftGroup,
@@ -31,6 +32,7 @@ from svc_cluster.raft.group import (
 )
 from svc_cluster.replica.faults import of_the_node
 from svc_cluster.replica.group_rest import GroupRest
+from svc_cluster.replica.group_seam import GroupSeam
 from svc_cluster.replica.group_services import GroupServices
 from svc_cluster.replica.group_watch import EntryTimes
 from svc_cluster.replica.machine import EntryPlan, Planning, StateMachine
@@ -93,6 +95,7 @@ class GroupReplica(Generic[Plan_co]):
         self.voted_for: NodeId | None = None
         self.on_diverged: Callable[[str], None] = _nobody
         """Told, with the reason, that the state here is not what was agreed."""
+        self.seam = GroupSeam(self)
         self.comparison = StateComparison(self, services)
         self.rest = GroupRest(self, services.rest, services.clock)
         self._watched: tuple[LogIndex, Callable[[], None]] | None = None
@@ -173,6 +176,8 @@ class GroupReplica(Generic[Plan_co]):
         if self.stopped:
             return
         self.times.heard(event)
+        if isinstance(event, Message):
+            self.seam.heard(event.sender, self._services.clock.monotonic())
         only_noted = self.rest.hears(event)
         try:
             self.engine.step(event)
@@ -240,10 +245,17 @@ class GroupReplica(Generic[Plan_co]):
         """Have the engine do something, and carry out what follows upon it."""
         try:
             done()
+        except PeerLieError as lie:
+            self._log().error("peer_message_refused", cause=str(lie))
+            return
         except Exception as fault:
             self.fail(fault)
             return
         self._schedule_drain()
+
+    def refuse_above(self, log_index: LogIndex) -> None:
+        """Tell those who wait for entries above `log_index` that these never had an effect."""
+        self._waiting.refuse_above(log_index)
 
     # -- is the state right?
 
@@ -317,6 +329,8 @@ class GroupReplica(Generic[Plan_co]):
         except Exception as fault:
             self.fail(fault)
             return
+        if self.seam.is_ending:
+            return
         if says_something and self._to_apply and self.engine.role is not Role.LEADER:
             self._services.turns.soon(self._apply)  # what it says leaves first; nobody waits for it
             return
@@ -338,6 +352,7 @@ class GroupReplica(Generic[Plan_co]):
         except Exception as fault:
             # a replica that can apply no further must not go on as if it were only slow
             self.fail(fault)
+        self.seam.look_for_end()
 
     def _park(self, unknown: UnknownEntryError) -> None:
         """Stop before the next entry, which only a newer release can apply. What is decided by the

@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from svc_cluster._pb.cluster.v1.replica_pb2 import Response
+from svc_cluster._pb.cluster.v1.replica_pb2 import Request, Response
 from svc_cluster.base.errors import UnavailableError
 from svc_cluster.base.guarded import guarded
 from svc_cluster.base.ids import (
@@ -22,26 +21,21 @@ from svc_cluster.base.ids import (
     GroupId,
     LogIndex,
     NodeId,
-    Term,
 )
 from svc_cluster.base.log_ops import (
     DestroyReplica,
-    InstallSnapshot,
     RecoveredLog,
-    SetHardState,
-    installed_log,
 )
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.basin_record import BasinRecord
-from svc_cluster.model.formation import Asking
-from svc_cluster.raft.engine import EngineGroup
-from svc_cluster.raft.group import Message, PeerUp, Tick
+from svc_cluster.model.formation import Asking, FormationReport
+from svc_cluster.raft.group import Message, PeerUp, RaftGroup, Tick
 from svc_cluster.raft.messages import PeerMessage, RestMessage, ScrubMessage, StateMark, TimeoutNow
 from svc_cluster.raft.raft_settings import RaftSettings
 from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.beats import Beats
-from svc_cluster.replica.callbacks import settle
 from svc_cluster.replica.catalog import CatalogReplica
+from svc_cluster.replica.change_driver import ChangeDriver
 from svc_cluster.replica.generations import Generations
 from svc_cluster.replica.group_replica import AnyGroup
 from svc_cluster.replica.group_services import GroupServices
@@ -51,12 +45,17 @@ from svc_cluster.replica.held import Held, HeldGroups
 from svc_cluster.replica.host_settings import HostSettings
 from svc_cluster.replica.lost_replicas import LostReplicas
 from svc_cluster.replica.memory_budget import MemoryBudget
+from svc_cluster.replica.openings import first_nodes_of, is_named, is_over, made_engine
 from svc_cluster.replica.peer_news import PeerNews
 from svc_cluster.replica.probe import probe_row
+from svc_cluster.replica.puller import Puller
 from svc_cluster.replica.readiness_look import ReadinessLook
 from svc_cluster.replica.reconciler import Reconciler
+from svc_cluster.replica.seamed import flushable, number_here
 from svc_cluster.replica.snapshot import SnapshotReceiver, SnapshotSender, SnapshotTransport
 from svc_cluster.replica.snapshot_admission import SnapshotAdmission
+from svc_cluster.replica.snapshot_install import SnapshotInstalls
+from svc_cluster.replica.succession import Succession
 
 OPENING_VISITS: Final = 8
 """To open a replica is as dear as so many visits of one that is open, and more."""
@@ -68,11 +67,16 @@ class Host:
     """Owner of every group on this node."""
 
     full_at = float("-inf")  # when the disk was last found to have no room for appends
+    all_nodes: Callable[[], tuple[NodeId, ...]]  # see Roster.nodes
     readiness_look: Callable[[], ReadinessLook]
     avoids_leads: Callable[[], bool]
     """Whether the node is no place for leads, now."""
     ask_any: Callable[..., Awaitable[Response | None]]
     """What `CatalogCalls.ask_any` does; nobody answers before the node sets it."""
+    ask_catalog: Callable[[Callable[[Request], None]], Awaitable[Response | None]]
+    """The same of `CatalogCalls.ask_leader`."""
+    formation_report: Callable[[], FormationReport | None]
+    """See `Formation.report`."""
 
     def __init__(
         self,
@@ -88,6 +92,8 @@ class Host:
     ) -> None:
         self.services = services
         self.settings = settings
+        self.catalog_nodes = settings.nodes
+        """The nodes that vote in the catalog; set before `start` where the settings say others."""
         self.draining = False
         self.basins: dict[GroupId, BasinReplica] = {}
         self.catalog: CatalogReplica | None = None
@@ -102,7 +108,7 @@ class Host:
         self.memory.add("wal", lambda: services.wal.unsynced_bytes)
         self._tasks = Tasks(on_failure=on_fatal)
         self.walks = GroupWalks(services.loop, on_fatal)
-        self._head_starts = HeadStarts(services.loop, on_fatal)
+        self.head_starts = HeadStarts(services.loop, on_fatal)
         self.news = PeerNews(self.walks, self.replicas)
         self.beats = Beats(services, self.news, settings, rng, on_fatal)
         self.reconciler = Reconciler(
@@ -115,9 +121,7 @@ class Host:
             on_fatal=on_fatal,
         )
         self._tick_handle: asyncio.TimerHandle | None = None
-        self.snapshots_installed = self.divergences = 0
-        self.repaired = 0
-        """Recovering replicas that were made whole in this process."""
+        self.divergences = 0
         self.on_scrub: Callable[[AnyGroup, NodeId, ScrubMessage], None] = lambda *_: None
         self.on_copied: Callable[[GroupId, NodeId], None] = lambda *_: None
         """Told of each group whose state is now another node's, by its snapshot."""
@@ -127,22 +131,32 @@ class Host:
         self._beyond_repair: set[GroupId] = set()
         """Only replicas of their groups that were found to be damaged."""
         self.held_groups = HeldGroups(services, self.basins, self._name_of, on_fatal)
-        self._stopped, self._has_space = False, True
+        self.is_stopped, self._has_space = False, True
+        self.changes = ChangeDriver(self, on_fatal)
+        self.puller = Puller(
+            services.node_id, self._group, self._record, lambda *ask: self.ask_any(*ask), on_fatal
+        )
+        self.puller.all_nodes = lambda: self.all_nodes()
         newest = max((log.generation for log in recovered.values()), default=Generation(0))
         self.generations = Generations(services, newest, on_fatal)
         self.lost = LostReplicas(services, self.generations)
+        self.installs = SnapshotInstalls(self)
+        self._succession = Succession(self)
         pieces = self.memory.pieces
         self.sender = SnapshotSender(services, snapshots, self._group, rng, self._tasks, pieces)
-        admission = SnapshotAdmission(services, self._group)
-        self.receiver = SnapshotReceiver(
-            services=services,
+        self.receiver = self._receiver()
+
+    def _receiver(self) -> SnapshotReceiver:
+        admission = SnapshotAdmission(self.services, self._group)
+        return SnapshotReceiver(
+            services=self.services,
             leads=admission.sender_refusal,
             wants=admission.state_refusal,
             cannot_read=admission.unknown_state,
             new_generation=self.generations.new,
             discard=self.generations.discard,
-            install=self._install_snapshot,
-            pieces=pieces,
+            install=self.installs.install,
+            pieces=self.memory.pieces,
         )
 
     # -- life
@@ -161,7 +175,7 @@ class Host:
         self.lost.look(self.guarded(partial(self._begin, log)), gone=gone)
 
     def _begin(self, log: RecoveredLog | None) -> None:
-        if self._stopped:
+        if self.is_stopped:
             return
         self.reconciler.known = LogIndex(0) if log is None else log.last_index
         new = self.lost.new_log
@@ -172,16 +186,18 @@ class Host:
 
     async def stop(self) -> None:
         """Stop every group at once, without a hand-over."""
-        self._stopped = True
+        self.is_stopped = True
         if self._tick_handle is not None:
             self._tick_handle.cancel()
         self.walks.stop()
         self.beats.stop()
-        self._head_starts.stop()
+        self.head_starts.stop()
         self.reconciler.stop()
         self.generations.stop()
         for replica in self.replicas():
             replica.stop()
+        await self.changes.stop()
+        await self.puller.stop()
         await self._tasks.cancel_all()
 
     def replicas(self) -> list[Replica]:
@@ -245,28 +261,24 @@ class Host:
     # -- opening
 
     def _make_engine(
-        self, members: Sequence[NodeId], log: RecoveredLog, applied_index: LogIndex
-    ) -> EngineGroup:
-        # either the store was lost and what led to its state is no longer in the log, or the end
-        # of the log was lost
-        apart = not log.base_index <= applied_index <= log.last_index
-        return EngineGroup(
-            group_id=log.group_id,
-            node_id=self.services.node_id,
-            members=members,
-            recovered=replace(log, damaged=True) if apart else log,
-            applied_index=applied_index,
-            rng=random.Random(self._rng.getrandbits(64)),
-            settings=self._raft_settings,
-            has_room=self.services.peers.has_room,
+        self, first_nodes: Sequence[NodeId] | None, log: RecoveredLog, applied_index: LogIndex
+    ) -> RaftGroup:
+        return made_engine(
+            self.services.node_id,
+            first_nodes,
+            log,
+            applied_index,
+            random.Random(self._rng.getrandbits(64)),
+            self._raft_settings,
+            self.services.peers.has_room,
         )
 
     def _open_catalog(self, log: RecoveredLog) -> None:
         self.catalog = CatalogReplica(
-            make_engine=partial(self._make_engine, self.settings.nodes, log),
+            make_engine=partial(self._make_engine, self.catalog_nodes, log),
             generation=log.generation,
             services=self.services,
-            nodes=self.settings.nodes,
+            nodes=self.catalog_nodes,
             replication_factor=self.settings.replication_factor,
             locations=self.settings.locations,
             known=self.settings.known,
@@ -286,24 +298,33 @@ class Host:
         self.reconciler.schedule()
         self.on_catalog_changed()
 
-    def _try_open_basin(self, members: Sequence[NodeId], log: RecoveredLog) -> BasinReplica | None:
+    def open_basin(
+        self,
+        first_nodes: Sequence[NodeId] | None,
+        log: RecoveredLog,
+        *,
+        is_flushed: bool = True,
+    ) -> BasinReplica | None:
         """None when that fails for a reason of the group's own, which stays closed then."""
         try:
-            return self._open_basin(members, log)
+            return self._open_basin(first_nodes, log, is_flushed=is_flushed)
         except Exception as fault:
             self.basins.pop(log.group_id, None)
             self.services.rest.closed(log.group_id)
             self.held_groups.cannot_open(log, fault)
             return None
 
-    def _open_basin(self, members: Sequence[NodeId], log: RecoveredLog) -> BasinReplica:
+    def _open_basin(
+        self, first_nodes: Sequence[NodeId] | None, log: RecoveredLog, *, is_flushed: bool
+    ) -> BasinReplica:
         group_id = log.group_id
         replica = BasinReplica(
-            make_engine=partial(self._make_engine, members, log),
+            make_engine=partial(self._make_engine, first_nodes, log),
             generation=log.generation,
             services=self.services,
-            record=lambda: self._trusted_record(group_id),
+            record=lambda: self.trusted_record(group_id),
             on_sealed=self._remove_basin,
+            on_change=self.changes.look,
             on_snapshot_wanted=partial(self.sender.wanted, group_id),
             on_fault=partial(self.held_groups.failed, group_id),
             known=self.settings.known,
@@ -312,10 +333,10 @@ class Host:
             stored_bytes_max=self.settings.quotas.stored_bytes,
         )
         self.basins[group_id] = replica
-        self._opened(replica, log)
+        self._opened(replica, log, is_flushed=is_flushed)
         return replica
 
-    def _opened(self, replica: Replica, log: RecoveredLog) -> None:
+    def _opened(self, replica: Replica, log: RecoveredLog, *, is_flushed: bool = True) -> None:
         replica.group.voted_for = log.voted_for
         self.services.rest.opened(replica)
         replica.group.on_diverged = partial(self._diverged, replica)
@@ -327,11 +348,17 @@ class Host:
                 last_index=log.last_index,
                 reason="log damaged" if log.damaged else "log and state do not meet",
             )
-        # what the store was opened with came from its last flush
-        self.services.wal.set_flushed(log.group_id, replica.group.applied_index)
+        group = replica.group
+        group.seam.on_ended = partial(self._succession.ended, replica)
+        group.seam.on_behind = partial(self.puller.look, group)
+        if is_flushed:
+            # what the store was opened with came from its last flush
+            flushed = flushable(group.engine, group.applied_index)
+            self.services.wal.set_flushed(log.group_id, flushed)
         for peer in self.news.peers_up:
             replica.group.step(PeerUp(peer))
         replica.group.step(Tick(self.services.clock.monotonic()))
+        self.puller.look(group)
 
     def _diverged(self, replica: Replica, reason: str) -> None:
         """The state of a replica here is not what was agreed: it is never served again. Where there
@@ -355,7 +382,7 @@ class Host:
     def _record(self, group_id: GroupId) -> BasinRecord | None:
         return None if self.catalog is None else self.catalog.state.basins_by_group.get(group_id)
 
-    def _trusted_record(self, group_id: GroupId) -> BasinRecord | None:
+    def trusted_record(self, group_id: GroupId) -> BasinRecord | None:
         """None too while the catalog here is damaged: nothing is sealed by its word."""
         if self.catalog is None or self.catalog.group.engine.recovery:
             return None
@@ -376,22 +403,34 @@ class Host:
         if record is None:
             if (replica is not None or is_known) and group_id < catalog.state.next_group_id:
                 self._destroy(group_id)
+        elif self._is_over(record, replica):
+            self._destroy(group_id)
         elif replica is not None:
             replica.group.attempt(replica.reconcile)
-        elif group_id not in self.held_groups.unopened and self.services.node_id in record.replicas:
+        elif group_id not in self.held_groups.unopened and is_named(record, self.services.node_id):
             self._make_basin(record)
+
+    def _is_over(self, record: BasinRecord, replica: BasinReplica | None) -> bool:
+        """Whether what is here of a group belongs to nobody any more. A catalog that was further
+        once does not say so: the replica may have begun by what that said."""
+        group_id = record.group_id
+        log = self._recovered.get(group_id) or self.held_groups.unopened.get(group_id)
+        number = number_here(None if replica is None else replica.group.engine, log)
+        if number is None:
+            return False
+        return self.reconciler.is_current and is_over(record, self.services.node_id, number)
 
     def _make_basin(self, record: BasinRecord) -> None:
         self.walks.spend(OPENING_VISITS)
         self.services.names.learn(record.group_id, record.name)
         log = self._recovered.pop(record.group_id, None)
-        fresh = log is None
-        replica = self._try_open_basin(
-            record.replicas,
+        fresh = log is None and not record.configuration
+        replica = self.open_basin(
+            first_nodes_of(record),
             self.lost.new_log(record.group_id) if log is None else self.lost.checked(log),
         )
         if fresh and replica is not None and record.replicas[0] == self.services.node_id:
-            self._head_starts.give(standing(replica.group))
+            self.head_starts.give(standing(replica.group))
 
     def _destroy(self, group_id: GroupId) -> None:
         self.walks.spend(OPENING_VISITS)
@@ -439,53 +478,16 @@ class Host:
 
     # -- snapshots
 
-    async def _install_snapshot(
-        self,
-        group_id: GroupId,
-        log_index: LogIndex,
-        term: Term,
-        generation: Generation,
-        sender: NodeId,
-    ) -> None:
-        replica = self.replica(group_id)
-        assert replica is not None, "checked by the receiver in this turn of the loop"
-        group: AnyGroup = replica.group
-        group.drain_now()
-        members, recovery = group.engine.members, group.engine.recovery
-        # a recovering replica may have forgotten a vote: it has none left in this term
-        voted_for = group.voted_for or (group.engine.leader if recovery else None)
-        hard_state = SetHardState(group.engine.term, voted_for)
-        installed = InstallSnapshot(log_index, term, generation)
-        old_generation = group.generation
-        # frozen: nothing of the old engine may follow the frame that replaces it
-        replica.stop()
-        durable: asyncio.Future[None] = self.services.loop.create_future()
-        self.services.wal.append(
-            group_id,
-            [hard_state, installed],
-            partial(settle, durable, None),
-        )
-        await durable
-        if self._stopped:
-            return  # the next start finds the frame
-        if self.replica(group_id) is not replica:
-            # destroyed meanwhile, and with it what it had before
-            self.generations.discard(generation)
-            return
-        log = installed_log(group_id, installed, hard_state, group.engine.configuration)
-        if group_id == CATALOG_GROUP:
+    def open_installed(self, log: RecoveredLog, first_nodes: Sequence[NodeId] | None) -> None:
+        """Open a group here again, with the state that a snapshot has brought. `first_nodes`: see
+        `made_engine`."""
+        if log.group_id == CATALOG_GROUP:
             self._open_catalog(log)
             self.reconciler.schedule()
         else:
-            self._try_open_basin(members, log)
-        self.generations.discard(old_generation)
-        self.on_copied(group_id, sender)
-        self.snapshots_installed += 1
-        line = self.services.log_of(group_id)
-        line.info("snapshot_installed", log_index=log_index)
-        if recovery:
-            self.repaired += 1
-            line.info("replica_repaired", log_index=log_index)
+            record = self._record(log.group_id)
+            known = None if record is None else first_nodes_of(record)
+            self.open_basin(first_nodes or known, log)
 
     def probe(self) -> list[dict[str, Any]]:
         """One row a group, for the debug page and for checkers."""

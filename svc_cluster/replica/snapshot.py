@@ -143,7 +143,8 @@ class SnapshotSender:
             is_sent = True
             self.sent += 1
             self._services.figures.on_snapshot_sent(self._services.clock.monotonic() - now)
-            group.step(PeerInstalled(peer, log_index))
+            if peer in group.engine.members:
+                group.step(PeerInstalled(peer, log_index))
         except SnapshotDamagedError as damage:
             self.not_sent += 1
             log.info("snapshot_not_sent", peer=peer, cause=str(damage))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from svc_cluster.base.configuration import configuration_of
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId, Term
 from svc_cluster.base.seldom import Seldom
+from svc_cluster.raft.learner_group import LearnerGroup
 from svc_cluster.replica.group_replica import AnyGroup
 from svc_cluster.replica.group_services import GroupServices
 
@@ -27,6 +29,11 @@ class SnapshotAdmission:
         if group is None:
             return "no such group here"
         engine = group.engine
+        if isinstance(engine, LearnerGroup):
+            # what a leader has applied is decided, whichever term of this configuration it leads
+            known = engine.learner.configuration
+            is_current = known is not None and configuration_of(sender_term) == known.number
+            return None if is_current else "this is another configuration's snapshot"
         if sender_term and sender_term != engine.term:
             return "this is another term's snapshot"
         if engine.leader != sender and (engine.leader is not None or not sender_term):
