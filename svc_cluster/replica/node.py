@@ -5,15 +5,11 @@ The same class runs in a process of its own and, many at a time, in the simulato
 
 from __future__ import annotations
 
-import asyncio
-import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
-from svc_cluster.base.clock import Clock
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.seldom import Seldom
@@ -21,71 +17,38 @@ from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.basin_record import BasinRecord
 from svc_cluster.codec.formation_report import decode_report
 from svc_cluster.codec.peer_message import Envelope
-from svc_cluster.link.features import features_of_node
+from svc_cluster.link.features import JOIN, features_of_node
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import NOT_A_MEMBER, HandshakeError, Identity, NotYetError
 from svc_cluster.link.refused_callers import RefusedCallers
 from svc_cluster.link.session import NodeSession
-from svc_cluster.model.formation import Stage
+from svc_cluster.model.formation import UNKNOWN_HERE, Stage
 from svc_cluster.model.places import merged
-from svc_cluster.raft.raft_settings import RaftSettings
+from svc_cluster.model.versions import Spoken
+from svc_cluster.replica.beginning import Beginning
 from svc_cluster.replica.cluster_version import ClusterVersion
 from svc_cluster.replica.formation_file import FormationFile
-from svc_cluster.replica.formation_rounds import Formation, registered_otherwise
-from svc_cluster.replica.former import FormationTransport, Former
-from svc_cluster.replica.group_services import GroupServices, PeerSender
+from svc_cluster.replica.formation_rounds import Formation
+from svc_cluster.replica.former import Former
+from svc_cluster.replica.group_services import GroupServices
 from svc_cluster.replica.host import Host
-from svc_cluster.replica.host_settings import HostSettings
-from svc_cluster.replica.housekeeping import Housekeeper, HousekeepingSettings
+from svc_cluster.replica.housekeeping import Housekeeper
 from svc_cluster.replica.identity import NodeIdentity, keep_active_version, open_identity
 from svc_cluster.replica.known_members import KnownMembers
 from svc_cluster.replica.leader_calls import CatalogCalls
 from svc_cluster.replica.leader_handover import Retirement, SlowDiskWatch
 from svc_cluster.replica.lease_succession import LeaseSuccession
 from svc_cluster.replica.lost_nodes import LostNodes
+from svc_cluster.replica.node_entry import made_newcomer, made_registration
+from svc_cluster.replica.node_parts import NodeConfig, Seams
 from svc_cluster.replica.node_readiness import NodeReadiness, is_whole, readiness
-from svc_cluster.replica.node_traces import NodeTraces
 from svc_cluster.replica.peer_turns import PeerTurns
 from svc_cluster.replica.prefixed import PREFIX_BYTES
-from svc_cluster.replica.scrub import Scrubber, ScrubSettings
+from svc_cluster.replica.roster import Roster
+from svc_cluster.replica.scrub import Scrubber
 from svc_cluster.replica.service import Service
-from svc_cluster.replica.snapshot import SnapshotTransport
-from svc_cluster.storage.disk import Disk
 from svc_cluster.storage.payload.payload_store import PayloadStore
-from svc_cluster.storage.state_store import StateStore
-from svc_cluster.storage.wal.wal_settings import WalSettings
 from svc_cluster.storage.wal.writer import Wal
-
-REGISTER_RETRY_SECONDS: Final = 0.3
-
-
-@dataclass(frozen=True, slots=True)
-class NodeConfig:
-    """What one node is told. `addresses` names every node of the cluster."""
-
-    cluster_id: str
-    node_id: NodeId
-    addresses: Mapping[NodeId, str]
-    host: HostSettings
-    raft: RaftSettings = RaftSettings()
-    wal: WalSettings = WalSettings()
-    housekeeping: HousekeepingSettings = HousekeepingSettings()
-    scrub: ScrubSettings = ScrubSettings()
-
-
-@dataclass(frozen=True, slots=True)
-class Seams:
-    """Everything a node takes from the world."""
-
-    loop: asyncio.AbstractEventLoop
-    clock: Clock
-    rng: random.Random
-    disk: Disk
-    store: StateStore
-    peers: PeerSender
-    snapshots: SnapshotTransport
-    formation: FormationTransport
-    traces: NodeTraces | None = None
 
 
 class ReplicaNode:
@@ -109,24 +72,20 @@ class ReplicaNode:
         self._formation_file = file = FormationFile(seams.disk, self.identity.incarnation)
         # the log has its mark before the first draft is written: without one, both are gone
         has_list = file.record.stage in (Stage.DRAFTED, Stage.FORMED)
-        self.wal = Wal.open(seams.disk, self.identity.tag, config.wal, is_expected=has_list)
+        settings = replace(config.wal, payload=self.identity.allowed(config.wal.payload))
+        self.wal = Wal.open(seams.disk, self.identity.tag, settings, is_expected=has_list)
+        self.store = PayloadStore(seams.store, self.wal.payloads, self.wal, seams.loop)
         self.services = GroupServices(
             node_id=config.node_id,
             loop=seams.loop,
             clock=seams.clock,
             wal=self.wal,
-            store=PayloadStore(seams.store, self.wal.payloads, self.wal),
+            store=self.store,
             peers=seams.peers,
             log=self.log,
             scrub_version=config.scrub.version,
             traces=seams.traces,
-            version=ClusterVersion(
-                spoken,
-                self.identity.active_version,
-                partial(keep_active_version, seams.disk),
-                config.node_id,
-                self.identity.incarnation,
-            ),
+            version=self._make_version(spoken),
         )
         self.host = Host(
             services=self.services,
@@ -151,25 +110,72 @@ class ReplicaNode:
         """Conversations with the other nodes, for what only the catalog's leader may do."""
         self.services.version.sessions = self.sessions
         self._calls = CatalogCalls(self.host, self.service, self.sessions, seams.loop)
+        self.roster = self._make_roster()
         self._hear_the_catalog()
         self.unread: dict[NodeId, Seldom] = {}
         """Messages that could not be read, by the peer that sent them."""
         self.peer_turns = PeerTurns(seams.loop)
         self.refused_callers = RefusedCallers(self.services.clock.monotonic)
-        self.registered = False
+        self.on_out: Callable[[str], None] = lambda _: None
+        """Told why the cluster never takes this node, once that is known: it was removed, or its
+        join token is good no more."""
+        self.registration = made_registration(self, self._calls.ask_around)
+        self.newcomer = made_newcomer(self, self._calls.ask_node)
         self.fence = 0
         self._removing: set[GroupId] = set()
         self._on_open: Callable[[], None] = lambda: None
-        self._refusal: str | None = None
 
     def _hear_the_catalog(self) -> None:
         ask, clock = self._calls.ask_node, self._seams.clock
         succession = LeaseSuccession(lambda: self.host.catalog, ask, clock, self.log, self._tasks)
-        self.host.on_catalog_leads = succession.leads
-        self.host.on_catalog_changed = self.former.look
+        beginning = Beginning(
+            lambda: self.host.catalog,
+            lambda: self.former.formation.record,
+            clock,
+            self.log,
+            self._tasks,
+        )
+
+        def leads() -> None:
+            succession.leads()
+            beginning.leads()
+
+        self.host.on_catalog_leads = leads
+
+        def changed() -> None:
+            self.roster.look()
+            self.former.look()
+
+        self.host.on_catalog_changed = changed
+        self.host.all_nodes = lambda: self.roster.nodes
         self.host.asking = self.former.asking
+        self.host.formation_report = self.former.formation.report
         self.host.readiness_look = partial(NodeReadiness, self)
         self.host.ask_any = self._calls.ask_any
+        self.host.ask_catalog = self._calls.ask_leader
+
+    def _make_version(self, spoken: Spoken) -> ClusterVersion:
+        return ClusterVersion(
+            spoken,
+            self.identity.active_version,
+            partial(
+                keep_active_version,
+                self._seams.disk,
+                has_payload=self.config.wal.payload.writes,
+            ),
+            self.config.node_id,
+            self.identity.incarnation,
+        )
+
+    def _make_roster(self) -> Roster:
+        return Roster(
+            self.config.node_id,
+            self.config.addresses,
+            lambda: self.host.catalog,
+            self._seams.links,
+            self.sessions,
+            self.services.rest.meet,
+        )
 
     def _make_former(self, on_fatal: Callable[[BaseException], None]) -> Former:
         seams, config, file = self._seams, self.config, self._formation_file
@@ -184,6 +190,8 @@ class ReplicaNode:
             has_log=has_state or bool(self.wal.recovered),
             registrations=known.registrations,
             given=known.places,
+            newest=self.services.version.spoken.newest,
+            comes=config.join_token is not None,
         )
         return Former(
             formation,
@@ -208,15 +216,24 @@ class ReplicaNode:
         first time, when all nodes have agreed on what the cluster begins with."""
         self._on_open = on_open
         self.former.start(self._open)
+        if self.newcomer is not None:
+            self._tasks.spawn(self.newcomer.run(), "join the cluster")
 
     def _open(self) -> None:
+        record = self.former.formation.record
+        if record.stage is Stage.FORMED:
+            # never by the settings: nodes that went by different ones would have two majorities
+            self.host.catalog_nodes = tuple(node for node, _ in record.members)
+        if record.joined:
+            self.roster.introduce(dict(record.seeds))
         self.host.start()
         self.housekeeper.start()
         self.scrubber.start()
         self.slow_disk.start()
         self.service.balance.start()
+        self.service.moves.start()
         self._lost_nodes.start()
-        self._tasks.spawn(self._register(), "register")
+        self._tasks.spawn(self.registration.run(), "register")
         self.log.info("node_started", incarnation=self.identity.incarnation)
         self._on_open()
 
@@ -227,6 +244,7 @@ class ReplicaNode:
         self.scrubber.stop()
         await self.slow_disk.stop()
         await self.service.balance.stop()
+        await self.service.moves.stop()
         await self._lost_nodes.stop()
         await self.former.stop()
         await self._tasks.cancel_all()
@@ -245,29 +263,7 @@ class ReplicaNode:
         """Do what `CatalogCalls.ask_leader` does."""
         return await self._calls.ask_leader(fill)
 
-    async def _register(self) -> None:
-        """Make this data directory known, or learn that its place is taken."""
-        address = self.config.addresses[self.config.node_id]
-
-        def fill(request: pb.Request) -> None:
-            request.register_node.node_id = self.config.node_id
-            request.register_node.incarnation = self.identity.incarnation
-            request.register_node.address = address
-
-        while not self.registered:
-            # one that took a place says with this that its replicas are whole
-            response = await self.ask_catalog(fill) if self._is_whole() else None
-            if response is not None and response.WhichOneof("result") == "done":
-                self.registered = True
-                self.log.info("node_registered")
-                return
-            if response is not None and response.refusal.code == "invalid":
-                self._refusal = registered_otherwise(self.config.node_id)
-                self.log.error("node_refused", reason=self._refusal)
-                return
-            await asyncio.sleep(REGISTER_RETRY_SECONDS)
-
-    def _is_whole(self) -> bool:
+    def is_whole(self) -> bool:
         took_place = bool(self.former.formation.record.ordinal)
         return is_whole(self.host, took_place=took_place)
 
@@ -296,7 +292,7 @@ class ReplicaNode:
         reason = self.former.formation.why_not(identity.node_id, identity.incarnation)
         if reason is None:
             return
-        if not self.former.formation.is_open:
+        if not self.former.formation.is_open or reason == UNKNOWN_HERE:
             raise NotYetError(reason)
         self.former.refused(identity.node_id)
         raise HandshakeError(reason)
@@ -316,8 +312,21 @@ class ReplicaNode:
 
     def check_member(self, identity: Identity) -> None:
         """Raises HandshakeError for a node whose id is not one of the cluster's."""
-        if identity.role == "node" and identity.node_id not in self.config.addresses:
+        if identity.role == "node" and identity.node_id not in self.roster:
             raise HandshakeError(NOT_A_MEMBER)
+
+    def is_removed(self, identity: Identity) -> bool:
+        return identity.role == "node" and identity.node_id in self.roster.removed
+
+    def check_caller(self, speaker: Speaker) -> None:
+        """Do what `check_member` does for a conversation with the service. One that comes is let
+        in there, and one that was removed hears that; NotYetError where this node cannot tell."""
+        if self.is_removed(speaker.identity):
+            return
+        if JOIN not in speaker.features:
+            self.check_member(speaker.identity)
+        elif not self.former.formation.is_open:
+            raise NotYetError("this node has not formed the cluster yet")
 
     def form(self, identity: Identity, data: bytes) -> bytes:
         """Another node says where it stands with the formation; the answer says where this one
@@ -353,7 +362,7 @@ class ReplicaNode:
             Identity(
                 self.config.cluster_id, "node", self.config.node_id, self.identity.incarnation
             ),
-            features_of_node(rests=rests, traces=traces),
+            features_of_node(rests=rests, traces=traces, comes=self.former.formation.is_coming),
             basin_commands=known.newest_basin,
             catalog_commands=known.newest_catalog,
             versions=known.versions,
@@ -364,20 +373,25 @@ class ReplicaNode:
         """The checks behind /readyz, by name."""
         return readiness(self)
 
+    def random_bytes(self, count: int) -> bytes:
+        return self._seams.rng.randbytes(count)
+
     def peers(self) -> dict[NodeId, str]:
         """Return for each other node `up`, `absent`, or `refused` where a node asks to take part
         under its id and may not."""
-        others = (node for node in self.config.addresses if node != self.config.node_id)
-        return {node: self._standing(node) for node in others}
+        others = (node for node in self.roster.nodes if node != self.config.node_id)
+        return {node: self.standing(node) for node in others}
 
-    def _standing(self, node: NodeId) -> str:
+    def standing(self, node: NodeId) -> str:
+        """Return one of the words of `peers`."""
         if self.host.is_peer_up(node):
             return "up"
         return "refused" if self.former.is_refused(node) else "absent"
 
     def refusal(self) -> str | None:
         """Why the cluster goes on without this node, as one sentence; None where it does not."""
-        return self.former.formation.refusal() or self._refusal
+        joins = None if self.newcomer is None else self.newcomer.refusal
+        return self.former.formation.refusal() or self.registration.refusal or joins
 
     def why_not_formed(self) -> str | None:
         """What the failed check `formed` of `readiness` stands for."""

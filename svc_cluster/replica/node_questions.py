@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
+from svc_cluster.catalog.node_rows import NodeState
 from svc_cluster.replica.host import Host
 
 NODE_SECONDS: Final = 1.0
@@ -71,7 +72,7 @@ class GatewaysElsewhere:
 async def gateways_elsewhere(host: Host) -> GatewaysElsewhere:
     """What the other nodes say now, each within `NODE_SECONDS`."""
     own = host.services.node_id
-    others = [node for node in host.settings.nodes if node != own]
+    others = [node for node in host.all_nodes() if node != own]
     told = await overviews(host.ask_any, others)
     found: dict[str, int] = {}
     for one in (gateway for each in told.values() for gateway in each.gateways):
@@ -122,6 +123,12 @@ async def leaders_of_all(
 def members_of(host: Host, group_id: GroupId) -> tuple[NodeId, ...]:
     """The nodes with a replica of a group, by the catalog here; none where it is not known."""
     if group_id == CATALOG_GROUP:
-        return host.settings.nodes
+        return host.catalog_nodes
     record = None if host.catalog is None else host.catalog.state.basins_by_group.get(group_id)
     return () if record is None else record.replicas
+
+
+def is_drained(host: Host) -> bool:
+    """Whether the catalog, as this node has applied it, says that the node drains."""
+    record = None if host.catalog is None else host.catalog.state.nodes.get(host.services.node_id)
+    return record is not None and record.state is NodeState.DRAINING

@@ -36,7 +36,7 @@ class NodeReadiness:
         return {
             "wal_recovered": True,
             "formed": node.former.formation.is_open and node.refusal() is None,
-            "registered": node.registered,
+            "registered": node.registration.is_done,
             "catalog_leader_known": catalog is not None and catalog.group.engine.leader is not None,
             "groups_caught_up": host.reconciler.is_open and self._are_caught_up,
             "groups_whole": self._are_whole,

@@ -84,10 +84,13 @@ class NodeRest:
         self.seconds = seconds
         self._is_up = is_up
         self._next_turn = guarded(self._turn, on_fatal)
-        now = self._clock.monotonic()
         for peer in others:
-            self.pulses[peer], self.led[peer] = Pulse(now), RestPact()
-            self.following[peer] = RestPact()
+            self.meet(peer)
+
+    def meet(self, peer: NodeId) -> None:
+        """There is this other node as well."""
+        self.pulses[peer] = Pulse(self._clock.monotonic())
+        self.led[peer], self.following[peer] = RestPact(), RestPact()
 
     def stop(self) -> None:
         self.seconds = 0.0

@@ -1,0 +1,97 @@
+"""A directory that has nothing comes to a cluster that is there. It shows its join token to one
+node after another until the leader of the catalog has let it in, or says why it never will."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.errors import ErrorCode
+from svc_cluster.base.ids import NodeId
+from svc_cluster.base.log import Logger
+from svc_cluster.catalog.catalog_commands import RegisterNode
+from svc_cluster.codec.formation_report import FormationFormatError, decode_report
+from svc_cluster.codec.join_pb import put_node
+from svc_cluster.model.formation import SEED_BYTES_MAX, SEEDS_MAX, FormationRecord, Stage
+from svc_cluster.model.join_token import JoinToken
+
+AGAIN_SECONDS: Final = 0.5
+"""Pause between two rounds over the nodes of the settings."""
+
+Fill = Callable[[pb.Request], None]
+
+
+def formation_told(joined: pb.JoinedCluster, node_id: NodeId) -> FormationRecord | None:
+    """What the directory writes down when it was let in; None: the answer makes no sense."""
+    try:
+        report = decode_report(joined.formation.SerializeToString())
+    except FormationFormatError:
+        return None
+    if report.stage is not Stage.FORMED or node_id in dict(report.members):
+        return None
+    seeds = tuple(
+        (NodeId(seed.node_id), seed.address)
+        for seed in joined.seeds[:SEEDS_MAX]
+        if len(seed.address.encode()) <= SEED_BYTES_MAX
+    )
+    return FormationRecord(
+        report.round, Stage.FORMED, report.members, report.places, joined=True, seeds=seeds
+    )
+
+
+class Newcomer:
+    """The one of a node."""
+
+    def __init__(
+        self,
+        node: RegisterNode,
+        token: JoinToken,
+        *,
+        others: Callable[[], Iterable[NodeId]],
+        ask: Callable[[NodeId, Fill], Awaitable[pb.Response | None]],
+        offer: Callable[[FormationRecord], None],
+        on_out: Callable[[str], None],
+        log: Logger,
+    ) -> None:
+        """`ask` asks a node; None: no answer came. `offer` is told of the formation,
+        `on_out` of why there never is one; one of them, once."""
+        self._node = node
+        self._token = token
+        self._others = others
+        self._ask = ask
+        self._offer = offer
+        self._on_out = on_out
+        self._log = log
+        self.refusal: str | None = None
+        """Why the node is not let in, ever, with this token."""
+
+    async def run(self) -> None:
+        """Return when the node is let in, or refused."""
+        while self.refusal is None:
+            for other in sorted(self._others()):
+                response = await self._ask(other, self._fill)
+                if response is not None and self._is_decided(other, response):
+                    return
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    def _is_decided(self, other: NodeId, response: pb.Response) -> bool:
+        if response.WhichOneof("result") == "joined_cluster":
+            record = formation_told(response.joined_cluster, self._node.node_id)
+            if record is None:
+                self._log.warning("join_answer_unusable", asked_node=other)
+                return False
+            self._log.info("node_admitted", asked_node=other)
+            self._offer(record)
+            return True
+        if response.refusal.code == ErrorCode.INVALID.value:
+            self.refusal = f"node {self._node.node_id} is not let in: {response.refusal.message}"
+            self._log.error("node_refused", reason=self.refusal)
+            self._on_out(self.refusal)
+            return True
+        return False
+
+    def _fill(self, request: pb.Request) -> None:
+        put_node(request.join_cluster.node, self._node)
+        request.join_cluster.secret = self._token.secret
