@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from svc_cluster.catalog.catalog_state import CatalogState
+from svc_cluster.catalog.node_rows import incarnations
 from svc_cluster.model.formation import Members
 from svc_cluster.model.places import Places
 from svc_cluster.replica.host import Host
@@ -15,11 +16,12 @@ class KnownMembers:
         self._host = host
 
     def registrations(self) -> Members:
-        """Return each node that is registered with its incarnation, in the order of the ids."""
+        """Return each node that is registered with its incarnation, in the order of the ids; those
+        that were removed are not."""
         state = self._state()
         if state is None:
             return ()
-        return tuple(sorted((each.node_id, each.incarnation) for each in state.nodes.values()))
+        return tuple(sorted(incarnations(state.nodes.values()).items()))
 
     def places(self) -> Places:
         """Return the places that were given away."""

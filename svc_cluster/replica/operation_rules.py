@@ -20,16 +20,23 @@ WRITES: Final = frozenset(
         "ensure_basin_config",
         "reconfigure_basin",
         "seal_basin",
+        "freeze_basin",
         "create_basin",
         "delete_basin",
         "register_node",
         "replace_node",
+        "drain_node",
+        "add_member",
+        "join_cluster",
+        "remove_member",
         "remove_basin",
         "issue_token",
         "revoke_token",
         "set_root_token",
         "set_default_location",
         "raise_version",
+        "report_change",
+        "change_members",
     }
 )
 """Operations whose answer after the deadline is "unknown", not "not done"."""
@@ -45,6 +52,7 @@ UNDOING: Final = frozenset(
         "delete_basin",
         "delete_stream",
         "seal_basin",
+        "freeze_basin",
         "remove_basin",
     }
 )
@@ -64,6 +72,7 @@ ROOM_BYTES: Final = {
     "list_tokens": LIST_BYTES,
     "get_usage": LIST_BYTES,
     "get_storage": LIST_BYTES,
+    "fetch_committed": READ_BYTES_MAX,
 }
 """Operations with long answers, and about how long. A read of less says so (`portion_bytes`), and
 has no room while it waits at the tail."""

@@ -1,0 +1,221 @@
+"""The leader of a group carries out the change of its members that the catalog has ordered.
+
+It waits until the next members are ready, asks for leave, seals; the leader of the configuration
+that begins says so to the catalog. Why a change that is given up is never sealed: docs/adr/0059.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.configuration import Configuration, first_configuration
+from svc_cluster.base.ids import GroupId, NodeId, ReplicaId
+from svc_cluster.base.tasks import Tasks
+from svc_cluster.catalog.basin_record import BasinRecord, members_of_replicas
+from svc_cluster.catalog.group_change import GroupChange
+from svc_cluster.raft.readiness import ReplicaWord, Sealing, refusal
+from svc_cluster.raft.seal import GroupSeal
+from svc_cluster.replica.seamed import number_of
+
+if TYPE_CHECKING:
+    from svc_cluster.catalog.group_change import GroupChange
+    from svc_cluster.replica.basin import BasinReplica
+    from svc_cluster.replica.host import Host
+
+LOOK_SECONDS: Final = 0.1
+"""How often the leader looks whether the next members are ready."""
+
+PAUSE_SECONDS: Final = 1.0
+"""For so long writes wait at most, before the seal, for those that are on their way."""
+
+SEALED_SECONDS: Final = 2.0
+"""For so long they wait behind the seal, while the next configuration begins."""
+
+ABSENT_SECONDS: Final = 10.0
+"""A node that has been away for so long is not waited for: nobody knows what it still has."""
+
+UNSEEN_SECONDS: Final = 2.0
+"""Between two looks at a node, behind which it is not known that it was away all the time."""
+
+WAIT_SECONDS: Final = 0.005
+
+
+class ChangeDriver:
+    """The one of a node, for the groups that it leads."""
+
+    def __init__(self, host: Host, on_failure: Callable[[BaseException], None]) -> None:
+        self._host = host
+        self._tasks = Tasks(on_failure=on_failure)
+        self._running: set[GroupId] = set()
+        self.words: dict[GroupId, dict[NodeId, ReplicaWord]] = {}
+        """What replicas that are no members have said of themselves when they asked for more."""
+        self.reasons: dict[GroupId, str] = {}
+        """Why a change that is to be sealed here is not, as looked at last."""
+        self._away: dict[NodeId, tuple[float, float]] = {}
+        """Nodes with members of open changes that were away at every look: since when, and when
+        they were looked at last."""
+        self.seals = 0
+        """Seals that this node has made."""
+
+    async def stop(self) -> None:
+        await self._tasks.cancel_all()
+
+    def look(self, replica: BasinReplica, record: BasinRecord) -> None:
+        """Begin with what is open for a group that is led here; may be repeated."""
+        group_id = record.group_id
+        if record.change is not None and group_id not in self._running:
+            self._running.add(group_id)
+            self._tasks.spawn(self._run(group_id), "change members")
+
+    def heard(self, group_id: GroupId, node_id: NodeId, word: ReplicaWord) -> None:
+        """A replica has said what it holds."""
+        self.words.setdefault(group_id, {})[node_id] = word
+
+    def _open(self, group_id: GroupId) -> tuple[BasinReplica, BasinRecord, GroupChange] | None:
+        """What there is to be done here now; None: nothing."""
+        replica, record = self._host.basins.get(group_id), self._host.trusted_record(group_id)
+        if replica is None or record is None or record.change is None:
+            return None
+        return (replica, record, record.change) if replica.group.is_serving else None
+
+    async def _run(self, group_id: GroupId) -> None:
+        try:
+            while (found := self._open(group_id)) is not None:
+                if not await self._step(*found):
+                    return
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            self._running.discard(group_id)
+            self.reasons.pop(group_id, None)
+            self.words.pop(group_id, None)
+
+    async def _step(self, replica: BasinReplica, record: BasinRecord, change: GroupChange) -> bool:
+        """One step. Whether there is another one to be made here."""
+        engine = replica.group.engine
+        number = number_of(engine)
+        if number == record.configuration + 1:
+            await self._report(record, change, pb.CHANGE_STEP_CONFIGURED, replica)
+            return True
+        if number != record.configuration:
+            return False
+        if change.is_cancelled:
+            # no seal is in the log of who serves, and none is made behind this row
+            await self._report(record, change, pb.CHANGE_STEP_GIVEN_UP, replica)
+            return True
+        reason = self.refusal(replica, record, change)
+        self.reasons[record.group_id] = reason or ""
+        if reason is not None:
+            return True
+        if change.sealing_term != engine.term:
+            await self._report(record, change, pb.CHANGE_STEP_READY, replica)
+            return True
+        await self._seal(replica, change)
+        return True
+
+    async def _report(
+        self,
+        record: BasinRecord,
+        change: GroupChange,
+        step: pb.ChangeStep,
+        replica: BasinReplica,
+    ) -> None:
+        term = replica.group.engine.term
+
+        def fill(request: pb.Request) -> None:
+            said = request.report_change
+            said.group_id, said.change_id = record.group_id, change.change_id
+            said.term, said.step = term, step
+            said.configuration = record.configuration + 1
+
+        await self._host.ask_catalog(fill)
+
+    # -- the seal
+
+    async def _seal(self, replica: BasinReplica, change: GroupChange) -> None:
+        group = replica.group
+        with replica.proposer.pause():
+            await _while(lambda: group.pending_proposals > 0, PAUSE_SECONDS)
+            if not self._may_seal(replica, change):
+                return
+            members = members_of_replicas(change.replicas, change.replica_ids)
+            if group.seam.seal(GroupSeal(change.change_id, members)):
+                self.seals += 1
+            await _while(lambda: not group.stopped, SEALED_SECONDS)
+
+    def _may_seal(self, replica: BasinReplica, change: GroupChange) -> bool:
+        """Everything once more, as it is now; nothing may wait between this and the seal."""
+        group = replica.group
+        found = self._open(group.group_id)
+        if found is None or found[0] is not replica or group.pending_proposals:
+            return False
+        _, record, now = found
+        is_allowed = now.sealing_term == group.engine.term and not now.is_cancelled
+        is_same = now.change_id == change.change_id
+        if not (is_allowed and is_same and number_of(group.engine) == record.configuration):
+            return False
+        return self.refusal(replica, record, now) is None
+
+    def refusal(
+        self, replica: BasinReplica, record: BasinRecord, change: GroupChange
+    ) -> str | None:
+        """Why the configuration cannot be sealed now; None: it can."""
+        services, engine = self._host.services, replica.group.engine
+        now = services.clock.monotonic()
+        known = engine.configuration or first_configuration(engine.members)
+        view = Sealing(
+            services.version.active,
+            known,
+            members_of_replicas(change.replicas, change.replica_ids),
+            engine.last_index,
+            now,
+            self._held(replica, known, change, now),
+            frozenset(
+                member.replica_id
+                for member in known.members
+                if self._may_be_there(member.node_id, now)
+            ),
+        )
+        return refusal(view)
+
+    def _may_be_there(self, node_id: NodeId, now: float) -> bool:
+        """Whether a node has not been away for long; called at each look."""
+        if node_id == self._host.services.node_id or self._host.is_peer_up(node_id):
+            self._away.pop(node_id, None)
+            return True
+        since, looked_at = self._away.get(node_id, (now, now))
+        if now - looked_at > UNSEEN_SECONDS:
+            since = now  # no change was open: it may have been there meanwhile
+        self._away[node_id] = (since, now)
+        return now - since < ABSENT_SECONDS
+
+    def _held(
+        self, replica: BasinReplica, known: Configuration, change: GroupChange, now: float
+    ) -> dict[ReplicaId, ReplicaWord]:
+        engine, held = replica.group.engine, {}
+        if replica.group.seam.heard_at is None:
+            replica.group.seam.heard_at = {}  # listened to from now on
+        heard = replica.group.seam.heard_at
+        for member in known.members:
+            node = member.node_id
+            if node == engine.node_id:
+                held[member.replica_id] = ReplicaWord(engine.durable_index, now)
+            elif node in heard:
+                recovers = engine.repair_of(node) is not None
+                word = ReplicaWord(engine.match_index(node), heard[node], recovers)
+                held[member.replica_id] = word
+        words = self.words.get(replica.group.group_id, {})
+        for node, replica_id in zip(change.replicas, change.replica_ids, strict=True):
+            if replica_id not in held and node in words and node not in known.nodes:
+                held[replica_id] = words[node]
+        return held
+
+
+async def _while(holds: Callable[[], bool], seconds: float) -> None:
+    """Wait as long as it holds, and no longer than this."""
+    for _ in range(round(seconds / WAIT_SECONDS)):
+        if not holds():
+            return
+        await asyncio.sleep(WAIT_SECONDS)
