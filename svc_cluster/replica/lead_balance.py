@@ -26,6 +26,7 @@ from svc_cluster.replica.node_questions import (
     members_of,
     overviews,
 )
+from svc_cluster.replica.standing_drain import LOOK_SECONDS, StandingDrain
 
 AT_ONCE_MAX: Final = 8
 """Hand-overs of the cluster at one time: each lets the writes of its group wait for a moment."""
@@ -55,6 +56,7 @@ class LeadBalance:
         self._host = host
         self._lock = asyncio.Lock()
         self._tasks = Tasks()
+        self.drain = StandingDrain(host)
         self._uneven = 0
         self._left_out = 0
         self._fruitless = 0
@@ -64,7 +66,8 @@ class LeadBalance:
         """Leads that were moved by rounds on this node."""
 
     def start(self) -> None:
-        """Look now and then, where the settings say so."""
+        """Look now and then, where the settings say so; at the own drain in any case."""
+        self._tasks.spawn(look_on(self.drain.look, LOOK_SECONDS, "drain"), "drain")
         if self._host.settings.balance_seconds:
             looks = look_on(self._look, self._host.settings.balance_seconds, "leads")
             self._tasks.spawn(looks, "balance leads")
@@ -88,7 +91,7 @@ class LeadBalance:
             return told
 
     async def _plan(self) -> tuple[pb.LeadBalance, list[LeadMove]]:
-        nodes = self._host.settings.nodes
+        nodes = self._host.all_nodes()
         seen = await overviews(self._ask, nodes, PLACE)
         counts, leaders = await leaders_of_all(self._ask, seen)
         takers = [node for node in counts if not seen[node].avoids_leads]
@@ -151,9 +154,9 @@ class LeadBalance:
 
     def _note_failed(self, move: LeadMove) -> None:
         """The next plans have another group or another taker in its place."""
-        while len(self._failed) >= FAILED_MAX:
-            del self._failed[next(iter(self._failed))]
-        self._failed[move.group_id, move.taker] = self._host.services.clock.monotonic()
+        note_failed(
+            self._failed, (move.group_id, move.taker), self._host.services.clock.monotonic()
+        )
 
     # -- unasked
 
@@ -166,7 +169,7 @@ class LeadBalance:
         if self._left_out:
             self._left_out -= 1
             return
-        nodes = self._host.settings.nodes
+        nodes = self._host.all_nodes()
         seen = await overviews(self._ask, nodes, FIGURES)
         self._uneven = self._uneven + 1 if _is_uneven(seen, len(nodes)) else 0
         if self._uneven < LOOKS:
@@ -187,6 +190,17 @@ async def _made(steps: Generator[None, None, list[LeadMove]]) -> list[LeadMove]:
             moves: list[LeadMove] = end.value
             return moves
         await asyncio.sleep(0)
+
+
+def note_failed(
+    failed: dict[tuple[GroupId, NodeId], float], pair: tuple[GroupId, NodeId], now: float
+) -> None:
+    """The newest stands last, one that is known already too; of `FAILED_MAX` others the oldest is
+    given up for it."""
+    failed.pop(pair, None)
+    while len(failed) >= FAILED_MAX:
+        del failed[next(iter(failed))]
+    failed[pair] = now
 
 
 def _cannot(refusal: pb.Refusal) -> bool:

@@ -48,6 +48,20 @@ class CatalogCalls:
         fill(request)
         return await self._ask_self(request)
 
+    async def ask_around(self, fill: Fill) -> pb.Response | None:
+        """The same, but each other node is asked, once, where nobody tells this one who leads. That
+        is so while nobody finds it where it is by now."""
+        response = await self.ask_leader(fill)
+        if response is not None:
+            return response
+        for node in sorted(self._sessions):
+            if node not in self._sessions:
+                continue
+            response = await self.ask_node(node, fill)
+            if response is not None and not response.refusal.not_leader:
+                return response
+        return None
+
     async def ask_node(
         self, node: NodeId, fill: Fill, deadline_ms: int = ASK_DEADLINE_MS
     ) -> pb.Response | None:

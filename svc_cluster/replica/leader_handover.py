@@ -15,6 +15,7 @@ from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.group_watch import NodeFigures
 from svc_cluster.replica.host import Host, Replica
 from svc_cluster.replica.lead_places import Places, peers_of, places, successor
+from svc_cluster.replica.node_questions import is_drained
 
 ASK_SECONDS: Final = 0.02
 """How often the successor is asked until it has taken over."""
@@ -282,6 +283,7 @@ class SlowDiskWatch:
         disk_failed_at = max(self._gave_away_at, host.full_at)
         return (
             host.draining
+            or is_drained(host)
             or now - disk_failed_at < AVOID_SECONDS
             or not self._services.wal.has_space()
         )

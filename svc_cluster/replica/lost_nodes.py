@@ -92,7 +92,7 @@ class LostNodes:
                 f"a node was replaced less than {AGAIN_SECONDS:.0f} s ago: find out why data "
                 "directories are lost"
             )
-        nodes = self._host.settings.nodes
+        nodes = self._host.all_nodes()
         seen = await overviews(self._host.ask_any, [node for node in nodes if node != node_id])
         whole = {
             node: not (told.groups_recovering or told.groups_held or told.groups_without_leader)

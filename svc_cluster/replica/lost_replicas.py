@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from svc_cluster.base.ids import GroupId
 from svc_cluster.base.log_ops import CreateReplica, RecoveredLog
@@ -49,8 +50,15 @@ class LostReplicas:
 
     def checked(self, log: RecoveredLog) -> RecoveredLog:
         """Distrust a replica of which only the beginning is there. It was made in another's place,
-        and the frame that says so did not reach the disk."""
+        and the frame that says so did not reach the disk. Distrust one whose bytes beside the state
+        store are damaged too: no other is touched."""
         is_blank = not (log.term or log.entries or log.base_index)
+        harm = self._services.store.harm
+        if log.generation in harm.generations:
+            # once its log says that it is damaged, nothing else needs to
+            self._services.wal.distrust(log.group_id)
+            self._services.wal.sync(partial(harm.forget, log.generation))
+            return replace(log, damaged=True)
         if not self.are_possible or log.damaged or not is_blank:
             return log
         self._services.wal.distrust(log.group_id)

@@ -10,6 +10,7 @@ from svc_cluster.base.ids import GroupId, LogIndex
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.group_services import GroupServices
 from svc_cluster.replica.group_walks import GroupWalks
+from svc_cluster.replica.openings import is_named
 
 
 class Reconciler:
@@ -45,6 +46,13 @@ class Reconciler:
         self.is_open = False
         """Every replica that the catalog wanted here at first was opened, or cannot be."""
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the catalog here has come to what it had before this process began. Behind that
+        it is no older than the word by which anything was done here."""
+        catalog = self._catalog()
+        return catalog is not None and catalog.group.applied_index >= self.known
+
     def stop(self) -> None:
         self._stopped = True
 
@@ -62,10 +70,11 @@ class Reconciler:
         if self._stopped or catalog is None or catalog.group.engine.recovery:
             return  # nothing is made or destroyed by the word of a damaged catalog
         records = catalog.state.basins.values()
-        wanted = [one.group_id for one in records if self._services.node_id in one.replicas]
-        # the store may have forgotten a removal that the log has not
-        destroyed = self._services.wal.destroyed()
-        is_whole = catalog.group.applied_index >= self.known
+        wanted = [one.group_id for one in records if is_named(one, self._services.node_id)]
+        is_whole = self.is_current
+        # the store may have forgotten a removal that the log has not; once it has all that was in
+        # the log, what it wants here is another replica
+        destroyed = frozenset[GroupId]() if is_whole else self._services.wal.destroyed()
         self._is_walking = True
         self._walks.start(
             list(dict.fromkeys(one for one in [*wanted, *self._here()] if one not in destroyed)),
