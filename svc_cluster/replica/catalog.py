@@ -40,7 +40,9 @@ from svc_cluster.catalog.catalog_state import (
 from svc_cluster.catalog.idempotency import IdempotentCatalogAnswer, decide_idempotent
 from svc_cluster.catalog.leases import LeaseTable
 from svc_cluster.catalog.location_table import SetDefaultLocation
+from svc_cluster.catalog.node_rows import registered
 from svc_cluster.catalog.placement import place_basin
+from svc_cluster.catalog.placement_view import placement_nodes, zones_of
 from svc_cluster.catalog.raising import Gateways, NodeSpeaks
 from svc_cluster.codec.catalog_entry import (
     encode_catalog_command,
@@ -130,7 +132,8 @@ class CatalogReplica:
         self.version = services.version
         self.offered = tuple(locations)
         """The locations there are, at least one."""
-        self._nodes = tuple(nodes)
+        self.initial = tuple(nodes)
+        """The nodes that vote in the catalog."""
         self._replication_factor = replication_factor
         self._on_changed = on_changed
         self._on_leads = on_leads
@@ -182,10 +185,11 @@ class CatalogReplica:
         nodes = [
             NodeSpeaks(node_id, one.incarnation, version.spoken_by(node_id, one.incarnation))
             for node_id, one in sorted(self.state.nodes.items())
+            if not one.is_removed
         ]
         nodes += [
             NodeSpeaks(node_id, "", None)
-            for node_id in self._nodes
+            for node_id in self.initial
             if node_id not in self.state.nodes
         ]
         self.leases.in_term(self.group.engine.term, now)
@@ -328,7 +332,9 @@ class CatalogReplica:
             if most is not None and owner and self.state.count_basins_of(owner) >= most:
                 raise QuotaError(f"the chain of the token may have {most} basins by its quotas")
             place = self.default_location if location is None else self.find_location(location)
-            replicas = place_basin(self.state, self._nodes, self._replication_factor)
+            nodes = placement_nodes(self.state, self.initial)
+            zones = zones_of(place.name, nodes)
+            replicas = place_basin(self.state, nodes, self._replication_factor, zones)
             group_id = self.state.next_group_id
             return CreateBasin(
                 name, group_id, replicas, config, now_ms, creation_hash, place.name, owner
@@ -374,12 +380,10 @@ class CatalogReplica:
         return DeleteBasin(name, now_ms), replace(record, deleted_at_ms=now_ms)
 
     def sequence_register(self, command: RegisterNode) -> CatalogCommand | None:
-        known = self.state.nodes.get(command.node_id)
-        if known is not None and known.incarnation != command.incarnation:
-            raise InvalidError("the node id is taken by another data directory")
-        if known is not None and known.address == command.address and not known.is_replacing:
-            return None
-        return command
+        found = registered(self.state.nodes, command)
+        if isinstance(found, str):
+            raise InvalidError(found)
+        return None if found == self.state.nodes.get(command.node_id) else command
 
     def sequence_remove(self, command: RemoveBasin) -> CatalogCommand | None:
         return command if command.group_id in self.state.basins_by_group else None

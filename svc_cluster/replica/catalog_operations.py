@@ -18,6 +18,7 @@ from svc_cluster.catalog.catalog_commands import (
     RemoveBasin,
 )
 from svc_cluster.codec import config_pb
+from svc_cluster.codec.node_facts_pb import get_facts
 from svc_cluster.model.access_token import NO_PARENT
 from svc_cluster.model.location import Location
 from svc_cluster.model.provision import Provision
@@ -141,7 +142,12 @@ class CatalogOperations:
 
     async def _register_node(self, request: pb.Request) -> Fill:
         message = request.register_node
-        command = RegisterNode(NodeId(message.node_id), message.incarnation, message.address)
+        command = RegisterNode(
+            NodeId(message.node_id),
+            message.incarnation,
+            message.address,
+            get_facts(message.facts),
+        )
         catalog = self._catalog(request)
         await catalog.change(
             lambda now_ms: catalog.sequence_register(command), self._deadline(request)

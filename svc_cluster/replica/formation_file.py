@@ -26,9 +26,10 @@ from svc_cluster.storage.disk import Disk, DiskFile
 
 _T = TypeVar("_T")
 
-FORMAT_VERSION: Final = versions.RESTORED_FORMATION
+FORMAT_VERSION: Final = versions.JOINED_FORMATION
 """1 has no places, and is written as long as there are none; 2 has them. 3 is of a directory that a
-restore has made, until its cluster is formed."""
+restore has made, until its cluster is formed; 4 of a cluster that begins at a later version; 5 of a
+node that came later."""
 FILE_NAME: Final = "formation"
 SLOT_BYTES: Final = 128 * 1024
 """Room for `model.formation.MEMBERS_MAX` nodes."""
@@ -59,6 +60,19 @@ class _StoredRestored(_StoredPlaces):
     restored: str = ""
 
 
+class _StoredBegun(_StoredRestored):
+    """Format 4."""
+
+    begins_at: int = 0
+
+
+class _StoredJoined(_StoredBegun):
+    """Format 5."""
+
+    joined: bool = False
+    seeds: list[tuple[int, str]] = []
+
+
 class _Version(msgspec.Struct):
     """This has as much as every format begins with."""
 
@@ -80,7 +94,8 @@ class FormationFile:
         self._newest = self.record
         """What it holds now."""
         self._is_uneven = False
-        """Whether the newest slot names no restore, and the other one does."""
+        """Whether the other slot must not stay: it names a restore and the newest does not, or the
+        node came later and it does not say so."""
         self._under_way: asyncio.Future[None] | None = None
         """Done once the disk has nothing more to do with the file."""
         if FILE_NAME in disk.list_names():
@@ -111,6 +126,7 @@ class FormationFile:
             )
         self._generation = newest.generation
         self._is_uneven = not newest.restored and any(stored.restored for stored in found)
+        self._is_uneven |= newest.joined and not (len(found) == 2 and all(s.joined for s in found))
         self.record = FormationRecord(
             newest.round,
             Stage(newest.stage),
@@ -118,6 +134,9 @@ class FormationFile:
             _places(newest),
             newest.ordinal,
             newest.restored,
+            newest.begins_at,
+            newest.joined,
+            tuple((NodeId(node), address) for node, address in newest.seeds),
         )
         self._newest = self.record
 
@@ -126,7 +145,8 @@ class FormationFile:
         disk at its work: `close` waits for it.
 
         The first record that names no restore is written into both slots, one behind the other:
-        older releases look at both, and start on none of the format that names one."""
+        older releases look at both, and start on none of the format that names one. So is the first
+        of a node that came later: with it its place among those that do not vote would be lost."""
         await self._write(record)
         await self.even_out()
 
@@ -153,8 +173,9 @@ class FormationFile:
         self._disk.submit([(self._file, place, slot)], partial(settle, durable, None))
         await self._done(durable)
         self._generation = generation
-        self._is_uneven = bool(self._newest.restored) and not record.restored
-        self._newest = record
+        was, self._newest = self._newest, record
+        self._is_uneven = bool(was.restored) and not record.restored
+        self._is_uneven |= record.joined and not was.joined
 
     def _made(self, made: asyncio.Future[None], file: DiskFile) -> None:
         self._file = file
@@ -177,13 +198,21 @@ class FormationFile:
 def _stored(record: FormationRecord, generation: int, incarnation: str) -> _Stored:
     members = [(int(node), incarnation) for node, incarnation in record.members]
     stage = int(record.stage)
-    if not record.places and not record.ordinal and not record.restored:
+    if not (
+        record.places or record.ordinal or record.restored or record.begins_at or record.joined
+    ):
         return _Stored(1, generation, incarnation, record.round, stage, members)
     places = [(int(place.node_id), place.ordinal, place.incarnation) for place in record.places]
     fields = (generation, incarnation, record.round, stage, members, places, record.ordinal)
+    if record.joined:
+        begun = (record.restored, record.begins_at)
+        seeds = [(int(node), address) for node, address in record.seeds]
+        return _StoredJoined(FORMAT_VERSION, *fields, *begun, record.joined, seeds)
+    if record.begins_at:
+        return _StoredBegun(versions.BEGUN_FORMATION, *fields, record.restored, record.begins_at)
     if not record.restored:
         return _StoredPlaces(versions.newest_read(versions.FORMATION), *fields)
-    return _StoredRestored(FORMAT_VERSION, *fields, record.restored)
+    return _StoredRestored(versions.RESTORED_FORMATION, *fields, record.restored)
 
 
 def _places(stored: _StoredPlaces) -> Places:
@@ -192,7 +221,7 @@ def _places(stored: _StoredPlaces) -> Places:
     )
 
 
-def _decoded(raw: bytes) -> _StoredRestored | None:
+def _decoded(raw: bytes) -> _StoredJoined | None:
     """None for a slot that is empty, torn or damaged. Raises IdentityError for a later format."""
     length = int.from_bytes(raw[len(_MAGIC) : len(_MAGIC) + 4], "big")
     body = raw[_HEADER_BYTES : _HEADER_BYTES + length]
@@ -205,12 +234,12 @@ def _decoded(raw: bytes) -> _StoredRestored | None:
             f"the file '{FILE_NAME}' of the data directory has format {version}, this version "
             f"reads up to {FORMAT_VERSION}: start it with the version of svc-cluster that wrote it"
         )
-    stored = msgspec.json.decode(body, type=_StoredRestored)
+    stored = msgspec.json.decode(body, type=_StoredJoined)
     members = tuple((NodeId(node), incarnation) for node, incarnation in stored.members)
     if stored.round > ROUND_MAX or stored.stage not in list(Stage) or not are_members(members):
         return None
     if not are_places(_places(stored)) or not 0 <= stored.ordinal <= ORDINAL_MAX:
         return None
-    if len(stored.restored) > RESTORED_LENGTH_MAX:
+    if len(stored.restored) > RESTORED_LENGTH_MAX or stored.begins_at < 0:
         return None
     return stored

@@ -21,7 +21,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from svc_cluster.base.ids import NodeId
+from svc_cluster.model import versions
 from svc_cluster.model.formation import (
+    UNKNOWN_HERE,
     FormationRecord,
     FormationReport,
     Members,
@@ -51,14 +53,22 @@ class Formation:
         has_log: bool,
         registrations: Registrations,
         given: Given = tuple,
+        newest: int = versions.FIRST,
+        comes: bool = False,
     ) -> None:
-        """`record` is what the disk holds; `has_log`: the directory has taken part in a catalog."""
+        """`record` is what the disk holds; `has_log`: the directory has taken part in a catalog.
+        `newest`: the active version that this program speaks at most. `comes`: an empty directory
+        is to come to a cluster that is there, with a join token."""
         self.node_id = node_id
         self.incarnation = incarnation
         self.nodes = tuple(sorted(nodes))
         self.record = _continued(record, has_log)
         self._registrations = registrations
         self._given = given
+        self.newest = newest
+        self.offered: FormationRecord | None = None
+        """The formation of the cluster that has let this directory in."""
+        self._comes = comes
         self.learned: Places = ()
         """What others know of places; this node knows of it once it is written down."""
         self.heard: dict[NodeId, FormationReport] = {}
@@ -82,6 +92,16 @@ class Formation:
         return place is not None and (place.ordinal, place.incarnation) != own
 
     @property
+    def is_coming(self) -> bool:
+        """Whether it waits to be let in by a cluster that is there."""
+        return self._comes and self.record.stage is Stage.GATHERING
+
+    @property
+    def asks_around(self) -> bool:
+        """Whether it is of those who agree on the beginning of the cluster."""
+        return not (self.is_coming or self.record.joined)
+
+    @property
     def is_formed(self) -> bool:
         return self.record.stage is Stage.FORMED
 
@@ -97,6 +117,7 @@ class Formation:
             record.members if has_list else (),
             record.places,
             record.restored,
+            self.newest,
         )
 
     def why_not(self, node_id: NodeId, incarnation: str) -> str | None:
@@ -106,8 +127,13 @@ class Formation:
         # without a list, only nodes that continue directories of before it ask to take part
         members = self.record.members if self.is_formed else self._registrations()
         known = dict(holders(members, self.record.places)).get(node_id)
+        if known is None and self.is_formed:
+            # it came later: the catalog alone names it
+            known = dict(self._registrations()).get(node_id)
         if known == incarnation or (known is None and not self.is_formed):
             return None
+        if known is None:
+            return UNKNOWN_HERE
         if place_of(node_id, self.record.places) is not None:
             return "the place of this node was given to another data directory"
         return "the node was given another data directory than the cluster was formed with"
@@ -151,6 +177,8 @@ class Formation:
         one sentence for an operator; None while that is not known."""
         if self.is_superseded:
             return superseded(self.node_id)
+        if not self.asks_around:
+            return None  # it learns that from whoever lets it in, or not
         for report in self.heard.values():
             if report.stage is not Stage.FORMED or self._may_take(report) is not None:
                 continue
@@ -192,6 +220,8 @@ class Formation:
 
     def waits_for(self) -> str:
         """What has to happen before this node can take part, for whom `refusal` has nothing."""
+        if self.is_coming:
+            return "no node of the cluster has let this one in yet"
         if silent := self.silent():
             names = ", ".join(map(str, silent))
             return f"all nodes have to be there when a cluster is formed; not heard yet: {names}"
@@ -213,6 +243,8 @@ class Formation:
     def next_record(self) -> FormationRecord | None:
         """What is to be written down next; None: nothing until more is heard."""
         record = self.record
+        if self.is_coming:
+            return self.offered
         if record.stage is Stage.FORMED:
             places = merged(record.places, self.learned, self._given())
             return None if places == record.places else replace(record, places=places)
@@ -230,7 +262,7 @@ class Formation:
         gathered = self._gathered()
         if not gathered or self._too_many_replaced(gathered):
             return None
-        return replace(record, stage=Stage.DRAFTED, members=gathered)
+        return replace(record, stage=Stage.DRAFTED, members=gathered, begins_at=self._begins_at())
 
     def written(self, record: FormationRecord) -> None:
         """`record` is durable."""
@@ -245,6 +277,7 @@ class Formation:
             formed = FormationRecord(report.round, Stage.FORMED, report.members, report.places)
             if (place := self._may_take(report)) is not None:
                 return replace(formed, ordinal=place.ordinal)
+            formed = replace(formed, begins_at=self.record.begins_at)
             if (
                 place_of(self.node_id, report.places) is None
                 and self._names_us(report.members)
@@ -281,9 +314,13 @@ class Formation:
 
     def _from_draft(self) -> FormationRecord | None:
         record = self.record
-        for report in self.heard.values():
-            if (report.node_id, report.incarnation) not in record.members:
-                return replace(record, round=record.round + 1, stage=Stage.GATHERING)
+        is_other = any(
+            (report.node_id, report.incarnation) not in record.members
+            for report in self.heard.values()
+        )
+        # a node may be started by an older program before the cluster is formed
+        if is_other or self._least_spoken() < record.begins_at:
+            return replace(record, round=record.round + 1, stage=Stage.GATHERING)
         agreeing = [
             report.node_id
             for report in self.heard.values()
@@ -292,7 +329,20 @@ class Formation:
         ]
         if len(agreeing) < len(self.nodes) - 1:
             return None
-        return FormationRecord(record.round, Stage.FORMED, record.members)
+        return FormationRecord(
+            record.round, Stage.FORMED, record.members, begins_at=record.begins_at
+        )
+
+    def _begins_at(self) -> int:
+        """The newest version that all initial nodes speak. What a restore has made goes on at the
+        one that it had."""
+        least = self._least_spoken()
+        return 0 if self.record.restored or least == versions.FIRST else least
+
+    def _least_spoken(self) -> int:
+        """The newest version of the node that speaks the fewest, by the latest word of each."""
+        said = [report.newest or versions.FIRST for report in self.heard.values()]
+        return min([self.newest, *said])
 
     def _gathered(self) -> Members:
         """All nodes as they are in this round; empty while one of them is not, or is of another

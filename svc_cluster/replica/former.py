@@ -13,7 +13,7 @@ from svc_cluster.base.ids import NodeId
 from svc_cluster.base.log import Logger
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.codec.formation_report import FormationFormatError, decode_report, encode_report
-from svc_cluster.model.formation import Asking, FormationReport
+from svc_cluster.model.formation import Asking, FormationRecord, FormationReport
 from svc_cluster.model.places import Places
 from svc_cluster.replica.callbacks import settle
 from svc_cluster.replica.formation_file import FormationFile
@@ -103,6 +103,8 @@ class Former:
         self._started_at = self._clock.monotonic()
         self._told = ("", self._started_at + WAIT_TOLD_AFTER_SECONDS - TOLD_SECONDS)
         self._tasks.spawn(self._decide(), "decide on the formation")
+        if not self.formation.asks_around:
+            return
         for node in self.formation.nodes:
             if node != self.formation.node_id:
                 self._tasks.spawn(self._ask(node), f"ask node {node} for the formation")
@@ -145,6 +147,11 @@ class Former:
     def learn(self, places: Places) -> None:
         """Another node knows of these places; this one soon will, too."""
         self.formation.learn(places)
+        self._news.set()
+
+    def offer(self, record: FormationRecord) -> None:
+        """A cluster has let this directory in, and this is its formation."""
+        self.formation.offered = record
         self._news.set()
 
     def look(self) -> None:

@@ -15,6 +15,7 @@ from svc_cluster.replica.host import Host, Replica
 from svc_cluster.replica.leadership_news import Cause, QuorumNews, cause_of
 from svc_cluster.replica.memory_budget import log_allowance
 from svc_cluster.replica.retention_clock import ClockWatch
+from svc_cluster.replica.seamed import flushable
 
 INTERVAL_SECONDS: Final = 0.5
 RECLAIM_FLUSHES: Final = 2.0
@@ -98,8 +99,9 @@ class Housekeeper:
         """Return the seconds by which the first flush comes earlier, another share of the interval
         on each node. Nodes that start together then flush at different moments, and the disks under
         the replicas of a group are not busy at the same time."""
-        nodes = self._host.settings.nodes
-        return self._settings.flush_seconds * nodes.index(self._services.node_id) / len(nodes)
+        nodes, own = self._host.settings.nodes, self._services.node_id
+        place = nodes.index(own) if own in nodes else own % len(nodes)
+        return self._settings.flush_seconds * place / len(nodes)
 
     def start(self) -> None:
         self._handle = self._services.loop.call_later(INTERVAL_SECONDS, self._look)
@@ -259,7 +261,10 @@ class Housekeeper:
             return
         # the vector is taken before the flush begins: only this much is surely in it
         vector = {
-            replica.group.group_id: (replica.group.generation, replica.group.applied_index)
+            replica.group.group_id: (
+                replica.group.generation,
+                flushable(replica.group.engine, replica.group.applied_index),
+            )
             for replica in self._host.replicas()
         }
         self._flushing = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from svc_cluster.base.checksum import crc32c
@@ -43,6 +43,14 @@ class NodeIdentity:
     incarnation: str
     active_version: int = versions.FIRST
     """The newest that this directory has known its cluster to have."""
+    directory_format: int = field(default=FORMAT_VERSION, compare=False)
+    """What the directory had when it was opened; that is not who it is."""
+
+    def allowed(self, payload: PayloadSettings) -> PayloadSettings:
+        """The settings, without payload files where programs that know none may still start on the
+        directory."""
+        is_noted = self.directory_format >= versions.PAYLOAD_DIRECTORY
+        return replace(payload, writes=payload.writes and is_noted)
 
     @property
     def tag(self) -> int:
@@ -59,15 +67,17 @@ def open_identity(
     payload: PayloadSettings = PayloadSettings(),
 ) -> NodeIdentity:
     """Read the directory's identity, or give an empty directory one. Blocking, at start only. If
-    payload files are to be written, the directory may hold some from now on, and is refused by
-    versions that know none.
+    payload files are to be written, and the active version allows it, the directory may hold some
+    from now on, and is refused by versions that know none.
 
     Raises IdentityError for a directory of another node or cluster, of a newer format or of a
     cluster whose active version is not among those `spoken`, or whose identity is unreadable.
     """
     identity = _open(disk, cluster_id, node_id, rng, spoken)
-    if payload.writes:
+    wanted = versions.directory_format(identity.active_version, has_payload=payload.writes)
+    if wanted == versions.PAYLOAD_DIRECTORY:
         _note_payload_files(disk)
+        return replace(identity, directory_format=max(identity.directory_format, wanted))
     return identity
 
 
@@ -91,18 +101,7 @@ def _open(
             "both copies of the data directory's identity are damaged: restore the file "
             f"'{FILE_NAME}' from this node's backup, and leave the log as it is"
         )
-    readable = versions.newest_written(versions.DATA_DIRECTORY, spoken.newest)
-    if spoken.newest >= versions.PAYLOAD_SPOKEN:
-        readable = versions.PAYLOAD_DIRECTORY
-    if stored["format"] > readable:
-        raise IdentityError(
-            f"the data directory has format {stored['format']}, this version reads up to "
-            f"{readable}: start it with the version of svc-cluster that wrote it"
-        )
-    active = stored.get("active_version", versions.FIRST)
-    refusal = versions.directory_refusal(active, spoken)
-    if refusal is not None:
-        raise IdentityError(refusal)
+    active = _readable(stored, spoken)
     if stored["cluster_id"] != cluster_id:
         raise IdentityError(
             f"the data directory belongs to cluster {stored['cluster_id']}, not {cluster_id}: "
@@ -113,16 +112,52 @@ def _open(
             f"the data directory belongs to node {stored['node_id']}, not {node_id}: "
             "point data_dir at this node's directory"
         )
-    return NodeIdentity(cluster_id, node_id, stored["incarnation"], active)
+    return NodeIdentity(cluster_id, node_id, stored["incarnation"], active, stored["format"])
 
 
-def keep_active_version(disk: Disk, active: int, done: Callable[[], None]) -> None:
+def _readable(stored: _Fields, spoken: Spoken) -> int:
+    """The active version that the directory has known. Raises IdentityError."""
+    readable = versions.newest_written(versions.DATA_DIRECTORY, spoken.newest)
+    if spoken.newest >= versions.PAYLOAD_FILES:
+        readable = versions.PAYLOAD_DIRECTORY
+    if stored["format"] > readable:
+        raise IdentityError(
+            f"the data directory has format {stored['format']}, this version reads up to "
+            f"{readable}: start it with the version of svc-cluster that wrote it"
+        )
+    active: int = stored.get("active_version", versions.FIRST)
+    refusal = versions.directory_refusal(active, spoken)
+    if refusal is not None:
+        raise IdentityError(refusal)
+    return active
+
+
+def read_identity(disk: Disk, spoken: Spoken = SPOKEN) -> NodeIdentity:
+    """Whose directory it is, as it says itself; nothing is written. Blocking. Raises IdentityError
+    as `open_identity` does, and for a directory that says nothing."""
+    stored = _newest_slot(disk) if FILE_NAME in disk.list_names() else None
+    if stored is None:
+        raise IdentityError("it does not say whose it is: it is no node's data directory")
+    active = _readable(stored, spoken)
+    return NodeIdentity(
+        stored["cluster_id"],
+        NodeId(stored["node_id"]),
+        stored["incarnation"],
+        active,
+        stored["format"],
+    )
+
+
+def keep_active_version(
+    disk: Disk, active: int, done: Callable[[], None], *, has_payload: bool = False
+) -> None:
     """Write the cluster's active version into the identity that is there; `done` runs once that is
-    durable. Never two at a time. Programs that do not speak it start on this directory no more."""
+    durable. Never two at a time. Programs that do not speak it start on this directory no more.
+    `has_payload`: payload files are to be written where that version allows it, behind `done`."""
     file = disk.open(FILE_NAME)
     stored = _newest_of(file)
     assert stored is not None, "it was read when the node started"
-    written = versions.newest_written(versions.DATA_DIRECTORY, active)
+    written = versions.directory_format(active, has_payload=has_payload)
     stored["format"] = max(stored["format"], written)
     stored["generation"] += 1
     stored["active_version"] = active

@@ -14,12 +14,13 @@ from typing import Final, Protocol
 
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks
+from svc_cluster.catalog.node_rows import REMOVED
 from svc_cluster.codec.formation_report import FormationFormatError
 from svc_cluster.codec.peer_message import PeerMessageError, decode_members, open_envelope
 from svc_cluster.link.acceptor import Acceptor
 from svc_cluster.link.calls import CallError, Verb, decode, encode
 from svc_cluster.link.conversation import Terms
-from svc_cluster.link.features import STAGES
+from svc_cluster.link.features import JOIN, STAGES
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import HandshakeError, Identity
@@ -30,7 +31,7 @@ from svc_cluster.link.tls_context import Renewal, acceptor_context
 from svc_cluster.model.versions import SPOKEN
 from svc_cluster.replica.node import ReplicaNode
 from svc_cluster.replica.peers import RAFT
-from svc_cluster.replica.roles import CallerRights
+from svc_cluster.replica.roles import JOINER, CallerRights
 
 log = get_logger("rpc")
 
@@ -61,7 +62,7 @@ def terms_of(node: ReplicaNode, secret: bytes) -> Terms:
                 raise HandshakeError("only nodes talk Raft")
             node.check_raft(speaker)
         else:
-            node.check_member(speaker.identity)
+            node.check_caller(speaker)
 
     return Terms(secret, node.speaker(), check)
 
@@ -201,6 +202,7 @@ class ServiceCaller:
         self.session = node.service.session(self, f"{identity.role} {which}")
         self.session.takes_stages = STAGES in features
         self._newest = newest
+        self._comes = is_node and JOIN in features
         self._tell_version(begins=True)
 
     def message(self, kind: FrameKind, payload: bytes) -> None:
@@ -222,10 +224,16 @@ class ServiceCaller:
                 raise CallError(f"{verb.name} in a conversation with a service")
 
     def _admission(self) -> CallerRights:
-        """What this caller may ask now."""
+        """What this caller may ask now. One that comes to the cluster is a node like any other as
+        soon as it was let in."""
+        if self._node.is_removed(self._identity):
+            return CallerRights(self._identity.role, REMOVED, is_final=True)
         try:
             self._node.check_peer(self._identity)
         except HandshakeError as refusal:
+            if self._comes:
+                own = (self._identity.node_id, self._identity.incarnation)
+                return CallerRights(JOINER, joins_as=own)
             return CallerRights(self._identity.role, str(refusal))
         return CallerRights(self._identity.role)
 

@@ -7,7 +7,7 @@ the part that can give way: `log_allowance` says how much each group may keep of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from svc_cluster.base.clock import Clock
@@ -76,6 +76,11 @@ class MemoryBudget:
         self._admitted = 0
         self._looked_at = self._clock.monotonic()
         return self._known
+
+    def held_beside(self, counted: Mapping[str, int]) -> int:
+        """Bytes of all parts, where the caller has counted some of them in steps of its own."""
+        others = (held() for name, held in self._parts.items() if name not in counted)
+        return sum(counted.values()) + sum(others)
 
     def admit(self, byte_count: int) -> None:
         """A new request brings so much. Raises UnavailableError, without effect, when it does not

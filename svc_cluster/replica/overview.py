@@ -50,13 +50,13 @@ class Overview:
             await self._count_all(told, led)
         if not asked.without_lists:
             told.leads.extend(sorted(led)[:LEADS_MAX])
-            self._tell_more(told)
+            await self._tell_more(told)
         return lambda response: response.overview.CopyFrom(told)
 
-    def _tell_more(self, told: pb.NodeOverview) -> None:
+    async def _tell_more(self, told: pb.NodeOverview) -> None:
         """Adds what is dear and what is long."""
         host = self._host
-        told.memory_bytes = host.memory.look()
+        told.memory_bytes = host.memory.held_beside({"log": await self._log_bytes()})
         told.memory_bytes_max = host.memory.bytes_max
         told.gateways.extend(
             pb.TalkingGateway(process=process, newest=newest)
@@ -65,6 +65,15 @@ class Overview:
                 ((newest, process) for process, newest in host.services.version.gateways),
             )
         )
+
+    async def _log_bytes(self) -> int:
+        """Return what the logs of all groups hold in memory, some groups a turn."""
+        log_bytes = 0
+        for number, replica in enumerate(self._host.replicas(), start=1):
+            log_bytes += replica.group.engine.log_bytes
+            if number % GROUPS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        return log_bytes
 
     async def _count_all(self, told: pb.NodeOverview, led: list[str]) -> None:
         """One look at each group serves the counts and the checks, some groups a turn."""

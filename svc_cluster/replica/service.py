@@ -37,10 +37,15 @@ from svc_cluster.replica.basin_operations import BasinOperations
 from svc_cluster.replica.callbacks import result_of
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.catalog_operations import CatalogOperations
+from svc_cluster.replica.change_operations import ChangeOperations
+from svc_cluster.replica.drain_operations import DrainOperations
+from svc_cluster.replica.freezing import Freezing
 from svc_cluster.replica.group_views import GroupViews
 from svc_cluster.replica.host import Host
+from svc_cluster.replica.join_operations import JoinOperations
 from svc_cluster.replica.lead_balance import LeadBalance
 from svc_cluster.replica.lead_operations import LeadOperations
+from svc_cluster.replica.member_operations import MemberOperations
 from svc_cluster.replica.node_questions import gateways_elsewhere
 from svc_cluster.replica.node_traces import TracedStages
 from svc_cluster.replica.operation_rules import (
@@ -53,8 +58,10 @@ from svc_cluster.replica.operation_rules import (
 from svc_cluster.replica.overview import Overview
 from svc_cluster.replica.provisioning import Provisioning
 from svc_cluster.replica.read import ReadRequest
+from svc_cluster.replica.rebalancing import Rebalancing
 from svc_cluster.replica.repeatable import Fill, Operation, say_done
 from svc_cluster.replica.replacement_operations import ReplacementOperations
+from svc_cluster.replica.replica_moves import ReplicaMoves
 from svc_cluster.replica.service_session import AnswerChannel, ServiceSession
 from svc_cluster.replica.token_operations import TokenOperations
 from svc_cluster.replica.usage_operations import UsageOperations
@@ -77,15 +84,20 @@ class Service:
         self._traces = host.services.traces
         self._working = Working()
         self.balance = LeadBalance(host)
+        self.moves = ReplicaMoves(host)
         self._sessions: set[ServiceSession] = set()
         host.memory.add("requests", lambda: sum(one.asked_bytes for one in self._sessions))
         host.memory.add("answers", lambda: sum(one.answer_bytes for one in self._sessions))
         self._operations: dict[str, Operation] = {
             **BasinOperations(self._basin, self._change, self._write, self._deadline).operations,
             **Provisioning(self._basin, self._write, host.services.version).operations,
+            **Freezing(self._basin, self._change, host.services.version).operations,
             **CatalogOperations(
                 self._catalog, self._deadline, partial(gateways_elsewhere, host)
             ).operations,
+            **Rebalancing(self._catalog, host, self.moves).operations,
+            **DrainOperations(self._catalog, self._deadline).operations,
+            **JoinOperations(self._catalog, self._deadline, host).operations,
             **ReplacementOperations(self._catalog, self._deadline, host).operations,
             **TokenOperations(self._catalog, host.services.clock).operations,
             **UsageOperations(
@@ -98,7 +110,9 @@ class Service:
             ).operations,
             **Overview(host).operations,
             **GroupViews(host).operations,
+            **MemberOperations(host).operations,
             **LeadOperations(self._catalog, host, self.balance).operations,
+            **ChangeOperations(self._catalog, self._deadline, host).operations,
         }
 
     def session(self, caller: AnswerChannel, name: str = "") -> ServiceSession:

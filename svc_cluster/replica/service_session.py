@@ -183,6 +183,7 @@ class ServiceSession:
         request.id = number
         try:
             admission.check(request.WhichOneof("operation"))
+            admission.check_join(request.join_cluster)
         except ServiceError as refusal:
             self.refuse(number, refusal)
             return

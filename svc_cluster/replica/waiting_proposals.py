@@ -58,6 +58,12 @@ class WaitingProposals(Generic[Plan]):
             for waiter in self._waiters.pop(log_index):
                 waiter.done(None, DeadlineError("not known to be committed by the deadline"))
 
+    def refuse_above(self, log_index: LogIndex) -> None:
+        """The group's configuration has ended there: what was proposed behind has no effect."""
+        for late in [one for one in self._waiters if one > log_index]:
+            for waiter in self._waiters.pop(late):
+                waiter.done(None, UnavailableError("the group's members changed meanwhile"))
+
     def stop(self) -> None:
         """Answer everyone: what was proposed may still be committed by the other replicas."""
         waiters, self._waiters = self._waiters, {}
