@@ -9,10 +9,12 @@ from typing import Any, cast
 
 import pytest
 
+from svc_cluster.base.errors import InvalidError
 from svc_cluster.base.ids import GroupId, NodeId, Term
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.codec.peer_message import encode_envelope, encode_message
 from svc_cluster.link.calls import CallError, Verb, decode, encode
+from svc_cluster.link.features import JOIN
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import HandshakeError, Identity
@@ -28,7 +30,7 @@ from svc_cluster.replica.link_server import (
 )
 from svc_cluster.replica.peer_turns import TURN_MESSAGES_MAX, PeerTurns
 from svc_cluster.replica.peers import RAFT
-from svc_cluster.replica.roles import CallerRights
+from svc_cluster.replica.roles import JOINER, NODE, CallerRights
 
 PEER = Identity("c1", "node", NodeId(2), "i1")
 ENVELOPE = encode_envelope(b"", [encode_message(GroupId(7), StaleTerm(Term(3)))], 17)
@@ -81,6 +83,7 @@ class Node:
         self.service = self
         self.refusal: str | None = None
         self.foreign = False
+        self.removed = False
         self.heard: list[tuple[NodeId, list[tuple[GroupId, PeerMessage]], int | None]] = []
         self.chunks: list[tuple[NodeId, bytes]] = []
         self.gate = asyncio.Event()
@@ -95,6 +98,12 @@ class Node:
     def check_member(self, identity: Identity) -> None:
         if self.foreign:
             raise HandshakeError("not a member")
+
+    def check_caller(self, speaker: Speaker) -> None:
+        self.check_member(speaker.identity)
+
+    def is_removed(self, identity: Identity) -> bool:
+        return self.removed
 
     def check_peer(self, identity: Identity) -> None:
         self.check_member(identity)
@@ -406,3 +415,26 @@ def test_who_may_talk_raft_is_decided_before_anything_is_heard() -> None:
                 check(speaker)
 
     asyncio.run(main())
+
+
+def test_a_node_that_comes_may_ask_to_be_let_in_alone_until_it_is() -> None:
+    """In the same conversation it is a node like any other then; one that was removed hears that,
+    whatever it names."""
+
+    async def body(node: Node, caller: PeerCaller, wire: Wire) -> None:
+        node.refusal = "the catalog here does not name it"
+
+        def right(*features: str) -> CallerRights:
+            return ServiceCaller(cast(Any, node), PEER, wire, features)._admission()
+
+        comes = ServiceCaller(cast(Any, node), PEER, wire, (JOIN,))
+        assert comes._admission() == CallerRights(JOINER, joins_as=(2, "i1"))
+        assert right() == CallerRights(NODE, node.refusal)
+        node.refusal = None
+        assert comes._admission() == CallerRights(NODE)
+        node.removed = True
+        for rights in (right(JOIN), right()):
+            with pytest.raises(InvalidError, match="removed from the cluster"):
+                rights.check("join_cluster")
+
+    with_caller(body)

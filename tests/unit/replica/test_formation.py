@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -65,6 +66,63 @@ def test_a_draft_needs_every_node() -> None:
     heard(formation, report(3, "c", Stage.GATHERING))
     assert formation.next_record() == FormationRecord(0, Stage.DRAFTED, ABC)
     assert not formation.is_open
+
+
+def versed(newest: int, *said: int, record: FormationRecord = FormationRecord()) -> Formation:
+    """Node 1 speaks `newest`, and the others have said so much."""
+    formation = node(record)
+    formation.newest = newest
+    for number, text, version in zip((2, 3), "bc", said, strict=True):
+        told = replace(
+            report(number, text, Stage.GATHERING), newest=version, restored=record.restored
+        )
+        assert decode_report(encode_report(told)) == told
+        formation.hear(told)
+    return formation
+
+
+@pytest.mark.parametrize(
+    ("newest", "said", "begins_at"),
+    [(3, (3, 3), 3), (3, (3, 2), 0), (3, (0, 3), 0), (2, (3, 3), 0), (4, (5, 3), 3)],
+)
+def test_a_cluster_begins_at_the_newest_version_that_all_speak(
+    newest: int, said: tuple[int, int], begins_at: int
+) -> None:
+    """Who does not say speaks the first one, and there the list is as it always was."""
+    formation = versed(newest, *said)
+    drafted = formation.next_record()
+    assert drafted == FormationRecord(0, Stage.DRAFTED, ABC, begins_at=begins_at)
+    assert formation.report().newest == newest
+    formation.written(drafted)
+    for number, text, version in zip((2, 3), "bc", said, strict=True):
+        heard(formation, replace(report(number, text, Stage.DRAFTED, 0, ABC), newest=version))
+    assert formation.next_record() == FormationRecord(0, Stage.FORMED, ABC, begins_at=begins_at)
+    heard(formation, report(2, "b", Stage.FORMED, 0, ABC))
+    assert formation.next_record() == FormationRecord(0, Stage.FORMED, ABC, begins_at=begins_at)
+
+
+@pytest.mark.parametrize(("own", "others"), [(3, (3, 2)), (3, (0, 3)), (2, (3, 3))])
+def test_a_draft_is_left_where_a_node_speaks_less_by_now(own: int, others: tuple[int, int]) -> None:
+    """One of them was started by an older program before the cluster was formed: the next round
+    finds what all of them speak, and nothing is formed with what only some of them can read."""
+    formation = versed(3, 3, 3)
+    drafted = formation.next_record()
+    assert drafted is not None and drafted.begins_at == 3
+    formation.written(drafted)
+    formation.newest = own
+    for number, text, version in zip((2, 3), "bc", others, strict=True):
+        heard(formation, replace(report(number, text, Stage.DRAFTED, 0, ABC), newest=version))
+    left = formation.next_record()
+    assert left == replace(drafted, round=1, stage=Stage.GATHERING)
+    formation.written(left)
+    for number, text, version in zip((2, 3), "bc", others, strict=True):
+        heard(formation, replace(report(number, text, Stage.GATHERING, 1), newest=version))
+    assert formation.next_record() == FormationRecord(1, Stage.DRAFTED, ABC)
+
+
+def test_what_a_restore_has_made_goes_on_at_the_version_that_it_had() -> None:
+    drafted = versed(3, 3, 3, record=FormationRecord(restored="r" * 16)).next_record()
+    assert drafted == FormationRecord(0, Stage.DRAFTED, ABC, restored="r" * 16)
 
 
 def test_a_cluster_is_formed_when_all_have_the_same_draft() -> None:

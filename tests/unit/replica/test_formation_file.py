@@ -30,6 +30,7 @@ OWN = "a" * 32
 LIST = ((NodeId(1), OWN), (NodeId(2), "b" * 32))
 DRAFT = FormationRecord(0, Stage.DRAFTED, LIST)
 FORMED = FormationRecord(0, Stage.FORMED, LIST)
+JOINED = replace(FORMED, joined=True, seeds=((NodeId(1), "10.0.0.1:7000"),))
 
 
 async def nothing(_file: FormationFile) -> None:
@@ -162,6 +163,14 @@ def test_a_torn_first_write_and_a_torn_creation_are_nothing(tmp_path: Path) -> N
     assert opened(tmp_path) == DRAFT
 
 
+def test_the_version_that_a_cluster_begins_at_is_found_again(tmp_path: Path) -> None:
+    """And raises the format: who does not know of it would leave the cluster at another one."""
+    begun = replace(FORMED, begins_at=3)
+    opened(tmp_path, lambda file: file.write(begun))
+    assert opened(tmp_path) == begun
+    assert b'"format":4' in (tmp_path / FILE_NAME).read_bytes()
+
+
 def test_what_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
     """Both slots damaged, a later format, another directory's file; nothing is to be removed."""
     opened(tmp_path, both)
@@ -176,10 +185,26 @@ def test_what_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
 def test_a_later_format_stops_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was written by a version that may mean something else by it."""
     with monkeypatch.context() as later:
-        later.setattr("svc_cluster.replica.formation_file.FORMAT_VERSION", 4)
-        opened(tmp_path, lambda file: file.write(replace(DRAFT, restored="r" * 16)))
-    with pytest.raises(IdentityError, match="has format 4"):
+        later.setattr("svc_cluster.replica.formation_file.FORMAT_VERSION", 6)
+        opened(tmp_path, lambda file: file.write(JOINED))
+    with pytest.raises(IdentityError, match="has format 6"):
         opened(tmp_path)
+
+
+def test_a_node_that_came_later_is_told_so_by_both_slots(tmp_path: Path) -> None:
+    """Damage to one of them must not make it a voter of the catalog. A crash between the two writes
+    is made up for by the next start."""
+    opened(tmp_path, lambda file: file.write(JOINED))
+    whole = (tmp_path / FILE_NAME).read_bytes()
+    assert formats(tmp_path) == [5, 5]
+    for number in range(2):
+        damage(tmp_path, number)
+        assert opened(tmp_path) == JOINED
+        (tmp_path / FILE_NAME).write_bytes(whole)
+    # the first record is in slot 1
+    (tmp_path / FILE_NAME).write_bytes(bytes(SLOT_BYTES) + whole[SLOT_BYTES:])
+    assert opened(tmp_path, lambda file: file.even_out()) == JOINED
+    assert formats(tmp_path) == [5, 5]
 
 
 RESTORED = FormationRecord(restored="r" * 16)

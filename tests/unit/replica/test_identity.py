@@ -128,14 +128,14 @@ def test_a_new_directory_is_kept_from_versions_without_a_formation(tmp_path: Pat
         opened(tmp_path)
 
 
-def kept(directory: Path, active: int) -> None:
+def kept(directory: Path, active: int, *, has_payload: bool = False) -> None:
     """Write an active version into the identity, as a node does whose catalog has raised it."""
 
     async def body() -> None:
         disk = RealDisk(directory, asyncio.get_running_loop())
         done = asyncio.Event()
         try:
-            keep_active_version(disk, active, done.set)
+            keep_active_version(disk, active, done.set, has_payload=has_payload)
             await done.wait()
         finally:
             disk.close()
@@ -186,38 +186,60 @@ def stored_formats(directory: Path) -> list[int]:
     ]
 
 
-def noted(directory: Path) -> None:
+WRITES = PayloadSettings(writes=True)
+
+
+def noted(directory: Path) -> NodeIdentity:
     """A start with payload files."""
 
-    async def body() -> None:
+    async def body() -> NodeIdentity:
         disk = RealDisk(directory, asyncio.get_running_loop())
-        open_identity(
-            disk, "cluster-a", NodeId(1), random.Random(1), payload=PayloadSettings(writes=True)
-        )
+        rng = random.Random(1)
+        identity = open_identity(disk, "cluster-a", NodeId(1), rng, payload=WRITES)
         disk.close()
+        return identity
 
-    asyncio.run(body())
+    return asyncio.run(body())
 
 
 def test_a_directory_with_payload_files_is_of_a_format_of_its_own(tmp_path: Path) -> None:
-    """Both slots say so, once and for ever, under any active version; who it is stays; programs
-    from before refuse it."""
+    """Both slots say so, once and for ever; who it is stays; programs from before refuse it."""
+    opened(tmp_path)
+    kept(tmp_path, NEWEST)
     first = opened(tmp_path)
-    noted(tmp_path)
+    assert not first.allowed(WRITES).writes
+    assert noted(tmp_path).allowed(WRITES).writes
     assert stored_formats(tmp_path) == [4, 4]
     assert opened(tmp_path) == first
+    assert not opened(tmp_path).allowed(PayloadSettings()).writes
     before = (tmp_path / FILE_NAME).read_bytes()
     noted(tmp_path)
     assert (tmp_path / FILE_NAME).read_bytes() == before
     with pytest.raises(IdentityError, match="has format 4, this version reads up to 2"):
         opened(tmp_path, spoken=Spoken(FIRST, FIRST))
+
+
+def test_before_its_active_version_a_directory_gets_no_payload_files(tmp_path: Path) -> None:
+    """The release of before can be gone back to until the upgrade is finalized, whatever the
+    settings say; with that version the format comes, before `done`, if they are wanted."""
+    opened(tmp_path)
+    before = (tmp_path / FILE_NAME).read_bytes()
+    assert not noted(tmp_path).allowed(WRITES).writes
+    assert (tmp_path / FILE_NAME).read_bytes() == before
+    opened(tmp_path, spoken=Spoken(FIRST, FIRST))
+    kept(tmp_path, FIRST, has_payload=True)
+    assert stored_formats(tmp_path) == [2, 2]
+    kept(tmp_path, NEWEST, has_payload=True)
+    assert stored_formats(tmp_path) == [4, 4]
+    assert opened(tmp_path).allowed(WRITES).writes
     kept(tmp_path, NEWEST)
     assert stored_formats(tmp_path) == [4, 4]
-    assert opened(tmp_path) == replace(first, active_version=NEWEST)
 
 
 def test_a_note_that_a_crash_interrupted_is_finished(tmp_path: Path) -> None:
     """One slot of each format: the newer one counts, and the next start writes both."""
+    opened(tmp_path)
+    kept(tmp_path, NEWEST)
     first = opened(tmp_path)
     old = (tmp_path / FILE_NAME).read_bytes()
     noted(tmp_path)
