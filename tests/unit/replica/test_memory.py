@@ -68,3 +68,16 @@ def test_what_is_admitted_counts_until_the_parts_are_asked_again() -> None:
     assert budget.held() == {"transfers": 0, "log": 50, "answers": 45}
     with pytest.raises(UnavailableError):
         budget.admit(1)
+
+
+def test_what_was_counted_in_steps_is_not_counted_again() -> None:
+    """The caller's figures stand for those parts, which are not asked; all others are."""
+    budget = MemoryBudget(100, Clock())
+
+    def all_logs() -> int:
+        raise AssertionError("it goes over all replicas in one turn")
+
+    budget.add("log", all_logs)
+    budget.add("wal", lambda: 7)
+    budget.pieces.take(5)
+    assert budget.held_beside({"log": 30}) == 42

@@ -18,8 +18,9 @@ from svc_cluster.link.credit import CREDIT_BYTES, MESSAGE_BYTES_MAX
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.link_errors import LinkLostError
 from svc_cluster.raft.messages import AppendRequest, PeerMessage, StaleTerm, VoteGranted
-from svc_cluster.replica import peers as peers_module
-from svc_cluster.replica.peers import ROOM_BYTES, LinkPeers, PeerConversation
+from svc_cluster.replica import peer_conversation
+from svc_cluster.replica.peer_conversation import ROOM_BYTES, PeerConversation
+from svc_cluster.replica.peers import LinkPeers
 from svc_cluster.replica.portions import PORTION_BYTES, portions
 from tests.at_once import decode_envelope
 from tests.unit.link.test_conversation import SECRET, Side, exchange
@@ -50,6 +51,8 @@ class Rig:
         self.far = Side(acceptor=True)
         exchange(self.near, self.far)
         self.is_up = True
+        self.addresses: list[str] = []
+        self.closed = False
         self.rooms = 0
         self.talk = PeerConversation(asyncio.get_running_loop(), lambda: CLOCK)
         self.talk.on_room = self._room
@@ -83,11 +86,14 @@ class Rig:
     def dealt_with(self, kind: FrameKind, size: int) -> None:
         self.near.talk.dealt_with(kind, size)
 
+    def redirect(self, address: str, other: str = "") -> None:
+        self.addresses.append(address)
+
     def reset(self, reason: str) -> None:
         self.is_up = False
 
     async def close(self) -> None:
-        self.is_up = False
+        self.is_up, self.closed = False, True
 
     # -- the test's
 
@@ -346,7 +352,7 @@ def test_what_waits_for_credit_is_encoded_when_it_may_leave(
             encoded.append(group_id)
         return encode_message(group_id, message)
 
-    monkeypatch.setattr(peers_module, "encode_message", counting)
+    monkeypatch.setattr(peer_conversation, "encode_message", counting)
 
     async def body(rig: Rig) -> None:
         for group in range(12):
@@ -478,5 +484,57 @@ def test_each_peer_has_a_conversation_of_its_own() -> None:
         assert told[3:] == [("down", 2)]
         await peers.close()
         assert not rigs[2].is_up and not rigs[3].is_up
+
+    asyncio.run(main())
+
+
+def test_nodes_come_and_go_and_are_followed_to_where_they_are() -> None:
+    """A node that is met has both conversations at once, is sent to, and is told of; one that left
+    hears nothing more, and whoever asks it is told so."""
+
+    async def main() -> None:
+        rigs: dict[int, Rig] = {2: Rig(), 4: Rig()}
+        opened: list[tuple[int, bool, str]] = []
+        addresses = {NodeId(2): "two:1"}
+        told: list[tuple[str, int]] = []
+
+        def open_link(peer: NodeId, is_raft: bool, events: Any) -> Any:
+            opened.append((peer, is_raft, addresses[peer]))
+            if is_raft:
+                events.link_up(rigs[peer].far.speaker)
+            return rigs[peer]
+
+        peers = LinkPeers(
+            loop=asyncio.get_running_loop(),
+            peers=(NodeId(2),),
+            clock=lambda: CLOCK,
+            open_link=open_link,
+            addresses=addresses,
+        )
+        peers.start()
+        peers.connect(
+            lambda peer: told.append(("up", peer)),
+            lambda peer: told.append(("down", peer)),
+            lambda peer: told.append(("room", peer)),
+        )
+        session = peers.meet(NodeId(4), "four:1")
+        assert peers.meet(NodeId(4), "four:1") is session is peers.sessions[NodeId(4)]
+        assert opened[2:] == [(4, False, "four:1"), (4, True, "four:1")]
+        assert told == [("up", 2), ("up", 4)]
+        assert rigs[4].addresses == [] == rigs[2].addresses
+        peers.meet(NodeId(2), "two:9")
+        assert rigs[2].addresses == ["two:9", "two:9"] and addresses[NodeId(2)] == "two:9"
+        peers.leave(NodeId(4))
+        peers.leave(NodeId(4))
+        await asyncio.sleep(0)
+        assert rigs[4].closed and not rigs[2].closed
+        assert NodeId(4) not in peers.sessions
+        peers.send(NodeId(4), GroupId(1), heartbeat(3))
+        assert NodeId(4) not in peers.sent_bytes
+        for asked in (peers.call(NodeId(4), b"chunk"), peers.form(NodeId(4), b"report")):
+            with pytest.raises(ConnectionError, match="no such node"):
+                await asked
+        await peers.close()
+        assert rigs[2].closed
 
     asyncio.run(main())

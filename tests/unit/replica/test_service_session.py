@@ -26,7 +26,7 @@ from svc_cluster.replica import working
 from svc_cluster.replica.memory_budget import MemoryBudget
 from svc_cluster.replica.operation_rules import CHANGES
 from svc_cluster.replica.repeatable import Fill
-from svc_cluster.replica.roles import EVERYDAY, GATEWAY, NODE, ROLES, CallerRights
+from svc_cluster.replica.roles import EVERYDAY, GATEWAY, JOINER, NODE, ROLES, CallerRights
 from svc_cluster.replica.service import Service
 from svc_cluster.replica.service_session import ANSWER_BYTES_MAX, ServiceSession
 
@@ -512,7 +512,7 @@ def test_a_fault_of_ours_while_a_request_is_taken_harms_no_other() -> None:
 OPERATIONS = [field.name for field in pb.Request.DESCRIPTOR.oneofs_by_name["operation"].fields]
 
 
-@pytest.mark.parametrize("role", [NODE, GATEWAY, "administrator", "visitor", ""])
+@pytest.mark.parametrize("role", [NODE, GATEWAY, JOINER, "administrator", "visitor", ""])
 def test_each_operation_is_for_its_roles_alone(role: str) -> None:
     """Every operation that there is, asked for by every role: who may is served (here the test
     takes it), who may not is refused with the sentence that says so, without effect."""
@@ -536,7 +536,8 @@ def test_each_operation_is_for_its_roles_alone(role: str) -> None:
             assert not refusal.may_have_taken_effect
             assert f"a {role} may not ask for {operation}" in str(refusal)
         assert served == allowed
-        assert bool(allowed) == (role in (NODE, GATEWAY))
+        assert bool(allowed) == (role in (NODE, GATEWAY, JOINER))
+        assert role != JOINER or [OPERATIONS[number - 1] for number in allowed] == ["join_cluster"]
         assert rig.caller.numbers == list(range(1, len(OPERATIONS) + 1))
         assert rig.caller.freed == [(FrameKind.CALL, 100)] * len(OPERATIONS)
 
@@ -550,6 +551,9 @@ def test_what_changes_the_cluster_is_for_nodes_alone() -> None:
     assert {name for name in OPERATIONS if GATEWAY not in ROLES.get(name, EVERYDAY)} == {
         "register_node",
         "replace_node",
+        "add_member",
+        "join_cluster",
+        "remove_member",
         "remove_basin",
         "set_root_token",
         "hand_on_leases",
@@ -559,6 +563,12 @@ def test_what_changes_the_cluster_is_for_nodes_alone() -> None:
         "list_led",
         "give_lead",
         "balance_leads",
+        "freeze_basin",
+        "drain_node",
+        "plan_placement",
+        "fetch_committed",
+        "report_change",
+        "change_members",
     }
 
 

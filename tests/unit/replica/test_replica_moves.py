@@ -1,0 +1,205 @@
+"""The catalog's leader knows what is open, and plans while somebody wants something."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from svc_cluster.base.ids import GroupId, NodeId, ReplicaId, TimestampMs
+from svc_cluster.catalog.basin_record import BasinRecord
+from svc_cluster.catalog.group_change import BeginChange, CancelChange, GroupChange
+from svc_cluster.catalog.node_rows import NodeRecord, NodeState
+from svc_cluster.catalog.placement_model import (
+    NodeStanding,
+    PlacementNode,
+    PlannedChange,
+    Reason,
+)
+from svc_cluster.catalog.placement_queue import GONE_SECONDS, OpenMoves, PlacementQueue
+from svc_cluster.catalog.placement_view import placement_nodes
+from svc_cluster.model import versions
+from svc_cluster.model.stream_config import BasinConfig
+from svc_cluster.replica.replica_moves import WISH_SECONDS, ReplicaMoves, _made, _steps
+
+NODES = {NodeId(n): NodeRecord(NodeId(n), f"i{n}", f"node-{n}:1") for n in range(1, 5)}
+CHANGE = GroupChange(
+    9, (NodeId(1), NodeId(2), NodeId(4)), (ReplicaId(1), ReplicaId(2), ReplicaId(10)), "planned: x"
+)
+BASIN = BasinRecord(
+    "basin",
+    GroupId(2),
+    (NodeId(1), NodeId(2), NodeId(3)),
+    BasinConfig(),
+    TimestampMs(1),
+    change=CHANGE,
+)
+
+
+class World:
+    """A host with a catalog that it leads, as far as the part looks at them."""
+
+    def __init__(self, active: int = versions.SEALED_CONFIGURATIONS) -> None:
+        self.now = 0.0
+        self.asked: list[NodeId] = []
+        self.commands: list[Any] = []
+        self.term = 7
+        state = SimpleNamespace(nodes=dict(NODES), basins_by_group={GroupId(2): BASIN})
+        group = SimpleNamespace(is_serving=True, engine=SimpleNamespace(term=7))
+        self.catalog = SimpleNamespace(
+            state=state,
+            group=group,
+            version=SimpleNamespace(active=active),
+            initial=tuple(NODES),
+            offered=(),
+            change=self._change,
+        )
+        clock = SimpleNamespace(monotonic=lambda: self.now)
+        log = SimpleNamespace(info=lambda *_, **__: None)
+        services = SimpleNamespace(clock=clock, node_id=NodeId(1), log_of=lambda _: log)
+        host: Any = SimpleNamespace(
+            catalog=self.catalog,
+            draining=False,
+            services=services,
+            is_peer_up=lambda node: node != 4,
+            ask_any=self._ask,
+        )
+        self.moves = ReplicaMoves(host)
+
+    async def _change(self, sequence: Any, deadline: float) -> None:
+        command = sequence(0)
+        if command is not None:
+            self.commands.append(command)
+
+    async def _ask(self, node: NodeId, *_: Any, **__: Any) -> None:
+        self.asked.append(node)
+
+    def look(self) -> None:
+        asyncio.run(self.moves.look())
+
+
+def test_who_comes_to_lead_the_catalog_knows_what_is_open() -> None:
+    """It gives it up when its node has been away for long enough, and knows it anew in each term
+    in which it leads."""
+    world = World()
+    world.look()
+    assert [one.change_id for one in world.moves.progress.open] == [9]
+    world.now = GONE_SECONDS - 1
+    world.look()
+    assert world.commands == []
+    world.catalog.group.engine.term = 9
+    world.look()
+    world.now = GONE_SECONDS
+    world.look()
+    assert world.commands == [], "it is another leader, who counts anew"
+    world.now = 2 * GONE_SECONDS
+    world.look()
+    assert world.commands == [CancelChange(GroupId(2), 9)]
+    assert world.moves.progress.given_up == 1
+
+
+def test_nothing_is_planned_while_nobody_wants_anything() -> None:
+    """Neither without a wish or a node that is to be emptied, nor behind the time of the wish."""
+    world = World()
+    world.look()
+    assert world.asked == []
+    world.moves.wish()
+    world.look()
+    assert world.asked
+    world.asked.clear()
+    world.now = WISH_SECONDS + 1
+    world.look()
+    assert world.asked == []
+    drained = replace(NODES[NodeId(3)], state=NodeState.DRAINING)
+    world.catalog.state.nodes[NodeId(3)] = drained
+    world.look()
+    assert world.asked
+
+
+def test_nothing_happens_before_the_version_or_where_another_node_leads() -> None:
+    world = World(versions.SEALED_CONFIGURATIONS - 1)
+    world.moves.wish()
+    world.look()
+    assert (world.asked, world.moves.progress.open) == ([], [])
+    assert "version" in world.moves.progress.waits
+    world = World()
+    world.look()
+    world.catalog.group.is_serving = False
+    world.moves.wish()
+    world.look()
+    assert (world.asked, world.moves.progress.open) == ([], [])
+
+
+def test_nothing_begins_while_a_node_is_being_replaced() -> None:
+    world = World()
+    world.catalog.state.nodes[NodeId(4)] = replace(NODES[NodeId(4)], is_replacing=True)
+    world.moves.wish()
+    world.look()
+    assert world.asked == []
+    assert world.moves.progress.waits == "node 4 is being replaced"
+
+
+def test_what_others_ordered_is_known_as_soon_as_somebody_asks() -> None:
+    """An operator's change is in no plan of this leader."""
+    world = World()
+    rows = world.catalog.state.basins_by_group
+    rows[GroupId(2)] = replace(BASIN, change=None)
+    world.look()
+    assert world.moves.progress.open == []
+    rows[GroupId(2)] = BASIN
+    world.look()
+    assert world.moves.progress.open == [], "only what it knows is looked at each second"
+    asyncio.run(world.moves.refresh())
+    assert [one.change_id for one in world.moves.progress.open] == [9]
+
+
+@pytest.mark.parametrize(
+    ("is_up", "begins"),
+    [
+        (lambda node: True, True),
+        (lambda node: node != 3, False),
+        (lambda node: node != 4, False),
+        (lambda node: node != 1, True),
+    ],
+    ids=["all are there", "who stays is away", "who comes is away", "who leaves is away"],
+)
+def test_what_was_planned_begins_while_its_next_members_are_there(
+    is_up: Callable[[NodeId], bool], begins: bool
+) -> None:
+    """A plan is made for many changes, of which a few are open: much may die in between."""
+    world = World()
+    world.catalog.state.nodes[NodeId(1)] = replace(NODES[NodeId(1)], state=NodeState.DRAINING)
+    world.catalog.state.basins_by_group[GroupId(2)] = replace(BASIN, change=None)
+    moves: Any = world.moves
+    moves._host.is_peer_up = is_up
+    moves._host.services.node_id = NodeId(9)
+    moves._term = world.term
+    moves._nodes = tuple(placement_nodes(world.catalog.state, world.catalog.initial))
+    members = (NodeId(4), NodeId(2), NodeId(3))
+    moves._queue = PlacementQueue(
+        [PlannedChange(GroupId(2), NodeId(1), NodeId(4), members, Reason.DRAIN)]
+    )
+    world.look()
+    assert [type(one) for one in world.commands] == ([BeginChange] if begins else [])
+
+
+def test_of_two_drained_nodes_the_dead_one_is_left_first() -> None:
+    """Leaving the other one would need the dead one's word."""
+    catalog: Any = SimpleNamespace(
+        state=SimpleNamespace(basins_by_group={GroupId(2): replace(BASIN, change=None)}),
+        offered=(),
+    )
+    nodes = [
+        PlacementNode(
+            NodeId(n),
+            standing=NodeStanding.DRAINING if n in (1, 3) else NodeStanding.ACTIVE,
+            takes_more=n != 3,
+        )
+        for n in range(1, 6)
+    ]
+    steps = _steps(catalog, nodes, {}, {NodeId(3)}, OpenMoves(), everything=False)
+    assert [one.leaving for one in asyncio.run(_made(steps)).changes] == [NodeId(3)]
