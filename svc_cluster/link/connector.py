@@ -1,4 +1,4 @@
-"""A connection to one address that is kept up: made again for ever, with back-off, until closed."""
+"""A connection to one process that is kept up: made again for ever, with back-off, until closed."""
 
 from __future__ import annotations
 
@@ -123,7 +123,9 @@ class Connector:
         count from the next one on, and ends one that stands on a CA which is trusted no more;
         `server_name` is what the other side's certificate carries."""
         self._loop = loop
-        self._address = address
+        self._places: tuple[str, ...] = (address,)
+        self._turn = 0
+        self._has_opened = False
         self._terms = terms
         self._events = events
         self._rng = rng
@@ -132,11 +134,16 @@ class Connector:
         self._wire: Wire | None = None
         self._ended: asyncio.Future[str] | None = None
         self._tasks = Tasks()
+        self._said: dict[str, tuple[str, float]] = {}
         self._last_reason = ""
-        self._said_at = float("-inf")
 
     def start(self) -> None:
         self._tasks.spawn(self._run(), f"link to {self._address}")
+
+    @property
+    def _address(self) -> str:
+        """Where the connection is, or is tried next."""
+        return self._places[self._turn]
 
     @property
     def is_up(self) -> bool:
@@ -170,6 +177,19 @@ class Connector:
         if self._wire is not None and self._wire.is_open:
             self._wire.dealt_with(kind, size)
 
+    def redirect(self, address: str, other: str = "") -> None:
+        """The other side is at HOST:PORT from now on: a conversation with where it was ends. Where
+        it does not answer as itself there, `other` is tried in turn."""
+        places = (address,) if other in ("", address) else (address, other)
+        if places == self._places:
+            return
+        at, is_first = self._address, address != self._places[0]
+        self._places = places
+        self._turn = 0 if is_first or at not in places else places.index(at)
+        self._said = {place: said for place, said in self._said.items() if place in places}
+        if self._address != at:
+            self.reset("the other side has another address")
+
     def reset(self, reason: str) -> None:
         """End the conversation that there is; another one follows."""
         if self._wire is not None:
@@ -185,6 +205,7 @@ class Connector:
         while True:
             started = self._loop.time()
             reason, is_news = "cancelled", True
+            tried, self._has_opened = self._address, False
             try:
                 reason = await self._converse()
             except (ssl.SSLError, CertificateError) as cause:
@@ -196,7 +217,9 @@ class Connector:
                 reason = repr(fault)
             finally:
                 self._drop(reason)
-            self._say(reason, is_news)
+            self._say(tried, reason, is_news)
+            if not self._has_opened and tried == self._address:
+                self._turn = (self._turn + 1) % len(self._places)
             if self._loop.time() - started > RECONNECT_SECONDS_MAX:
                 delay = RECONNECT_SECONDS_MIN
             await asyncio.sleep(delay * (0.5 + self._rng.random()))
@@ -254,20 +277,22 @@ class Connector:
         """A bug in whoever takes the messages ends this conversation, never the link."""
         log.error("link_failed", address=self._address, exc_info=fault)
 
-    def _say(self, reason: str, is_news: bool) -> None:
+    def _say(self, address: str, reason: str, is_news: bool) -> None:
         """A connection that ended, or that TLS has refused, is told of. A process that cannot be
         reached is not: whoever needs it says what it lacks."""
         if not is_news:
-            log.debug("link_not_made", address=self._address, reason=reason[:200])
+            log.debug("link_not_made", address=address, reason=reason[:200])
             return
         now = self._loop.time()
-        if reason != self._last_reason or now - self._said_at >= SAY_AGAIN_SECONDS:
-            self._last_reason, self._said_at = reason, now
-            log.warning("link_ended", address=self._address, reason=reason[:200])
+        last, said_at = self._said.get(address, ("", float("-inf")))
+        if reason != last or now - said_at >= SAY_AGAIN_SECONDS:
+            self._said[address], self._last_reason = (reason, now), reason
+            log.warning("link_ended", address=address, reason=reason[:200])
 
     # -- what the wire tells
 
     def opened(self, speaker: Speaker) -> None:
+        self._has_opened = True
         try:
             self._events.link_up(speaker)
         except Exception as fault:

@@ -18,6 +18,10 @@ REST: Final = "rest"
 """A node says that it is there, and lets groups that have nothing to do fall silent."""
 
 
-def features_of_node(*, rests: bool, traces: bool) -> tuple[str, ...]:
+JOIN: Final = "join"
+"""A node that the cluster does not know yet asks to be let in, and for nothing else before."""
+
+
+def features_of_node(*, rests: bool, traces: bool, comes: bool = False) -> tuple[str, ...]:
     """What a node names of its own, as far as it takes part in it."""
-    return (REST,) * rests + (TRACES,) * traces
+    return (REST,) * rests + (TRACES,) * traces + (JOIN,) * comes

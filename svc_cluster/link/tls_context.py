@@ -88,7 +88,6 @@ class CallerTls:
         self._tls = tls
         self._seen: tuple[tuple[int, int, int], ...] | None = None
         self._trusted: frozenset[bytes] = frozenset()
-        """These are of the last time that the files could be used."""
 
     def context(self) -> ssl.SSLContext:
         """For one connection. Raises CertificateError."""
@@ -97,11 +96,20 @@ class CallerTls:
         self._seen, self._trusted = seen, trusted_by(context)
         return context
 
-    def trusts(self, authorities: frozenset[bytes]) -> bool:
-        """Whether all of these, which a context was made from, still stand in the files."""
+    @property
+    def trusted(self) -> frozenset[bytes]:
+        """The CAs of the last time that the files could be used, in DER."""
+        return self._trusted
+
+    def look(self) -> None:
+        """Take the files over where they have changed and can be used."""
         state = _state(self._tls)
         if state != self._seen:
             self._seen = state
             with contextlib.suppress(CertificateError):
                 self._trusted = trusted_by(caller_context(self._tls))
+
+    def trusts(self, authorities: frozenset[bytes]) -> bool:
+        """Whether all of these, which a context was made from, still stand in the files."""
+        self.look()
         return authorities <= self._trusted
