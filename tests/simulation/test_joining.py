@@ -1,0 +1,230 @@
+"""Nodes come to a cluster with join tokens and leave it, through crashes at any step."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.ids import NodeId
+from svc_cluster.catalog.join_tickets import UNKNOWN_TOKEN
+from svc_cluster.model.join_token import JoinToken
+from tests.simulation.cluster import SimCluster, in_simulation
+from tests.simulation.joining_scenario import COMES, OPTIONS, Joining, play_join
+from tests.simulation.node import Luck, SimNode
+
+STEPS_EVERY = int(os.environ.get("JOIN_STEPS_EVERY", "25"))
+REFUSED = ["node_refused"]
+
+
+def play(
+    run: Callable[[Joining], Awaitable[None]], seed: int = 1, expected: list[str] | None = None
+) -> None:
+    async def main(cluster: SimCluster) -> None:
+        joining = Joining(cluster)
+        await joining.begin()
+        await run(joining)
+        joining.watch.cancel()
+
+    in_simulation(seed, OPTIONS, main, expected=expected or [])
+
+
+async def let_in(joining: Joining, token: JoinToken, seeds: tuple[int, ...] = (1, 2, 3)) -> SimNode:
+    """A node comes with an open token."""
+    assert (await joining.add(token)).WhichOneof("result") == "member_ticket"
+    node = joining.newcomer(token, seeds)
+    node.start()
+    await joining.until("it has joined", lambda: joining.has_joined(node))
+    return node
+
+
+def refusal(response: pb.Response) -> str:
+    assert response.WhichOneof("result") == "refusal", response
+    return response.refusal.message
+
+
+@pytest.mark.parametrize("role", ["new", "leader"])
+def test_a_crash_at_any_step_of_a_join_delays_it_only(role: str) -> None:
+    """The token lets the same directory in again and again; the catalog's voters stay three."""
+    steps = play_join(2, role)
+    assert {"log submit", "log durable"} <= {*steps.effects}
+    for number in range(0, len(steps.effects), STEPS_EVERY):
+        luck = Luck(number % 2 == 0, 0.0 if number % 4 else 1.0)
+        assert play_join(2, role, number, luck).hit, f"step {number} was not reached"
+
+
+def test_nodes_that_came_let_others_come_and_serve_basins() -> None:
+    """The fifth knows no node but the fourth, which has no vote and passes it on."""
+
+    async def run(joining: Joining) -> None:
+        fourth = await let_in(joining, joining.token(4))
+        fifth = await let_in(joining, joining.token(5), (4,))
+        for place in range(4):
+            await joining.cluster.insist(lambda api, n=place: api.create_basin(f"more-{n}"))
+        rows = joining.state().basins.values()
+        assert all(any(node.node_id in one.replicas for one in rows) for node in (fourth, fifth))
+        for node in [fourth, fifth]:
+            joining.cluster.nemesis.crash(node, joining.rng, 2.0)
+        await joining.until("they are back", lambda: all(n.node for n in joining.cluster.nodes))
+        await joining.finish()
+
+    play(run)
+
+
+def test_two_directories_with_one_token_are_one_node() -> None:
+    """The first to be heard is it, also once the other has shown the token again."""
+
+    async def run(joining: Joining) -> None:
+        token = joining.token()
+        node = await let_in(joining, token)
+        before = joining.state().nodes[node.node_id]
+        joining.bury(node)
+        other = joining.newcomer(token)
+        other.start()
+        await joining.until("the other is refused", lambda: other.out is not None)
+        assert "another data directory" in str(other.out)
+        assert joining.state().nodes[node.node_id] == before
+        joining.bury(other)
+        node.start()
+        await joining.until("the first goes on", lambda: joining.has_joined(node))
+        await joining.finish()
+
+    play(run, expected=REFUSED)
+
+
+@pytest.mark.parametrize("what", ["expired", "wrong", "none", "withdrawn"])
+def test_a_token_that_is_not_good_lets_nobody_in(what: str) -> None:
+    async def run(joining: Joining) -> None:
+        token = joining.token()
+        if what != "none":
+            shown = await joining.add(token, 60)
+            assert shown.WhichOneof("result") == "member_ticket"
+        if what == "expired":
+            await asyncio.sleep(62.0)
+        if what == "withdrawn":
+            assert (await joining.remove()).WhichOneof("result") == "done"
+        if what == "wrong":
+            token = joining.token()
+        node = joining.newcomer(token)
+        node.start()
+        await joining.until("it is refused", lambda: node.out is not None)
+        assert node.out == f"node {COMES} is not let in: {UNKNOWN_TOKEN}"
+        assert node.node is not None
+        assert not node.node.former.formation.is_open
+        assert COMES not in joining.state().nodes
+        joining.bury(node)
+        await joining.finish()
+
+    play(run, expected=REFUSED)
+
+
+def test_a_node_leaves_only_when_it_is_empty_and_never_comes_back() -> None:
+    """With its directory, and with another one; its id is not given again."""
+
+    async def run(joining: Joining) -> None:
+        node = await let_in(joining, joining.token())
+        await joining.basin_on(node, "held")
+        said = refusal(await joining.remove())
+        assert said.startswith(f"node {COMES} holds replicas of 1 basin: drain it first")
+        await joining.cluster.insist(lambda api: api.delete_basin("held"))
+        gone = lambda: not any(b.is_on(node.node_id) for b in joining.state().basins.values())  # noqa: E731
+        await joining.until("the basin is gone", gone)
+        assert (await joining.remove()).WhichOneof("result") == "done"
+        assert (await joining.remove()).WhichOneof("result") == "done", "it may be repeated"
+        await joining.until("it hears that", lambda: node.out is not None)
+        assert f"node {COMES} was removed from the cluster" in str(node.out)
+        for other in joining.cluster.nodes[:3]:
+            assert other.node is not None
+            assert COMES not in other.node.roster.nodes
+            assert not other.node.host.is_peer_up(node.node_id)
+        joining.bury(node)
+        node.out = None
+        node.start()
+        await joining.until("it is refused again", lambda: node.out is not None)
+        joining.bury(node)
+        assert "its id is not given again" in refusal(await joining.add(joining.token()))
+        await joining.finish()
+
+    play(run, expected=REFUSED)
+
+
+def test_who_began_the_cluster_is_neither_added_nor_removed() -> None:
+    async def run(joining: Joining) -> None:
+        assert "one of those that the cluster began with" in refusal(
+            await joining.add(joining.token(2))
+        )
+        assert "votes in the catalog" in refusal(await joining.remove(2))
+        assert "no node 9 is registered" in refusal(await joining.remove(9))
+        await joining.finish()
+
+    play(run)
+
+
+def test_two_operators_at_once_open_one_ticket() -> None:
+    """The catalog's log decides whose; the other hears that there is one."""
+
+    async def run(joining: Joining) -> None:
+        one, other = joining.token(), joining.token()
+        answers = await asyncio.gather(joining.add(one), joining.add(other))
+        kinds = [answer.WhichOneof("result") for answer in answers]
+        assert sorted(map(str, kinds)) == ["member_ticket", "refusal"]
+        token = one if kinds[0] == "member_ticket" else other
+        node = joining.newcomer(token)
+        node.start()
+        await joining.until("it has joined", lambda: joining.has_joined(node))
+        await joining.finish()
+
+    play(run)
+
+
+def test_a_catalog_that_has_forgotten_its_log_reaches_a_newcomer_by_snapshot() -> None:
+    async def main(cluster: SimCluster) -> None:
+        joining = Joining(cluster)
+        await joining.begin()
+        for place in range(12):
+            await cluster.insist(lambda api, n=place: api.create_basin(f"early-{n}"))
+        await asyncio.sleep(5.0)
+        for number, seeds in ((4, (1, 2, 3)), (5, (4,))):
+            # the fifth asks the fourth, which has no more of the log
+            node = await let_in(joining, joining.token(number), seeds)
+            assert node.snapshots_installed, "the log began behind what it lacks"
+        await joining.finish()
+        joining.watch.cancel()
+
+    options = replace(OPTIONS, log_retention_seconds=0.3, log_retention_bytes=1)
+    in_simulation(3, options, main)
+
+
+def test_a_stranger_moves_no_node() -> None:
+    """Who has no token and no row asks in the name of a node that has one."""
+
+    async def main(cluster: SimCluster) -> None:
+        joining = Joining(cluster)
+        await joining.begin()
+        node = await let_in(joining, joining.token())
+        before = joining.state().nodes[node.node_id]
+        stranger = joining.newcomer(joining.token(5))  # no ticket was ever opened for it
+        stranger.start()
+        await joining.until("it is refused", lambda: stranger.out is not None)
+
+        def fill(request: pb.Request) -> None:
+            asked = request.join_cluster
+            asked.node.node_id = COMES
+            asked.node.incarnation = before.incarnation  # told in every greeting
+            asked.node.address = "203.0.113.9:7000"
+            asked.node.facts.link_address = "203.0.113.9:7000"
+            asked.node.facts.zone = "elsewhere"
+            asked.secret = b"x" * 32
+
+        assert stranger.node is not None
+        leader = joining.at_catalog()
+        answer = await stranger.node._calls.ask_node(NodeId(leader.node_id), fill)
+        after = joining.state().nodes[node.node_id]
+        joining.watch.cancel()
+        assert after == before, (answer, after)
+
+    in_simulation(1, OPTIONS, main, expected=["node_refused"])
