@@ -12,6 +12,8 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from tests.reliability import RunLog
+from tests.simulation.features import counted, table
 from tests.simulation.many import run_jobs
 from tests.simulation.record import Progress, record
 
@@ -50,8 +52,10 @@ def _arguments() -> argparse.Namespace:
 
 def main() -> int:
     arguments = _arguments()
-    progress = Progress(arguments.resume)
+    log = RunLog("simulation")
+    progress = Progress(arguments.resume, "simulation")
     every = range(arguments.seed, arguments.seed + arguments.seeds)
+    progress.leave(every)
     jobs = [
         (seed, arguments.seconds, arguments.trace, arguments.rot)
         for seed in every
@@ -80,6 +84,9 @@ def main() -> int:
         f"wall_s {wall_s:.1f} seeds_per_s {len(progress.done) / max(wall_s, 1e-9):.2f} "
         f"speedup {virtual_s / max(wall_s, 1e-9):.0f}"
     )
+    features = counted(progress.done, rot=arguments.rot)
+    if len(progress.done) > 10:
+        print("\n".join(table(features, len(progress.done))))
     if arguments.record:
         facts = {
             "virtual_s": virtual_s,
@@ -87,8 +94,9 @@ def main() -> int:
             "crashes": progress.total("crashes"),
             "rot": arguments.rot,
             "seconds": round(wall_s, 1),
+            "features": dict(sorted(features.items())),
         }
-        print(record("full", arguments.seed, len(progress.done), failures, facts))
+        print(record(log, "full", arguments.seed, len(progress.done), failures, facts))
     return 1 if failures else 0
 
 

@@ -28,7 +28,8 @@ from svc_cluster.model.places import INCARNATION_CHARACTERS
 from svc_cluster.raft.messages import PeerMessage
 from svc_cluster.replica.link_server import caller_of, terms_of
 from svc_cluster.replica.node import ReplicaNode
-from svc_cluster.replica.peers import RAFT, LinkPeers, PeerLink
+from svc_cluster.replica.peer_conversation import PeerLink
+from svc_cluster.replica.peers import RAFT, LinkPeers
 from tests.at_once import decode_envelope
 from tests.simulation.loop import SimLoop, current_incarnation
 from tests.simulation.network import SimNetwork
@@ -176,6 +177,7 @@ class SimConnector:
         self._events = events
         self._wire: Wire | None = None
         self._number = b""
+        self._is_closed = False
 
     # -- what the network tells
 
@@ -224,6 +226,7 @@ class SimConnector:
     def _begin_again(self, number: bytes) -> None:
         if (
             self._wire is None
+            and not self._is_closed
             and self._number == number
             and self._network.is_up(self._mine, self._to)
         ):
@@ -239,6 +242,8 @@ class SimConnector:
             self._wire = None
             if wire.talk.peer is not None:
                 self._events.link_down()
+            # also one that gave up by itself, over a network that has a connection all the time
+            self._again()
 
     # -- what the conversation tells
 
@@ -273,11 +278,15 @@ class SimConnector:
         if self._wire is not None:
             self._wire.dealt_with(kind, size)
 
+    def redirect(self, address: str, other: str = "") -> None:
+        """A simulated node is where it is."""
+
     def reset(self, reason: str) -> None:
         if self._wire is not None:
             self._wire.close(reason)
 
     async def close(self) -> None:
+        self._is_closed = True
         self._end("closed")
 
 
@@ -441,6 +450,8 @@ class SimPeers:
         self.sessions = self._links.sessions
         self.call = self._links.call
         self.form = self._links.form
+        self.meet = self._links.meet
+        self.leave = self._links.leave
         self.part = self._links.part
         self.on_sent: Callable[[NodeId, NodeId, GroupId, PeerMessage], None] | None = None
 

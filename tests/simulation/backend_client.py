@@ -24,8 +24,10 @@ from svc_cluster.base.metrics import Metrics
 from svc_cluster.codec.batch_codec import ReadBudget
 from svc_cluster.codec.request_key import append_hash, request_key
 from svc_cluster.gateway.app import GatewayApp
+from svc_cluster.gateway.cluster.node_watch import NodeWatch
 from svc_cluster.gateway.cluster.replica_client import ReplicaClient
 from svc_cluster.gateway.cluster.usage_client import UsageClient
+from svc_cluster.link.session import NodeSession
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.reconfigure import UNSET, BasinPatch, StreamPatch
 from svc_cluster.model.record import StoredBatch
@@ -38,7 +40,7 @@ from svc_cluster.model.stream_config import (
 )
 from tests.at_once import build_batch, cut
 from tests.linearizability.history import SeenRecord
-from tests.simulation.adapters import SimRpcClient, gateway_speaker
+from tests.simulation.adapters import SimRpcClient, gateway_speaker, rpc_address
 from tests.simulation.checkers.usage import USAGE_INTERVAL_S, ReportedUsage, SeenReports
 from tests.simulation.clock import SimClock
 from tests.simulation.configs import CLUSTER_ID
@@ -78,6 +80,23 @@ class GatewayProcess:
     app: GatewayApp
 
 
+class _Links:
+    """The conversations of a gateway with nodes that come and go."""
+
+    def __init__(
+        self, sessions: dict[NodeId, NodeSession], begin: Callable[[NodeId], NodeSession]
+    ) -> None:
+        self._sessions = sessions
+        self._begin = begin
+
+    def meet(self, node: NodeId, address: str, other: str = "") -> None:
+        if node not in self._sessions:
+            self._sessions[node] = self._begin(node)
+
+    def leave(self, node: NodeId) -> None:
+        self._sessions.pop(node, None)
+
+
 class SimGateway:
     """One gateway across its lives. Clients' requests run in its process and die with it."""
 
@@ -105,6 +124,8 @@ class SimGateway:
         self.usage = ReportedUsage()
         """By all its lives together."""
         self.crashes = 0
+        self.nodes_come = False
+        """From its next life on it takes up conversations with nodes that come."""
         self.start()
 
     @property
@@ -136,6 +157,10 @@ class SimGateway:
             usage_interval_seconds=USAGE_INTERVAL_S,
         )
         app.start()
+        if self.nodes_come:
+            links = _Links(sessions, rpc.session)
+            own = {node: rpc_address(node) for node in self._nodes}
+            _ = self._loop.create_task(NodeWatch(backend.directory, links, own).run())
         self._process = GatewayProcess(backend, app)
 
     def crash(self) -> None:

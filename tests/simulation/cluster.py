@@ -124,6 +124,7 @@ class SimCluster:
             datagrams=options.datagrams,
             on_fatal=self.nemesis.died,
             on_sent=self.votes.sent,
+            on_destroyed=self.checker.forget_replica,
         )
 
     def _make_gateway(self, number: int) -> SimGateway:

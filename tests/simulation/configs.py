@@ -6,7 +6,7 @@ from svc_cluster.base.ids import NodeId
 from svc_cluster.raft.raft_settings import RaftSettings
 from svc_cluster.replica.host_settings import HostSettings
 from svc_cluster.replica.housekeeping import HousekeepingSettings
-from svc_cluster.replica.node import NodeConfig
+from svc_cluster.replica.node_parts import NodeConfig
 from svc_cluster.replica.scrub import ScrubSettings
 from svc_cluster.storage.payload.payload_settings import PayloadSettings
 from svc_cluster.storage.wal.wal_settings import WalSettings

@@ -18,6 +18,8 @@ from svc_cluster.storage.disk import DiskFile
 from tests.simulation.loop import SimLoop, current_incarnation
 
 SECTOR: Final = 512
+BLOCK_BYTES: Final = 4096
+"""Holes have whole ones."""
 TEAR_SHARE: Final = 0.85
 """Share of crashes in which the pending writes are torn rather than kept or lost whole."""
 LIE_S: Final = 0.0005
@@ -27,16 +29,21 @@ class SimFile:
     """An open file. `durable` is what the platter holds; `pending` are the writes of the window
     under way, which a read returns already. It takes `data` over, it does not copy it."""
 
-    __slots__ = ("closed", "durable", "name", "pending")
+    __slots__ = ("closed", "durable", "holes", "name", "pending")
 
     def __init__(self, name: str, data: bytearray) -> None:
         self.name = name
         self.durable = data
+        self.holes: set[int] = set()
+        """Blocks that take no room."""
         self.pending: list[tuple[int, bytes]] = []
         self.closed = False
 
     def size(self) -> int:
         return len(self.durable)
+
+    def held_bytes(self) -> int:
+        return len(self.durable) - BLOCK_BYTES * len(self.holes)
 
     def pread(self, size: int, offset: int) -> bytes:
         assert size >= 0 and offset >= 0
@@ -163,20 +170,44 @@ class SimDisk:
         self._effect("file reservation begin")
 
     def submit_renew(
-        self, file: DiskFile, name: str, head: bytes, done: Callable[[], None]
+        self, file: DiskFile, name: str, head: bytes, done: Callable[[bool], None]
     ) -> None:
         assert name not in self.files, f"{name} exists"
         known, _, _ = self._checked(file, 0, head)
 
         def renewed() -> None:
+            if known.size() - known.held_bytes() > self.free_bytes():
+                done(False)
+                return
+            known.holes.clear()
             self.files[name] = self.files.pop(known.name)
             known.name = name
             _put(known, 0, head)
             self._effect("file renewed")
-            done()
+            done(True)
 
         self._enqueue(_Submission([], renewed, head=head, renews=(known, name)))
         self._effect("file renewal begin")
+
+    def submit_holes(
+        self, file: DiskFile, holes: Sequence[tuple[int, int]], done: Callable[[bool], None]
+    ) -> None:
+        """As writes of zeros: each sector of a hole under way is there or not."""
+        writes = [self._checked(file, offset, bytes(size)) for offset, size in holes]
+
+        def dug() -> None:
+            for known, offset, data in writes:
+                assert not offset % BLOCK_BYTES and not len(data) % BLOCK_BYTES, "whole blocks"
+                end = offset + len(data)
+                known.holes |= set(range(offset // BLOCK_BYTES, end // BLOCK_BYTES))
+            self._effect("holes made")
+            done(True)
+
+        self._enqueue(_Submission(writes, dug))
+        self._effect("holes begin")
+
+    def makes_holes(self) -> bool:
+        return True
 
     def submit(
         self, writes: Sequence[tuple[DiskFile, int, bytes]], done: Callable[[], None]
@@ -213,7 +244,7 @@ class SimDisk:
     def free_bytes(self) -> int:
         if self.switches.full:
             return 0
-        return self.capacity_bytes - sum(file.size() for file in self.files.values())
+        return self.capacity_bytes - sum(file.held_bytes() for file in self.files.values())
 
     def close(self) -> None:
         return
@@ -238,6 +269,7 @@ class SimDisk:
         survivor.switches.lies = self.switches.lies
         for name, file in self.files.items():
             survivor.files[name] = SimFile(name, file.durable)
+            survivor.files[name].holes = file.holes
         torn = rng.random() < TEAR_SHARE
         share = rng.choice((0.0, 0.2, 0.5, 0.8, 1.0))
         window = self._window if torn else self._window[: rng.randint(0, len(self._window))]
@@ -383,3 +415,5 @@ def _nothing() -> None:
 
 def _put(file: SimFile, offset: int, data: bytes) -> None:
     file.durable[offset : offset + len(data)] = data
+    if file.holes:
+        file.holes -= set(range(offset // BLOCK_BYTES, -(-(offset + len(data)) // BLOCK_BYTES)))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tests.simulation.cluster import Report, SimulationFailedError, simulate
-from tests.simulation.options import Options
+from tests.simulation.features import drawn
 
 Job = tuple[int, float, bool, bool]
 """(seed, virtual seconds under faults, whether to print the trace, whether logs decay)"""
@@ -17,8 +16,7 @@ Job = tuple[int, float, bool, bool]
 def run_job(job: Job) -> Report | str:
     """The report, or the text of the failure."""
     seed, seconds, trace, rot = job
-    options = Options.draw(random.Random(f"{seed}/options"))
-    options = replace(options, safety_s=seconds, rot=rot)
+    options = replace(drawn(seed, rot=rot), safety_s=seconds)
     try:
         return simulate(seed, options, sink=print if trace else None)
     except SimulationFailedError as failure:

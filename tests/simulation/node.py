@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId
 from svc_cluster.codec.entry_version import Known
+from svc_cluster.model.versions import FIRST
 from svc_cluster.raft.group import Role
 from svc_cluster.raft.messages import PeerMessage
 from svc_cluster.replica.host import Host
-from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
+from svc_cluster.replica.node import ReplicaNode
+from svc_cluster.replica.node_parts import NodeConfig, Seams
 from svc_cluster.replica.prefixed import PREFIX_BYTES, generation_end, generation_prefix
 from svc_cluster.storage.payload import references
 from svc_cluster.storage.state_store import StateStore
@@ -59,8 +61,10 @@ class SimNode:
         datagrams: bool,
         on_fatal: Callable[[SimNode, str], None],
         on_sent: Callable[[NodeId, NodeId, GroupId, PeerMessage], None] | None = None,
+        on_destroyed: Callable[[NodeId, GroupId], None] = lambda *_: None,
     ) -> None:
-        """`on_sent` is told of each message to a peer, with sender and receiver before it."""
+        """`on_sent` is told of each message to a peer, with sender and receiver before it, and
+        `on_destroyed` of each replica that this node destroys."""
         self.node_id = config.node_id
         self.clock = clock
         self.disk = disk
@@ -73,6 +77,12 @@ class SimNode:
         self.repaired_before = 0
         self.tells_its_clock = True
         """Not in the versions before peers did."""
+        self.begins_at_first = False
+        """It forms a cluster as the releases did of before a new one began at a later version."""
+        self.nodes_come = False
+        """It takes up links to nodes that come, and ends those to nodes that go."""
+        self.out: str | None = None
+        """Why its cluster never takes it, as it has heard in one of its lives."""
         self.node: ReplicaNode | None = None
         self._world = world
         self._config = config
@@ -80,6 +90,7 @@ class SimNode:
         self._datagrams = datagrams
         self._on_fatal = on_fatal
         self._on_sent = on_sent
+        self._on_destroyed = on_destroyed
         self._owner: Incarnation | None = None
 
     @property
@@ -119,17 +130,26 @@ class SimNode:
         clock = self.clock if self.tells_its_clock else None
         peers = SimPeers(loop, network, self.node_id, others, clock, datagrams=self._datagrams)
         peers.on_sent = self._on_sent
+        links = peers if self.nodes_come else None
         node = ReplicaNode(
             self._config,
-            Seams(loop, self.clock, self._rng, self.disk, self.store, peers, peers, peers),
+            Seams(
+                loop, self.clock, self._rng, self.disk, self.store, peers, peers, peers, None, links
+            ),
             on_fatal=lambda fault: self._on_fatal(self, repr(fault)),
         )
+        if self.begins_at_first:
+            node.former.formation.newest = FIRST
+        node.on_out = self._stays_out
         SimServer(loop, network, node, datagrams=self._datagrams)
         node.sessions.update(peers.sessions)
         peers.start(node)
         self.node = node
         self._count_installs(node.host)
         node.start(lambda: peers.connect(node))
+
+    def _stays_out(self, why: str) -> None:
+        self.out = why
 
     def _count_installs(self, host: Host) -> None:
         told = host.on_copied
@@ -139,6 +159,13 @@ class SimNode:
             told(group_id, source)
 
         host.on_copied = copied
+        destroy = host._destroy
+
+        def destroyed(group_id: GroupId) -> None:
+            self._on_destroyed(self.node_id, group_id)
+            destroy(group_id)
+
+        host._destroy = destroyed  # type: ignore[method-assign]
 
     def crash(self, rng: random.Random, luck: Luck = Luck()) -> None:
         """Power loss: the process ends, its disk and store keep what was durable, and some of the
@@ -171,7 +198,7 @@ class SimNode:
     @property
     def repaired(self) -> int:
         """Replicas that were made whole from their peers, over all its lives."""
-        return self.repaired_before + (0 if self.node is None else self.node.host.repaired)
+        return self.repaired_before + (0 if self.node is None else self.node.host.installs.repaired)
 
     def on_effect(self, told: Callable[[str], None] | None) -> None:
         """Tell of every step of this life's disk and store that lasts."""

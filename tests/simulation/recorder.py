@@ -131,6 +131,10 @@ class Recorder:
     def new_session(self) -> int:
         return next(self._sessions)
 
+    def new_token(self, client: int) -> str:
+        """A fencing token that nobody else in this run takes."""
+        return f"t{self.new_session()}.{client}"
+
     def items(self, rng: random.Random, client: int, how_many: int, padding: int) -> list[Item]:
         op = next(self._ops)
         return [

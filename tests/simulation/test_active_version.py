@@ -117,6 +117,8 @@ def newer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def begin(cluster: SimCluster, old: int) -> Operator:
+    for node in cluster.nodes:
+        node.begins_at_first = True
     for node in cluster.nodes[:old]:
         node.knows(OLD)
     rng = random.Random(f"{cluster.seed}/operator")
@@ -200,6 +202,33 @@ def test_a_node_that_is_away_holds_it_up_and_one_that_went_back_is_refused() -> 
         watch.cancel()
 
     in_simulation(4600, CALM, main)
+
+
+@pytest.mark.parametrize("old", [0, 1])
+def test_a_new_cluster_begins_at_the_newest_version_that_all_nodes_speak(old: int) -> None:
+    """Nobody finalizes anything, also not behind crashes in its first seconds; with an older node
+    among the first it begins as that release did, and stays there once that node is upgraded."""
+
+    async def main(cluster: SimCluster) -> None:
+        for node in cluster.nodes[:old]:
+            node.knows(OLD)
+        rng = random.Random(f"{cluster.seed}/beginning")
+        watch = cluster.start()
+        for sim in [*cluster.nodes, *cluster.nodes]:
+            await cluster.guarded(asyncio.sleep(rng.uniform(0.1, 0.6)), watch)
+            cluster.nemesis.crash(sim, rng, 0.4)
+        await cluster.guarded(cluster.set_up(), watch)
+        for sim in cluster.nodes[:old]:
+            sim.knows(NEW)
+            cluster.nemesis.crash(sim, rng, 0.5)
+        await cluster.guarded(asyncio.sleep(15.0), watch)
+        for sim in cluster.nodes:
+            assert sim.node is not None
+            assert sim.node.services.version.active == (FIRST if old else NEXT)
+            assert keeps_hours(sim) is not bool(old)
+        watch.cancel()
+
+    in_simulation(4603 + old, CALM, main)
 
 
 @pytest.mark.parametrize("talks_to", [0, 1, 2])

@@ -84,7 +84,7 @@ class Trial:
         final = await cluster.guarded(cluster.read_all(history), watch)
         watch.cancel()
         cluster.judge(history, final)
-        self.found.repaired += sum(n.node.host.repaired for n in cluster.nodes if n.node)
+        self.found.repaired += sum(n.node.host.installs.repaired for n in cluster.nodes if n.node)
         return self.found
 
     async def every_node(self) -> Found:
@@ -209,7 +209,7 @@ class Trial:
         history = cluster.recorder.streams[0]
         cluster.judge(history, await cluster.read_all(history))
         assert victim.node is not None
-        self.found.repaired = victim.node.host.repaired
+        self.found.repaired = victim.node.host.installs.repaired
         return self.found
 
     async def _trusts_itself(self, node: SimNode) -> None:

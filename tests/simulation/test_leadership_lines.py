@@ -52,7 +52,7 @@ def test_a_node_that_is_cut_off_warns_once_and_tells_the_end(
         assert regained["groups"] == lost["groups"] == 1 + OPTIONS.basins
         assert len(_lines(caplog, "quorum_lost")) == 1
 
-    in_simulation(4, OPTIONS, main)
+    in_simulation(3, OPTIONS, main)
     changed = _lines(caplog, "leadership_changed")
     assert {line["basin"] for line in changed if line["group"] > 1} >= {"basin-000"}
     for record in caplog.records:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,23 @@ def test_memory_is_a_budget() -> None:
 
     with pytest.raises(BudgetError, match="too much memory"):
         run(main, events_max=10_000_000, memory_bytes_max=32 * 1024 * 1024)
+
+
+def test_a_run_is_gone_once_the_next_one_begins() -> None:
+    """A worker of the suite plays hundreds of them: kept, they were 21 GB."""
+    left: list[weakref.ref[SimLoop]] = []
+
+    def play() -> None:
+        async def main(loop: SimLoop) -> None:
+            assert [ref for ref in left if ref() is not None] == []
+            left.append(weakref.ref(loop))
+            loop.call_later(60.0, main, loop)
+
+        run(main)
+
+    for _ in range(3):
+        play()
+    assert len(left) == 3
 
 
 def test_the_end_of_a_tests_time_ends_the_run() -> None:

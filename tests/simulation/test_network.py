@@ -25,7 +25,7 @@ from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import Identity
 from svc_cluster.link.outbox import SLICE_BYTES, NoCreditError, Outbox
 from svc_cluster.link.wire import Wire
-from svc_cluster.replica import link_server, peers
+from svc_cluster.replica import link_server, peer_conversation, peers
 from tests.simulation.adapters import SimAcceptor, SimCaller
 from tests.simulation.loop import SimLoop, run
 from tests.simulation.network import ADVERSARIAL, NetworkProfile, SimNetwork
@@ -366,7 +366,7 @@ def test_the_simulator_has_no_frame_class_or_limit_of_its_own() -> None:
     for module in pkgutil.iter_modules(package.__path__):
         tree = ast.parse(Path(package.__path__[0], f"{module.name}.py").read_text())
         own |= _defined(tree)
-    for way in (peers, link_server):
+    for way in (peers, peer_conversation, link_server):
         own |= _defined(ast.parse(inspect.getsource(way)))
     assert not {"call", "serve", "request"} & set(vars(SimNetwork))
     assert {"LinkPeers", "PeerConversation", "ROOM_BYTES", "PeerCaller", "CHUNKS_MAX"} <= own

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from svc_cluster._pb.cluster.v1 import replica_pb2
 from svc_cluster.base.ids import LogIndex
-from svc_cluster.model.versions import PAYLOAD_DIRECTORY
+from svc_cluster.model.versions import PAYLOAD_DIRECTORY, PAYLOAD_FILES
 from svc_cluster.replica.housekeeping import INTERVAL_SECONDS
 from svc_cluster.replica.identity import _newest_slot
 from svc_cluster.storage.payload.payload_frame import file_number
@@ -46,11 +47,64 @@ def test_a_cluster_with_payload_files_holds_under_faults(seed: int) -> None:
             found = numbers(node)
             assert found, "each node has some"
             again += found[-1] - len(found)
-            slot = _newest_slot(node.disk)
-            assert slot is not None and slot["format"] == PAYLOAD_DIRECTORY
+            assert _format(node) == PAYLOAD_DIRECTORY
         return again
 
     assert in_simulation(seed, options, main) > 0, "no file was used again"
+
+
+def test_payload_files_wait_for_their_active_version() -> None:
+    """Until an operator raises it each directory can be given back to the release of before. Then
+    the same processes write payload files, and a power cut finds the formats and the records."""
+    options = Options(gateways=1, http=False, streams=1, payload_bytes_min=64)
+
+    async def main(cluster: SimCluster) -> None:
+        for node in cluster.nodes:
+            node.begins_at_first = True
+        cluster.start().cancel()
+        await cluster.set_up()
+        await _append(cluster, 20)
+        assert [(numbers(node), _format(node)) for node in cluster.nodes] == [([], 2)] * 3
+        lives = [node.node for node in cluster.nodes]
+        await _raised(cluster)
+        await asyncio.sleep(1.0)
+        await _append(cluster, 20, 20)
+        assert [node.node for node in cluster.nodes] == lives, "none has started again"
+        assert all(numbers(node) for node in cluster.nodes)
+        assert [_format(node) for node in cluster.nodes] == [PAYLOAD_DIRECTORY] * 3
+        for node in cluster.nodes:
+            node.crash(random.Random(1), Luck(log=False, store=0.5))
+        for node in cluster.nodes:
+            node.start()
+        await asyncio.sleep(3.0)  # until there is a leader again
+        await _append(cluster, 20, 40)
+        assert [_format(node) for node in cluster.nodes] == [PAYLOAD_DIRECTORY] * 3
+        page = await cluster.apis[0].read(*NAMES, 0, 1_000)
+        assert [record.body.split("-")[0] for record in page.records] == [
+            str(number) for number in range(60)
+        ]
+
+    in_simulation(15, options, main)
+
+
+def _format(node: SimNode) -> int:
+    """Of the data directory, as it says of itself."""
+    slot = _newest_slot(node.disk)
+    assert slot is not None
+    return int(slot["format"])
+
+
+async def _raised(cluster: SimCluster) -> None:
+    def fill(request: replica_pb2.Request) -> None:
+        request.raise_version.version = PAYLOAD_FILES
+
+    while True:
+        node = cluster.nodes[0].node
+        assert node is not None
+        answer = await node.ask_catalog(fill)
+        if answer is not None and answer.WhichOneof("result") != "refusal":
+            return
+        await asyncio.sleep(0.2)
 
 
 async def _append(cluster: SimCluster, count: int, first: int = 0) -> None:
@@ -84,6 +138,55 @@ def test_space_of_what_has_expired_comes_back() -> None:
                 assert numbers(node)[-1] > 6 * (turn + 1)
 
     in_simulation(11, options, main)
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_space_comes_back_where_only_one_of_many_streams_expires(crashes: bool) -> None:
+    """Each file holds something of a stream that is kept: the rest of it becomes holes, within the
+    bound, over power cuts as well, and what is kept is read whole by all."""
+    options = Options(
+        gateways=1,
+        http=False,
+        streams=3,
+        flush_seconds=0.5,
+        log_retention_seconds=0.5,
+        payload_bytes_min=64,
+    )
+
+    async def main(cluster: SimCluster) -> None:
+        cluster.start().cancel()
+        await cluster.set_up()
+        for stream in ("stream-0", "stream-1"):
+            await cluster.apis[0].reconfigure(NAMES[0], stream, {"retention": 1})
+        for number in range(120):
+            body = f"{number}-" + "x" * BODY_BYTES
+            await cluster.apis[0].append(NAMES[0], f"stream-{number % 3}", [Item(body)])
+        for turn in range(3 if crashes else 1):
+            await asyncio.sleep(QUIET_S)
+            for node in cluster.nodes if crashes else ():
+                node.crash(random.Random(turn))
+                node.start()
+        await asyncio.sleep(QUIET_S)
+        for node in cluster.nodes:
+            assert node.node is not None
+            files = node.node.store.holes.spaces()
+            live = sum(file.live_bytes for file in files)
+            dead = sum(file.dead_bytes for file in files)
+            assert live >= 40 * BODY_BYTES * (1 - 1 / len(files))
+            assert dead <= 0.25 * live + 2 * PAYLOAD_FILE_BYTES
+            held = sum(
+                file.held_bytes()
+                for name, file in node.disk.files.items()
+                if file_number(name) is not None
+            )
+            assert held <= live + dead + 4 * PAYLOAD_FILE_BYTES
+            assert crashes or node.node.store.holes.hole_bytes > 0
+        page = await cluster.apis[0].read(NAMES[0], "stream-2", 0, 1_000)
+        assert [record.body.split("-")[0] for record in page.records] == [
+            str(number) for number in range(2, 120, 3)
+        ]
+
+    in_simulation(14, options, main)
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -120,6 +223,7 @@ async def _retaining_little(cluster: SimCluster) -> SimNode:
     cluster.start().cancel()
     await cluster.set_up()
     await _append(cluster, 1)
+    await asyncio.sleep(2.0)  # the cluster comes to the version of payload files
     for node in cluster.nodes:
         assert node.node is not None
         object.__setattr__(node.node.wal._settings, "retain_bytes", RETAINED_BYTES)

@@ -249,7 +249,7 @@ def test_a_fault_of_the_catalogs_group_ends_the_process(monkeypatch: pytest.Monk
     ("owner", "name"),
     [
         (GroupReplica, "step"),
-        (Wal, "destroyed"),
+        (Host, "_here"),
         (Wal, "release"),
         (Wal, "set_flushed"),
         (Housekeeper, "_look_for_stuck"),
@@ -280,7 +280,7 @@ def test_what_escapes_a_timer_ends_the_process(
         await cluster.set_up()
         before = [node.incarnation for node in cluster.nodes]
         armed = True
-        if name == "destroyed":
+        if name == "_here":
             _host(cluster.nodes[0]).reconciler.schedule()
         await asyncio.sleep(20.0)
         assert not armed

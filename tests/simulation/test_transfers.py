@@ -358,7 +358,12 @@ class Trial:
         await self.fallen_behind()
         assert self.receiver.node is not None
         host = self.receiver.node.host
-        self.when_the_frame_is_written(lambda host: host._destroy(BASIN))
+
+        def drop(host: Host) -> None:
+            host.reconciler.stop()  # the rows here still have the group, and would make it anew
+            host._destroy(BASIN)
+
+        self.when_the_frame_is_written(drop)
         self.cluster.network.heal_all()
         await self.until("an install", lambda: self.hits > 0, LIVENESS_S)
         for _ in range(100):

@@ -225,7 +225,7 @@ class Client:
         token = self._token.get(key)
         if token is None or self._rng.random() < 0.03:
             # take the stream over, whoever holds it
-            token = f"t{self._recorder.new_session()}.{self._client}"
+            token = self._recorder.new_token(self._client)
             # the last one of a batch counts
             spares = range(self._rng.choice((0, 0, 2)))
             items += [Item(f"{token}.{spare}", fence=True) for spare in spares]

@@ -120,6 +120,11 @@ class RaftChecker:
             if not self.is_harmed(node, probe.group_id):
                 self._same_state(group, node, probe, where)
 
+    def forget_replica(self, node: int, group_id: int) -> None:
+        """What the node had of the group was destroyed: what it gets later is another replica."""
+        if group_id in self._groups:
+            self._groups[group_id].replicas.pop(node, None)
+
     def forget_disk(self, node: int) -> None:
         """The node's disk was replaced by an empty one: it may know nothing."""
         for group in self._groups.values():

@@ -7,12 +7,15 @@ result to docs/reliability/simulation.jsonl.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tests.reliability import RunLog
 from tests.simulation.core.options import Options, draw
-from tests.simulation.core.world import run
+from tests.simulation.core.world import Outcome, run
 from tests.simulation.record import Progress, record
 
 
@@ -20,6 +23,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.core", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run")
     parser.add_argument("--start", type=int, default=0, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--nodes", type=int, default=None, choices=(1, 3, 5))
     parser.add_argument("--stop", action="store_true", help="stop at the first violation")
     parser.add_argument("--resume", type=Path, default=None, help="where progress is kept")
@@ -31,26 +35,44 @@ def _virtual_s(options: Options) -> float:
     return options.chaos_seconds + options.quiet_seconds
 
 
+Job = tuple[int, int | None]
+"""(seed, nodes)"""
+
+
+def run_job(job: Job) -> tuple[Options, Outcome, float]:
+    """One seed, and the seconds that it took."""
+    began = time.monotonic()
+    options = draw(job[0], node_count=job[1])
+    return options, run(options), time.monotonic() - began
+
+
+def _results(jobs: Sequence[Job], processes: int) -> Iterator[tuple[Options, Outcome, float]]:
+    if processes == 1:
+        yield from map(run_job, jobs)
+        return
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap(run_job, jobs)
+
+
 def main() -> int:
     arguments = _arguments()
-    progress = Progress(arguments.resume)
-    for seed in range(arguments.start, arguments.start + arguments.seeds):
-        if seed in progress.done:
-            continue
-        began = time.monotonic()
-        options = draw(seed, node_count=arguments.nodes)
-        outcome = run(options)
+    log = RunLog("simulation", kind="core")
+    progress = Progress(arguments.resume, "core")
+    every = range(arguments.start, arguments.start + arguments.seeds)
+    progress.leave(every)
+    jobs = [(seed, arguments.nodes) for seed in every if seed not in progress.done]
+    for options, outcome, wall_s in _results(jobs, arguments.jobs):
         progress.note(
-            seed,
+            options.seed,
             failed=outcome.violation is not None,
             acked=outcome.acked,
             reads=outcome.reads,
             crashes=outcome.crashes,
             virtual_s=_virtual_s(options),
-            wall_s=time.monotonic() - began,
+            wall_s=wall_s,
         )
         if outcome.violation is not None:
-            print(f"seed {seed}: {outcome.violation}", flush=True)
+            print(f"seed {options.seed}: {outcome.violation}", flush=True)
             if arguments.stop:
                 break
     failures = progress.failures()
@@ -66,7 +88,7 @@ def main() -> int:
             "crashes": progress.total("crashes"),
             "seconds": round(progress.total("wall_s"), 1),
         }
-        print(record("core", arguments.start, len(progress.done), failures, facts))
+        print(record(log, "core", arguments.start, len(progress.done), failures, facts))
     return 1 if failures else 0
 
 
