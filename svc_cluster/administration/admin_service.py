@@ -12,7 +12,16 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
 from svc_cluster._pb.cluster.v1 import admin_pb2_grpc
 from svc_cluster._pb.cluster.v1 import replica_pb2 as rpc
-from svc_cluster.administration import catalog_calls, cluster_calls, views
+from svc_cluster.administration import (
+    catalog_calls,
+    cluster_calls,
+    frozen_basins,
+    joining,
+    moved_basins,
+    node_drains,
+    placement_plans,
+    views,
+)
 from svc_cluster.administration.catalog_calls import RefusedCallError
 from svc_cluster.administration.draining import Draining
 from svc_cluster.administration.exporting import Exporter, ExportRefusedError
@@ -139,6 +148,22 @@ class Administration(admin_pb2_grpc.AdministrationServicer):
             return views.replaced(response.replacement)
         raise AssertionError("aborted")
 
+    async def AddMember(
+        self, request: pb.AddMemberRequest, context: Context
+    ) -> pb.AddMemberResponse:
+        await _refuse_unknown(request, context)
+        answer = await _told(joining.add_member(self._node, request), context)
+        log.info("member_announced", new_node=request.node_id, peer=context.peer())
+        return answer
+
+    async def RemoveMember(
+        self, request: pb.RemoveMemberRequest, context: Context
+    ) -> pb.RemoveMemberResponse:
+        await _refuse_unknown(request, context)
+        answer = await _told(joining.remove_member(self._node, request), context)
+        log.info("member_removed", removed_node=request.node_id, peer=context.peer())
+        return answer
+
     async def Cluster(self, request: pb.ClusterRequest, context: Context) -> pb.ClusterResponse:
         await _refuse_unknown(request, context)
         return await cluster_calls.cluster(self._node)
@@ -175,6 +200,56 @@ class Administration(admin_pb2_grpc.AdministrationServicer):
         if not request.dry_run:
             log.info("lead_balance_asked", peer=context.peer())
         return await _told(cluster_calls.balance(self._node, dry_run=request.dry_run), context)
+
+    async def MoveBasin(
+        self, request: pb.MoveBasinRequest, context: Context
+    ) -> pb.MoveBasinResponse:
+        await _refuse_unknown(request, context)
+        answer = await _told(moved_basins.move(self._node, request), context)
+        log.info(
+            "basin_move_asked" if request.to else "basin_move_given_up",
+            basin=request.basin,
+            to=list(request.to),
+            reason=request.reason,
+            peer=context.peer(),
+        )
+        return answer
+
+    async def FreezeBasin(
+        self, request: pb.FreezeBasinRequest, context: Context
+    ) -> pb.FreezeBasinResponse:
+        await _refuse_unknown(request, context)
+        answer = await _told(frozen_basins.freeze(self._node, request), context)
+        log.info(
+            "basin_frozen" if request.reason else "basin_thawed",
+            basin=request.basin,
+            reason=request.reason,
+            peer=context.peer(),
+        )
+        return answer
+
+    async def DrainNode(
+        self, request: pb.DrainNodeRequest, context: Context
+    ) -> pb.DrainNodeResponse:
+        await _refuse_unknown(request, context)
+        answer = await _told(node_drains.drain_node(self._node, request), context)
+        if request.verb != "status":
+            log.info(
+                "node_drain_asked",
+                verb=request.verb,
+                drained_node=request.node_id,
+                force=request.force,
+                peer=context.peer(),
+            )
+        return answer
+
+    async def PlanPlacement(
+        self, request: pb.PlanPlacementRequest, context: Context
+    ) -> pb.PlanPlacementResponse:
+        await _refuse_unknown(request, context)
+        if request.carry_out:
+            log.info("rebalance_asked", peer=context.peer())
+        return await _told(placement_plans.plan_placement(self._node, request), context)
 
 
 async def _check_limit(request: pb.LeadersRequest, context: Context) -> None:

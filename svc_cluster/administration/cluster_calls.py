@@ -16,6 +16,7 @@ from svc_cluster.administration.cluster_health import outstanding, problems
 from svc_cluster.administration.views import GROUPS_MAX
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
 from svc_cluster.catalog.basin_record import BasinRecord
+from svc_cluster.catalog.node_drain import drain_left
 from svc_cluster.replica.node import ReplicaNode
 from svc_cluster.replica.node_questions import leaders_of_all, members_of, overviews
 
@@ -26,7 +27,7 @@ LOOK_SECONDS: Final = 0.02
 
 async def cluster(node: ReplicaNode) -> pb.ClusterResponse:
     """Everything, as far as anybody answers."""
-    nodes = sorted(node.config.addresses)
+    nodes = node.roster.nodes
     seen, version = await asyncio.gather(overviews(node.host.ask_any, nodes), _version(node))
     catalog = node.host.catalog
     standings = node.peers()
@@ -41,11 +42,16 @@ async def cluster(node: ReplicaNode) -> pb.ClusterResponse:
     for number in nodes:
         row = out.nodes.add(
             node_id=number,
-            address=node.config.addresses[number],
+            address=node.roster.address(number),
             standing=standings.get(number, "up"),
         )
         if number in seen:
             _fill_node(row, seen[number])
+        left = None if catalog is None else drain_left(catalog.state, number)
+        if left is not None:
+            row.state = left.state.name.lower()
+            row.replicas = left.replicas
+            row.holds_catalog = number in members_of(node.host, CATALOG_GROUP)
     out.problems.extend(problems(out))
     out.outstanding.extend(outstanding(out))
     return out
@@ -78,10 +84,11 @@ def _fill_node(row: pb.ClusterNode, told: rpc.NodeOverview) -> None:
 
 async def basin(node: ReplicaNode, name: str) -> pb.BasinResponse:
     """Raises RefusedCallError."""
-    record = _record(node, name)
-    rows = await asyncio.gather(
+    record = find_basin(node, name)
+    views = await asyncio.gather(
         *(_replica(node, record.group_id, member) for member in sorted(record.replicas))
     )
+    rows = [row for row, _ in views]
     out = pb.BasinResponse(
         basin=name,
         group_id=record.group_id,
@@ -89,7 +96,15 @@ async def basin(node: ReplicaNode, name: str) -> pb.BasinResponse:
         diverged=_diverged(rows),
         deleted=record.deleted_at_ms is not None,
     )
-    out.leader = next((row.node_id for row in rows if row.role == "leader"), 0)
+    leading = next((row for row in rows if row.role == "leader"), pb.BasinReplica())
+    out.leader, out.frozen = leading.node_id, leading.frozen
+    out.configuration = record.configuration
+    if record.change is not None:
+        out.move.to.extend(record.change.replicas)
+        out.move.reason = record.change.reason
+        out.move.sealing = bool(record.change.sealing_term)
+        out.move.given_up = record.change.is_cancelled
+        out.move.waits = next((waits for _, waits in views if waits), "")
     return out
 
 
@@ -101,16 +116,19 @@ def _diverged(rows: list[pb.BasinReplica]) -> bool:
     return len({index for index, _ in by_index}) < len(by_index)
 
 
-async def _replica(node: ReplicaNode, group_id: GroupId, member: NodeId) -> pb.BasinReplica:
+async def _replica(
+    node: ReplicaNode, group_id: GroupId, member: NodeId
+) -> tuple[pb.BasinReplica, str]:
+    """The replica, and why its members are not changed yet."""
     response = await node.host.ask_any(
         member, lambda request: request.view_group.SetInParent(), group_id
     )
     if response is None or response.WhichOneof("result") != "group_view":
-        return pb.BasinReplica(node_id=member, role="absent")
+        return pb.BasinReplica(node_id=member, role="absent"), ""
     told = response.group_view
     if not told.applied_index and not told.term:
-        return pb.BasinReplica(node_id=member, role=told.role or "none", reason=told.reason)
-    return pb.BasinReplica(
+        return pb.BasinReplica(node_id=member, role=told.role or "none", reason=told.reason), ""
+    row = pb.BasinReplica(
         node_id=member,
         role=told.role,
         reason=told.reason,
@@ -124,7 +142,9 @@ async def _replica(node: ReplicaNode, group_id: GroupId, member: NodeId) -> pb.B
         recovering=told.recovering,
         streams=told.streams,
         stored_bytes=told.stored_bytes,
+        frozen=told.frozen,
     )
+    return row, told.change_waits
 
 
 async def leaders(node: ReplicaNode, start_after: int, limit: int) -> pb.LeadersResponse:
@@ -133,7 +153,7 @@ async def leaders(node: ReplicaNode, start_after: int, limit: int) -> pb.Leaders
     known = {} if catalog is None else catalog.state.basins_by_group
     groups = [group for group in (CATALOG_GROUP, *known) if group > start_after]
     page = nsmallest(limit, groups)
-    _, by_group = await leaders_of_all(node.host.ask_any, sorted(node.config.addresses))
+    _, by_group = await leaders_of_all(node.host.ask_any, node.roster.nodes)
     return pb.LeadersResponse(
         groups=[
             pb.GroupLeader(
@@ -154,7 +174,7 @@ async def transfer(
     """Raises RefusedCallError."""
     group_id = GroupId(request.group_id)
     if request.basin:
-        group_id = _record(node, request.basin).group_id
+        group_id = find_basin(node, request.basin).group_id
     members = sorted(members_of(node.host, group_id))
     if not members:
         raise RefusedCallError(grpc.StatusCode.FAILED_PRECONDITION, "there is no such group")
@@ -163,7 +183,7 @@ async def transfer(
             grpc.StatusCode.FAILED_PRECONDITION,
             f"node {request.to} has no replica of it: its members are {members}",
         )
-    giver = await _leader(node, group_id, members, other_than=0)
+    giver = await find_leader(node, group_id, members, other_than=0)
     if giver == request.to:
         return pb.TransferLeaderResponse(group_id=group_id, from_node=giver, leader=giver)
 
@@ -176,19 +196,19 @@ async def transfer(
         raise RefusedCallError(
             grpc.StatusCode.ABORTED, f"node {giver} has not given the lead away: {said}"
         )
-    leader = await _leader(node, group_id, members, other_than=giver)
+    leader = await find_leader(node, group_id, members, other_than=giver)
     return pb.TransferLeaderResponse(group_id=group_id, from_node=giver, leader=leader)
 
 
-async def _leader(
+async def find_leader(
     node: ReplicaNode, group_id: GroupId, members: list[NodeId], *, other_than: NodeId | int
 ) -> NodeId:
     """Who leads a group, or comes to within TAKEN_SECONDS. Raises RefusedCallError."""
     clock = node.services.clock
     until = clock.monotonic() + TAKEN_SECONDS
     while True:
-        rows = await asyncio.gather(*(_replica(node, group_id, member) for member in members))
-        leading = [row for row in rows if row.role == "leader" and row.node_id != other_than]
+        views = await asyncio.gather(*(_replica(node, group_id, member) for member in members))
+        leading = [row for row, _ in views if row.role == "leader" and row.node_id != other_than]
         if leading:
             return NodeId(max(leading, key=lambda row: row.term).node_id)
         if clock.monotonic() >= until:
@@ -226,7 +246,7 @@ async def balance(node: ReplicaNode, *, dry_run: bool) -> pb.BalanceLeadersRespo
     )
 
 
-def _record(node: ReplicaNode, name: str) -> BasinRecord:
+def find_basin(node: ReplicaNode, name: str) -> BasinRecord:
     catalog = node.host.catalog
     record = None if catalog is None else catalog.state.basins.get(name)
     if record is None:

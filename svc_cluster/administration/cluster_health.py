@@ -79,6 +79,7 @@ def outstanding(cluster: pb.ClusterResponse) -> list[str]:
         for node in cluster.nodes
         if node.draining
     ]
+    out += [_drained(node) for node in cluster.nodes if node.state == "draining"]
     led = [node.groups_led for node in cluster.nodes if node.release and not node.avoids_leads]
     if spread(led) > 1:
         out.append(
@@ -86,6 +87,26 @@ def outstanding(cluster: pb.ClusterResponse) -> list[str]:
             "balance"
         )
     return out
+
+
+def _drained(node: pb.ClusterNode) -> str:
+    who = f"node {node.node_id}"
+    more = f"svc-cluster admin node status {node.node_id}"
+    if not node.release:
+        return f"{who} drains and does not answer: what it leads is not known: {more}"
+    if node.groups_led:
+        return (
+            f"{who} is being drained: {node.groups_led} leads and {node.replicas} replicas are "
+            f"left on it: {more}"
+        )
+    if node.replicas:
+        return (
+            f"{who} is drained of leads: {node.replicas} replicas are left on it, which move where "
+            f"others can have them: {more}"
+        )
+    if node.holds_catalog:
+        return f"{who} is drained: it holds a replica of the catalog, which is not moved"
+    return f"{who} is drained: nothing is left on it"
 
 
 def _groups(count: int) -> str:

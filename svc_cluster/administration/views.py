@@ -9,7 +9,8 @@ from typing import Final
 
 from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
 from svc_cluster._pb.cluster.v1 import replica_pb2 as rpc
-from svc_cluster.base.ids import GroupId
+from svc_cluster.base.ids import GroupId, NodeId
+from svc_cluster.catalog.node_rows import NodeRecord
 from svc_cluster.replica.host import Host, Replica
 from svc_cluster.replica.leader_handover import is_led, leads
 from svc_cluster.replica.node import ReplicaNode
@@ -78,21 +79,29 @@ def status(
 def members(node: ReplicaNode) -> pb.MembersResponse:
     catalog = node.host.catalog
     known = {} if catalog is None else dict(catalog.state.nodes)
-    standings, asking = node.peers(), node.former.asking()
     return pb.MembersResponse(
         members=[
-            pb.Member(
-                node_id=member,
-                address=address,
-                standing=standings.get(member, "self"),
-                incarnation=known[member].incarnation if member in known else "",
-                asks=member in asking and asking[member].is_now,
-                ordinal=known[member].ordinal if member in known else 0,
-                replacing=member in known and known[member].is_replacing,
-            )
-            for member, address in sorted(node.config.addresses.items())
+            _member(node, member, known.get(member))
+            for member in sorted({*node.roster.nodes, *known})
         ]
     )
+
+
+def _member(node: ReplicaNode, member: NodeId, known: NodeRecord | None) -> pb.Member:
+    asks = node.former.asking().get(member)
+    out = pb.Member(
+        node_id=member,
+        address=node.roster.address(member),
+        standing="self" if member == node.config.node_id else node.standing(member),
+        asks=asks is not None and asks.is_now,
+    )
+    if known is not None:
+        facts = known.facts
+        out.incarnation = known.incarnation
+        out.ordinal, out.replacing = known.ordinal, known.is_replacing
+        out.state = known.state.name.lower()
+        out.host, out.zone, out.admin_address = facts.host, facts.zone, facts.admin_address
+    return out
 
 
 def replaced(found: rpc.Replacement) -> pb.ReplaceMemberResponse:

@@ -100,3 +100,21 @@ def test_what_waits_is_told_and_harms_nobody() -> None:
     assert outstanding(cluster(drained)) == [
         "node 1 is drained: it leads nothing until it is started again"
     ]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"groups_led": 0}, "node 1 is drained: nothing is left on it"),
+        ({"groups_led": 0, "holds_catalog": True}, "node 1 is drained: it holds a replica of the"),
+        ({"groups_led": 0, "replicas": 2}, "node 1 is drained of leads: 2 replicas are left on it"),
+        ({"groups_led": 1, "replicas": 2}, "node 1 is being drained: 1 leads and 2 replicas are"),
+        (GONE, "node 1 drains and does not answer: what it leads is not known"),
+        (GONE | {"replicas": 2}, "node 1 drains and does not answer: what it leads is not known"),
+    ],
+)
+def test_of_a_drained_node_is_told_what_is_known(row: dict[str, Any], said: str) -> None:
+    """That nothing is left on it only where it says so itself."""
+    told = outstanding(cluster(row | {"state": "draining", "avoids_leads": True}))
+    assert len(told) == 1
+    assert told[0].startswith(said)
