@@ -11,6 +11,7 @@ import grpc.aio
 
 from svc_cluster.base.log import get_logger
 from svc_cluster.link.tls import CertificateError, Material, PeerTls
+from svc_cluster.link.tls_context import CallerTls
 
 log = get_logger("tls")
 
@@ -67,6 +68,29 @@ class _Renewal:
             self.current = material
         log.info("certificate_renewed", certificate=str(self._tls.certificate))
         return _configuration(material)
+
+
+class Trust:
+    """A Trust notices that a CA was taken out of the file since connections could be made under
+    it. Raises CertificateError for files that cannot be used; later ones of that kind change
+    nothing."""
+
+    def __init__(self, tls: PeerTls) -> None:
+        self._caller = CallerTls(tls)
+        self._caller.context()
+        self._under = self._caller.trusted
+        """All that connections of now may stand on."""
+
+    def has_shrunk(self) -> bool:
+        self._caller.look()
+        if not self._under <= self._caller.trusted:
+            return True
+        self._under = self._caller.trusted
+        return False
+
+    def begin_anew(self) -> None:
+        """No connection of before is left."""
+        self._under = self._caller.trusted
 
 
 def _configuration(material: Material) -> Any:
