@@ -9,9 +9,11 @@ import typer
 
 from svc_cluster.cli.admin.basin_commands import app as basin_app
 from svc_cluster.cli.admin.cluster_commands import app as cluster_app
+from svc_cluster.cli.admin.drain_commands import app as drain_app
 from svc_cluster.cli.admin.leader_commands import app as leader_app
 from svc_cluster.cli.admin.member_commands import app as member_app
 from svc_cluster.cli.admin.node_commands import add_commands
+from svc_cluster.cli.admin.rebalance_command import rebalance
 from svc_cluster.cli.admin.upgrade_commands import upgrade_app
 from svc_cluster.cli.processes.process import fail
 from svc_cluster.cli.terminal import say_surely as say
@@ -30,6 +32,8 @@ add_commands(app)
 app.add_typer(member_app, name="member")
 app.add_typer(leader_app, name="leader")
 app.add_typer(basin_app, name="basin")
+app.add_typer(drain_app, name="node")
+app.command("rebalance")(rebalance)
 
 
 @app.command("bootstrap")

@@ -19,6 +19,7 @@ from svc_cluster.administration.credentials import open_channel
 from svc_cluster.administration.operations import ANSWER_BYTES_MAX, OPERATIONS, SERVICE
 from svc_cluster.base.ids import NodeId
 from svc_cluster.cli.admin.authority import ADMINISTRATOR
+from svc_cluster.cli.admin.no_answer import look
 from svc_cluster.cli.cluster_file import read_cluster_file
 from svc_cluster.link.tls import CertificateError, PeerTls, node_name
 from svc_cluster.settings_checks import check_address
@@ -42,6 +43,8 @@ _FINAL: Final = frozenset(
         grpc.StatusCode.FAILED_PRECONDITION,
     }
 )
+NO_ANSWER_IN_TIME: Final = (grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
+"""What the library says by itself; a node says which call it has ended, and after how long."""
 _ANY: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 
 
@@ -187,6 +190,30 @@ class AdminClient:
         answer: pb.BalanceLeadersResponse = await self._call("BalanceLeaders", request)
         return answer
 
+    async def move_basin(self, request: pb.MoveBasinRequest) -> pb.MoveBasinResponse:
+        answer: pb.MoveBasinResponse = await self._call("MoveBasin", request)
+        return answer
+
+    async def freeze_basin(self, request: pb.FreezeBasinRequest) -> pb.FreezeBasinResponse:
+        answer: pb.FreezeBasinResponse = await self._call("FreezeBasin", request)
+        return answer
+
+    async def drain_node(self, request: pb.DrainNodeRequest) -> pb.DrainNodeResponse:
+        answer: pb.DrainNodeResponse = await self._call("DrainNode", request)
+        return answer
+
+    async def add_member(self, request: pb.AddMemberRequest) -> pb.AddMemberResponse:
+        answer: pb.AddMemberResponse = await self._call("AddMember", request)
+        return answer
+
+    async def remove_member(self, request: pb.RemoveMemberRequest) -> pb.RemoveMemberResponse:
+        answer: pb.RemoveMemberResponse = await self._call("RemoveMember", request)
+        return answer
+
+    async def plan_placement(self, request: pb.PlanPlacementRequest) -> pb.PlanPlacementResponse:
+        answer: pb.PlanPlacementResponse = await self._call("PlanPlacement", request)
+        return answer
+
     async def export(self, request: pb.ExportRequest) -> AsyncGenerator[pb.ExportPortion, None]:
         """What the node hands out of a group. It may end early, with AdminError, behind any of the
         portions."""
@@ -225,14 +252,9 @@ async def connected(target: Target) -> AsyncIterator[AdminClient]:
 
 def _sentence(target: Target, cause: grpc.aio.AioRpcError) -> str:
     code, details = cause.code(), " ".join(str(cause.details()).split())
-    if code is grpc.StatusCode.UNAVAILABLE:
-        if target.tls is None:
-            advice = "--tls-cert, --tls-key and --tls-ca, where it asks for TLS"
-        elif target.node_id is None:
-            advice = "--node, by which its certificate is known"
-        else:
-            advice = "the certificates and the id of the node"
-        return f"{target.address} does not answer ({details}): check the address and {advice}"
+    if code is grpc.StatusCode.UNAVAILABLE or (code, details) == NO_ANSWER_IN_TIME:
+        found = look(details, by_tls=target.tls is not None, by_id=target.node_id is not None)
+        return f"{target.address} {found.what} ({details}): {found.advice}"
     return f"{target.address}: {code.name.lower()}: {details}"
 
 

@@ -80,11 +80,24 @@ def basin(answer: pb.BasinResponse) -> list[str]:
         f"basin {answer.basin}: group {answer.group_id}, led by {_node(answer.leader)}"
         + (", being deleted" if answer.deleted else "")
     ]
+    if answer.frozen:
+        lines.append(f"frozen: {answer.frozen}")
+    if answer.HasField("move"):
+        lines.append(_move(answer.move))
     lines += table(
         ("NODE", "ROLE", "TERM", "APPLIED", "COMMIT", "LAST", "LOG MIB", "DIGEST", "STORED MIB"),
         map(_replica_row, answer.replicas),
     )
     return lines + _prefixed("wrong", basin_faults(answer))
+
+
+def _move(move: pb.BasinMove) -> str:
+    """How far an open change of the basin's members is."""
+    to = ",".join(map(str, move.to))
+    if move.given_up:
+        return f"moves to {to} ({move.reason}): it is being given up"
+    step = "the next members begin" if move.sealing else "the next members are being prepared"
+    return f"moves to {to} ({move.reason}): {move.waits or step}"
 
 
 def _replica_row(row: pb.BasinReplica) -> tuple[str, ...]:
@@ -115,6 +128,62 @@ def basin_faults(answer: pb.BasinResponse) -> list[str]:
         elif row.recovering:
             out.append(f"{who} is being made whole")
     return out
+
+
+def drain(answer: pb.DrainNodeResponse) -> list[str]:
+    said = f"node {answer.node_id} is {answer.state}"
+    if answer.empty:
+        return [f"{said}: nothing is left on it"]
+    leads = f"{answer.leads} leads" if answer.answers else "leads that it does not tell"
+    lines = [f"{said}: {leads} and {answer.replicas} replicas are on it"]
+    if answer.holds_catalog:
+        lines.append("it holds a replica of the catalog, which is not moved")
+    if answer.alone:
+        lines.append(f"{answer.alone} basins have their only replica there, which nothing moves")
+    return lines
+
+
+def placement(answer: pb.PlanPlacementResponse) -> list[str]:
+    if not answer.changes and answer.open:
+        return [rebalance_line(answer), *_open_moves(answer)]
+    if not answer.changes:
+        leads = f"{len(answer.transfers)} leads are uneven: svc-cluster admin leader balance"
+        return ["every replica is where it should be", *([leads] if answer.transfers else [])]
+    rows = [
+        (str(each.group_id), each.basin or "-", str(each.from_node), str(each.to_node), each.reason)
+        for each in answer.changes
+    ]
+    lines = table(("GROUP", "BASIN", "FROM", "TO", "REASON"), rows)
+    return [*lines, "and more behind these"] if answer.has_more else lines
+
+
+def rebalanced(answer: pb.PlanPlacementResponse) -> list[str]:
+    return [rebalance_line(answer), *_open_moves(answer)]
+
+
+def rebalance_line(answer: pb.PlanPlacementResponse) -> str:
+    """How far it is, in one line."""
+    said = f"{answer.begun} moves begun, {len(answer.open)} of all moves are open"
+    if answer.given_up:
+        said += f", {answer.given_up} given up"
+    if answer.waits:
+        said += f"; {answer.waits}"
+    return f"every replica is where it should be: {said}" if answer.done else said
+
+
+def _open_moves(answer: pb.PlanPlacementResponse) -> list[str]:
+    if not answer.open:
+        return []
+    rows = [
+        (
+            str(each.group_id),
+            each.basin or "-",
+            ",".join(map(str, each.to)),
+            f"{each.reason}, being given up" if each.given_up else each.reason,
+        )
+        for each in answer.open
+    ]
+    return table(("GROUP", "BASIN", "TO", "REASON"), rows)
 
 
 def leaders(answer: pb.LeadersResponse) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from svc_cluster.cli.admin.asking import Form, Output, asked, show
-from svc_cluster.cli.admin.node_choice import NodeChoice
+from svc_cluster.cli.admin.node_choice import NODE_ID_MAX, NodeChoice
 from svc_cluster.cli.processes.process import fail
 from svc_cluster.cli.shared_options import with_shared_options
 from svc_cluster.cli.terminal import last_words
@@ -49,7 +49,10 @@ def transfer_leader(
     ] = None,
     catalog: Annotated[bool, typer.Option("--catalog", help="The catalog's lead.")] = False,
     to: Annotated[
-        int, typer.Option(help="The node to lead; default: the one that has most of the log.")
+        int,
+        typer.Option(
+            help="The node to lead; default: the one that has most of the log.", max=NODE_ID_MAX
+        ),
     ] = 0,
     output: Output = Form.TABLE,
 ) -> None:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from svc_cluster.cli.admin.asking import Form, asked, show
-from svc_cluster.cli.admin.node_choice import NodeChoice
+from svc_cluster.cli.admin.asking import Form, Output, asked, show
+from svc_cluster.cli.admin.node_choice import NODE_ID_MAX, NodeChoice
 from svc_cluster.cli.admin.node_commands import Json, ask
+from svc_cluster.cli.processes.process import fail
 from svc_cluster.cli.shared_options import with_shared_options
+from svc_cluster.model.join_token import TTL_SECONDS, TTL_SECONDS_MAX, TTL_SECONDS_MIN
 
 app = typer.Typer(no_args_is_help=True, help="The nodes of the cluster.")
 
-Lost = Annotated[int, typer.Argument(help="The node whose data directory is lost.", min=1)]
+Lost = Annotated[
+    int, typer.Argument(help="The node whose data directory is lost.", min=1, max=NODE_ID_MAX)
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Also where basins are lost with it.")]
 
 
@@ -26,6 +32,75 @@ def list_members(
 ) -> None:
     """The nodes as one of them sees them: who is away, and who came up empty."""
     ask("members", choice, json)
+
+
+@app.command("add")
+@with_shared_options
+def add_member(
+    new: Annotated[
+        int, typer.Argument(metavar="NODE", help="An id for it.", min=1, max=NODE_ID_MAX)
+    ],
+    choice: NodeChoice,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="A new file for the join token, readable for this user alone."),
+    ] = None,
+    ttl: Annotated[
+        int,
+        typer.Option(
+            metavar="SECONDS",
+            help="How long the token is good for.",
+            min=TTL_SECONDS_MIN,
+            max=TTL_SECONDS_MAX,
+        ),
+    ] = TTL_SECONDS,
+    output: Output = Form.TABLE,
+) -> None:
+    """Let a new node come to the cluster. Its join token is printed once, or written to a file; the
+    node names that in its setting `join_token_file`."""
+    from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
+    from svc_cluster.cli.admin.text import added
+
+    if token_file is not None and token_file.exists():
+        fail(f"{token_file} is there already: name a new file, or remove it first", 2)
+    request = pb.AddMemberRequest(node_id=new, ttl_seconds=ttl)
+    answer = asked(choice, lambda client: client.add_member(request))
+    if token_file is not None:
+        _keep(token_file, answer.join_token, new)
+        answer.join_token = ""
+    show(answer, output, partial(added, token_file))
+
+
+def _keep(path: Path, token: str, node: int) -> None:
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(handle, "w") as out:
+            out.write(token + "\n")
+    except OSError as cause:
+        fail(
+            f"{path} cannot be written ({cause.strerror}), and the join token is lost: withdraw it "
+            f"by `svc-cluster admin member remove {node}`, and ask for another one",
+            1,
+        )
+
+
+@app.command("remove")
+@with_shared_options
+def remove_member(
+    gone: Annotated[
+        int, typer.Argument(metavar="NODE", help="The node's id.", min=1, max=NODE_ID_MAX)
+    ],
+    choice: NodeChoice,
+    output: Output = Form.TABLE,
+) -> None:
+    """Let an empty node leave the cluster, which refuses it for ever; or withdraw the join token of
+    one that has not come. Drain a node first, and wait until it is empty."""
+    from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
+    from svc_cluster.cli.admin.text import left
+
+    request = pb.RemoveMemberRequest(node_id=gone)
+    answer = asked(choice, lambda client: client.remove_member(request))
+    show(answer, output, left)
 
 
 @app.command("replace")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,6 +13,9 @@ from svc_cluster.cli.shared_options import SharedOptions
 
 if TYPE_CHECKING:
     from svc_cluster.cli.admin.admin_client import Target
+
+NODE_ID_MAX: Final = 2**32 - 1
+"""The widest that a message can name."""
 
 Address = Annotated[
     str | None,
@@ -30,6 +33,7 @@ Node = Annotated[
     typer.Option(
         envvar="SVC_CLUSTER_NODE_ID",
         min=1,
+        max=NODE_ID_MAX,
         help="The node's id: under TLS its certificate has to be that node's.",
     ),
 ]

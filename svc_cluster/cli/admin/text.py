@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 
 from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
 from svc_cluster.cli.terminal import table
@@ -40,9 +42,15 @@ def status(answer: pb.StatusResponse) -> list[str]:
 
 def members(answer: pb.MembersResponse) -> list[str]:
     return table(
-        ("NODE", "ADDRESS", "STANDING", "INCARNATION", "NOTE"),
+        ("NODE", "ADDRESS", "STANDING", "STATE", "HOST", "ZONE", "INCARNATION", "NOTE"),
         (
-            (str(row.node_id), row.address, row.standing, row.incarnation or "-", _note(row))
+            (
+                str(row.node_id),
+                row.address,
+                row.standing,
+                *(text or "-" for text in (row.state, row.host, row.zone, row.incarnation)),
+                _note(row),
+            )
             for row in answer.members
         ),
     )
@@ -52,6 +60,21 @@ def _note(row: pb.Member) -> str:
     if row.replacing:
         return "takes the place of a lost data directory"
     return "came up empty: admin member replace" if row.asks else "-"
+
+
+def added(token_file: Path | None, answer: pb.AddMemberResponse) -> list[str]:
+    """The token stands alone in the last line, where it is told at all."""
+    until = datetime.fromtimestamp(answer.expires_at_ms // 1000, UTC)
+    told = (
+        f"node {answer.node_id} may come to the cluster until {until:%Y-%m-%d %H:%M:%S} UTC, once"
+    )
+    if token_file is not None:
+        return [f"{told}; its join token is in {token_file}"]
+    return [f"{told}, with this join token, which is not told again:", answer.join_token]
+
+
+def left(answer: pb.RemoveMemberResponse) -> list[str]:
+    return [f"node {answer.node_id} does not belong to the cluster, and never will"]
 
 
 def replaced(lost: int, answer: pb.ReplaceMemberResponse) -> list[str]:

@@ -57,6 +57,9 @@ class InspectedFile:
     def pread(self, size: int, offset: int) -> bytes:
         return os.pread(self._handle, size, offset)
 
+    def held_bytes(self) -> int:
+        return os.fstat(self._handle).st_blocks * 512
+
     def pread_cached(self, size: int, offset: int) -> bytes | None:
         """Nobody waits here, so that it is never known what memory has."""
         return None

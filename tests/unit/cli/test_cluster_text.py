@@ -116,3 +116,15 @@ def test_leads_and_their_moves() -> None:
     assert cluster_text.moved(moved) == ["group 5 is led by node 3, no longer by 1"]
     moved.from_node = 3
     assert cluster_text.moved(moved) == ["group 5 is led by node 3 already"]
+
+
+def test_what_is_being_moved_is_told_with_its_reason() -> None:
+    """By whomever it was ordered; and whether all is where it should be."""
+    answer = pb.PlanPlacementResponse(begun=3, given_up=1, waits="node 4 is away")
+    answer.open.add(group_id=7, basin="logs", to=[1, 2, 4], reason="by hand", given_up=True)
+    lines = cluster_text.rebalanced(answer)
+    assert lines[0] == "3 moves begun, 1 of all moves are open, 1 given up; node 4 is away"
+    assert "logs" in lines[2] and "1,2,4" in lines[2] and "by hand, being given up" in lines[2]
+    assert cluster_text.placement(answer) == lines
+    done = cluster_text.rebalanced(pb.PlanPlacementResponse(begun=3, done=True))
+    assert done == ["every replica is where it should be: 3 moves begun, 0 of all moves are open"]

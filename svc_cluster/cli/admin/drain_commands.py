@@ -1,0 +1,71 @@
+"""`svc-cluster admin node`: nodes that are to give their leads away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from svc_cluster.cli.admin.asking import Form, Output, asked, show
+from svc_cluster.cli.admin.node_choice import NODE_ID_MAX, NodeChoice
+from svc_cluster.cli.shared_options import with_shared_options
+
+if TYPE_CHECKING:
+    from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
+
+app = typer.Typer(no_args_is_help=True, help="Nodes that are to give their leads away.")
+
+Subject = Annotated[
+    int, typer.Argument(metavar="NODE", help="The node's id.", min=1, max=NODE_ID_MAX)
+]
+
+
+@app.command("drain")
+@with_shared_options
+def drain_node(
+    subject: Subject,
+    choice: NodeChoice,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where its replicas have no other place.")
+    ] = False,
+    output: Output = Form.TABLE,
+) -> None:
+    """Let a node give its leads away and get no new basins, through restarts, until it is told
+    otherwise. Replicas do not move yet: they go with their basins. It goes on while this command
+    has ended: `status` says how far it is."""
+    _ask(subject, "drain", choice, output, force=force)
+
+
+@app.command("undrain")
+@with_shared_options
+def undrain_node(
+    subject: Subject,
+    choice: NodeChoice,
+    output: Output = Form.TABLE,
+) -> None:
+    """Let a node take leads and new basins again."""
+    _ask(subject, "undrain", choice, output)
+
+
+@app.command("status")
+@with_shared_options
+def node_status(
+    subject: Subject,
+    choice: NodeChoice,
+    output: Output = Form.TABLE,
+) -> None:
+    """What is left on a node. Status 1: it drains, and is not empty, or does not answer."""
+    answer = _ask(subject, "status", choice, output)
+    raise typer.Exit(1 if answer.state == "draining" and not answer.empty else 0)
+
+
+def _ask(
+    subject: int, verb: str, choice: NodeChoice, output: Form, *, force: bool = False
+) -> pb.DrainNodeResponse:
+    from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
+    from svc_cluster.cli.admin import cluster_text
+
+    request = pb.DrainNodeRequest(node_id=subject, verb=verb, force=force)
+    answer = asked(choice, lambda client: client.drain_node(request))
+    show(answer, output, cluster_text.drain)
+    return answer
