@@ -135,7 +135,7 @@ def decode_plain(name: str, data: bytes) -> VaultFile:
     try:
         _refuse_newer(name, msgspec.json.decode(data, type=_FormatOnly).format)
         return msgspec.json.decode(data, type=VaultFile)
-    except msgspec.DecodeError as cause:
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise DamagedError(f"{name} is damaged: {cause}") from cause
 
 
@@ -145,7 +145,7 @@ def decode(name: str, data: bytes, kind: type[_T]) -> _T:
     try:
         _refuse_newer(name, msgspec.msgpack.decode(raw, type=_FormatOnly).format)
         return msgspec.msgpack.decode(raw, type=kind)
-    except msgspec.DecodeError as cause:
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise DamagedError(f"{name} is damaged: {cause}") from cause
 
 

@@ -13,7 +13,11 @@ from svc_cluster.catalog import active_version, catalog_state, location_table
 from svc_cluster.catalog.basin_record import BasinRecord, basin_to_bytes
 from svc_cluster.catalog.canonical_rows import meta_at
 from svc_cluster.catalog.catalog_state import CatalogState
+from svc_cluster.catalog.join_tickets import TICKETS
+from svc_cluster.catalog.node_rows import places_of
 from svc_cluster.catalog.placement import place_basin
+from svc_cluster.catalog.placement_model import PlacementNode
+from svc_cluster.model.places import Places
 
 
 class RowsReader:
@@ -40,6 +44,8 @@ class CatalogContentRows:
     """Ids and incarnations."""
     basins: tuple[BasinRecord, ...]
     active_version: int
+    places: Places
+    """The places of nodes that were given to other directories."""
 
 
 def read_catalog(rows: Iterable[Row]) -> CatalogContentRows:
@@ -50,7 +56,8 @@ def read_catalog(rows: Iterable[Row]) -> CatalogContentRows:
         raise DamagedError(f"the catalog's rows cannot be read: {cause}") from cause
     nodes = sorted((int(node.node_id), node.incarnation) for node in state.nodes.values())
     basins = sorted(state.basins.values(), key=lambda record: record.name)
-    return CatalogContentRows(tuple(nodes), tuple(basins), state.active_version.now)
+    places = places_of(state.nodes)
+    return CatalogContentRows(tuple(nodes), tuple(basins), state.active_version.now, places)
 
 
 def placed_anew(
@@ -58,9 +65,17 @@ def placed_anew(
 ) -> list[BasinRecord]:
     """The basins on other nodes; the same on every node that asks."""
     state = CatalogState(RowsReader(()))
+    placed = [PlacementNode(node) for node in nodes]
     out = []
     for record in sorted(basins, key=lambda record: record.name):
-        moved = replace(record, replicas=place_basin(state, nodes, replication_factor))
+        moved = replace(
+            record,
+            replicas=place_basin(state, placed, replication_factor),
+            # the new cluster's groups begin with what they are restored to
+            configuration=0,
+            replica_ids=(),
+            change=None,
+        )
         state.basins[moved.name] = moved
         out.append(moved)
     return out
@@ -83,7 +98,7 @@ def restored_catalog(
     for key, value in rows:
         if key == catalog_state.META:
             out.append((key, meta_at(value, log_index, term, digest)))
-        elif key[:1] in (catalog_state.NODE, catalog_state.BASIN):
+        elif key[:1] in (catalog_state.NODE, catalog_state.BASIN, TICKETS):
             continue
         elif keeps_account or key in (location_table.CHOICE, active_version.ACTIVE):
             out.append((key, value))
