@@ -34,25 +34,48 @@ def s3s_command() -> str | None:
     return os.environ.get("S3S_FS") or shutil.which("s3s-fs")
 
 
+class MortalStore:
+    """A server of the crate s3s-fs that may be killed, and comes back with what it has."""
+
+    def __init__(self, bucket: str, directory: Path) -> None:
+        self._directory = directory
+        (directory / bucket).mkdir()
+        with socket.socket() as held:
+            held.bind(("127.0.0.1", 0))
+            self._port = held.getsockname()[1]
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        command = s3s_command()
+        assert command is not None and self._process is None
+        keys = ["--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY]
+        place = ["--host", "127.0.0.1", "--port", str(self._port), str(self._directory)]
+        self._process = subprocess.Popen(
+            [command, *keys, *place], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        _wait_for(self._port)
+
+    def kill(self) -> None:
+        """By SIGKILL, whatever it does."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
+
 @contextlib.contextmanager
 def s3s_server(bucket: str, directory: Path) -> Iterator[str]:
     """The address of one that keeps its buckets in `directory` and checks signatures."""
-    command = s3s_command()
-    assert command is not None
-    (directory / bucket).mkdir()
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
-    arguments = ["--host", "127.0.0.1", "--port", str(port), str(directory)]
-    keys = ["--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY]
-    with subprocess.Popen(
-        [command, *keys, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        try:
-            _wait_for(port)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
+    store = MortalStore(bucket, directory)
+    try:
+        yield store.url
+    finally:
+        store.kill()
 
 
 def _wait_for(port: int) -> None:

@@ -22,6 +22,8 @@ from tests.contract.client_authority import ClientAuthority
 
 SECONDS = 4.0
 """Below DISTRUST_SECONDS."""
+TURNS = 50
+"""Of the event loop, behind which whoever waits for what is under way does so."""
 BODY = b"0123456789"
 UPLOAD = b"POST /upload HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n%b\r\n"
 NEXT = b"GET /next HTTP/1.1\r\nhost: localhost\r\n\r\n"
@@ -58,13 +60,13 @@ class Reading:
 
 @asynccontextmanager
 async def connected(
-    directory: Path, app: Reading
+    directory: Path, app: Reading, *, plain: bool
 ) -> AsyncIterator[tuple[Server, asyncio.StreamReader, asyncio.StreamWriter]]:
     clients = ClientAuthority(directory / "clients")
     issue(Authority.create(directory / "ca", utc_now), ["localhost"], directory / "public")
     place = directory / "public"
     certificate = PublicCertificate(place / "tls.crt", place / "tls.key", clients.path)
-    server = await serve(app, "127.0.0.1", 0, tls=certificate.context)
+    server = await serve(app, "127.0.0.1", 0, tls=certificate.context, plain=plain)
     context = ssl.create_default_context(cafile=str(directory / "ca" / "ca.pem"))
     context.load_cert_chain(clients.issue("somebody").path)
     reader, writer = await asyncio.open_connection(
@@ -86,17 +88,20 @@ async def _retire(server: Server, way: str) -> asyncio.Task[None] | None:
     with suppress(IndexError):  # connections are retired in the turn that ends the listening
         while server.port:
             await asyncio.sleep(0)
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
     return closing
 
 
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "by the library"])
 @pytest.mark.parametrize("way", ["distrusted", "stopped"])
 @pytest.mark.parametrize("kind", ["half sent", "waits to go on", "answer begun"])
-def test_what_is_under_way_is_answered(tmp_path: Path, kind: str, way: str) -> None:
+def test_what_is_under_way_is_answered(tmp_path: Path, kind: str, way: str, plain: bool) -> None:
     """Its answer is the last, whatever the client sends behind it, and the connection ends."""
 
     async def main() -> bytes:
         app = Reading()
-        async with connected(tmp_path, app) as (server, reader, writer):
+        async with connected(tmp_path, app, plain=plain) as (server, reader, writer):
             if kind == "answer begun":
                 writer.write(b"GET /begun HTTP/1.1\r\nhost: localhost\r\n\r\n")
                 await reader.readuntil(b"\r\n\r\n5\r\n")
