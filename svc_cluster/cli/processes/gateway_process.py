@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -20,18 +20,20 @@ from svc_cluster.base.metrics import Metrics
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.cli.processes.audit_file import audit_sink
 from svc_cluster.cli.processes.boot import announce, gateway_ports, unlistenable
+from svc_cluster.cli.processes.gateway_links import GatewayLinks
+from svc_cluster.cli.processes.gateway_place import ProcessPlace
 from svc_cluster.cli.processes.gateway_reload import Reloadable, is_limited, rates, told
+from svc_cluster.cli.processes.gateway_siblings import GatewaySiblings
 from svc_cluster.cli.processes.init_file import read_init_file
 from svc_cluster.cli.processes.loop_faults import hear_loop_faults
 from svc_cluster.cli.processes.loop_turns import LoopTurns
 from svc_cluster.cli.processes.own_certificate import show_expiry
-from svc_cluster.cli.processes.process import say_build
+from svc_cluster.cli.processes.process import say_build, say_serving
 from svc_cluster.cli.processes.reload import Reloader
 from svc_cluster.cli.processes.request_log_writer import RequestLogWriter
 from svc_cluster.cli.processes.span_export import SpanExport, span_export
 from svc_cluster.cli.processes.tls_files import (
     PublicCertificate,
-    peer_tls,
     public_certificate,
 )
 from svc_cluster.gateway.access.authentication import AccessControl
@@ -40,6 +42,7 @@ from svc_cluster.gateway.access.token_directory import TokenDirectory
 from svc_cluster.gateway.api.declarer import Declarer, KnownTokens
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.cluster.node_client import NodeClient
+from svc_cluster.gateway.cluster.node_watch import NodeLinks, NodeWatch
 from svc_cluster.gateway.cluster.replica_client import ReplicaClient
 from svc_cluster.gateway.cluster.token_client import TokenClient
 from svc_cluster.gateway.cluster.usage_client import UsageClient
@@ -51,17 +54,9 @@ from svc_cluster.gateway.request.request_tracing import RequestTracing
 from svc_cluster.http.connection import HEADER_SECONDS
 from svc_cluster.http.intake import UNREAD_SHARE
 from svc_cluster.http.server import Server, serve
-from svc_cluster.link.connector import Connector
-from svc_cluster.link.conversation import Terms
-from svc_cluster.link.features import STAGES
-from svc_cluster.link.greeting import Speaker
-from svc_cluster.link.handshake import Identity
 from svc_cluster.link.session import NodeSession
-from svc_cluster.link.tls import node_name
-from svc_cluster.link.tls_context import CallerTls
 from svc_cluster.model.declarations import Declarations
 from svc_cluster.settings import GatewaySettings
-from svc_cluster.settings_checks import read_secret
 
 log = get_logger("gateway")
 
@@ -73,50 +68,18 @@ FIRST_LEASE_SECONDS: Final = 5.0
 not. Until then its address refuses connections, which balancers and clients try elsewhere."""
 
 
-def connect_sessions(settings: GatewaySettings, rng: random.Random) -> dict[NodeId, NodeSession]:
-    """One session with each node, kept up in the background."""
-    secret = read_secret(settings.secret_file)
-    tls = peer_tls(settings)
-    identity = Identity(settings.cluster_id, "gateway", NodeId(0), secrets.token_hex(16))
-    terms = Terms(secret, Speaker(identity, features(settings)), lambda _: None)
-    loop = asyncio.get_running_loop()
-    sessions: dict[NodeId, NodeSession] = {}
-    callers = None if tls is None else CallerTls(tls)
-    for node, address in settings.nodes.items():
-        session = sessions[NodeId(int(node))] = NodeSession(
-            loop, traces=settings.traces_endpoint is not None
-        )
-        connector = Connector(
-            loop=loop,
-            address=address,
-            terms=lambda: terms,
-            events=session,
-            rng=rng,
-            tls=callers,
-            server_name=node_name(NodeId(int(node))),
-        )
-        session.attach(connector)
-        connector.start()
-    return sessions
-
-
-def features(settings: GatewaySettings) -> tuple[str, ...]:
-    """Return what the gateway's greeting names: where nobody looks at a leader's stages, it does
-    not take them."""
-    is_told = settings.slow_request_ms is not None or settings.traces_endpoint is not None
-    return (STAGES,) if is_told else ()
-
-
 async def start_gateway(
     settings: GatewaySettings,
     sessions: dict[NodeId, NodeSession],
     *,
+    links: NodeLinks | None = None,
     header_seconds: float = HEADER_SECONDS,
     body_patience: BodyPatience = BodyPatience(),
+    siblings: GatewaySiblings | None = None,
 ) -> RunningGateway:
-    """Listen. A client has `header_seconds` to send a request's headers, and its body is borne
-    with as `body_patience` says. Raises SettingsError for a port, a certificate or an init file
-    that cannot be used."""
+    """Listen, beside `siblings`. With `links`, which make the sessions, nodes come and go. A client
+    has `header_seconds` to send a request's headers, and its body is borne with as `body_patience`
+    says. Raises SettingsError for a port, a certificate or an init file that cannot be used."""
     # longer than a turn of the loop may be, and kept for all requests
     await asyncio.to_thread(reference_of, version("svc-cluster"))
     declared = await _declared(settings)
@@ -174,12 +137,9 @@ async def start_gateway(
     app.start()
     if access is not None:
         await _first_lease(keeper)
-    server = await _serve(settings, app, certificate, metrics, header_seconds)
-    tasks = Tasks()
-    hear_loop_faults(metrics)
-    tasks.spawn(LoopTurns(metrics).run(), "watch the event loop")
-    if certificate is not None:
-        tasks.spawn(certificate.watch(server.distrust), "watch the public certificate")
+    server = await _serve(settings, app, certificate, metrics, header_seconds, siblings)
+    tasks = _watches(metrics, certificate, server)
+    _watch_nodes(client, links, settings.nodes, tasks)
     if settings.init_file is not None:
         tasks.spawn(declarer.run(), "bring declarations to the cluster")
     announce("gateway", settings, gateway_ports(settings, server.port))
@@ -193,21 +153,48 @@ async def _serve(
     certificate: PublicCertificate | None,
     metrics: Metrics,
     header_seconds: float,
+    siblings: GatewaySiblings | None,
 ) -> Server:
-    """Listen on the settings' port. Raises SettingsError where that cannot be."""
+    """Listen on the settings' port, beside `siblings`. Raises SettingsError where that cannot
+    be."""
+    if siblings is not None:
+        app.join(siblings)
+        await siblings.start(app.own_page)
     try:
         return await serve(
             app,
             settings.host,
             settings.port,
+            reuse_port=siblings is not None,
             tls=None if certificate is None else certificate.context,
             header_seconds=header_seconds,
             connections_max=settings.connections_max,
             unread_bytes_max=(settings.body_mib_in_flight << 20) // UNREAD_SHARE,
             unread_gauge=metrics.http_unread_body_bytes,
+            plain=settings.plain_requests,
         )
     except OSError as cause:
         raise unlistenable(f"port {settings.port} on {settings.host}", cause) from cause
+
+
+def _watches(metrics: Metrics, certificate: PublicCertificate | None, server: Server) -> Tasks:
+    """What the process sees of itself."""
+    tasks = Tasks()
+    hear_loop_faults(metrics)
+    tasks.spawn(LoopTurns(metrics).run(), "watch the event loop")
+    if certificate is not None:
+        tasks.spawn(certificate.watch(server.distrust), "watch the public certificate")
+    return tasks
+
+
+def _watch_nodes(
+    client: ReplicaClient, links: NodeLinks | None, nodes: Mapping[str, str], tasks: Tasks
+) -> None:
+    """From now on nodes are met that come, where they can be."""
+    if links is not None:
+        own = {NodeId(int(node)): address for node, address in nodes.items()}
+        watch = NodeWatch(client.directory, links, own)
+        tasks.spawn(watch.run(), "watch which nodes there are")
 
 
 async def _declared(settings: GatewaySettings) -> Declarations:
@@ -292,6 +279,7 @@ def _metrics(settings: GatewaySettings) -> Metrics:
     """With what does not change while the process runs."""
     metrics = Metrics(process=True)
     say_build(metrics, "gateway")
+    metrics.gateway_processes.set(1)
     if settings.tls_cert is not None:
         show_expiry(metrics, "public", Path(settings.tls_cert))
     if settings.peer_tls_cert is not None:
@@ -360,20 +348,30 @@ class RunningGateway:
 
 
 async def run_gateway(
-    settings: GatewaySettings, read: Callable[[], GatewaySettings], stop: asyncio.Event
+    settings: GatewaySettings,
+    read: Callable[[], GatewaySettings],
+    stop: asyncio.Event,
+    place: ProcessPlace | None = None,
 ) -> None:
-    """Run until `stop`. `read` reads the settings again, for SIGHUP; it raises SettingsError."""
+    """Run until `stop`. `read` reads the settings again, for SIGHUP; it raises SettingsError.
+    `place`: among the processes that serve the port together; the settings are its part."""
     rng = random.SystemRandom()
-    running = await start_gateway(settings, connect_sessions(settings, rng))
+    links = GatewayLinks(settings, rng)
+    siblings = None if place is None else GatewaySiblings(place)
+    running = await start_gateway(settings, links.sessions, links=links, siblings=siblings)
     reloader = Reloader(
         settings,
         read,
         running.reloadable.apply,
         audit=running.audit,
         clock=SystemClock(),
-        who={"role": "gateway"},
+        who={"role": "gateway", **({} if place is None else {"process": place.number})},
     )
     reloader.start()
+    if place is not None:
+        say_serving()
     await stop.wait()
     await reloader.close()
     await running.close()
+    if siblings is not None:
+        await siblings.close()

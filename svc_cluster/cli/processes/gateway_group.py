@@ -1,0 +1,349 @@
+"""The parent of a gateway's processes: it starts them, starts again those that end, and hands on
+what it is told. Requests never come here: each process listens on the port for itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from svc_cluster.base.clock import Clock, SystemClock
+from svc_cluster.base.log import get_logger
+from svc_cluster.base.tasks import Tasks
+from svc_cluster.cli.processes.boot import unlistenable
+from svc_cluster.cli.processes.gateway_place import ProcessPlace
+from svc_cluster.cli.processes.gateway_siblings import socket_path
+from svc_cluster.cli.processes.process import EXIT_FATAL, MALLOC_ENVIRONMENT, SUPERVISOR_FD
+from svc_cluster.settings import GatewaySettings
+from svc_cluster.settings_errors import REFUSED_START, DirectoryError
+
+PAUSE_SECONDS_MIN: Final = 0.2
+PAUSE_SECONDS_MAX: Final = 10.0
+"""Before a process is started again, twice as long each time that it ended soon."""
+STEADY_SECONDS: Final = 10.0
+"""A process that lived so long is started again as if it had never ended."""
+FAILED_STARTS_MAX: Final = 5
+"""So many starts in a row without one that serves, while none does, end the whole."""
+CLOSE_SECONDS: Final = 20.0
+"""What a process has to end in beside `drain_seconds`; then it is ended by force."""
+SOCKET_PATH_BYTES_MAX: Final = 107
+"""The system takes no longer names of sockets."""
+
+log = get_logger("gateway.group")
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Start it again after a pause."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """None of them can be started: end with this status."""
+
+    status: int
+
+
+@dataclass(slots=True)
+class _Known:
+    began: float = 0.0
+    serves: bool = False
+    pause: float = PAUSE_SECONDS_MIN
+
+
+class GroupPlan:
+    """What follows when a process ends by itself. Decides alone; `now` is monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, _Known] = {}
+        self._failed = 0
+        self._has_served = False
+
+    def began(self, number: int, now: float) -> None:
+        known = self._known.setdefault(number, _Known())
+        known.began, known.serves = now, False
+
+    def serves(self, number: int) -> None:
+        """It listens."""
+        self._known[number].serves = self._has_served = True
+        self._failed = 0
+
+    def ended(self, number: int, status: int, now: float) -> Again | GiveUp:
+        """`status`: as the system tells it, below 0 for a signal."""
+        known = self._known[number]
+        if not known.serves:
+            self._failed += 1
+        known.serves = False
+        is_alone = not any(each.serves for each in self._known.values())
+        refused = status in REFUSED_START and not self._has_served
+        if is_alone and (refused or self._failed >= FAILED_STARTS_MAX):
+            return GiveUp(status if status > 0 else EXIT_FATAL)
+        if now - known.began >= STEADY_SECONDS:
+            known.pause = PAUSE_SECONDS_MIN
+        pause, known.pause = known.pause, min(2 * known.pause, PAUSE_SECONDS_MAX)
+        return Again(pause)
+
+
+@dataclass(slots=True)
+class _Child:
+    number: int
+    process: asyncio.subprocess.Process | None = None
+    serves: bool = False
+    is_hung_up: bool = False
+    """It was to read its settings again before it could hear that."""
+    own_end: socket.socket | None = field(default=None, repr=False)
+
+
+class GatewayGroup:
+    """The processes of one gateway. `status` is the one to end with, once `run` has returned."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        command: Sequence[str],
+        directory: Path,
+        port: int,
+        clock: Clock,
+    ) -> None:
+        self.status = 0
+        self._settings = settings
+        self._command = list(command)
+        self._directory = directory
+        self._port = port
+        self._clock = clock
+        self._plan = GroupPlan()
+        self._children = [_Child(number) for number in range(1, settings.processes + 1)]
+        self._tasks = Tasks()
+        self._ending = asyncio.Event()
+        self._starting = asyncio.Lock()
+        """It is taken to start a process: none comes up while all are being ended."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Return once all have ended: because of `stop`, or because they cannot be started."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.hang_up)
+        log.info("gateway_group_started", processes=self._settings.processes, port=self._port)
+        spawn = self._tasks.spawn_one
+        keepers = [
+            spawn(self._keep(each), f"keep process {each.number}") for each in self._children
+        ]
+        waiting = [spawn(event.wait(), "wait for the end") for event in (stop, self._ending)]
+        ended, _ = await asyncio.wait([*waiting, *keepers], return_when=asyncio.FIRST_COMPLETED)
+        if any(not task.cancelled() and task.exception() is not None for task in ended):
+            self.status = EXIT_FATAL  # of this process's own, and said
+        self._ending.set()
+        await self._end_all()
+        await self._tasks.cancel_all()
+
+    def hang_up(self) -> None:
+        """Every process reads its settings again; one that is only starting, as soon as it
+        serves."""
+        for child in self._children:
+            if child.serves:
+                self._signal(child, signal.SIGHUP)
+            else:
+                child.is_hung_up = True
+
+    async def _keep(self, child: _Child) -> None:
+        while not self._ending.is_set():
+            try:
+                async with self._starting:
+                    if self._ending.is_set():
+                        return
+                    await self._spawn(child)
+                status = await self._until_end(child)
+            except OSError as cause:
+                log.error("gateway_process_not_started", process=child.number, reason=str(cause))
+                status = EXIT_FATAL
+            if self._ending.is_set():
+                return
+            match self._plan.ended(child.number, status, self._clock.monotonic()):
+                case GiveUp(found):
+                    log.error("gateway_group_gave_up", exit_status=found)
+                    self.status = found
+                    self._ending.set()
+                    return
+                case Again(pause):
+                    log.warning(
+                        "gateway_process_ended",
+                        process=child.number,
+                        exit_status=status,
+                        again_in_s=pause,
+                    )
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._ending.wait(), pause)
+
+    async def _spawn(self, child: _Child) -> None:
+        """Raises OSError."""
+        self._plan.began(child.number, self._clock.monotonic())
+        own, other = socket.socketpair()
+        try:
+            place = ProcessPlace(child.number, self._settings.processes, self._directory)
+            own.setblocking(False)
+            child.process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.DEVNULL,
+                env={
+                    **MALLOC_ENVIRONMENT,
+                    **os.environ,
+                    **place.environment(self._port),
+                    SUPERVISOR_FD: str(other.fileno()),
+                },
+                pass_fds=(other.fileno(),),
+                # Ctrl-C is the parent's business
+                start_new_session=True,
+            )
+        except BaseException:
+            own.close()
+            raise
+        finally:
+            other.close()
+        child.own_end = own
+
+    async def _until_end(self, child: _Child) -> int:
+        assert child.process is not None, "it was started"
+        assert child.own_end is not None, "it was started"
+        hearing = self._tasks.spawn_one(self._hear(child, child.own_end), "hear a process")
+        try:
+            return await child.process.wait()
+        finally:
+            hearing.cancel()
+            child.own_end.close()
+            child.serves = False
+
+    async def _hear(self, child: _Child, own: socket.socket) -> None:
+        """It says one byte when it serves."""
+        try:
+            said = await asyncio.get_running_loop().sock_recv(own, 1)
+        except OSError:
+            return
+        if said:
+            child.serves = True
+            self._plan.serves(child.number)
+            if child.is_hung_up:
+                child.is_hung_up = False
+                self._signal(child, signal.SIGHUP)
+
+    async def _end_all(self) -> None:
+        """Tell every process to end, and wait until all have; those that do not are killed."""
+        async with self._starting:
+            living = [child for child in self._children if self._lives(child)]
+        for child in living:
+            self._signal(child, signal.SIGTERM)
+        waits = [
+            self._tasks.spawn_one(child.process.wait(), "wait for a process")
+            for child in living
+            if child.process is not None
+        ]
+        if not waits:
+            return
+        seconds = self._settings.drain_seconds + CLOSE_SECONDS
+        _, late = await asyncio.wait(waits, timeout=seconds)
+        for child in self._children:
+            if late and self._lives(child):
+                log.error("gateway_process_killed", process=child.number, waited_s=seconds)
+                self._signal(child, signal.SIGKILL)
+                self.status = self.status or EXIT_FATAL
+        if late:
+            await asyncio.wait(late)
+        for child in living:
+            assert child.process is not None, "it lived"
+            ended = child.process.returncode or 0
+            # one that was just starting has no handler yet, and ends by the signal
+            if ended not in (0, -signal.SIGTERM):
+                self.status = self.status or (ended if ended > 0 else EXIT_FATAL)
+
+    @staticmethod
+    def _lives(child: _Child) -> bool:
+        return child.process is not None and child.process.returncode is None
+
+    @staticmethod
+    def _signal(child: _Child, number: signal.Signals) -> None:
+        if child.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                child.process.send_signal(number)
+
+
+async def run_group(settings: GatewaySettings, stop: asyncio.Event) -> int:
+    """Run until `stop`, and return the status to end with. Raises SettingsError for a port that
+    cannot be listened on, and for want of a directory."""
+    directory = _directory(settings.processes)
+    try:
+        held = hold_port(settings.host, settings.port)
+        try:
+            port: int = held[0].getsockname()[1]
+            command = [sys.executable, *sys.orig_argv[1:]]
+            group = GatewayGroup(settings, command, directory, port, SystemClock())
+            await group.run(stop)
+            return group.status
+        finally:
+            for sock in held:
+                sock.close()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _directory(processes: int) -> Path:
+    """One that nobody else may look into. Raises DirectoryError."""
+    try:
+        directory = Path(tempfile.mkdtemp(prefix="svc-gateway-"))
+    except OSError as cause:
+        raise DirectoryError(
+            f"no directory can be made for the processes to meet in ({cause.strerror}): make "
+            "TMPDIR name one that this user may write to"
+        ) from cause
+    if len(os.fsencode(socket_path(directory, processes))) > SOCKET_PATH_BYTES_MAX:
+        directory.rmdir()
+        raise DirectoryError(
+            f"the directory {directory} has too long a name for sockets: make TMPDIR name a "
+            "shorter one"
+        )
+    return directory
+
+
+def hold_port(host: str, port: int) -> list[socket.socket]:
+    """Return sockets that keep the port (0: a free one) for the group and take no connections. The
+    port must be nobody's, not even another group's, with which it would be shared in silence.
+    Raises SettingsError."""
+    held: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in _addresses(host, port):
+            place = (address[0], port, *address[2:])
+            if port:
+                with socket.socket(family, kind, protocol) as alone:
+                    _only_own_family(alone)
+                    alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    alone.bind(place)
+            sock = socket.socket(family, kind, protocol)
+            held.append(sock)
+            _only_own_family(sock)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            sock.bind(place)
+            port = sock.getsockname()[1]
+    except OSError as cause:
+        for sock in held:
+            sock.close()
+        raise unlistenable(f"port {port} on {host}", cause) from cause
+    return held
+
+
+def _addresses(host: str, port: int) -> list[tuple[int, int, int, str, tuple[object, ...]]]:
+    """Raises OSError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return [*dict.fromkeys((int(a), int(b), c, d, tuple(e)) for a, b, c, d, e in found)]
+
+
+def _only_own_family(sock: socket.socket) -> None:
+    """An address of IPv6 stands for no address of IPv4 here, as it will in the processes."""
+    if sock.family == socket.AF_INET6:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
