@@ -1,0 +1,194 @@
+"""A gateway of three processes on one port: who ends comes back, and what all have counted is told
+as one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from svc_cluster.http.client import HttpClient
+from svc_cluster.lab.own_cluster import OwnCluster
+from svc_cluster.settings_errors import EXIT_ADDRESS, EXIT_CONFIGURATION, EXIT_MISSING_FILE
+from tests.integration.gateway_groups import JSON, SECONDS, Clients, Group, lives, running, until
+from tests.integration.processes import READY_S, in_loop
+
+PROCESSES: Final = 3
+ENDED: Final = "gateway_process_ended"
+LIST: Final = 'svc_http_requests_total{code="200",method="GET",route="/v1/basins"}'
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OwnCluster, str]]:
+    """One node, and the secret of the root token."""
+    place = tmp_path_factory.mktemp("processes")
+    token = place / "root-token"
+    own = OwnCluster(place / "data", nodes=1, options=["--auth", "--root-token-file", str(token)])
+    own.start()
+    try:
+        asyncio.run(own.wait_ready(READY_S))
+        yield own, token.read_text().strip()
+    finally:
+        own.end()
+
+
+@pytest.fixture
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a short name: sockets lie in it."""
+    return tmp_path_factory.mktemp("g")
+
+
+@in_loop
+async def test_requests_are_spread_and_counted_exactly(
+    scene: tuple[OwnCluster, str], place: Path
+) -> None:
+    """Several processes answer; whichever is asked tells the requests of all, to the last one, and
+    which are theirs: their log lines, their directory, readiness. Nobody else may take the port."""
+    own, token = scene
+    async with running(Group(own, place / "spread", PROCESSES)) as group:
+        clients = Clients(group.url, token)
+        for _ in range(20):
+            await asyncio.gather(*(clients.ask("/v1/basins") for _ in range(10)))
+        assert (clients.failures, clients.answered) == ([], 200)
+        for _ in range(2 * PROCESSES):
+            samples = await group.samples()
+            assert samples[LIST] == 200
+            assert samples["svc_gateway_processes"] == PROCESSES
+            starts = [key for key in samples if key.startswith("process_start_time_seconds{")]
+            assert len(starts) == PROCESSES
+        pages = [*group.directory.glob("*/*.page-1")]
+        texts = [page.read_text() for page in pages]
+        counts = [[line for line in text.split("\n") if line.startswith(LIST)] for text in texts]
+        assert len(pages) == PROCESSES
+        assert sum(bool(lines) for lines in counts) > 1, "one process has answered all"
+        (directory,) = group.directory.iterdir()
+        assert directory.stat().st_mode & 0o777 == 0o700
+        assert sorted(group.pids()) == [1, 2, 3]
+        second = group.parent()
+        second.start()
+        assert second.end(SECONDS) == EXIT_ADDRESS
+    assert [*group.directory.iterdir()] == []
+
+
+@in_loop
+async def test_a_process_that_is_killed_comes_back_and_nobody_fails(
+    scene: tuple[OwnCluster, str], place: Path
+) -> None:
+    """Each in turn by SIGKILL, then one by SIGTERM, while clients go on, each over a new connection
+    for each request. What was counted by those that are gone is counted on."""
+    own, token = scene
+    async with running(Group(own, place / "killed", PROCESSES)) as group:
+        clients = Clients(group.url, token)
+        seen = 0.0
+        async with clients.going_on(8, "/v1/basins"):
+            for number, how in ((1, signal.SIGKILL), (2, signal.SIGKILL), (3, signal.SIGTERM)):
+                await clients.answers(100)
+                samples = await group.samples()
+                assert samples[LIST] >= seen
+                seen = samples[LIST]
+                before = group.pids()[number]
+                os.kill(before, how)
+                await until(lambda: group.pids()[number] != before)  # noqa: B023
+                await group.ready()
+        assert clients.failures == []
+        assert (await group.samples())[LIST] >= seen
+        ends = [(line["process"], line["exit_status"]) for line in group.lines(ENDED)]
+        assert ends == [(1, -signal.SIGKILL), (2, -signal.SIGKILL), (3, 0)]
+
+
+@in_loop
+async def test_a_stop_lets_each_process_finish_what_it_has_begun(
+    scene: tuple[OwnCluster, str], place: Path
+) -> None:
+    """Followers of a stream over several connections, and so over several processes, are told that
+    the server stops; a request under way is answered; then all have ended with status 0."""
+    own, token = scene
+    headers = JSON | {"authorization": f"Bearer {token}"}
+    group = Group(own, place / "stopped", PROCESSES, drain_seconds=2.0)
+    with group.process as parent:
+        await group.ready()
+        async with HttpClient(group.url) as client:
+            made = await client.request(
+                "POST", "/v1/basins", headers, b'{"basin":"stop-basin"}', timeout_s=SECONDS
+            )
+            assert made.status in (201, 409)
+            held = [HttpClient(group.url) for _ in range(12)]
+            for each in held:
+                answer = await each.request("GET", "/v1/basins", headers, timeout_s=SECONDS)
+                assert answer.status == 200
+            pids = [*group.pids().values()]
+            parent.tell(signal.SIGTERM)
+            # connections that are open are served until their next answer
+            answers = await asyncio.gather(
+                *(each.request("GET", "/v1/basins", headers, timeout_s=SECONDS) for each in held)
+            )
+            assert [answer.status for answer in answers] == [200] * len(held)
+            for each in held:
+                each.close()
+        assert await asyncio.to_thread(parent.end) == 0
+    assert not any(map(lives, pids))
+    assert [*group.directory.iterdir()] == []
+
+
+@in_loop
+async def test_a_killed_parent_leaves_no_process(
+    scene: tuple[OwnCluster, str], place: Path
+) -> None:
+    """They see its end, finish, and take their directory away."""
+    own, _ = scene
+    group = Group(own, place / "orphans", PROCESSES)
+    group.process.start()
+    try:
+        await group.ready()
+        pids = [*group.pids().values()]
+        assert all(map(lives, pids))
+    finally:
+        group.process.kill()
+    await until(lambda: not any(map(lives, pids)))
+    assert [*group.directory.rglob("*")] == [], group.process.said()
+
+
+@in_loop
+async def test_every_process_reads_its_settings_again(
+    scene: tuple[OwnCluster, str], place: Path
+) -> None:
+    """SIGHUP to the parent reaches all, and each takes its part of what is divided."""
+    own, _ = scene
+    async with running(Group(own, place / "reload", PROCESSES)) as group:
+        with group.config.open("a") as config:
+            config.write("request_log_lines_per_second_max: 300\n")
+        group.process.tell(signal.SIGHUP)
+        await until(lambda: len(group.lines("settings_reloaded")) == PROCESSES)
+        lines = group.lines("settings_reloaded")
+        assert sorted(line["process"] for line in lines) == [1, 2, 3]
+        change = {"setting": "request_log_lines_per_second_max", "from": 333, "to": 100}
+        assert [line["changes"] for line in lines] == [[change]] * PROCESSES
+
+
+def test_a_group_that_cannot_start_ends_with_the_status_of_its_processes(
+    scene: tuple[OwnCluster, str], place: Path
+) -> None:
+    """A missing file, a busy port, parts that are too small: each by its own status, soon."""
+    own, _ = scene
+    cases: list[tuple[int, dict[str, Any]]] = [
+        (EXIT_MISSING_FILE, {"secret_file": str(place / "none")}),
+        (EXIT_CONFIGURATION, {"memory_mib": 100}),
+    ]
+    for status, changes in cases:
+        group = Group(own, place / f"refused-{status}", PROCESSES, **changes)
+        group.process.start()
+        assert group.process.end(SECONDS) == status, group.process.said()
+        assert [*group.directory.iterdir()] == []
+    group = Group(own, place / "busy", PROCESSES)
+    with socket.socket() as busy:
+        busy.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        busy.bind(("127.0.0.1", group.port))
+        busy.listen()
+        group.process.start()
+        assert group.process.end(SECONDS) == EXIT_ADDRESS
