@@ -16,6 +16,9 @@ DATA_GROUPS: Final = frozenset(
 PROCESSES: Final = frozenset({"gateway", "node"})
 """These run for as long as the machine does, and load nothing that they do not use."""
 
+BACKUP: Final = "backup"
+"""What speaks to buckets has threads that nobody can wait for."""
+
 
 def main() -> None:
     os.umask(UMASK)
@@ -27,6 +30,11 @@ def main() -> None:
         from svc_cluster.cli.processes.process_app import process_app
 
         process_app()()
+    elif len(sys.argv) > 1 and sys.argv[1] == BACKUP:
+        from svc_cluster.cli.backup.backup_end import end_at_once
+        from svc_cluster.cli.main import app
+
+        end_at_once(app)
     else:
         from svc_cluster.cli.main import app
 

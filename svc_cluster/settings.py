@@ -13,9 +13,11 @@ from svc_cluster.settings_checks import (
     check_address,
     check_client_certificates,
     check_host_names,
+    check_joins,
     check_locations,
     check_log,
     check_node_ids,
+    check_place,
     check_range,
     check_url,
     is_loopback,
@@ -44,9 +46,20 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     root_token_file: str | None = None
     """Holds the root access token for a cluster that has none yet. None: one is made by
     `svc-cluster admin root-token`."""
+    advertise_address: str | None = None
+    """Where every other node and gateway reaches this one, whatever their `nodes` say. They take it
+    over while they run, so that it may be changed. None: by their own `nodes`."""
+    host: str | None = None
+    """The machine that the node runs on: replicas of one basin are put on different ones where that
+    can be. None: the name of this host."""
+    zone: str = ""
+    """The zone that the machine is in, the same for all that fail together."""
     join: bool = False
     """Wait, without a part in any decision, until the other nodes know this one as a member. For
     nodes that come to a cluster that is there; its first nodes do not set it."""
+    join_token_file: str | None = None
+    """Holds the join token with which an empty data directory comes to a cluster that is there;
+    then `nodes` names some of its nodes, and this one. None: the node is one of the first."""
     admin_address: str = "127.0.0.1:0"
     admin_rpc_address: str = "127.0.0.1:0"
     """Where administration is served over gRPC, with reflection and health; port 0 takes a free
@@ -68,8 +81,10 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     memory_mib: int = 320
     """What the node keeps in memory on behalf of others, logs included; an append for which there
     is no room is refused. The process takes some 300 MiB beside it."""
-    payload_files: bool = False
-    """Large appends are written once, into files that no older release opens a directory with."""
+    payload_files: bool = True
+    """Large appends are written once, into files of their own, from active version 3 on."""
+    payload_dead_percent: int = 25
+    """What such files may hold in vain, by what is needed of them; two files' worth beside that."""
     flush_seconds: float = 5.0
     replace_lost_nodes: bool = False
     """While the node leads the catalog, one that came up with an empty data directory is given its
@@ -141,7 +156,9 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             )
         if self.replication_factor not in (1, 3, 5):
             raise SettingsError(f"replication_factor is {self.replication_factor}: use 1, 3 or 5")
-        if self.replication_factor > len(self.nodes):
+        if self.join_token_file is not None:
+            check_joins(self.nodes, waits=self.join)
+        elif self.replication_factor > len(self.nodes):
             raise SettingsError(
                 f"replication_factor is {self.replication_factor} with {len(self.nodes)} nodes: "
                 "add nodes or lower it"
@@ -149,6 +166,8 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         _check_peer_tls(self)
         if self.listen_address is not None:
             check_address("listen_address", self.listen_address)
+        for key in ("host", "zone"):
+            check_place(key, getattr(self, key))
         check_address("admin_address", self.admin_address)
         if self.health_rpc_address is not None:
             check_address("health_rpc_address", self.health_rpc_address)
@@ -163,6 +182,7 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             check_range("rest_seconds", self.rest_seconds, *bounds.REST_SECONDS)
         for key in ("log_retention_seconds", "flush_seconds", "scrub_interval_seconds"):
             check_range(key, getattr(self, key), bounds.SECONDS_MIN, bounds.SECONDS_MAX)
+        check_range("payload_dead_percent", self.payload_dead_percent, *bounds.PAYLOAD_DEAD_PERCENT)
         check_range("store_read_threads", self.store_read_threads, *bounds.STORE_READ_THREADS)
         check_range(
             "store_reads_waiting_max", self.store_reads_waiting_max, *bounds.STORE_READS_WAITING
@@ -199,6 +219,9 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The same as for a node; the certificate is one for `gateway.svc-cluster.internal`."""
     host: str = "127.0.0.1"
     port: int = 8080
+    processes: int = 1
+    """Processes that serve the port together, each with its part of the bounds below; the limits of
+    rates are shared as by gateways on several hosts."""
     authentication: bool | None = None
     """Whether requests need an access token. None: as soon as `host` is not on loopback."""
     tls_cert: str | None = None
@@ -222,6 +245,9 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     loopback, else those of any origin."""
     compression: bool = True
     """Answers are compressed for clients that accept it; requests always may be."""
+    plain_requests: bool = True
+    """Plain HTTP/1.1 requests are read and answered by the gateway's own code; off: by the HTTP
+    library, like all others, with the same answers."""
     body_mib_in_flight: int = 128
     """Request bodies held at one time, as sent and decompressed; more waits, and then is refused
     for now."""
@@ -288,32 +314,22 @@ class GatewaySettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
                 "basin_host_suffixes", self.basin_host_suffixes, bounds.BASIN_HOST_SUFFIXES_MAX
             )
         check_host_names("public_hosts", self.public_hosts or (), bounds.PUBLIC_HOSTS_MAX)
-        check_range("body_mib_in_flight", self.body_mib_in_flight, *bounds.BODY_MIB_IN_FLIGHT)
-        check_range("memory_mib", self.memory_mib, *bounds.MEMORY_MIB)
-        least = (
-            self.body_mib_in_flight + -(-self.body_mib_in_flight // 8) + bounds.MEMORY_REST_MIB_MIN
-        )
-        if self.memory_mib < least:
+        check_range("processes", self.processes, *bounds.PROCESSES)
+        for key, (least, most) in bounds.DIVIDED.items():
+            check_range(key, getattr(self, key), least * self.processes, most)
+        bodies = self.body_mib_in_flight // self.processes
+        least_mib = (bodies + -(-bodies // 8) + bounds.MEMORY_REST_MIB_MIN) * self.processes
+        if self.memory_mib < least_mib:
+            beside = "" if self.processes == 1 else f" and processes {self.processes}"
             raise SettingsError(
                 f"memory_mib is {self.memory_mib}: with body_mib_in_flight "
-                f"{self.body_mib_in_flight} use at least {least}"
+                f"{self.body_mib_in_flight}{beside} use at least {least_mib}"
             )
-        check_range("connections_max", self.connections_max, *bounds.CONNECTIONS)
-        check_range(
-            "requests_in_progress_max", self.requests_in_progress_max, *bounds.REQUESTS_IN_PROGRESS
-        )
-        check_range("streams_open_max", self.streams_open_max, *bounds.STREAMS_OPEN)
         check_range("drain_seconds", self.drain_seconds, *bounds.DRAIN_SECONDS)
         if self.slow_request_ms is not None:
             check_range("slow_request_ms", self.slow_request_ms, *bounds.SLOW_REQUEST_MS)
-        check_range(
-            "request_log_lines_per_second_max",
-            self.request_log_lines_per_second_max,
-            *bounds.REQUEST_LOG_LINES,
-        )
         check_url("traces_endpoint", self.traces_endpoint)
         check_range("traces_ratio", self.traces_ratio, *bounds.TRACES_RATIO)
-        check_range("traces_per_second_max", self.traces_per_second_max, *bounds.TRACES)
         for key in bounds.RATE_KEYS:
             if getattr(self, key) is not None:
                 check_range(key, getattr(self, key), *bounds.RATE)
@@ -343,8 +359,8 @@ def _check_peer_tls(settings: NodeSettings | GatewaySettings) -> None:
         )
     places = [("nodes", address) for address in settings.nodes.values()]
     if isinstance(settings, NodeSettings):
-        if settings.listen_address is not None:
-            places.append(("listen_address", settings.listen_address))
+        own = ("listen_address", "advertise_address")
+        places += [(key, place) for key in own if (place := getattr(settings, key)) is not None]
         places.append(("admin_rpc_address", settings.admin_rpc_address))
     for key, address in places:
         check_address(key, address)

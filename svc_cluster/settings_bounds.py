@@ -13,12 +13,14 @@ MEMORY_REST_MIB_MIN: Final = 32
 """What a gateway has beside bodies, and what is unread of them."""
 BODY_MIB_IN_FLIGHT: Final = (16, 1 << 20)
 """The largest request, 8 MiB of JSON, must find room in it both as sent and decompressed."""
+PROCESSES: Final = (1, 64)
 BASIN_HOST_SUFFIXES_MAX: Final = 16
 PUBLIC_HOSTS_MAX: Final = 64
 MIB_PER_SECOND: Final = (0.1, 4096.0)
 REQUEST_OUTCOMES: Final = (1, 100_000_000)
 RATE: Final = (0.001, 1e12)
 QUOTA: Final = (1, 100_000_000)
+PAYLOAD_DEAD_PERCENT: Final = (0, 1000)
 STORE_READ_THREADS: Final = (1, 64)
 STORE_READS_WAITING: Final = (1, 65_536)
 CONNECTIONS: Final = (16, 1_000_000)
@@ -31,6 +33,16 @@ REQUEST_LOG_LINES: Final = (1, 10_000)
 REST_SECONDS: Final = (0.5, 86_400)
 TRACES_RATIO: Final = (0.0, 1.0)
 TRACES: Final = (1, 10_000)
+DIVIDED: Final = {
+    "body_mib_in_flight": BODY_MIB_IN_FLIGHT,
+    "memory_mib": MEMORY_MIB,
+    "connections_max": CONNECTIONS,
+    "requests_in_progress_max": REQUESTS_IN_PROGRESS,
+    "streams_open_max": STREAMS_OPEN,
+    "request_log_lines_per_second_max": REQUEST_LOG_LINES,
+    "traces_per_second_max": TRACES,
+}
+"""Whole numbers of which each of a gateway's processes has its part, and what each part may be."""
 SECONDS_MIN: Final = 0.01
 SECONDS_MAX: Final = 31_536_000.0
 QUOTA_KEYS: Final = (

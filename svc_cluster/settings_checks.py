@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from svc_cluster.model.join_token import JoinToken, parse_join_token
 from svc_cluster.model.location import is_location_name
 from svc_cluster.settings_errors import CredentialError, MissingFileError, SettingsError
 
@@ -84,6 +85,31 @@ def _check_addresses(nodes: Mapping[str, str]) -> None:
             )
 
 
+def check_joins(nodes: Mapping[str, str], *, waits: bool) -> None:
+    """Raises SettingsError for a node that is to come to a cluster and cannot find it."""
+    if len(nodes) < 2:
+        raise SettingsError(
+            "join_token_file is set and nodes names this node alone: name at least one node of the "
+            "cluster that it comes to"
+        )
+    if waits:
+        raise SettingsError(
+            "join and join_token_file are both set: with a token nobody has to be waited for, take "
+            "join out"
+        )
+
+
+def check_place(key: str, name: str | None) -> None:
+    """Raises SettingsError unless it is a name of a machine or a zone, or none."""
+    if name and not _PLACE.fullmatch(name):
+        raise SettingsError(
+            f"{key} is {name!r}: use 1 to 64 letters, digits, dots, underscores and hyphens"
+        )
+
+
+_PLACE: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
 def check_host_names(key: str, hosts: Sequence[str], at_most: int) -> None:
     """Raises SettingsError unless these are that many names of hosts, without scheme and port."""
     if len(hosts) > at_most:
@@ -155,6 +181,30 @@ def is_loopback(address: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def read_join_token(path: str, node_id: int) -> JoinToken:
+    """The join token in a file. Raises SettingsError where it is not one for this node."""
+    try:
+        text = Path(path).read_text("ascii")
+    except (OSError, UnicodeDecodeError) as cause:
+        why = cause.strerror if isinstance(cause, OSError) else "it is not text"
+        raise MissingFileError(
+            f"join_token_file {path} cannot be read ({why}): put the join token of `svc-cluster "
+            "admin member add` there, readable for this user"
+        ) from cause
+    token = parse_join_token(text)
+    if token is None:
+        raise CredentialError(
+            f"join_token_file {path} holds no join token: put the one of `svc-cluster admin member "
+            f"add {node_id}` there"
+        )
+    if token.node_id != node_id:
+        raise CredentialError(
+            f"join_token_file {path} holds the join token of node {token.node_id}, and node_id is "
+            f"{node_id}: correct one of them"
+        )
+    return token
 
 
 def read_secret(path: str) -> bytes:

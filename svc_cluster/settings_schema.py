@@ -21,6 +21,7 @@ _STORED_MIB: Final = (1, bounds.SIZE_MIB_MAX)
 _SECONDS: Final = (bounds.SECONDS_MIN, bounds.SECONDS_MAX)
 RANGES: Final[dict[str, tuple[float, float]]] = {
     "port": (0, PORT_MAX),
+    "processes": bounds.PROCESSES,
     "memory_mib": bounds.MEMORY_MIB,
     "body_mib_in_flight": bounds.BODY_MIB_IN_FLIGHT,
     "connections_max": bounds.CONNECTIONS,
@@ -42,6 +43,7 @@ RANGES: Final[dict[str, tuple[float, float]]] = {
     "scrub_interval_seconds": _SECONDS,
     "scrub_mib_per_second": (0, bounds.MIB_PER_SECOND[1]),
     "backup_mib_per_second": bounds.MIB_PER_SECOND,
+    "payload_dead_percent": bounds.PAYLOAD_DEAD_PERCENT,
     "store_read_threads": bounds.STORE_READ_THREADS,
     "store_reads_waiting_max": bounds.STORE_READS_WAITING,
     "request_outcomes_max": bounds.REQUEST_OUTCOMES,

@@ -19,7 +19,17 @@ from svc_cluster.settings_errors import MissingFileError, SettingsError
 
 ENVIRONMENT_PREFIX: Final = "SVC_CLUSTER_"
 OTHER_VARIABLES: Final = frozenset(
-    {"ID", "IMAGE", "LOCAL_OVERRIDES", "NATIVE", "REVISION", "SUPERVISOR_FD", "VERSION"}
+    {
+        "ID",
+        "IMAGE",
+        "LOCAL_OVERRIDES",
+        "NATIVE",
+        "PROCESS",
+        "PROCESS_DIRECTORY",
+        "REVISION",
+        "SUPERVISOR_FD",
+        "VERSION",
+    }
 )
 """What may stand behind the prefix without being a key of a node or a gateway."""
 

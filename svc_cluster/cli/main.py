@@ -19,6 +19,7 @@ from svc_cluster.cli.admin.admin_app import app as admin_app
 from svc_cluster.cli.admin.debug_bundle import debug_app
 from svc_cluster.cli.admin.wal_inspect import wal_app
 from svc_cluster.cli.backup.backup_app import app as backup_app
+from svc_cluster.cli.backup.recover_command import recover
 from svc_cluster.cli.completion import add_completion
 from svc_cluster.cli.config import app as config_app
 from svc_cluster.cli.data.data_app import add_data_commands
@@ -66,6 +67,7 @@ def _options(
 
 
 app.add_typer(bench.app, name="bench")
+admin_app.command("recover")(recover)
 app.add_typer(admin_app, name="admin")
 app.add_typer(backup_app, name="backup")
 app.add_typer(config_app, name="config")
@@ -230,6 +232,11 @@ def _run_embedded(make: _MakeCluster, limit: float | None, *, demo: bool) -> boo
         )
         node_settings = with_environment(node_settings, os.environ)
         gateway_settings = with_environment(gateway_settings, os.environ)
+        if gateway_settings.processes > 1:
+            raise LocalError(
+                f"processes is {gateway_settings.processes}: node and gateway are one process with "
+                "--nodes 1, leave it out or use --nodes 3"
+            )
         embedded = EmbeddedNode(node_settings, gateway_settings)
         await embedded.start()
         row = {

@@ -29,6 +29,8 @@ from svc_cluster.lab.proc_stat import cluster_pids
 
 _POLL_S: Final = 0.05
 _STOP_S: Final = 30.0
+_TAIL_BYTES_MAX: Final = 1024 * 1024
+"""What is read of the end of a log, however long it has become."""
 
 
 class ClusterError(Exception):
@@ -232,7 +234,9 @@ class OwnCluster:
         parts: list[str] = []
         for path in [self.log_path, *sorted(self.directory.glob("*.log"))]:
             try:
-                text = path.read_text(errors="replace")
+                with path.open("rb") as file:
+                    file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES_MAX))
+                    text = file.read(_TAIL_BYTES_MAX).decode(errors="replace")
             except OSError:
                 continue
             parts += [f"--- {path.name}", *text.splitlines()[-lines:]]

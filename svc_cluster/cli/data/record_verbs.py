@@ -12,6 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from svc_cluster.cli.data.printing import say_json, size
+from svc_cluster.cli.data.read_options import Format, ReadOptions
 from svc_cluster.cli.data.record_text import RecordFormat, record_line
 from svc_cluster.cli.data.standard_input import RecordInput
 from svc_cluster.cli.data.stream_names import StreamName, stream_name
@@ -35,25 +36,9 @@ PROGRESS_SECONDS: Final = 0.5
 FENCING_BYTES_MAX: Final = 36
 U64_MAX: Final = 2**64 - 1
 
-Format = Annotated[
-    RecordFormat,
-    typer.Option("--format", "-f", help="What a line is.", show_choices=True),
+FencingToken = Annotated[
+    str | None, typer.Option(help="Only if this is the stream's fencing token.")
 ]
-SeqNum = Annotated[int | None, typer.Option("--seq-num", "-s", min=0, help="From this number on.")]
-Timestamp = Annotated[
-    int | None, typer.Option(min=0, help="From this Unix millisecond on.", metavar="MS")
-]
-TailOffset = Annotated[
-    int | None, typer.Option(min=0, help="From so many records before the tail on.")
-]
-Count = Annotated[int | None, typer.Option("--count", "-n", min=0, help="At most so many records.")]
-Bytes = Annotated[
-    int | None, typer.Option("--bytes", "-b", min=0, help="At most so many metered bytes.")
-]
-Until = Annotated[
-    int | None, typer.Option(min=0, help="Before this Unix millisecond.", metavar="MS")
-]
-Clamp = Annotated[bool, typer.Option("--clamp", help="A start behind the tail is the tail.")]
 Patient = Annotated[
     float,
     typer.Option(
@@ -80,9 +65,7 @@ async def append(
         int | None,
         typer.Option(min=0, max=U64_MAX, help="Only if the first record gets this number."),
     ] = None,
-    fencing_token: Annotated[
-        str | None, typer.Option(help="Only if this is the stream's fencing token.")
-    ] = None,
+    fencing_token: FencingToken = None,
     linger: Annotated[
         float, typer.Option(min=0, max=60, help="Seconds that a record waits for others.")
     ] = LINGER_SECONDS,
@@ -177,25 +160,18 @@ class _Appending:
 async def read(
     call: VerbCall,
     stream: Named,
-    seq_num: SeqNum = None,
-    timestamp: Timestamp = None,
-    tail_offset: TailOffset = None,
-    count: Count = None,
-    bytes_: Bytes = None,
-    until: Until = None,
-    clamp: Clamp = False,
-    format_: Format = RecordFormat.TEXT,
+    options: ReadOptions,
 ) -> None:
     """Print records up to the tail, from the first one where nothing else is said. As text, only
     bodies are printed and no command records."""
-    start = _start(seq_num, timestamp, tail_offset, StreamStart("seq_num", 0))
-    bounds = StreamBounds(count, bytes_, until)
+    start = options.start(StreamStart("seq_num", 0))
     name = stream_name(stream)
     pages = read_pages(
-        call.client, name.basin, name.stream, start, bounds, call.patience(), clamp=clamp
+        *(call.client, name.basin, name.stream, start, options.bounds, call.patience()),
+        clamp=options.clamp,
     )
     async for records in pages:
-        _write(records, format_)
+        _write(records, options.format_)
 
 
 @streams.verb("tail")
@@ -225,22 +201,17 @@ async def tail(
 async def follow(
     call: VerbCall,
     stream: Named,
-    seq_num: SeqNum = None,
-    timestamp: Timestamp = None,
-    tail_offset: TailOffset = None,
-    count: Count = None,
-    bytes_: Bytes = None,
-    until: Until = None,
-    clamp: Clamp = False,
-    format_: Format = RecordFormat.TEXT,
+    options: ReadOptions,
     patience: Patient = PATIENCE_SECONDS,
 ) -> None:
     """Print records as they come, from the tail where nothing else is said. When its server goes
     away it goes on behind the last record that it has printed, so that none is lost or printed
     twice."""
-    start = _start(seq_num, timestamp, tail_offset, StreamStart("tail_offset", 0))
-    bounds = StreamBounds(count, bytes_, until)
-    await _follow(call, stream_name(stream), start, bounds, format_, patience, clamp=clamp)
+    start = options.start(StreamStart("tail_offset", 0))
+    await _follow(
+        *(call, stream_name(stream), start, options.bounds, options.format_, patience),
+        clamp=options.clamp,
+    )
 
 
 async def _follow(
@@ -267,9 +238,7 @@ async def trim(
     seq_num: Annotated[
         int, typer.Argument(metavar="SEQ_NUM", min=0, max=U64_MAX, help="The first that is kept.")
     ],
-    fencing_token: Annotated[
-        str | None, typer.Option(help="Only if this is the stream's fencing token.")
-    ] = None,
+    fencing_token: FencingToken = None,
 ) -> None:
     """Remove all records before a number. The command is a record of the stream itself."""
     record = AppendRecord(seq_num.to_bytes(8, "big"), ((b"", b"trim"),))
@@ -311,16 +280,6 @@ async def _command(
         call.client, name.basin, name.stream, call.patience(), call.new_token
     )
     return await appender.append([record], fencing_token=fencing_token)
-
-
-def _start(
-    seq_num: int | None, timestamp: int | None, tail_offset: int | None, default: StreamStart
-) -> StreamStart:
-    given = {"seq_num": seq_num, "timestamp": timestamp, "tail_offset": tail_offset}
-    starts = [StreamStart(kind, value) for kind, value in given.items() if value is not None]
-    if len(starts) > 1:
-        raise UsageFault("a read has one start: --seq-num, --timestamp or --tail-offset")
-    return starts[0] if starts else default
 
 
 def _write(records: list[ReadRecord], form: RecordFormat) -> None:

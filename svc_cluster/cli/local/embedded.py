@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from svc_cluster.base.ids import NodeId
-from svc_cluster.cli.processes.gateway_process import RunningGateway, features, start_gateway
+from svc_cluster.cli.processes.gateway_links import features
+from svc_cluster.cli.processes.gateway_process import RunningGateway, start_gateway
 from svc_cluster.cli.processes.node_process import RunningNode
 from svc_cluster.gateway.limits.body_budget import BodyPatience
 from svc_cluster.http.connection import HEADER_SECONDS

@@ -54,7 +54,7 @@ async def wait_for_membership(settings: NodeSettings, stop: asyncio.Event) -> No
     tls = peer_tls(settings)
     host, _, port = settings.admin_address.rpartition(":")
     try:
-        pages = await serve(_WaitingPages(), host.strip("[]"), int(port))
+        pages = await serve(_WaitingPages(), host.strip("[]"), int(port), plain=False)
     except OSError as cause:
         raise unlistenable(f"admin_address {settings.admin_address}", cause) from cause
     told: Standing | None = None

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from svc_cluster.base.ids import NodeId
+from svc_cluster.catalog.node_facts import AnnouncedFacts
+from svc_cluster.model.join_token import JoinToken
 from svc_cluster.model.location import LOCATIONS_DEFAULT, Location
 from svc_cluster.model.quotas import Quotas
+from svc_cluster.replica import formation_file
 from svc_cluster.replica.host_settings import HostSettings
 from svc_cluster.replica.housekeeping import HousekeepingSettings
-from svc_cluster.replica.node import NodeConfig
+from svc_cluster.replica.node_parts import NodeConfig
 from svc_cluster.replica.scrub import ScrubSettings
 from svc_cluster.settings import NodeSettings
+from svc_cluster.settings_checks import read_join_token
 from svc_cluster.storage.payload.payload_settings import PayloadSettings
 from svc_cluster.storage.read_pool import ReadPoolSettings
 from svc_cluster.storage.rocks_store import (
@@ -19,6 +26,7 @@ from svc_cluster.storage.rocks_store import (
 from svc_cluster.storage.wal.wal_settings import WalSettings
 
 MIB = 1024 * 1024
+PLACE_CHARACTERS = 64
 BALANCE_SECONDS = 10.0
 """How often the catalog's leader looks whether leads are uneven."""
 
@@ -67,7 +75,31 @@ def quotas(settings: NodeSettings) -> Quotas:
     )
 
 
+def node_facts(settings: NodeSettings) -> AnnouncedFacts:
+    """Return what the node says of itself. A name that is longer than a setting may be is the
+    system's, and cut."""
+    host = os.uname().nodename[:PLACE_CHARACTERS] if settings.host is None else settings.host
+    return AnnouncedFacts(
+        link_address=settings.advertise_address or "",
+        admin_address=settings.admin_rpc_address,
+        host=host,
+        zone=settings.zone,
+    )
+
+
+def join_token(settings: NodeSettings) -> JoinToken | None:
+    """The token in the settings' file, which may be gone once the directory was let in. Raises
+    SettingsError."""
+    if settings.join_token_file is None:
+        return None
+    was_let_in = (Path(settings.data_dir) / "wal" / formation_file.FILE_NAME).exists()
+    if was_let_in and not Path(settings.join_token_file).exists():
+        return None
+    return read_join_token(settings.join_token_file, settings.node_id)
+
+
 def node_config(settings: NodeSettings) -> NodeConfig:
+    """Raises SettingsError for a join token that cannot be used."""
     nodes = addresses(settings)
     return NodeConfig(
         cluster_id=settings.cluster_id,
@@ -88,7 +120,10 @@ def node_config(settings: NodeSettings) -> NodeConfig:
             segment_bytes=settings.wal_segment_mib * MIB,
             retain_bytes=settings.wal_retain_mib * MIB,
             reserve_bytes=settings.disk_reserve_mib * MIB,
-            payload=PayloadSettings(writes=settings.payload_files),
+            payload=PayloadSettings(
+                writes=settings.payload_files,
+                dead_share_max=settings.payload_dead_percent / 100,
+            ),
         ),
         housekeeping=HousekeepingSettings(
             flush_seconds=settings.flush_seconds,
@@ -99,4 +134,6 @@ def node_config(settings: NodeSettings) -> NodeConfig:
             mib_per_second=settings.scrub_mib_per_second,
             interval_seconds=settings.scrub_interval_seconds,
         ),
+        facts=node_facts(settings),
+        join_token=join_token(settings),
     )

@@ -45,6 +45,7 @@ class NodeMetrics:
         self._reads = reads
         reads.on_wait = metrics.store_read_wait.observe
         self._shown: dict[Any, float] = {}
+        self._peers_shown: set[NodeId] = set()
         figures = node.services.figures
         figures.on_queued = metrics.proposal_queue_duration.observe
         figures.on_committed = metrics.raft_proposal_commit_duration.observe
@@ -104,9 +105,7 @@ class NodeMetrics:
         stopped = self._stopped()
         # what a stopped one last knew of its group says nothing of the group
         replicas = [one for one in host.replicas() if one.group.group_id not in stopped]
-        roles = dict.fromkeys(
-            ("leader", "follower", "candidate", "learner", "hibernating", "recovering"), 0
-        )
+        roles = dict.fromkeys(("leader", "follower", "candidate", "learner", "recovering"), 0)
         for replica in replicas:
             engine = replica.group.engine
             if not replica.group.parked:
@@ -114,6 +113,9 @@ class NodeMetrics:
         roles["stopped"], roles["parked"] = len(stopped), len(held) - len(stopped)
         for state, count in roles.items():
             metrics.raft_groups.labels(state=state).set(count)
+        rest = self._node.services.rest
+        metrics.raft_groups_at_rest.set(rest.asleep)
+        self._count(metrics.raft_groups_woken, rest.woken)
         metrics.raft_groups_without_leader.set(
             sum(replica.group.engine.leader is None for replica in replicas)
         )
@@ -136,10 +138,10 @@ class NodeMetrics:
         self._count(metrics.raft_hand_overs.labels(result="done"), figures.hand_overs_done)
         self._count(metrics.raft_hand_overs.labels(result="failed"), figures.hand_overs_failed)
         self._count(metrics.raft_state_divergence, host.divergences)
-        self._count(metrics.raft_replicas_repaired, host.repaired)
+        self._count(metrics.raft_replicas_repaired, host.installs.repaired)
         self._count(
             metrics.raft_snapshots.labels(direction="received", result="ok"),
-            host.snapshots_installed,
+            host.installs.installed,
         )
         for result, total in (("ok", host.sender.sent), ("failed", host.sender.not_sent)):
             self._count(metrics.raft_snapshots.labels(direction="sent", result=result), total)
@@ -188,10 +190,11 @@ class NodeMetrics:
 
     def _peers(self) -> None:
         self._metrics.node_refused.set(self._node.refusal() is not None)
-        node_id = self._node.config.node_id
-        for peer in self._node.config.addresses:
-            if peer == node_id:
-                continue
+        peers = {*self._node.roster.nodes} - {self._node.config.node_id}
+        for gone in self._peers_shown - peers:
+            self._metrics.forget_peer(gone)
+        self._peers_shown = peers
+        for peer in sorted(peers):
             lag = 0
             for replica in self._node.host.replicas():
                 engine = replica.group.engine
@@ -248,6 +251,11 @@ class NodeMetrics:
         self._metrics.wal_size_bytes.set(wal.size_bytes)
         self._metrics.payload_size_bytes.set(wal.payloads.size_bytes)
         self._count(self._metrics.payload_inline, wal.payloads.inline_entries)
+        holes = self._node.store.holes
+        files = holes.spaces()
+        self._metrics.payload_live_bytes.set(sum(file.live_bytes for file in files))
+        self._metrics.payload_dead_bytes.set(sum(file.dead_bytes for file in files))
+        self._count(self._metrics.payload_holes, holes.hole_bytes)
         self._metrics.storage_used_bytes.set(_bytes_of_files(self._directory))
         self._metrics.storage_free_bytes.set(disk.f_bavail * disk.f_frsize)
         self._metrics.storage_capacity_bytes.set(disk.f_blocks * disk.f_frsize)

@@ -38,7 +38,8 @@ from svc_cluster.cli.processes.tls_files import peer_tls
 from svc_cluster.http.server import serve
 from svc_cluster.replica.identity import IdentityError
 from svc_cluster.replica.link_server import LinkServer
-from svc_cluster.replica.node import ReplicaNode, Seams
+from svc_cluster.replica.node import ReplicaNode
+from svc_cluster.replica.node_parts import Seams
 from svc_cluster.replica.peer_links import connectors
 from svc_cluster.replica.peers import LinkPeers
 from svc_cluster.replica.quota_change import change_quotas
@@ -47,6 +48,7 @@ from svc_cluster.settings_checks import is_loopback, read_secret
 from svc_cluster.settings_errors import DirectoryError, SettingsError
 from svc_cluster.storage.damage import is_marked, set_aside
 from svc_cluster.storage.disk import DirectoryInUseError, RealDisk, lock_directory
+from svc_cluster.storage.harm import HarmFormatError
 from svc_cluster.storage.payload.payload_settings import PayloadFormatError
 from svc_cluster.storage.rocks_store import (
     RocksSettings,
@@ -90,8 +92,12 @@ class RunningNode:
                 rng=rng,
                 tls=peer_tls(settings),
             ),
+            addresses=nodes,
         )
         self._seams = (loop, rng)
+        self.out: str | None = None
+        """Why the cluster never takes this node."""
+        self.on_out: Callable[[], None] = lambda: None
         self._tasks = Tasks()
         self._directory = directory
 
@@ -105,7 +111,7 @@ class RunningNode:
         loop, rng = self._seams
         try:
             self.store = open_store(self._directory / "state", loop, store_settings(settings))
-        except StoreOpenError as cause:
+        except (StoreOpenError, HarmFormatError) as cause:
             raise DirectoryError(str(cause)) from cause
         declared = Metrics(process=True)
         self._spans = NodeSpans(settings, self._peers, declared)
@@ -118,6 +124,7 @@ class RunningNode:
             peers=self._peers,
             snapshots=self._peers,
             formation=self._peers,
+            links=self._peers,
             traces=self._spans.traces,
         )
         try:
@@ -126,7 +133,9 @@ class RunningNode:
             raise SettingsError(str(cause)) from cause
         except OSError as cause:
             raise unusable(self._directory, cause) from cause
-        remember_members(self._directory, settings)
+        came_later = self.node.former.formation.record.joined
+        if settings.join_token_file is None and not came_later:
+            remember_members(self._directory, settings)
         host, _, port = settings.admin_address.rpartition(":")
         self.audit = AuditTrail(sink, declared.audit_failures.inc)
         if settings.peer_tls_cert is not None:
@@ -144,7 +153,7 @@ class RunningNode:
         )
         try:
             app = AdminApp(self.node, metrics, debug=is_loopback(settings.admin_address))
-            self._admin = await serve(app, host.strip("[]"), int(port))
+            self._admin = await serve(app, host.strip("[]"), int(port), plain=False)
         except OSError as cause:
             raise unlistenable(f"admin_address {settings.admin_address}", cause) from cause
         self._administration = NodeAdministration(settings, self.node, declared)
@@ -155,8 +164,7 @@ class RunningNode:
         except OSError as cause:
             key = "nodes" if settings.listen_address is None else "listen_address"
             raise unlistenable(f"{key} of this node, {settings.rpc_address},", cause) from cause
-        self._peers.start()
-        self.node.start(self._meet_peers)
+        self._begin()
         self._root_token = RootTokenChanges(self.node, self._directory, given, self.audit)
         self._root_token.start()
         ports = node_ports(
@@ -164,10 +172,19 @@ class RunningNode:
         )
         announce("node", settings, ports)
 
+    def _begin(self) -> None:
+        self._peers.start()
+        self.node.sessions.update(self._peers.sessions)
+        self.node.on_out = self._stays_out
+        self.node.start(self._meet_peers)
+
+    def _stays_out(self, why: str) -> None:
+        self.out = why
+        self.on_out()
+
     def _meet_peers(self) -> None:
         host = self.node.host
         self._peers.connect(host.news.up, host.news.down, host.news.room)
-        self.node.sessions.update(self._peers.sessions)
 
     def hand_over_on(self, number: signal.Signals) -> None:
         """Let this signal, which would end the process, make the node give its leaderships away.
@@ -226,6 +243,7 @@ async def run_node(
         if stop.is_set():
             return
     running = RunningNode(settings)
+    running.on_out = stop.set
     await running.start()
     reloader = Reloader(
         settings,
@@ -241,3 +259,5 @@ async def run_node(
     await reloader.close()
     await running.node.retire()
     await running.close()
+    if running.out is not None:
+        raise SettingsError(running.out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -10,8 +11,9 @@ import platform
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from importlib.metadata import version
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 import uvloop
@@ -87,12 +89,14 @@ def run(
     form: str,
     *,
     files_min: int = 0,
+    context: Mapping[str, object] = MappingProxyType({}),
     passed_on: tuple[type[Exception], ...] = (),
 ) -> None:
     """Run `main(stop)` on uvloop; `stop` is set by SIGTERM, SIGINT or the supervisor's end. Ends
     the process where it may not have `files_min` open files, or refuses its settings, and with 70
-    for any other fault, but those that the caller has `passed_on`."""
-    configure(level, form)
+    for any other fault, but those that the caller has `passed_on`. Every line of the log has what
+    is in `context`."""
+    configure(level, form, context)
     forbid_unpickling()
     _log_uncaught()
     try:
@@ -144,11 +148,28 @@ def watch_supervisor(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> No
     os.set_blocking(handle, False)
 
     def readable() -> None:
-        if os.read(handle, 1) == b"":
+        if is_supervisor_gone():
             loop.remove_reader(handle)
             stop.set()
 
     loop.add_reader(handle, readable)
+
+
+def is_supervisor_gone() -> bool:
+    """Whether the process that looked after this one has ended. Without one, or before it is
+    watched, nobody knows."""
+    try:
+        return os.read(int(os.environ[SUPERVISOR_FD]), 1) == b""
+    except (KeyError, BlockingIOError):
+        return False
+    except OSError:  # it was killed before it had read what was said to it
+        return True
+
+
+def say_serving() -> None:
+    """To a supervisor that waits for it: this process listens."""
+    with contextlib.suppress(OSError):
+        os.write(int(os.environ[SUPERVISOR_FD]), b"1")
 
 
 def say_build(metrics: Metrics, role: str) -> None:

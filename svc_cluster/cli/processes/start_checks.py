@@ -41,6 +41,11 @@ def gateway_files_min(settings: GatewaySettings) -> int:
     return _FILES_OF_A_PROCESS + _FILES_FOR_CLIENTS + _FILES_FOR_A_PEER * len(settings.nodes)
 
 
+def group_files_min(settings: GatewaySettings) -> int:
+    """Open files that the parent of a gateway's processes cannot do without."""
+    return _FILES_OF_A_PROCESS + 2 * settings.processes
+
+
 def raise_file_limit(files_min: int) -> None:
     """Raise the limit to as many open files as we may have. The usual 1,024 are few for a gateway's
     connections, and what limit the system set stays the limit. Raises LimitError where that is
@@ -88,7 +93,8 @@ def check_members(directory: Path, settings: NodeSettings) -> None:
     if known != _ids(settings):
         raise SettingsError(
             f"nodes has the ids {_ids(settings)}, and data_dir {directory} belongs to a cluster of "
-            f"{known}: the members of a cluster cannot be changed yet, put the ids back"
+            f"{known}: put the ids back; a node that comes later comes with a token (svc-cluster "
+            "admin member add) and stands in nobody's settings"
         )
 
 
