@@ -22,6 +22,8 @@ from svc_cluster.http.message import BODILESS
 _HEAD_BYTES_MAX: Final = 64 * 1024
 _READS_QUEUED_MAX: Final = 64
 """Reads of the socket, of at most 256 KiB each, that the reader of a stream may be behind."""
+ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
+"""A longer answer ends the connection: whoever asks for it in one piece holds all of it."""
 
 
 class ConnectionLostError(Exception):
@@ -150,6 +152,8 @@ class _Protocol(asyncio.Protocol):
             return True
         end = self._buffer.find(b"\r\n")
         if end < 0:
+            if len(self._buffer) > _HEAD_BYTES_MAX:
+                self._fail("the line of a chunk's length is too long")
             return False
         size = int(self._buffer[:end].split(b";")[0], 16)
         if size == 0:
@@ -166,7 +170,11 @@ class _Protocol(asyncio.Protocol):
         if not piece:
             return
         if self._stream is None or (self._response is not None and self._response.status != 200):
-            self._body += piece
+            if len(self._body) + len(piece) > ANSWER_BYTES_MAX:
+                self._body.clear()
+                self._fail("the answer is too long")
+            else:
+                self._body += piece
         else:
             self._pieces.append(piece)
 

@@ -1,14 +1,9 @@
-"""One request and its response over HTTP/1.1, between aiohttp's parser and the neutral message.
-
-Responses are written by hand, head and body in one write: the library's own response objects cost
-more than everything else the gateway does for an append.
-"""
+"""One request and its response over HTTP/1.1, between aiohttp's parser and the neutral message."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 from aiohttp import StreamReader
@@ -18,18 +13,21 @@ from aiohttp.web_protocol import PayloadAccessError, RequestPayloadError
 
 from svc_cluster.base.errors import ErrorCode, MalformedError
 from svc_cluster.http.body import StreamedBody
+from svc_cluster.http.http1_answer import (
+    CHUNKED,
+    LAST,
+    answer_head,
+    end_of,
+    length_line,
+    send_pieces,
+)
 from svc_cluster.http.message import (
-    BODILESS,
     BodyBrokenError,
     ClientGoneError,
     Connection,
     Request,
     Response,
 )
-
-STATUS_LINES: Final = {
-    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus
-}
 
 
 class Http1Wire(Protocol):
@@ -212,11 +210,7 @@ def _origin_form(target: str, headers: list[tuple[str, str]]) -> tuple[str, list
 
 def last_head(answer: Response, body_bytes: int, date: str) -> bytes:
     """Return the head of an answer to what never became a request."""
-    lines = [STATUS_LINES[answer.status]]
-    lines += [f"{name}: {value}\r\n" for name, value in answer.headers]
-    lines.append(f"content-length: {body_bytes}\r\nconnection: close\r\n")
-    lines.append(f"date: {date}\r\n\r\n")
-    return "".join(lines).encode("latin-1")
+    return answer_head(answer, f"content-length: {body_bytes}\r\n", LAST, date)
 
 
 _SENT: Final = Response(200)
@@ -264,17 +258,14 @@ class Reply:
             or exchange.wire.is_closing()
         )
         if isinstance(body, bytes):
-            has_length = response.status not in BODILESS
-            head = self._head(f"content-length: {len(body)}\r\n" if has_length else "")
+            head = self._head(length_line(response.status, body))
             exchange.wire.send(head if exchange.message.method == "HEAD" else head + body)
             await exchange.wire.drained()
         else:
             try:
                 await self._stream(body)
             finally:
-                close = getattr(body, "aclose", None)
-                if close is not None:
-                    await close()
+                await end_of(body)
         if not self._linger and not self.keep_alive and not exchange.payload.is_eof():
             exchange.wire.half_close()
 
@@ -283,25 +274,15 @@ class Reply:
         chunked = self._exchange.message.version >= HttpVersion11
         if not chunked:
             self.keep_alive = False
-        wire.send(self._head("transfer-encoding: chunked\r\n" if chunked else ""))
+        wire.send(self._head(CHUNKED if chunked else ""))
         if self._exchange.message.method == "HEAD":
             return
-        async for piece in body:
-            if piece:
-                wire.send(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
-                piece = b""  # neither a slow client nor an idle stream holds it here
-                await wire.drained()
-        if chunked:
-            wire.send(b"0\r\n\r\n")
+        await send_pieces(body, wire.send, wire.drained, chunked=chunked)
 
     def _head(self, framing: str) -> bytes:
-        response = self._response
-        lines = [STATUS_LINES[response.status]]
-        lines += [f"{name}: {value}\r\n" for name, value in response.headers]
-        lines.append(framing)
+        connection = ""
         if not self.keep_alive:
-            lines.append("connection: close\r\n")
+            connection = LAST
         elif self._exchange.message.version == HttpVersion10:
-            lines.append("connection: keep-alive\r\n")
-        lines.append(f"date: {self._exchange.wire.date()}\r\n\r\n")
-        return "".join(lines).encode("latin-1", "replace")
+            connection = "connection: keep-alive\r\n"
+        return answer_head(self._response, framing, connection, self._exchange.wire.date())

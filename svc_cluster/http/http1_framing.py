@@ -39,6 +39,11 @@ class Framing:
         return self._in_body
 
     @property
+    def is_at_start(self) -> bool:
+        """Whether nothing is there of the next message."""
+        return not self._in_body and not self._head
+
+    @property
     def is_at_end(self) -> bool:
         """Whether all of a body of known length was cut."""
         return self._in_body and self._left == 0

@@ -37,6 +37,14 @@ def begin_small(listening: socket.socket) -> None:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES_FIRST)
 
 
+def keep_alive_probes(transport: asyncio.BaseTransport) -> None:
+    """Let the kernel find out that the other end is gone without a word."""
+    sock = transport.get_extra_info("socket")
+    if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):  # it is closing
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
 class Intakes:
     """The Intakes know of all connections of one gateway which are fast, and how much is not read
     yet."""
@@ -110,6 +118,12 @@ class Intake:
             self._intakes.fast += 1
 
     def close(self) -> None:
-        if self._is_fast:
-            self._is_fast = False
-            self._intakes.fast -= 1
+        """The connection has ended, or is another's, which begins with little again."""
+        if not self._is_fast:
+            return
+        self._is_fast = False
+        self._intakes.fast -= 1
+        if not self._transport.is_closing():
+            sock = self._transport.get_extra_info("socket")
+            with contextlib.suppress(OSError):  # it is closing nevertheless
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES_FIRST)

@@ -18,7 +18,7 @@ from svc_cluster.base.tasks import Tasks
 from svc_cluster.base.tls_handshakes import Handshakes
 from svc_cluster.http.client_certificate import has_certificate
 from svc_cluster.http.connection import App, HttpDate, TimeLimits
-from svc_cluster.http.http1_connection import Http1
+from svc_cluster.http.http1 import Http1
 from svc_cluster.http.http2_connection import Http2
 from svc_cluster.http.intake import UNREAD_BYTES_MAX, Intakes, begin_small
 from svc_cluster.http.sniff import Sniffer
@@ -234,13 +234,15 @@ async def serve(
     connections_max: int = CONNECTIONS_MAX,
     unread_bytes_max: int = UNREAD_BYTES_MAX,
     unread_gauge: Gauge | None = None,
+    plain: bool = True,
 ) -> Server:
     """Listen on `host` and `port` (0: any free one) and serve `app` until `Server.close`. A
     connection beyond `connections_max` is closed at once.
 
     `unread_bytes_max`: what is taken in over HTTP/2 of bodies that nobody reads on, in all, beside
     the windows of their connections; `unread_gauge` shows it. `header_seconds` is `limits.header`
-    for callers that care for nothing else.
+    for callers that care for nothing else. `plain`: HTTP/1.1 requests of the plain shape are served
+    without the library.
     """
     if limits is None:
         limits = TimeLimits() if header_seconds is None else TimeLimits(header=header_seconds)
@@ -248,7 +250,7 @@ async def serve(
     date = HttpDate(app.clock)
     intakes = Intakes(loop, unread_bytes_max, unread_gauge)
     server = Server(
-        Http1(app, loop, date, limits, intakes),
+        Http1(app, loop, date, limits, intakes, plain=plain),
         Http2(app, loop, date, limits, intakes),
         connections_max,
     )

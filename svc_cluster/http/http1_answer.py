@@ -1,0 +1,59 @@
+"""This is an HTTP/1.1 answer as it leaves, whoever has read its request. A body without an end
+leaves in chunks.
+
+Answers are written by hand, head and body in one write: the library's own response objects cost
+more than everything else the gateway does for an append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from http import HTTPStatus
+from typing import Final
+
+from svc_cluster.http.message import BODILESS, Response
+
+STATUS_LINES: Final = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus
+}
+CHUNKED: Final = "transfer-encoding: chunked\r\n"
+LAST: Final = "connection: close\r\n"
+"""The connection ends behind this answer."""
+
+
+def length_line(status: int, body: bytes) -> str:
+    """Return the line that says how long the body is, where the status has one."""
+    return "" if status in BODILESS else f"content-length: {len(body)}\r\n"
+
+
+def answer_head(response: Response, framing: str, connection: str, date: str) -> bytes:
+    """Return the head. `framing` and `connection` are whole lines, or empty."""
+    lines = [STATUS_LINES[response.status]]
+    lines += [f"{name}: {value}\r\n" for name, value in response.headers]
+    lines.append(f"{framing}{connection}date: {date}\r\n\r\n")
+    return "".join(lines).encode("latin-1", "replace")
+
+
+async def send_pieces(
+    body: AsyncIterator[bytes],
+    send: Callable[[bytes], None],
+    drained: Callable[[], Awaitable[None]],
+    *,
+    chunked: bool,
+) -> None:
+    """Send each piece as it comes, and the next one once the client has read enough."""
+    async for piece in body:
+        if piece:
+            send(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+            piece = b""  # neither a slow client nor an idle stream holds it here
+            await drained()
+    if chunked:
+        send(b"0\r\n\r\n")
+        await drained()  # what comes next on the connection begins with nothing kept back
+
+
+async def end_of(body: AsyncIterator[bytes]) -> None:
+    """Close a body, be it in the middle."""
+    close = getattr(body, "aclose", None)
+    if close is not None:
+        await close()
