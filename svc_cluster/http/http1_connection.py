@@ -1,7 +1,5 @@
 """HTTP/1.1 on a socket: aiohttp's parser and connection loop, with JSON errors, quiet logs, and
 bounds on request heads.
-
-With http1_exchange and http1_head the only module that knows aiohttp.
 """
 
 from __future__ import annotations
@@ -17,20 +15,14 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from svc_cluster.base.errors import ErrorCode, InternalError, MalformedError, ServiceError
 from svc_cluster.base.log import get_logger
 from svc_cluster.http import http1_head as heads
-from svc_cluster.http.connection import (
-    HEADER_BYTES_MAX,
-    App,
-    HttpDate,
-    TimeLimits,
-    WriteGate,
-    client_of,
-)
-from svc_cluster.http.head import check_head
-from svc_cluster.http.head_errors import HeadersTooLargeError, RequestBodyTimeoutError
-from svc_cluster.http.http1_exchange import Exchange, Reply, last_head
+from svc_cluster.http.connection import HEADER_BYTES_MAX, WriteGate, client_of
+from svc_cluster.http.head_errors import RequestBodyTimeoutError
+from svc_cluster.http.http1_common import Http1Common
+from svc_cluster.http.http1_exchange import Reply, last_head
 from svc_cluster.http.http1_framing import Framing
-from svc_cluster.http.intake import Intake, Intakes
-from svc_cluster.http.message import NOWHERE, ClientGoneError, Response
+from svc_cluster.http.http1_plain_head import plain_head
+from svc_cluster.http.intake import Intake
+from svc_cluster.http.message import NOWHERE
 from svc_cluster.http.sniff import HeaderDeadline
 
 _TOO_MANY: Final = "Too many headers"
@@ -49,84 +41,12 @@ CUT_SECONDS: Final = 0.1
 log = get_logger("gateway.http1")
 
 
-class Http1:
-    """All HTTP/1.1 connections of one listening socket."""
-
-    def __init__(
-        self,
-        app: App,
-        loop: asyncio.AbstractEventLoop,
-        date: HttpDate,
-        limits: TimeLimits,
-        intakes: Intakes,
-    ) -> None:
-        self.intakes = intakes
-        self._app = app
-        self.loop = loop
-        self.date = date
-        self.connections = 0
-        self.limits = limits
-        self._leaving = False
-        self.manager = web.Server(
-            self._handle,  # type: ignore[arg-type]
-            request_factory=Exchange,  # type: ignore[arg-type]
-            handler_cancellation=True,
-            loop=loop,
-        )
-
-    def connection(self, deadline: HeaderDeadline) -> Http1Connection:
-        return Http1Connection(self, deadline)
-
-    def leave(self) -> None:
-        """Every connection ends with the next answer on it; idle ones stay for that."""
-        self._leaving = True
-
-    def stop(self) -> None:
-        """Every connection ends with the request it is serving."""
-        for each in self._connections():
-            each.retire()
-
-    def retire_certified(self) -> list[asyncio.BaseTransport]:
-        """Let those connections end with the request they are serving whose client has shown a
-        certificate. Returns them."""
-        found = [each for each in self._connections() if each.client.certificate is not None]
-        return [transport for each in found if (transport := each.retire()) is not None]
-
-    def _connections(self) -> list[Http1Connection]:
-        return [each for each in self.manager.connections if isinstance(each, Http1Connection)]
-
-    async def shutdown(self, grace_seconds: float) -> None:
-        """Wait for requests in progress, then cut them off."""
-        await self.manager.shutdown(grace_seconds)
-
-    def refuse(self, error: ServiceError) -> Response:
-        """The answer to what never became a request. It ends the connection."""
-        response = self._app.refuse(error)
-        response.close = True
-        return response
-
-    async def _handle(self, exchange: Exchange) -> Reply:
-        try:
-            request = exchange.request()
-            if heads.head_bytes(exchange.message) > HEADER_BYTES_MAX:
-                raise HeadersTooLargeError(heads.TOO_LARGE)
-            check_head(request, exchange.message.version)
-        except (MalformedError, HeadersTooLargeError) as error:
-            return Reply(exchange, self.refuse(error), linger=True)
-        try:
-            response = await self._app.handle(request)
-        except ClientGoneError as cause:
-            raise ConnectionResetError("the client has gone") from cause
-        response.close = response.close or self._leaving
-        return Reply(exchange, response)
-
-
 class Http1Connection(RequestHandler):
     """One connection. Its exchanges see it as an `Http1Wire`."""
 
-    def __init__(self, owner: Http1, deadline: HeaderDeadline) -> None:
+    def __init__(self, owner: Http1Common, manager: web.Server, deadline: HeaderDeadline) -> None:
         super().__init__(
-            owner.manager,
+            manager,
             loop=owner.loop,
             keepalive_timeout=owner.limits.keep_alive,
             access_log=None,  # type: ignore[arg-type]
@@ -174,7 +94,7 @@ class Http1Connection(RequestHandler):
         """Nothing new (b"") is how the library goes on with what it had to leave."""
         if self._intake is not None:
             self._intake.received(len(data))
-        if self._dropping:
+        if self._dropping or (data and self._is_plain_now(data)):
             return
         self._unparsed += data
         if len(self._unparsed) > _UNPARSED_BYTES_MAX:
@@ -193,6 +113,31 @@ class Http1Connection(RequestHandler):
             super().data_received(unparsed[start:])
         elif not self._has_ended() and (self._framing.in_body or not self._retiring):
             self._unparsed = unparsed[start:]
+
+    def _is_plain_now(self, data: bytes) -> bool:
+        """Hand the connection back, with a whole plain request that comes when it is at rest.
+        Returns whether that was so."""
+        make, socket = self._owner.plain, self._socket
+        if make is None or socket is None or not self._is_at_rest():
+            return False
+        head = plain_head(data)
+        if head is None or len(head.raw) + head.body_bytes > len(data):
+            return False
+        self.transport = None  # the library would close it
+        self.connection_lost(None)
+        plain = make(self._deadline)
+        socket.set_protocol(plain)
+        plain.connection_made(socket)
+        plain.data_received(data)
+        return True
+
+    def _is_at_rest(self) -> bool:
+        """Whether all that has come is answered, and more may be."""
+        waiter = self._waiter
+        is_waiting = waiter is not None and not waiter.done() and self._framing.is_at_start
+        is_paused = self._reading_paused or not self._gate.is_open
+        is_ending = self._retiring or self._half_closed or self._has_ended() or self._upgraded
+        return is_waiting and not self._unparsed and not is_paused and not is_ending
 
     def _has_ended(self) -> bool:
         return self._dropping or self._close or self._force_close or self.transport is None
