@@ -29,7 +29,8 @@ from typing import Any, Final
 import svc_cluster
 from svc_cluster.base import clock
 from svc_cluster.cli.local.ports import HeldPorts
-from svc_cluster.cli.processes.gateway_process import connect_sessions, start_gateway
+from svc_cluster.cli.processes.gateway_links import GatewayLinks
+from svc_cluster.cli.processes.gateway_process import start_gateway
 from svc_cluster.cli.processes.node_process import RunningNode
 from svc_cluster.settings import GatewaySettings, NodeSettings
 
@@ -205,7 +206,7 @@ class Cluster:
     async def __aenter__(self) -> Cluster:
         for node in self._nodes:
             await node.start()
-        sessions = connect_sessions(self._settings, random.SystemRandom())
+        sessions = GatewayLinks(self._settings, random.SystemRandom()).sessions
         self._gateway = await start_gateway(self._settings, sessions)
         return self
 

@@ -56,7 +56,7 @@ async def _apart(directory: Path, values: list[bytes]) -> tuple[StateStore, Wal,
     (directory / "wal").mkdir()
     disk = RealDisk(directory / "wal", loop)
     wal = Wal.open(disk, 1, WalSettings(payload=PayloadSettings(writes=True)))
-    store = PayloadStore(RocksStore(directory / "apart", loop), wal.payloads, wal)
+    store = PayloadStore(RocksStore(directory / "apart", loop), wal.payloads, wal, loop)
     wal.append(GROUP, [CreateReplica(Generation(1))], None)
     for number, value in enumerate(values, 1):
         done = loop.create_future()

@@ -55,7 +55,7 @@ class Replica:
         payload = PayloadSettings(writes=order["payload"])
         self._wal = Wal.open(self._disk, 1, WalSettings(payload=payload))
         inner = RocksStore(directory / "state", loop)
-        self._store = PayloadStore(inner, self._wal.payloads, self._wal)
+        self._store = PayloadStore(inner, self._wal.payloads, self._wal, loop)
         self._wal.append(GROUP, [CreateReplica(Generation(1))], None)
         self._to_apply: deque[tuple[LogIndex, bytes]] = deque()
         self._applied = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -24,6 +25,15 @@ from tests.contract.client import Client
 from tests.log_lines import whole_lines
 
 HEADER_SECONDS_SHORT = 0.3
+PLAIN_REQUESTS = os.environ.get("SVC_CLUSTER_PLAIN_REQUESTS") != "false"
+"""Whether plain requests are served without the HTTP library; with `false` in the environment it
+serves them in the whole suite, and both have to pass it."""
+
+
+ALSO_BY_LIBRARY = pytest.mark.parametrize(
+    "endpoint", ["http", "h2c", "library"], indirect=True, scope="module"
+)
+"""The mark of a module whose tests run once more where the HTTP library serves all of HTTP/1.1."""
 
 
 class Server:
@@ -49,7 +59,7 @@ class Server:
             str(header_seconds),
             root_token,
             json.dumps({"basins_max": 10_000, **(node or {})}),
-            json.dumps(gateway or {}),
+            json.dumps({"plain_requests": PLAIN_REQUESTS, **(gateway or {})}),
             json.dumps(patience or {}),
         ]
         self._held = HeldPorts(1)
@@ -197,9 +207,21 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
         yield account
 
 
+@pytest.fixture(scope="module")
+def library_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Its gateway leaves every request over HTTP/1.1 to the HTTP library."""
+    made = Server(tmp_path_factory.mktemp("contract"), 10.0, gateway={"plain_requests": False})
+    with running(made):
+        yield made
+
+
 @pytest.fixture(scope="module", params=["http", "h2c"])
-def endpoint(server: Server, request: pytest.FixtureRequest) -> str:
-    return f"{request.param}://127.0.0.1:{server.port}"
+def endpoint(request: pytest.FixtureRequest) -> str:
+    """Over one of the two protocols, or, as `library`, over HTTP/1.1 without plain requests."""
+    way = request.param
+    of = "library_server" if way == "library" else "server"
+    server: Server = request.getfixturevalue(of)
+    return f"{'http' if way == 'library' else way}://127.0.0.1:{server.port}"
 
 
 @pytest.fixture(scope="module")

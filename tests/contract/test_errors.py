@@ -8,8 +8,10 @@ from __future__ import annotations
 import pytest
 
 from tests.contract.client import Answer, Client, b64
+from tests.contract.conftest import ALSO_BY_LIBRARY
 
 SHARES_A_BASIN = True
+pytestmark = ALSO_BY_LIBRARY
 RECORDS = {"records": [{"body": b64("x")}]}
 
 

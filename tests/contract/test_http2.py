@@ -81,6 +81,7 @@ def test_the_server_states_its_limits_first() -> None:
         assert settings.max_concurrent_streams == 100
         assert settings.max_header_list_size == 32 * 1024
         assert settings.initial_window_size == STREAM_WINDOW_BYTES
+        assert settings.initial_window_size >= 65_535, "RFC 9113 6.5.2: all count with it at first"
         works(session)
         assert session.h2.outbound_flow_control_window == CONNECTION_WINDOW_BYTES
         session.close()

@@ -11,8 +11,10 @@ from time import monotonic
 import pytest
 
 from tests.contract.client import Client, b64
+from tests.contract.conftest import ALSO_BY_LIBRARY
 
 SHARES_A_BASIN = True
+pytestmark = ALSO_BY_LIBRARY
 
 
 def fill(client: Client, basin: str, stream: str) -> str:

@@ -13,11 +13,13 @@ from urllib.parse import quote
 import pytest
 
 from tests.contract.client import Client, b64
+from tests.contract.conftest import ALSO_BY_LIBRARY
 
 BODY_BYTES_MAX = 1_048_568
 
 
 SHARES_A_BASIN = True
+pytestmark = ALSO_BY_LIBRARY
 
 
 def test_an_append_answers_with_the_positions_it_took(

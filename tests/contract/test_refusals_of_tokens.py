@@ -7,6 +7,7 @@ and 3.9.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -73,6 +74,24 @@ def test_401_asks_for_a_token_and_tells_expired_from_unknown(
     while (answer := asking.get("/v1/streams", with_token)).status == 200:
         assert time.monotonic() < deadline
     assert_unauthenticated(answer, "the access token has expired")
+
+
+def test_what_is_refused_for_its_credentials_is_counted_by_reason(stocked: Account) -> None:
+    """In `svc_auth_failures_total`: none shown, and an unknown one; what is let in is not."""
+
+    def counts() -> dict[str, float]:
+        text = stocked.ask("GET", "/metrics").body.decode()
+        rows = re.findall(r'^svc_auth_failures_total\{reason="(\w+)"\} (\S+)$', text, re.MULTILINE)
+        return {reason: float(count) for reason, count in rows}
+
+    before = counts()
+    with Client(stocked.endpoint) as client:
+        assert client.get("/v1/basins", {}).status == 401
+        assert client.get("/v1/basins", bearer("nonsense")).status == 401
+        assert client.get("/v1/basins", bearer(ROOT_SECRET)).status == 200
+    told = counts()
+    more = {reason: count - before.get(reason, 0.0) for reason, count in told.items()}
+    assert {reason: count for reason, count in more.items() if count} == {"unauthenticated": 2.0}
 
 
 @pytest.mark.parametrize("dialect", ["svc", "s2"])

@@ -7,8 +7,10 @@ import re
 import pytest
 
 from tests.contract.client import Answer, Client, EventStream, b64, raw_exchange
+from tests.contract.conftest import ALSO_BY_LIBRARY
 
 SHARES_A_BASIN = True
+pytestmark = ALSO_BY_LIBRARY
 FRESH = re.compile("[0-9a-f]{16}")
 
 

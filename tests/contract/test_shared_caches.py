@@ -17,6 +17,7 @@ from tests.contract.access import EVERYWHERE
 from tests.contract.client import Answer, Client, b64
 from tests.contract.conftest import Server, running
 from tests.contract.guarded import Guarded, guarded_by
+from tests.older_formation import form
 
 PUBLIC = "public, max-age=60, must-revalidate"
 PRIVATE = "private, max-age=60"
@@ -193,6 +194,7 @@ def test_it_is_there_after_a_restart(server: Server) -> None:
 
 def test_before_its_version_is_active_it_is_refused_with_what_to_do(tmp_path: Path) -> None:
     """Nothing is made then; that it is off can be said all the same of a stream."""
+    form({1: tmp_path / "node-1"}, "contract")
     made, address = new_server(tmp_path)
     with running(made), Client(f"http://127.0.0.1:{made.port}") as client:
         basin = filled(client, {"caching": {"shared": False}})

@@ -107,9 +107,11 @@ def check(peer: Peer, sent: bytes, outcome: Outcome, pieces: int) -> None:
             assert json.loads(body)["code"] == "bad_header"
 
 
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "library"])
 @pytest.mark.parametrize("part", range(16))
-def test_every_vector_has_one_meaning(part: int) -> None:
-    """In one piece, in two, and in many: the meaning does not depend on how the bytes arrive."""
+def test_every_vector_has_one_meaning(part: int, *, plain: bool) -> None:
+    """In one piece, in two, and in many: the meaning does not depend on how the bytes arrive, nor
+    on who serves plain requests."""
 
     def script(peer: Peer) -> None:
         wrong: list[str] = []
@@ -121,7 +123,7 @@ def test_every_vector_has_one_meaning(part: int) -> None:
                     wrong.append(f"{name} in {pieces}: {outcome} {failure}")
         assert wrong == []
 
-    run_client(script)
+    run_client(script, plain=plain)
 
 
 def after_the_first_answer(peer: Peer, first: bytes, rest: bytes) -> list[Answer]:

@@ -19,9 +19,10 @@ LONG_BEFORE_S = 9.0
 """The usual deadline of a head is 10 s: what ends before was not ended by that."""
 
 
-@pytest.fixture(scope="module")
-def endpoint(server: Server) -> str:
-    """Everything here is about bytes of HTTP/1.1."""
+@pytest.fixture(scope="module", params=["server", "library_server"])
+def endpoint(request: pytest.FixtureRequest) -> str:
+    """Everything here is about bytes of HTTP/1.1, whoever serves them."""
+    server: Server = request.getfixturevalue(request.param)
     return f"http://127.0.0.1:{server.port}"
 
 

@@ -26,12 +26,17 @@ class Transport(asyncio.BaseTransport):
     def __init__(self) -> None:
         super().__init__()
         self.sock = Socket()
+        self.closing = False
+
+    def is_closing(self) -> bool:
+        return self.closing
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self.sock if name == "socket" else default
 
 
 LARGE = [(socket.SOL_SOCKET, socket.SO_RCVBUF, intake.RECEIVE_BYTES_FAST)]
+FIRST = [(socket.SOL_SOCKET, socket.SO_RCVBUF, intake.RECEIVE_BYTES_FIRST)]
 
 
 def test_only_a_connection_that_sends_fast_gets_more() -> None:
@@ -73,6 +78,26 @@ def test_there_is_a_bound_on_large_buffers() -> None:
         opened[0].close()
         last.received(1 << 20)
         assert late.sock.set == LARGE
+
+    run(lambda loop: main())
+
+
+def test_a_connection_that_changes_hands_begins_with_little_again() -> None:
+    """Who takes it over counts it anew; one that has ended needs nothing set back."""
+
+    async def main() -> None:
+        intakes = Intakes(asyncio.get_running_loop())
+        handed_over, ended = Transport(), Transport()
+        ended.closing = True
+        for transport in (handed_over, ended):
+            of_first = Intake(intakes, transport)
+            of_first.received(1 << 20)
+            of_first.close()
+        assert (handed_over.sock.set, ended.sock.set) == (LARGE + FIRST, LARGE)
+        successor = Intake(intakes, handed_over)
+        successor.received(1 << 20)
+        assert handed_over.sock.set == LARGE + FIRST + LARGE
+        assert intakes.fast == 1
 
     run(lambda loop: main())
 
