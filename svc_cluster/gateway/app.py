@@ -31,7 +31,8 @@ from svc_cluster.gateway.access.authentication import (
     Caller,
 )
 from svc_cluster.gateway.access.authorization import authorize
-from svc_cluster.gateway.api.context import Call, Readiness, Services
+from svc_cluster.gateway.api.context import Call, Readiness, Services, Siblings
+from svc_cluster.gateway.api.health import own_page
 from svc_cluster.gateway.api.turns import Turns
 from svc_cluster.gateway.cluster.backend import Backend
 from svc_cluster.gateway.cluster.node_client import NodeBackend
@@ -167,6 +168,14 @@ class GatewayApp:
         self._tasks.spawn(self._admission.watch_the_loop(), "watch how late the loop is")
         if self._reporter is not None:
             self._reporter.start()
+
+    def join(self, siblings: Siblings) -> None:
+        """Others serve the same port: who asks for metrics is told those of all."""
+        self._services = replace(self._services, siblings=siblings)
+
+    async def own_page(self) -> bytes:
+        """Return the metrics of this process alone."""
+        return await own_page(self._services)
 
     def limit(self, limiter: RateLimiter) -> None:
         """Requests are charged to these limits from now on."""

@@ -8,7 +8,7 @@ from typing import Final
 from svc_cluster.codec.json_body import encode_object
 from svc_cluster.gateway.access.authorization import require_everything
 from svc_cluster.gateway.api.context import Call
-from svc_cluster.gateway.cluster.node_client import NodeFacts
+from svc_cluster.gateway.cluster.node_client import KnownNode
 from svc_cluster.http.message import Response, json_response
 from svc_cluster.model.access import Op
 
@@ -22,7 +22,7 @@ async def cluster(call: Call) -> Response:
     found = {} if nodes is None else await nodes.nodes()
     told = {
         "gateway": {"version": call.services.version},
-        "nodes": [_told(node_id, facts) for node_id, facts in sorted(found.items())],
+        "nodes": [_told(node_id, known) for node_id, known in sorted(found.items())],
     }
     return json_response(200, encode_object(told))
 
@@ -35,7 +35,10 @@ async def activity(call: Call) -> Response:
     return json_response(200, encode_object({"events": events}))
 
 
-def _told(node_id: int, facts: NodeFacts | None) -> dict[str, object]:
-    if facts is None:
-        return {"node_id": node_id, "is_up": False}
-    return {"node_id": node_id, "is_up": True, **asdict(facts)}
+def _told(node_id: int, known: KnownNode) -> dict[str, object]:
+    told: dict[str, object] = {"node_id": node_id, "is_up": known.facts is not None}
+    if known.standing.state:
+        told |= asdict(known.standing)
+    if known.facts is not None:
+        told |= asdict(known.facts)
+    return told

@@ -7,6 +7,7 @@ import os
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.metrics import Metrics
@@ -30,6 +31,16 @@ from svc_cluster.http.message import Request
 
 Readiness = Callable[[], Mapping[str, bool]]
 """Named checks and whether each holds; all must for the process to be ready. Must not block."""
+
+
+class Siblings(Protocol):
+    """The processes that serve one port together, this one among them."""
+
+    async def page(self) -> bytes:
+        """Return the metrics of all. Raises nothing: who does not answer is left out."""
+
+    async def answering(self) -> tuple[int, int]:
+        """Return how many of them serve at the moment, and how many should."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +82,8 @@ class Services:
     usage: UsageLedger
     usage_reporter: UsageReporter | None = None
     """None: usage is not told."""
+    siblings: Siblings | None = None
+    """None: this process serves its port alone."""
 
 
 @dataclass(frozen=True, slots=True)

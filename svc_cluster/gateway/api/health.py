@@ -27,12 +27,23 @@ async def livez(call: Call) -> Response:
 
 
 async def readyz(call: Call) -> Response:
-    return _report(call, _checks(call))
+    siblings = call.services.siblings
+    if siblings is None or Query(call.request.query).text("verbose") is None:
+        return _report(call, _checks(call))
+    answering, processes = await siblings.answering()
+    return _report(call, _checks(call), f"{answering} of {processes} processes answer")
 
 
 async def exposition(call: Call) -> Response:
-    body = await call.services.turns.run(_exposition_steps(call.services), DEAR_BYTES + 1)
+    """Those of all processes that serve the port."""
+    siblings = call.services.siblings
+    body = await (own_page(call.services) if siblings is None else siblings.page())
     return Response(200, [("content-type", metrics.CONTENT_TYPE)], body)
+
+
+async def own_page(services: Services) -> bytes:
+    """Return the metrics of this process, in the text format of Prometheus."""
+    return await services.turns.run(_exposition_steps(services), DEAR_BYTES + 1)
 
 
 def _exposition_steps(services: Services) -> Generator[None, None, bytes]:
@@ -66,8 +77,9 @@ def _checks(call: Call) -> dict[str, bool]:
     }
 
 
-def _report(call: Call, checks: Mapping[str, bool]) -> Response:
-    """One line a check with `?verbose`; `?exclude=name` leaves one out."""
+def _report(call: Call, checks: Mapping[str, bool], *told: str) -> Response:
+    """One line a check with `?verbose`, and what else is told; `?exclude=name` leaves a check
+    out."""
     query = Query(call.request.query)
     excluded = query.text("exclude")
     checks = {name: holds for name, holds in checks.items() if name != excluded}
@@ -78,4 +90,4 @@ def _report(call: Call, checks: Mapping[str, bool]) -> Response:
     lines = [
         f"[{'+' if ok else '-'}]{name} {'ok' if ok else 'failed'}" for name, ok in checks.items()
     ]
-    return text_response(status, "\n".join([*lines, "ready" if ready else "not ready", ""]))
+    return text_response(status, "\n".join([*lines, *told, "ready" if ready else "not ready", ""]))

@@ -80,9 +80,9 @@ class Directory:
     async def ask_every_node(self, fill: Fill, seconds: float) -> list[pb.Response | None]:
         """Ask each node once, whatever it leads: its answer, or None for one that has none in
         time, or refuses."""
-        usable = [node for node in self._catalog.replicas if self._leaders.is_usable(node)]
+        usable = [node for node in self.nodes if self._leaders.is_usable(node)]
         asked = [self._leaders.send(node, self._catalog, fill, seconds) for node in usable]
-        answers: list[pb.Response | None] = [None] * (len(self._catalog.replicas) - len(usable))
+        answers: list[pb.Response | None] = [None] * (len(self.nodes) - len(usable))
         for answer in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(answer, BaseException) or answer.HasField("refusal"):
                 answers.append(None)
@@ -92,8 +92,30 @@ class Directory:
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:
-        """Every node of the cluster, by the settings."""
-        return self._catalog.replicas
+        """Every node of the cluster that is known here."""
+        return self._leaders.nodes
+
+    def met(self, node: NodeId) -> None:
+        """There is a session with another node from now on."""
+        self._leaders.met(node)
+
+    def left(self, node: NodeId) -> None:
+        """The session with this node is over."""
+        self._leaders.left(node)
+
+    async def ask_catalog_any_node(self, fill: Fill, seconds: float) -> pb.Response:
+        """Ask the nodes of the catalog in turn what any of them may answer. Raises ServiceError
+        where none answers in time."""
+        for node in self._catalog.replicas:
+            if not self._leaders.is_usable(node):
+                continue
+            try:
+                answer = await self._leaders.send(node, self._catalog, fill, seconds)
+            except (ConnectionError, TimeoutError):
+                continue
+            if answer.WhichOneof("result") != "refusal":
+                return answer
+        raise UnavailableError("no node answers")
 
     def known(self, basin: str) -> Group | None:
         """What is known of the basin's group without asking."""

@@ -83,6 +83,7 @@ class Leaders:
         self._rng = rng
         self._tasks = Tasks()
         self._silent: set[NodeId] = set()
+        self._is_started = False
         self.retries: dict[str, int] = {}
         """How often a request was sent again, by reason."""
         self._metrics = metrics
@@ -90,15 +91,36 @@ class Leaders:
 
     def start(self) -> None:
         """Begin to watch the nodes: a frozen one keeps its connections and answers nothing."""
+        self._is_started = True
         for node in self._sessions:
-            self._tasks.spawn(self._watch(node), f"watch node {node}")
+            self._begin_watch(node)
+
+    def _begin_watch(self, node: NodeId) -> None:
+        self._tasks.spawn(self._watch(node), f"watch node {node}")
+
+    def met(self, node: NodeId) -> None:
+        """There is a session with another node from now on."""
+        if self._is_started:
+            self._begin_watch(node)
+
+    def left(self, node: NodeId) -> None:
+        """The session with this node is over, and so is its watch."""
+        self._silent.discard(node)
+
+    @property
+    def nodes(self) -> tuple[NodeId, ...]:
+        """All that there are sessions with, in order."""
+        return tuple(sorted(self._sessions))
 
     async def _watch(self, node: NodeId) -> None:
+        session = self._sessions[node]
         while True:
             await asyncio.sleep(PING_SECONDS)
+            if self._sessions.get(node) is not session:
+                return
             try:
                 async with asyncio.timeout(PING_ANSWER_SECONDS):
-                    await self._sessions[node].call(
+                    await session.call(
                         CATALOG_GROUP, int(PING_ANSWER_SECONDS * 1000), _fill_ping, FrameKind.URGENT
                     )
             except (ConnectionError, TimeoutError):
@@ -107,7 +129,8 @@ class Leaders:
                 self._silent.discard(node)
 
     def is_usable(self, node: NodeId) -> bool:
-        return self._sessions[node].is_up and node not in self._silent
+        session = self._sessions.get(node)
+        return session is not None and session.is_up and node not in self._silent
 
     @property
     def usable_nodes(self) -> int:

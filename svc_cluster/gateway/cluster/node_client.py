@@ -9,12 +9,16 @@ from typing import Final, Protocol
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.clock import Clock
+from svc_cluster.base.errors import ServiceError
 from svc_cluster.base.ids import NodeId
 from svc_cluster.base.tasks import start_task
 from svc_cluster.gateway.cluster.leaders import Fill
 
 NODE_SECONDS: Final = 1.5
 """How long a node may take to answer before it is told as one that does not."""
+
+STANDINGS_SECONDS: Final = NODE_SECONDS
+"""How long is waited for what the catalog has of the nodes, however many of its nodes are asked."""
 
 KEPT_SECONDS: Final = 0.25
 """How long an answer is told to those who ask after it."""
@@ -38,9 +42,27 @@ class NodeFacts:
     leads: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedNode:
+    """What the catalog has of a node, whether it answers or not. Host and zone are empty where it
+    does not say; `state` is active or draining, or empty where no node that answers knows it."""
+
+    host: str = ""
+    zone: str = ""
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNode:
+    """`facts` are None for a node that has no answer in time."""
+
+    standing: ListedNode
+    facts: NodeFacts | None
+
+
 class NodeBackend(Protocol):
-    async def nodes(self) -> dict[int, NodeFacts | None]:
-        """Every node of the cluster by its id; None for one that has no answer in time."""
+    async def nodes(self) -> dict[int, KnownNode]:
+        """Every node of the cluster by its id."""
         ...
 
     async def close(self) -> None: ...
@@ -54,6 +76,8 @@ class Nodes(Protocol):
 
     async def ask_every_node(self, fill: Fill, seconds: float) -> list[pb.Response | None]: ...
 
+    async def ask_catalog_any_node(self, fill: Fill, seconds: float) -> pb.Response: ...
+
 
 class NodeClient:
     """A NodeBackend over the links of this gateway. All who ask at a time share one question to the
@@ -63,10 +87,10 @@ class NodeClient:
     def __init__(self, cluster: Nodes, clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._asking: asyncio.Task[dict[int, NodeFacts | None]] | None = None
+        self._asking: asyncio.Task[dict[int, KnownNode]] | None = None
         self._answered_at = 0.0
 
-    async def nodes(self) -> dict[int, NodeFacts | None]:
+    async def nodes(self) -> dict[int, KnownNode]:
         """Ask all at once, unless that is under way or has just been done."""
         asking = self._asking
         if asking is not None and asking.done():
@@ -84,21 +108,44 @@ class NodeClient:
             self._asking.cancel()
             await asyncio.wait([self._asking])
 
-    async def _ask(self) -> dict[int, NodeFacts | None]:
+    async def _ask(self) -> dict[int, KnownNode]:
         found = await self._told()
         self._answered_at = self._clock.monotonic()
         return found
 
-    async def _told(self) -> dict[int, NodeFacts | None]:
+    async def _told(self) -> dict[int, KnownNode]:
+        answers, standings = await asyncio.gather(
+            self._cluster.ask_every_node(_fill_overview, NODE_SECONDS), self._standings()
+        )
+        facts = {
+            answer.overview.node_id: _facts(answer.overview)
+            for answer in answers
+            if answer is not None
+        }
+        return {
+            int(node): KnownNode(standings.get(node, ListedNode()), facts.get(node))
+            for node in self._cluster.nodes
+        }
 
-        def fill(request: pb.Request) -> None:
-            request.overview.SetInParent()
+    async def _standings(self) -> dict[int, ListedNode]:
+        """Return what a node of the catalog tells of all nodes; nothing where none does in time."""
+        try:
+            async with asyncio.timeout(STANDINGS_SECONDS):
+                told = await self._cluster.ask_catalog_any_node(_fill_list, NODE_SECONDS)
+        except (ServiceError, TimeoutError):
+            return {}
+        return {
+            row.node_id: ListedNode(host=row.host, zone=row.zone, state=row.state)
+            for row in told.nodes.nodes
+        }
 
-        found: dict[int, NodeFacts | None] = dict.fromkeys(self._cluster.nodes)
-        for answer in await self._cluster.ask_every_node(fill, NODE_SECONDS):
-            if answer is not None and answer.overview.node_id in found:
-                found[answer.overview.node_id] = _facts(answer.overview)
-        return found
+
+def _fill_overview(request: pb.Request) -> None:
+    request.overview.SetInParent()
+
+
+def _fill_list(request: pb.Request) -> None:
+    request.list_nodes.SetInParent()
 
 
 def _facts(told: pb.NodeOverview) -> NodeFacts:

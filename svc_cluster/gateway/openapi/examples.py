@@ -132,12 +132,15 @@ ANSWERS: Final[dict[str, Any]] = {
         "has_more": False,
     },
     "get-cluster": {
-        "gateway": {"version": "0.1.0"},
+        "gateway": {"version": "0.3.0"},
         "nodes": [
             {
                 "node_id": 1,
                 "is_up": True,
-                "version": "0.1.0",
+                "host": "rack-7",
+                "zone": "east",
+                "state": "active",
+                "version": "0.3.0",
                 "groups": 2,
                 "groups_led": 2,
                 "groups_without_leader": 0,
@@ -202,7 +205,7 @@ ANSWERS: Final[dict[str, Any]] = {
     "livez": "ok",
     "readyz": "ok",
     "metrics": "# TYPE svc_http_requests_in_flight gauge\n",
-    "version": {"name": "svc-cluster", "version": "0.1.0"},
+    "version": {"name": "svc-cluster", "version": "0.3.0"},
     "openapi": {"openapi": "3.1.0"},
     "docs": "<!doctype html>\n",
     "console": "<!doctype html>\n",

@@ -241,6 +241,9 @@ COMPONENTS: Final[dict[str, Schema]] = {
     "Node": obj(
         {"node_id": U64, "is_up": BOOLEAN},
         {
+            "host": {"type": "string", "description": "Empty where the node does not say it."},
+            "zone": {"type": "string", "description": "Empty where the node does not say it."},
+            "state": words("active", "draining"),
             "version": TEXT,
             **dict.fromkeys(("groups", "groups_led", "groups_without_leader", "groups_held"), U64),
             "lag_entries": {**U64, "description": "Committed and not applied, of the worst group."},
@@ -253,7 +256,8 @@ COMPONENTS: Final[dict[str, Schema]] = {
                 "description": "Basins, the first thousand; the empty name is the catalog's.",
             },
         },
-        text="Only the first two of a node that does not answer.",
+        text="Of a node that does not answer only what stands before `version`: host, zone and "
+        "state are the catalog's, and left out while no node tells it.",
     ),
     "Activity": obj({"events": {"type": "array", "items": {"type": "object"}}}),
     "Location": obj(

@@ -12,6 +12,7 @@ from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import UnavailableError
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.codec import rpc
+from svc_cluster.codec.entry_since import NotActiveYetError
 from svc_cluster.gateway.cluster.leaders import RETRY_SECONDS_MIN, Group, Leaders
 from svc_cluster.link.session import NodeSession
 from tests.simulation.loop import run
@@ -104,5 +105,41 @@ def test_a_hint_that_is_right_costs_no_pause() -> None:
         )
         assert loop.time() - begun < RETRY_SECONDS_MIN / 2
         assert nodes[NodeId(1)].asked_count == 1
+
+    run(main)
+
+
+def test_what_takes_a_newer_active_version_is_told_at_once() -> None:
+    """No other node and no pause changes it: the first answer is the caller's, without effect, and
+    with the node's sentence."""
+
+    async def main(loop: Any) -> None:
+        class Older(Hinting):
+            def asked(self, number: int, request: pb.Request) -> None:
+                self.asked_count += 1
+                response = pb.Response()
+                sentence = "shared_caching takes version 3 of the cluster, which is at 2"
+                rpc.refusal_to_pb(response.refusal, NotActiveYetError(sentence))
+                self._loop.call_soon(self.answer, number, response)
+
+        nodes = {node: Older(loop, node) for node in NODES}
+        leaders = Leaders(
+            sessions={node: each.session for node, each in nodes.items()},
+            loop=loop,
+            clock=LoopClock(loop),  # type: ignore[arg-type]
+            rng=random.Random(5),
+        )
+        begun = loop.time()
+        with pytest.raises(NotActiveYetError, match="takes version 3") as told:
+            await leaders.call_idempotent(
+                Group(GroupId(7), NODES, NodeId(1)),
+                lambda request: request.ping.SetInParent(),
+                b"k" * 32,
+                deadline=begun + SECONDS,
+            )
+        assert loop.time() - begun < RETRY_SECONDS_MIN / 2
+        assert sum(node.asked_count for node in nodes.values()) == 1
+        refusal = told.value
+        assert (refusal.code.value, refusal.may_have_taken_effect) == ("unavailable", False)
 
     run(main)

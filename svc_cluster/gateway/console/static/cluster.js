@@ -38,11 +38,15 @@ export async function showCluster(api, signal) {
 }
 
 function card(node) {
+  const drains = node.state === "draining";
+  const place = [["Zone", node.zone || "not said"], ["Host", node.host || "not said"]];
   if (!node.is_up) {
     return make("li", { "data-node": node.node_id }, make("strong", {}, `Node ${node.node_id}`),
-      make("div", { class: "bad" }, "does not answer"));
+      make("div", { class: "bad" }, drains ? "does not answer, is being drained" : "does not answer"),
+      listed(place));
   }
   const facts = [
+    ...place,
     ["Version", node.version],
     ["Leads", `${node.groups_led} of ${node.groups} groups`],
     ["Without a leader", node.groups_without_leader],
@@ -54,8 +58,13 @@ function card(node) {
   const isWell = node.takes_appends && node.groups_without_leader === 0 && node.groups_held === 0;
   const said = isWell ? "well" : node.takes_appends ? "needs a look" : "its disk is full";
   return make("li", { "data-node": node.node_id }, make("strong", {}, `Node ${node.node_id} `),
-    make("span", { class: isWell ? "good" : "bad" }, node.is_draining ? `${said}, gives its leaderships away` : said),
-    make("dl", {}, facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))])));
+    make("span", { class: isWell ? "good" : "bad" },
+      [said, ...(drains ? ["is being drained"] : []), ...(node.is_draining ? ["gives its leaderships away"] : [])].join(", ")),
+    listed(facts));
+}
+
+function listed(facts) {
+  return make("dl", {}, facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))]));
 }
 
 function leading(nodes) {
