@@ -94,7 +94,7 @@ def _inspect(node: Path, tmp_path: Path) -> None:
     assert _digests(node) == before
     hurt = tmp_path / "hurt"
     shutil.copytree(node / "wal", hurt)
-    first = min(hurt.glob("*.segment"))
+    first = min(hurt.glob("wal-*.segment"))
     with first.open("r+b") as file:  # inside of the first frames, which were durable long ago
         file.seek(8192 + 200)
         byte = file.read(1)

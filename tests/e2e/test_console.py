@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -22,78 +21,13 @@ from tests.contract.client import b64
 from tests.contract.conftest import Server
 from tests.e2e.browser import Browser, installed, until
 from tests.e2e.cluster import running, whole
+from tests.e2e.console import Console
 from tests.e2e.load import set_up
 
 BASIN: Final = "of-the-console"
 HOSTILE: Final = "<img src=x onerror=window.hurt=1><script>window.hurt=1</script>"
 RECORDS: Final = 10_000
-PICTURES: Final = os.environ.get("CONSOLE_PICTURES")
-"""A directory for pictures of the views (docs/console.md); unset: none are taken."""
 NAMES = itertools.count()
-
-
-class Console:
-    """The console in a tab, as somebody uses it who sees what is on the page."""
-
-    def __init__(self, browser: Browser, endpoint: str) -> None:
-        self.browser = browser
-        self.endpoint = endpoint
-
-    def open(self, token: str | None = ROOT_SECRET) -> None:
-        """Anew, so that nothing of the page before is left."""
-        self.browser.open("about:blank")
-        self.browser.open(f"{self.endpoint}/console")
-        until(lambda: self.heading())
-        if token is not None:
-            until(lambda: self.heading() == "Sign in")
-            self.fill("Access token", token)
-            self.press("Sign in")
-
-    def run(self, script: str, **given: Any) -> Any:
-        return self.browser.run(script, **given)
-
-    def heading(self) -> str:
-        return self.run("return document.querySelector('h1')?.textContent ?? '';") or ""
-
-    def text(self) -> str:
-        return self.run("return document.body.innerText;") or ""
-
-    def go(self, address: str, heading: str) -> None:
-        self.run("location.hash = given.address;", address=address)
-        until(lambda: self.heading() == heading)
-
-    def fill(self, label: str, value: str) -> None:
-        """What a reader of the screen is told is how the field is found."""
-        script = """
-          const label = [...document.querySelectorAll("label")]
-            .find((each) => each.textContent.startsWith(given.label));
-          const field = label.querySelector("input, select, textarea");
-          if (field.type === "checkbox") field.checked = given.value === "yes";
-          else field.value = given.value;
-          field.dispatchEvent(new Event("change", {bubbles: true}));
-        """
-        self.run(script, label=label, value=value)
-
-    def press(self, text: str) -> None:
-        script = """
-          const found = [...document.querySelectorAll("button")]
-            .filter((each) => (each.getAttribute("aria-label") ?? each.textContent) === given.text);
-          if (found.length !== 1) throw new Error(`${found.length} buttons ${given.text}`);
-          found[0].click();
-        """
-        self.run(script, text=text)
-
-    def bodies(self) -> list[str]:
-        script = """
-          return [...document.querySelectorAll("#records li")]
-            .map((each) => each.lastElementChild.textContent);
-        """
-        found: list[str] = self.run(script)
-        return found
-
-    def picture(self, name: str) -> None:
-        if PICTURES is not None:
-            Path(PICTURES, f"{name}.png").write_bytes(self.browser.picture(1100, 800))
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +107,6 @@ def test_the_cluster_is_shown_with_its_leaders(console: Console) -> None:
     until(lambda: "Node 1 well" in console.text().replace("\n", " "))
     text = console.text()
     assert "(the catalog)" in text and BASIN in text
-    console.picture("cluster")
 
 
 def test_basins_and_streams_are_made_and_found(console: Console, account: Account) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from svc_cluster.http import client as http_client
 from svc_cluster.http.client import ConnectionLostError, HttpClient
 from svc_cluster.lab.api_client import AppendRecord, append_body, decode_batch
 from svc_cluster.lab.load.requests import protobuf_append
@@ -61,6 +62,37 @@ def test_answers_are_parsed_whatever_the_pieces() -> None:
         assert not refused.may_have_taken_effect
 
     against([LENGTH, CHUNKED, REFUSED], test)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        LENGTH,
+        CHUNKED,
+        LENGTH.replace(b"Content-Length: 5\r\n", b""),
+        CHUNKED[: CHUNKED.index(b"3\r\n")] + b"0" * 2_000,
+        b"HTTP/1.1 200 OK\r\nX-A: " + b"b" * 2_000,
+    ],
+    ids=["length", "chunks", "until the end", "a chunk's line", "head"],
+)
+def test_an_answer_that_is_too_long_ends_its_connection(
+    monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    """Whatever it is that does not end; nothing of it is kept, and the next request has another
+    connection."""
+    monkeypatch.setattr(http_client, "ANSWER_BYTES_MAX", 4)
+    monkeypatch.setattr(http_client, "_HEAD_BYTES_MAX", 1_000)
+
+    async def test(client: HttpClient) -> None:
+        with pytest.raises(ConnectionLostError, match="too long") as lost:
+            await client.request("GET", "/")
+        assert lost.value.sent
+        protocol = client._protocol
+        assert protocol is not None
+        assert len(protocol._body) <= 4
+        assert (await client.request("POST", "/")).status == 503
+
+    against([answer, REFUSED], test)
 
 
 def test_a_lost_connection_is_told_and_the_next_request_connects_again() -> None:
