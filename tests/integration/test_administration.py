@@ -95,11 +95,17 @@ def test_a_client_that_knows_nothing_of_us_learns_by_reflection(node: AdminNode)
             "Export",
             "BackupTaken",
             "ReplaceMember",
+            "AddMember",
+            "RemoveMember",
             "Cluster",
             "Basin",
             "ClusterLeaders",
             "TransferLeader",
             "BalanceLeaders",
+            "FreezeBasin",
+            "DrainNode",
+            "PlanPlacement",
+            "MoveBasin",
         }
         method = service.methods_by_name["Status"]
         request = message_factory.GetMessageClass(method.input_type)

@@ -37,9 +37,25 @@ ASKED = 1
 
 ADMINISTRATION = [path for path in OPERATIONS if path.startswith(f"/{SERVICE}/")]
 READING = {"Status", "Members", "Leaders", "Version", "Cluster", "Basin", "ClusterLeaders"}
-ASK_FOR_SOMETHING = {"FinalizeUpgrade", "ReplaceMember", "TransferLeader", "Basin"}
+ASK_FOR_SOMETHING = {
+    "FinalizeUpgrade",
+    "ReplaceMember",
+    "AddMember",
+    "RemoveMember",
+    "TransferLeader",
+    "Basin",
+    "FreezeBasin",
+    "DrainNode",
+    "MoveBasin",
+}
 """Refused, but not for who asks, where the request is empty."""
-KEEPING = {"Drain", "Configuration", "BalanceLeaders", *(ASK_FOR_SOMETHING - READING)}
+KEEPING = {
+    "Drain",
+    "Configuration",
+    "BalanceLeaders",
+    "PlanPlacement",
+    *(ASK_FOR_SOMETHING - READING),
+}
 MAY: dict[str, set[str]] = {
     "administrator": {*READING, *KEEPING, "Export", "BackupTaken"},
     "node-1": {*READING, *KEEPING},
@@ -313,7 +329,7 @@ def test_the_node_of_an_embedded_cluster_is_asked_like_any_other(tmp_path: Path)
         (["status"], 2, "which node"),
         (["status", "--data-dir", "/nowhere"], 2, "not the data directory"),
         (["status", "--address", "nowhere"], 2, "host:port"),
-        (["status", "--address", "127.0.0.1:1"], 1, "does not answer"),
+        (["status", "--address", "127.0.0.1:1"], 1, "refuses connections"),
         (["status", "--address", "127.0.0.1:1", "--tls-cert", "x"], 2, "name all three"),
         (
             ["status", "--address", "127.0.0.1:1"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import json
 import signal
 from collections import Counter
@@ -72,7 +73,7 @@ def test_the_page_names_every_node_and_health_says_why_not(cluster: OwnCluster) 
     assert all(row["standing"] == "up" and row["groups"] == GROUPS for row in page["nodes"])
     assert sum(row["groups_led"] for row in page["nodes"]) == GROUPS
     assert all(row["memory_bytes_max"] > 0 and row["free_bytes"] for row in page["nodes"])
-    assert any("upgrade" in line for line in page["outstanding"])
+    assert page["active_version"] == page["newest_version"], "it began so"
     pid = cluster.node(3)["pid"]
     cluster.kill_node(3, signal.SIGSTOP)
     try:
@@ -168,3 +169,90 @@ async def _back(own: OwnCluster, node: int, pid: int) -> None:
         assert SystemClock().monotonic() < end, own.log_tail()
         await asyncio.sleep(0.05)
     await wait_page(int(own.node(node)["admin_port"]), "/readyz", 200, "OK")
+
+
+def test_a_frozen_basin_refuses_appends_in_both_dialects_until_it_is_thawed(
+    cluster: OwnCluster,
+) -> None:
+    """Definitely, with the reason; reads and other basins go on. It stays so when its leader is
+    killed, and is told by `basin show`."""
+    frozen, other = BASINS[2], BASINS[3]
+    until(cluster, "cluster", "health")
+    out = until(cluster, "basin", "freeze", frozen, "--reason", "it moves")
+    assert out.strip() == f"basin {frozen} is frozen: it moves"
+    asyncio.run(_refused(cluster, frozen, other, "it moves"))
+    leader = told(cluster, "basin", "show", frozen)["leader"]
+    pid = cluster.kill_node(leader, signal.SIGKILL)
+    asyncio.run(_back(cluster, leader, pid))
+    until(cluster, "cluster", "health")
+    assert told(cluster, "basin", "show", frozen)["frozen"] == "it moves"
+    asyncio.run(_refused(cluster, frozen, other, "it moves"))
+    assert until(cluster, "basin", "thaw", frozen).strip() == f"basin {frozen} takes appends"
+    asyncio.run(append(cluster, 1))
+    assert told(cluster, "basin", "show", frozen)["frozen"] == ""
+    code, _, err = run(cluster, "basin", "freeze", "no-such-basin")
+    assert (code, "knows no such basin" in err) == (1, True)
+    code, _, err = run(cluster, "basin", "freeze", frozen, "--reason", "x" * 257)
+    assert (code, "at most 256 bytes" in err) == (2, True)
+    assert run(cluster, "basin", "freeze", frozen, "--reason", " ")[0] == 2
+
+
+def test_a_drained_node_gives_its_leads_away_until_it_is_undrained(cluster: OwnCluster) -> None:
+    """Refused where its replicas have no other place, unless that is forced; told by `status` and
+    on the cluster's page; a restart changes nothing."""
+    until(cluster, "cluster", "health")
+    code, _, err = run(cluster, "node", "drain", "3")
+    assert (code, "--force gives its leads away" in err) == (1, True), err
+    told_of = told(cluster, "node", "drain", "3", "--force", node=2)
+    assert (told_of["state"], told_of["replicas"]) == ("draining", len(BASINS))
+    _led_nothing(cluster, 3)
+    assert run(cluster, "node", "status", "3")[0] == 1, "its replicas are there"
+    assert run(cluster, "node", "status", "2")[0] == 0
+    code, out, _ = run(cluster, "rebalance", "--dry-run")
+    assert (code, "every replica is where it should be" in out) == (0, True), "no other place"
+    code, out, _ = run(cluster, "rebalance", "--status")
+    assert (code, "0 moves begun" in out) == (0, True)
+    assert run(cluster, "rebalance", "--status", "--dry-run")[0] == 2
+    page = told(cluster, "cluster", "status")
+    assert any(
+        "node 3 is drained of leads: 9 replicas are left" in line for line in page["outstanding"]
+    )
+    assert page["problems"] == []
+    pid = cluster.kill_node(3, signal.SIGKILL)
+    asyncio.run(_back(cluster, 3, pid))
+    until(cluster, "cluster", "health")
+    _led_nothing(cluster, 3)
+    code, _, err = run(cluster, "node", "drain", "9")
+    assert (code, "no node 9 is registered" in err) == (1, True), err
+    assert told(cluster, "node", "undrain", "3")["state"] == "active"
+    end = SystemClock().monotonic() + READY_S
+    while leads(cluster)[3] == 0:
+        assert SystemClock().monotonic() < end
+        run(cluster, "leader", "balance")
+
+
+def _led_nothing(own: OwnCluster, node: int) -> None:
+    """The others lead all, soon."""
+    end = SystemClock().monotonic() + READY_S
+    while (told_of := told(own, "node", "status", str(node)))["leads"] or not told_of["answers"]:
+        assert SystemClock().monotonic() < end, told_of
+    assert leads(own)[node] == 0
+
+
+async def _refused(own: OwnCluster, frozen: str, other: str, reason: str) -> None:
+    api = ApiClient(f"https://127.0.0.1:{own.port}", trust(own))
+    body = b'{"records": [{"body": "eA=="}]}'
+    try:
+        paths = ("/v1/streams/s/records", f"/v1/basins/{frozen}/streams/s/append")
+        for mark, path in itertools.product(("svc-basin", "s2-basin"), paths):
+            headers = {mark: frozen, "content-type": "application/json"}
+            answer = await api.http.request("POST", path, headers, body)
+            told_of = json.loads(answer.body)
+            assert (answer.status, told_of["code"]) == (503, "unavailable"), answer
+            assert reason in told_of["message"]
+            assert dict(answer.headers)["svc-side-effects"] == "none"
+        assert (await api.read(frozen, "s", "seq_num=0&count=1")).status == 200
+        one = functools.partial(api.append, other, "s", [AppendRecord(b"x")])
+        await api.insist(SystemClock(), one, accept=frozenset({200}), deadline_s=READY_S)
+    finally:
+        api.close()
