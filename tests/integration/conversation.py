@@ -24,9 +24,11 @@ from svc_cluster.link.session import NodeSession
 from svc_cluster.model.stream_config import BasinConfig, NewStream
 from svc_cluster.replica.host_settings import HostSettings
 from svc_cluster.replica.link_server import caller_of, terms_of
-from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
+from svc_cluster.replica.node import ReplicaNode
+from svc_cluster.replica.node_parts import NodeConfig, Seams
 from svc_cluster.replica.service_session import ServiceSession
 from svc_cluster.storage.disk import RealDisk
+from svc_cluster.storage.payload.payload_settings import PayloadSettings
 from svc_cluster.storage.wal.wal_settings import WalSettings
 from tests.memory_store import MemoryStore
 
@@ -189,7 +191,12 @@ class _Far:
 
 
 class Pair:
-    def __init__(self, directory: Path, features: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        features: tuple[str, ...] = (),
+        payload: PayloadSettings = PayloadSettings(),
+    ) -> None:
         """`features`: what the gateway names in its greeting."""
         loop = asyncio.get_running_loop()
         self.disk = RealDisk(directory, loop)
@@ -209,7 +216,9 @@ class Pair:
             node_id=ONE,
             addresses={ONE: "127.0.0.1:1"},
             host=HostSettings((ONE,), 1),
-            wal=WalSettings(segment_bytes=8 * 1024 * 1024, reserve_bytes=1024 * 1024),
+            wal=WalSettings(
+                segment_bytes=8 * 1024 * 1024, reserve_bytes=1024 * 1024, payload=payload
+            ),
         )
         self.faults: list[BaseException] = []
         self.node = ReplicaNode(config, seams, on_fatal=self.faults.append)
@@ -228,7 +237,7 @@ class Pair:
     async def stream(self, basin: str, stream: str) -> None:
         """A basin with this stream."""
         async with asyncio.timeout(30):
-            while self.node.host.catalog is None or not self.node.registered:
+            while self.node.host.catalog is None or not self.node.registration.is_done:
                 await asyncio.sleep(0.01)
             await self.client.ensure_basin(basin, BasinConfig())
             await self.client.create_stream(basin, stream, NewStream())
@@ -241,8 +250,10 @@ class Pair:
 
 
 @asynccontextmanager
-async def pair(directory: Path, features: tuple[str, ...] = ()) -> AsyncIterator[Pair]:
-    made = Pair(directory, features)
+async def pair(
+    directory: Path, features: tuple[str, ...] = (), payload: PayloadSettings = PayloadSettings()
+) -> AsyncIterator[Pair]:
+    made = Pair(directory, features, payload)
     try:
         yield made
     finally:

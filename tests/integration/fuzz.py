@@ -35,7 +35,8 @@ from svc_cluster.model.formation import FormationReport, Stage
 from svc_cluster.raft.messages import PeerMessage
 from svc_cluster.replica.host_settings import HostSettings
 from svc_cluster.replica.link_server import PeerCaller, ServiceCaller, caller_of
-from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
+from svc_cluster.replica.node import ReplicaNode
+from svc_cluster.replica.node_parts import NodeConfig, Seams
 from svc_cluster.replica.peers import RAFT
 from svc_cluster.storage.disk import RealDisk
 from svc_cluster.storage.wal.wal_settings import WalSettings
@@ -45,7 +46,9 @@ from tests.memory_store import MemoryStore
 _DEADLINES_MS: Final = (0, 1, 5, 100)
 _FIRST: Final = Stage.GATHERING
 _SETTLE_SECONDS: Final = 0.02
-_DESTRUCTIVE: Final = frozenset({"delete_stream", "seal_basin", "delete_basin", "remove_basin"})
+_DESTRUCTIVE: Final = frozenset(
+    {"delete_stream", "seal_basin", "freeze_basin", "delete_basin", "remove_basin"}
+)
 _SETTLE_EVERY: Final = 200
 
 
@@ -351,6 +354,8 @@ class Target:
             return rng.choice(
                 ("", "a", "a", "a", "basin-name-8", "x" * 600, "\0", "ä/..", "\U0001f600")
             )
+        if field.type == field.TYPE_ENUM:
+            return self.rng.choice(field.enum_type.values).number
         if field.type == field.TYPE_UINT32:
             return rng.choice((0, 1, 2, 9, 1000, 2**31, 2**32 - 1))
         wide = rng.choice((0, 1, 2, 3, 1000, *INTERESTING)) % 2**64

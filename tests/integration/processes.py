@@ -84,6 +84,13 @@ async def page(port: int, path: str) -> tuple[int, str]:
     return answer.status, answer.body.decode()
 
 
+async def samples(port: int) -> dict[str, float]:
+    """What a page of metrics has, by name and labels; empty while nobody answers."""
+    status, text = await page(port, "/metrics")
+    lines = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in lines} if status == 200 else {}
+
+
 async def flushed_nodes(ports: Iterable[int]) -> None:
     """Return once what these nodes have applied by now is on their disks: of the next two flushes
     that end, the second has begun since. Raises AssertionError."""

@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 from svc_cluster.http.client import HttpClient
-from svc_cluster.model.versions import FIRST, NEWEST
+from svc_cluster.model.versions import FIRST, NEWEST, PAYLOAD_DIRECTORY
 from tests.integration.admin_node import AdminNode
 from tests.integration.test_administration import SERVING, wait_health
+from tests.older_formation import form
 
 COMMAND_S = 60.0
 
@@ -49,6 +50,7 @@ def test_an_upgrade_is_told_finalized_once_and_kept(tmp_path: Path) -> None:
     """Told without `--yes`, done with it, nothing the second time; figures and exit statuses go
     with it, and the directory, which the release before starts on no more, says it after a kill."""
     node = AdminNode(tmp_path)
+    form({1: Path(node.settings["data_dir"])}, node.settings["cluster_id"])
     node.start()
     try:
         asyncio.run(wait_health(node.health, "", SERVING))
@@ -69,7 +71,7 @@ def test_an_upgrade_is_told_finalized_once_and_kept(tmp_path: Path) -> None:
         assert (status, answer["active"], answer["newest"], answer["why_not"]) == (0, 3, NEWEST, "")
         assert [row["newest"] for row in answer["processes"]] == [NEWEST]
         node.process.kill()
-        assert formats(node) == {3}
+        assert formats(node) == {PAYLOAD_DIRECTORY}
         node.start()
         asyncio.run(wait_health(node.health, "", SERVING))
         assert run(node, "upgrade", "status")[0] == 0

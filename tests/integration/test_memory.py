@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import GroupId, NodeId
@@ -13,10 +16,12 @@ from svc_cluster.base.metrics import Metrics
 from svc_cluster.cli.processes.node_metrics import NodeMetrics
 from svc_cluster.codec import rpc
 from svc_cluster.replica.memory_budget import PIECES_BYTES_MAX
-from svc_cluster.replica.peers import LinkPeers, PeerLink
+from svc_cluster.replica.peer_conversation import PeerLink
+from svc_cluster.replica.peers import LinkPeers
 from svc_cluster.replica.snapshot import PIECE_BYTES, send_snapshot
 from svc_cluster.storage.disk import RealDisk
 from svc_cluster.storage.read_pool import ReadPool, ReadPoolSettings
+from svc_cluster.storage.state_store import StoreBusyError
 from tests.integration.conversation import Pair, pair
 from tests.integration.test_conversations import one_record
 
@@ -43,12 +48,42 @@ def no_link(*_: object) -> PeerLink:
     raise AssertionError("there are no peers")
 
 
-def metrics_of(two: Pair, directory: Path) -> tuple[Metrics, NodeMetrics, ReadPool]:
+def metrics_of(two: Pair, directory: Path, **pool: int) -> tuple[Metrics, NodeMetrics, ReadPool]:
     metrics = Metrics()
     loop = asyncio.get_running_loop()
     links = LinkPeers(loop=loop, peers=(), clock=lambda: None, open_link=no_link)
-    reads = ReadPool(loop, ReadPoolSettings())
+    reads = ReadPool(loop, ReadPoolSettings(**pool))
     return metrics, NodeMetrics(metrics, two.node, directory, links, two.disk, reads), reads
+
+
+def test_reads_that_wait_for_the_disk_and_those_that_find_no_place_are_shown(
+    tmp_path: Path,
+) -> None:
+    """One at the disk, one that waits, one that is refused; then none waits."""
+
+    async def body() -> None:
+        async with pair(tmp_path) as two:
+            _, shown, reads = metrics_of(two, tmp_path, threads=1, waiting_max=1)
+            begun, ends = threading.Event(), threading.Event()
+
+            def at_the_disk() -> None:
+                begun.set()
+                assert ends.wait(20)
+
+            asked = [reads.submit(at_the_disk)]
+            assert begun.wait(20)
+            asked.append(reads.submit(lambda: None))
+            with pytest.raises(StoreBusyError):
+                _ = reads.submit(lambda: None)
+            page = shown.expose().decode().splitlines()
+            assert "svc_store_reads_waiting 1.0" in page
+            assert "svc_store_reads_refused_total 1.0" in page
+            ends.set()
+            await asyncio.gather(*asked)
+            assert "svc_store_reads_waiting 0.0" in shown.expose().decode().splitlines()
+            reads.close()
+
+    asyncio.run(body())
 
 
 async def append(two: Pair, group_id: GroupId, size: int) -> pb.Response:

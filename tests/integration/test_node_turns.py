@@ -34,9 +34,13 @@ from tests.turn_bound import TURN_BOUND_SECONDS
 DEADLINE_MS = 20_000
 
 REFUSED = {
+    "add_member",
+    "change_members",
     "give_lead",
+    "join_cluster",
     "raise_version",
     "remove_basin",
+    "remove_member",
     "replace_node",
     "seal_basin",
     "set_default_location",

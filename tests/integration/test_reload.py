@@ -23,7 +23,8 @@ SECONDS = 60.0
 class Pair:
     """One node and one gateway, with a file each and one audit log."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        """`settings`: of both."""
         self.directory = directory
         held = HeldPorts(3)
         rpc, self.admin, self.port = held.numbers
@@ -34,6 +35,7 @@ class Pair:
             "nodes": {"1": f"127.0.0.1:{rpc}"},
             "secret_file": str(directory / "secret"),
             "audit_log": str(directory / "audit.log"),
+            **settings,
         }
         self.node = {
             **shared,
@@ -80,9 +82,11 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
-def in_pair(test: Callable[[Pair, Any, Any], Coroutine[Any, Any, None]], directory: Path) -> Any:
+def in_pair(
+    test: Callable[[Pair, Any, Any], Coroutine[Any, Any, None]], directory: Path, **settings: Any
+) -> Any:
     async def main() -> None:
-        pair = Pair(directory)
+        pair = Pair(directory, **settings)
         with (
             service("node", directory / "node.yaml", directory / "node.log") as node,
             service("gateway", directory / "gateway.yaml", directory / "gateway.log") as gateway,

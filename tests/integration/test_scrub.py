@@ -29,7 +29,7 @@ from svc_cluster.stream import keys
 from svc_cluster.stream.basin_content import BasinContent
 from tests.e2e.cluster import running, same_applied, whole
 from tests.e2e.load import set_up
-from tests.integration.processes import flushed_nodes
+from tests.integration.processes import flushed_nodes, samples
 from tests.integration.test_snapshot_install import BASIN, STREAM, write
 from tests.service_process import service
 from tests.unit.stream.support import NOW, Leader, batch
@@ -227,6 +227,15 @@ def test_rows_that_vanish_from_a_nodes_disk_are_found_and_repaired(tmp_path: Pat
                 assert b"state_diverged" in log.read_bytes()
                 assert b"the scrub" in log.read_bytes()
                 await whole(cluster, BASIN, 3)
+                repaired = await samples(int(cluster.node(victim)["admin_port"]))
+                assert repaired["svc_raft_replicas_repaired_total"] == 1
+                compared = [
+                    (await samples(int(cluster.node(node)["admin_port"])))[
+                        "svc_scrub_differences_total"
+                    ]
+                    for node in {1, 2, 3} - {victim}
+                ]
+                assert sum(compared) >= 1, "whoever led the round has counted it"
                 others = {1, 2, 3} - {victim, leader}
                 cluster.kill_node(leader)
                 assert await cluster.wait_leader(BASIN) in others | {victim}

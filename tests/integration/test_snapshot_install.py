@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from svc_cluster.lab.api_client import ApiClient, AppendRecord
 from svc_cluster.lab.own_cluster import OwnCluster
 from tests.e2e.cluster import running
 from tests.e2e.load import set_up
+from tests.integration.processes import samples
 from tests.service_process import service
 
 BASIN = "snapshot-basin"
@@ -57,6 +59,17 @@ async def agreed(cluster: OwnCluster, nodes: int) -> None:
             await asyncio.sleep(0.1)
 
 
+async def _sent(cluster: OwnCluster, nodes: Iterable[int]) -> float:
+    """Snapshots that these nodes say they have sent; each has its duration."""
+    total = 0.0
+    for node in nodes:
+        found = await samples(int(cluster.node(node)["admin_port"]))
+        sent = found['svc_raft_snapshots_total{direction="sent",result="ok"}']
+        assert found["svc_raft_snapshot_send_duration_seconds_count"] == sent
+        total += sent
+    return total
+
+
 def test_a_node_that_missed_three_times_the_logs_capacity_is_brought_back_by_a_snapshot(
     tmp_path: Path,
 ) -> None:
@@ -77,6 +90,9 @@ def test_a_node_that_missed_three_times_the_logs_capacity_is_brought_back_by_a_s
             with service("node", directory / f"node-{away}.yaml", log, environment=environment):
                 await agreed(cluster, 3)
                 assert b"snapshot_installed" in log.read_bytes()
+                took = 'svc_raft_snapshots_total{direction="received",result="ok"}'
+                assert (await samples(int(cluster.node(away)["admin_port"])))[took] >= 1
+                assert await _sent(cluster, {1, 2, 3} - {away}) >= 1
                 for node in {1, 2, 3} - {away, leader}:
                     cluster.kill_node(node)
                 # the leader needs the newcomer for every further acknowledgement

@@ -16,7 +16,7 @@ from svc_cluster.lab.api_client import ApiClient, AppendRecord
 from svc_cluster.lab.own_cluster import OwnCluster
 from tests.e2e.cluster import Load, running
 from tests.e2e.load import set_up
-from tests.integration.processes import READY_S, page
+from tests.integration.processes import READY_S, page, samples
 from tests.log_lines import whole_lines
 from tests.own_processes import node_pids
 
@@ -62,9 +62,7 @@ async def one(url: str, basin: str, body: bytes = b"x", **options: Any) -> Any:
 
 async def metrics(cluster: OwnCluster, node: int) -> dict[str, float]:
     """Samples by name and labels."""
-    _, text = await page(int(cluster.node(node)["admin_port"]), "/metrics")
-    lines = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
-    return {name: float(value) for name, _, value in lines}
+    return await samples(int(cluster.node(node)["admin_port"]))
 
 
 def log_lines(cluster: OwnCluster, event: str) -> list[str]:

@@ -32,7 +32,8 @@ from svc_cluster.raft.messages import PeerMessage
 from svc_cluster.replica.host_settings import HostSettings
 from svc_cluster.replica.link_server import caller_of
 from svc_cluster.replica.machine import EntryPlan
-from svc_cluster.replica.node import NodeConfig, ReplicaNode, Seams
+from svc_cluster.replica.node import ReplicaNode
+from svc_cluster.replica.node_parts import NodeConfig, Seams
 from svc_cluster.replica.peers import RAFT
 from svc_cluster.storage.disk import RealDisk
 from svc_cluster.storage.rocks_store import RocksStore
@@ -197,7 +198,9 @@ class Full:
         """Until it has a catalog; alone, until it leads that."""
         is_alone = len(self.node.config.addresses) == 1
         async with asyncio.timeout(ANSWER_SECONDS):
-            while self.node.host.catalog is None or (is_alone and not self.node.registered):
+            while self.node.host.catalog is None or (
+                is_alone and not self.node.registration.is_done
+            ):
                 await asyncio.sleep(0.01)
 
     async def flushed(self) -> None:

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from svc_cluster.base.ids import GroupId, NodeId, SeqNum, StreamId, TimestampMs
+from svc_cluster.base.ids import GroupId, NodeId, SeqNum, StreamId, Term, TimestampMs
 from svc_cluster.catalog import catalog_commands as catalog
 from svc_cluster.catalog.account_usage import ReportAccountUsage
 from svc_cluster.catalog.active_version import NodeVersion, RaiseActiveVersion
+from svc_cluster.catalog.group_change import AllowSeal, BeginChange, CancelChange, Configured
 from svc_cluster.catalog.location_table import SetDefaultLocation
 from svc_cluster.catalog.token_commands import IssueToken, RevokeToken, SetRootToken
 from svc_cluster.catalog.token_table import REVOKED_AT_ONCE_MAX
@@ -140,6 +141,9 @@ BASIN_CASES: Final[dict[str, Case]] = {
     "count_usage": lambda f, c, n: [basin.CountUsage(_now(f))],
     # without effect where it was said before, as in every new basin of this version
     "keep_usage": lambda f, c, n: [basin.KeepUsage()],
+    "freeze_basin": lambda f, c, n: [
+        basin.FreezeBasin("why" * (each % 2)) for each in range(ENTRY_COMMANDS_MAX)
+    ],
     "report_usage": _reports,
     "seal": lambda f, c, n: [basin.Seal(_now(f))],
 }
@@ -162,7 +166,23 @@ _SPOKEN: Final = tuple(NodeVersion(NodeId(1 + node), "i" * 32, 3) for node in ra
 CATALOG_CASES: Final[dict[str, Case]] = {
     "register_node": lambda f, c, n: [catalog.RegisterNode(NodeId(70 + n), "i" * 32, "a" * 250)],
     "raise_active_version": lambda f, c, n: [RaiseActiveVersion(90 + n, _SPOKEN)],
+    "open_ticket": lambda f, c, n: [
+        catalog.OpenTicket(NodeId(80 + n), b"h" * 32, TimestampMs(2**40), TimestampMs(1))
+    ],
+    "admit_node": lambda f, c, n: [
+        catalog.AdmitNode(
+            catalog.RegisterNode(NodeId(80 + n), "i" * 32, "a" * 250), b"h" * 32, TimestampMs(1)
+        )
+    ],
+    "remove_node": lambda f, c, n: [catalog.RemoveNode(NodeId(80 + n))],
+    "drain_node": lambda f, c, n: [catalog.DrainNode(ME, bool(n % 2))],
     "replace_node": lambda f, c, n: [catalog.ReplaceNode(NodeId(70 + n), 1, "r" * 32)],
+    "begin_change": lambda f, c, n: [
+        BeginChange(GroupId(c.group_id), 0, tuple(map(NodeId, range(90, 97))), "r" * 200)
+    ],
+    "cancel_change": lambda f, c, n: [CancelChange(GroupId(c.group_id), n)],
+    "allow_seal": lambda f, c, n: [AllowSeal(GroupId(c.group_id), n, Term(1))],
+    "configured": lambda f, c, n: [Configured(GroupId(c.group_id), 1, n)],
     "create_basin": lambda f, c, n: [_new_basin(f, n)],
     "delete_basin": lambda f, c, n: [catalog.DeleteBasin(f"made-by-command-{n}", _now(f))],
     "remove_basin": lambda f, c, n: [catalog.RemoveBasin(GroupId(c.group_id))],

@@ -58,7 +58,7 @@ from svc_cluster.raft.messages import (
     VoteRequest,
 )
 from svc_cluster.replica.group_replica import AnyGroup
-from svc_cluster.replica.peers import ENVELOPE_BYTES_MAX
+from svc_cluster.replica.peer_conversation import ENVELOPE_BYTES_MAX
 from svc_cluster.replica.portions import portions
 from svc_cluster.stream.commands import Bootstrap
 from tests.at_once import encode_entry

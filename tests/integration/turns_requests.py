@@ -12,8 +12,10 @@ from svc_cluster.base.limits import BATCH_RECORDS_MAX
 from svc_cluster.catalog.leases import GATEWAYS_MAX
 from svc_cluster.codec import usage_pb
 from svc_cluster.codec.access_pb import put_token
+from svc_cluster.model import versions
 from svc_cluster.model.access import ROOT_SCOPE
 from svc_cluster.model.access_token import AccessToken
+from svc_cluster.model.join_token import TTL_SECONDS
 from svc_cluster.model.usage import (
     ACCOUNT_OPS,
     BASIN_OPS,
@@ -23,6 +25,7 @@ from svc_cluster.model.usage import (
     REPORT_MINUTES_MAX,
 )
 from svc_cluster.replica.page_limit import PAGE_MAX
+from svc_cluster.replica.usage_operations import ANSWER_STEPS_MAX
 from tests.integration.turns import Full
 from tests.integration.turns_content import (
     BATCHES,
@@ -162,10 +165,13 @@ def _remove_basin(c: Content, attempt: int) -> list[pb.Request]:
 
 
 def _register(c: Content, attempt: int) -> list[pb.Request]:
-    request = pb.RegisterNodeRequest(
+    return [_catalog(register_node=_newcomer(attempt))]
+
+
+def _newcomer(attempt: int) -> pb.RegisterNodeRequest:
+    return pb.RegisterNodeRequest(
         node_id=50 + attempt, incarnation="i" * 32, address="a" * 250 + ":1"
     )
-    return [_catalog(register_node=request)]
 
 
 def _lists(prefix: str = "") -> list[pb.ListRequest]:
@@ -181,6 +187,8 @@ def _renew_lease(c: Content, attempt: int) -> list[pb.Request]:
         pb.RenewLeaseRequest(gateway_id="g" * 32, version=version),
         pb.RenewLeaseRequest(gateway_id="g" * 32, version=1),
     ]
+    for each in asked:
+        each.version_newest = versions.NEWEST
     return [_catalog(renew_lease=each) for each in asked]
 
 
@@ -216,15 +224,16 @@ def _report_usage(c: Content, attempt: int) -> list[pb.Request]:
     return out
 
 
-def _range(c: Content) -> dict[str, Any]:
+def _range(c: Content, step: int = DAY_MINUTES) -> dict[str, Any]:
+    """A month, or as much of it as is answered at once in steps of so many minutes."""
     start = c.first_minute * MINUTE_SECONDS
-    return {"start": start, "end": start + MINUTES * MINUTE_SECONDS}
+    return {"start": start, "end": start + min(MINUTES, ANSWER_STEPS_MAX * step) * MINUTE_SECONDS}
 
 
 def _get_usage(c: Content, attempt: int) -> list[pb.Request]:
-    """A month by the minute, and by the day."""
+    """As many minutes as are answered at once, and a month by the day."""
     return [
-        _basin(c, get_usage=pb.UsageRequest(step_seconds=step * MINUTE_SECONDS, **_range(c)))
+        _basin(c, get_usage=pb.UsageRequest(step_seconds=step * MINUTE_SECONDS, **_range(c, step)))
         for step in (1, DAY_MINUTES)
     ]
 
@@ -232,7 +241,7 @@ def _get_usage(c: Content, attempt: int) -> list[pb.Request]:
 def _get_storage(c: Content, attempt: int) -> list[pb.Request]:
     asked: list[pb.StorageRequest] = []
     for step in (1, DAY_MINUTES):
-        of_all = pb.StorageRequest(step_seconds=step * MINUTE_SECONDS, **_range(c))
+        of_all = pb.StorageRequest(step_seconds=step * MINUTE_SECONDS, **_range(c, step))
         of_one = pb.StorageRequest(stream=MANY)
         of_one.MergeFrom(of_all)
         asked += [of_all, of_one]
@@ -279,6 +288,19 @@ REQUESTS: Final[dict[str, Case]] = {
     "replace_node": lambda c, attempt: [
         _catalog(replace_node=pb.ReplaceNodeRequest(node_id=50 + attempt))
     ],
+    "add_member": lambda c, attempt: [
+        _catalog(
+            add_member=pb.AddMemberRequest(
+                node_id=80 + attempt, secret_hash=b"h" * 32, ttl_seconds=TTL_SECONDS
+            )
+        )
+    ],
+    "join_cluster": lambda c, attempt: [
+        _catalog(join_cluster=pb.JoinClusterRequest(node=_newcomer(attempt), secret=b"s" * 32))
+    ],
+    "remove_member": lambda c, attempt: [
+        _catalog(remove_member=pb.RemoveMemberRequest(node_id=50 + attempt))
+    ],
     "remove_basin": _remove_basin,
     "renew_lease": _renew_lease,
     "hand_on_leases": lambda c, attempt: [
@@ -297,10 +319,33 @@ REQUESTS: Final[dict[str, Case]] = {
     ],
     "overview": lambda c, attempt: [_catalog(overview=pb.OverviewRequest())],
     "view_group": lambda c, attempt: [_basin(c, view_group=pb.GroupViewRequest())],
+    "list_nodes": lambda c, attempt: [_catalog(list_nodes=pb.ListNodesRequest())],
     "list_led": lambda c, attempt: [
         _catalog(list_led=pb.ListLedRequest(limit=limit)) for limit in (1, 0)
     ],
     "give_lead": lambda c, attempt: [_basin(c, give_lead=pb.GiveLeadRequest())],
+    "drain_node": lambda c, attempt: [
+        _catalog(drain_node=pb.DrainNodeRequest(node_id=1, verb=verb, forced=True))
+        for verb in (1, 0, 2)
+    ],
+    "plan_placement": lambda c, attempt: [_catalog(plan_placement=pb.PlanPlacementRequest())],
+    "fetch_committed": lambda c, attempt: [
+        _basin(c, fetch_committed=pb.FetchCommittedRequest(log_index=at, node_id=90))
+        for at in (0, 1 << 40)
+    ],
+    "report_change": lambda c, attempt: [
+        _catalog(
+            report_change=pb.ReportChangeRequest(
+                group_id=c.group_id, change_id=1, term=1, step=pb.CHANGE_STEP_READY
+            )
+        )
+    ],
+    "change_members": lambda c, attempt: [
+        _catalog(change_members=pb.ChangeMembersRequest(basin=basin_name(9_000), replicas=[90]))
+    ],
+    "freeze_basin": lambda c, attempt: [
+        _basin(c, freeze_basin=pb.FreezeBasinRequest(reason=reason)) for reason in ("why", "")
+    ],
     "balance_leads": lambda c, attempt: [
         _catalog(balance_leads=pb.BalanceLeadsRequest(dry_run=attempt % 2 == 0))
     ],
