@@ -2,34 +2,54 @@
 
 from __future__ import annotations
 
-import json
 import os
+import platform
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from tests.json_lines import append_row, read_rows
+from tests.prove.covered import COVERED, digest
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 DIRECTORY: Final = ROOT / "docs" / "reliability"
+CHANGED: Final = "changed"
+"""What stands for the digest of files that were not the same all through a run."""
+
+Digest = Callable[[], str]
+
+_RECORDED: Final = os.environ.get("RECORD") == "1"
+_AT_IMPORT: Final = {kind: digest(kind) for kind in COVERED} if _RECORDED else {}
+"""What a test that records itself began with."""
 
 
 class RunLog:
-    """One file of results, appended to."""
+    """One file of results, appended to. It is made before the run: a run whose files change while
+    it runs is of no files in particular, and never counts."""
 
-    def __init__(self, name: str, directory: Path = DIRECTORY) -> None:
+    def __init__(
+        self, name: str, directory: Path = DIRECTORY, *, kind: str = "", of: Digest | None = None
+    ) -> None:
         self.path = directory / f"{name}.jsonl"
+        self._digest = of or (lambda: digest(kind or name))
+        self._at_first = self._digest()
+        self._commit = commit()
 
     def add(self, fields: dict[str, Any]) -> None:
-        """One more line: `commit` and `date` come first."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        line = {"commit": commit(), "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-        with self.path.open("a") as out:
-            out.write(json.dumps(line | fields, separators=(",", ":")) + "\n")
+        """One more line; commit, date, machine and the digest of what it is about come first."""
+        now = self._digest()
+        stamp = {
+            "commit": self._commit,
+            "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "machine": machine(),
+            "files": now if now == self._at_first else CHANGED,
+        }
+        append_row(self.path, stamp | fields)
 
     def rows(self) -> list[dict[str, Any]]:
-        if not self.path.exists():
-            return []
-        return [json.loads(line) for line in self.path.read_text().splitlines() if line.strip()]
+        return read_rows(self.path)
 
     def last(self, field: str) -> int:
         """The highest number in a field so far; 0 for none."""
@@ -38,8 +58,19 @@ class RunLog:
 
 def record_if_asked(name: str, fields: dict[str, Any]) -> None:
     """For tests that are also run for long: a line in the log where RECORD=1 is set."""
-    if os.environ.get("RECORD") == "1":
-        RunLog(name).add(fields)
+    if not _RECORDED:
+        return
+    digests = iter((_AT_IMPORT[name],))
+    RunLog(name, of=lambda: next(digests, digest(name))).add(fields)
+
+
+def machine() -> str:
+    """What a run ran on, without its name: system, processors, memory."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return (
+        f"{platform.system()} {'.'.join(platform.release().split('.')[:2])} {platform.machine()}, "
+        f"{os.cpu_count()} cores, {round(pages / 2**30)} GiB, Python {platform.python_version()}"
+    )
 
 
 def commit() -> str:

@@ -1,0 +1,175 @@
+"""The scorecard's lines of space, retries, usage, hostile clients, parsers, verdicts, load held at
+once and the soak."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tests.prove.bounds import rate
+from tests.prove.line import Card, Rows
+
+HOSTILE_SCALE_MIN: Final = 3
+HOSTILE_SCENES_MIN: Final = 12
+FUZZ_INPUTS_MIN: Final = 200_000
+SOAK_HOURS_MIN: Final = 2.0
+HISTORIES_MIN: Final = 500
+PLANTED_MIN: Final = 50
+HELD_P99_TIMES_MAX: Final = 3.0
+
+
+def make_late_lines(card: Card, current: Rows) -> None:
+    _space(card, current["space"])
+    _ambiguous(card, current["ambiguous"])
+    _usage(card, current["usage"])
+    _hostile(card, current["hostile"])
+    _fuzz(card, current["fuzz"])
+    _verdicts(card, current["verdicts"])
+    _held(card, current["held"])
+    _soak(card, current["soak"])
+
+
+def _space(card: Card, rows: list[dict[str, Any]]) -> None:
+    """The largest run, and of those the last."""
+    figure, reached = "not run", False
+    if rows:
+        row = max(reversed(rows), key=lambda each: int(each["trimmed_mib"]))
+        sizes = row["after_mib"]
+        most = 1.3 * row["live_mib"] + row["floor_mib"]
+        figure = (
+            f"{row['trimmed_mib']:,} MiB on {row['nodes']} nodes: {max(row['before_mib']):,} MiB "
+            f"of a directory became {max(sizes)} with {row['live_mib']} of them live, "
+            f"{row['seconds']} s after the last were due to go"
+        )
+        reached = row["trimmed_mib"] >= 2048 and max(sizes) <= most and row["seconds"] <= 120
+    card.add(
+        "space: 90 % of a stream trimmed, others expired and deleted; each data directory",
+        "2,048 MiB, within 1.3 times of live bytes and a floor in 120 s",
+        figure,
+        reached=reached,
+    )
+
+
+def _ambiguous(card: Card, rows: list[dict[str, Any]]) -> None:
+    """All runs together."""
+    outcomes = sum(int(row["ambiguous"]) for row in rows)
+    doubled = sum(int(row["duplicates"]) for row in rows)
+    lost = sum(int(row["lost"]) + int(row["unresolved"]) for row in rows)
+    violations = [violation for row in rows for violation in row["violations"]]
+    card.add(
+        "writes of unknown outcome, retried under their request token through kill -9",
+        "2,000, 0 doubled, 0 lost",
+        f"{outcomes:,}, {doubled} doubled, {lost} lost",
+        reached=outcomes >= 2000 and not (doubled or lost or violations),
+        bound=rate(min(doubled + lost, outcomes), outcomes),
+    )
+    card.failures += [f"ambiguous: {violation}" for violation in violations]
+
+
+def _usage(card: Card, rows: list[dict[str, Any]]) -> None:
+    """All runs together."""
+    kills = sum(int(row["leader_kills"]) for row in rows)
+    retries = sum(int(row["retries_of_answered"]) for row in rows)
+    records = sum(int(row["records"]) for row in rows)
+    off = sum(abs(row["counted_records"] - row["records"]) for row in rows)
+    wrong = [text for row in rows for text in row["wrong"]]
+    card.add(
+        "usage: what the buckets say is appended against the records there are",
+        "50 leaders killed, 1,000 appends repeated, no record off",
+        f"{kills} killed, {retries:,} repeated, {off:.0f} of {records:,} records off",
+        reached=kills >= 50 and retries >= 1000 and not off and not wrong,
+    )
+    card.failures += [f"usage: {text}" for text in wrong]
+
+
+def _hostile(card: Card, rows: list[dict[str, Any]]) -> None:
+    """The last run of each scene at the full scale."""
+    last = {row["scene"]: row for row in rows if row["scale"] >= HOSTILE_SCALE_MIN}
+    bad = sorted(name for name, row in last.items() if not row["passed"])
+    figure = f"{len(last)} scenes, {len(bad)} out of bounds"
+    for name in ("node", "gateway"):
+        if sizes := [row[f"{name}_mib"] for row in last.values() if f"{name}_mib" in row]:
+            figure += f", {name} at most {max(sizes)} MiB"
+    card.add(
+        "hostile clients and peers, a frozen node, at three times the suite's size",
+        f"{HOSTILE_SCENES_MIN} scenes, 0 out of bounds",
+        figure,
+        reached=len(last) >= HOSTILE_SCENES_MIN and not bad,
+    )
+    card.failures += [f"hostile: {name}" for name in bad]
+
+
+def _fuzz(card: Card, rows: list[dict[str, Any]]) -> None:
+    """Of each parser all inputs together; the poorest parser decides."""
+    inputs: dict[str, int] = {}
+    faults: list[str] = []
+    for row in rows:
+        inputs[row["target"]] = inputs.get(row["target"], 0) + int(row["inputs"])
+        faults += [f"{row['target']}: {fault}" for fault in row["faults"]]
+    wanted = sorted({name for row in rows for name in row["targets"]})
+    least = min((inputs.get(name, 0) for name in wanted), default=0)
+    total = sum(inputs.values())
+    card.add(
+        "spoilt inputs for each parser: crashes, hangs, 5xx",
+        f"{FUZZ_INPUTS_MIN:,} for each, 0 faults",
+        f"{least:,} for each of {len(wanted)}, {total:,} in all, {len(faults)} faults",
+        reached=bool(wanted) and least >= FUZZ_INPUTS_MIN and not faults,
+        bound=rate(len(faults), total),
+    )
+    card.failures += [f"fuzz: {fault}" for fault in faults]
+
+
+def _verdicts(card: Card, rows: list[dict[str, Any]]) -> None:
+    """All runs together; no seed is in two of them."""
+    histories = sum(int(row["histories"]) for row in rows)
+    planted = sum(int(row["planted"]) for row in rows)
+    open_ = sum(int(row["undecided"]) for row in rows)
+    apart = [text for row in rows for text in row["disagreements"]]
+    card.add(
+        "histories judged by the checker and by a search of its own: disagreements",
+        f"{HISTORIES_MIN}, {PLANTED_MIN} of them with a planted violation, 0",
+        f"{histories}, {planted} planted, {len(apart)} disagreements, {open_} undecided",
+        reached=histories >= HISTORIES_MIN and planted >= PLANTED_MIN and not (apart or open_),
+        bound=rate(len(apart), histories),
+    )
+    card.failures += [f"verdicts: {text}" for text in apart]
+
+
+def _held(card: Card, rows: list[dict[str, Any]]) -> None:
+    """The largest run, and of those the last."""
+    figure, reached = "not run", False
+    if rows:
+        row = max(reversed(rows), key=lambda each: float(each["scale"]))
+        times = row["p99_ms"] / row["p99_alone_ms"]
+        figure = (
+            f"{row['connections']:,} connections, {row['followers']:,} followers, "
+            f"{row['streams']:,} streams, {row['basins']:,} basins, {row['tokens']:,} tokens: "
+            f"p99 {row['p99_ms']} ms against {row['p99_alone_ms']}, node at most "
+            f"{row['node_mib']} MiB, gateway {row['gateway_mib']}"
+        )
+        reached = row["scale"] >= 1 and times <= HELD_P99_TIMES_MAX and not row["faults"]
+        card.failures += [f"held: {fault}" for fault in row["faults"]]
+    card.add(
+        "held at once, and the p99 of appends beside it against without",
+        "5,000 connections, 2,000 followers, 100,000 streams, 1,000 basins, 20,000 tokens; 3 times",
+        figure,
+        reached=reached,
+    )
+
+
+def _soak(card: Card, rows: list[dict[str, Any]]) -> None:
+    """The longest run, and of those the last."""
+    figure, reached = "not run", False
+    if rows:
+        row = max(reversed(rows), key=lambda each: float(each["hours"]))
+        figure = (
+            f"{row['hours']:.2f} h, {row['appends']:,} appends, p99.9 {row['p999_ms']} ms, longest "
+            f"stall {row['stall_ms'] / 1000:.2f} s, {row['lost']} lost, {len(row['faults'])} faults"
+        )
+        reached = row["hours"] >= SOAK_HOURS_MIN and not row["lost"] and not row["faults"]
+        card.failures += [f"soak: {fault}" for fault in row["faults"]]
+    card.add(
+        "soak: mixed load and faults in one piece; memory, descriptors, threads, disk flat",
+        f"{SOAK_HOURS_MIN:.0f} h, 0 lost, nothing that grows",
+        figure,
+        reached=reached,
+    )
