@@ -1,0 +1,294 @@
+"""The scorecard counts what it says it counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.prove.bounds import quantile, rate, wilson
+from tests.prove.card import LOGS, make_card
+from tests.prove.covered import COVERED, NODE
+from tests.prove.line import Card
+from tests.prove.page import page
+from tests.prove.scorecard import is_current, was_whole
+
+
+def card_of(**rows: list[dict[str, Any]]) -> Card:
+    return make_card(
+        {name: rows.get(name, []) for name in LOGS}, lambda _, row: row["files"] == "new"
+    )
+
+
+def line(card: Card, start: str) -> tuple[str, bool]:
+    found = next(line for line in card.lines if line.measure.startswith(start))
+    return found.figure, found.reached
+
+
+def round_of(number: int, **changes: Any) -> dict[str, Any]:
+    base = {"files": "new", "row": "D1", "round": number, "seed": 1, "ops": 1000}
+    return {**base, "violations": [], "failover_ms": [400, 900], **changes}
+
+
+def test_nothing_run_is_nothing_reached() -> None:
+    """Without runs every figure is zero and no target is reached."""
+    card = card_of()
+    assert not any(line.reached for line in card.lines)
+    assert page(card, {}).count("**not reached**") == len(card.lines)
+
+
+def test_old_runs_and_changed_files_do_not_count() -> None:
+    """Only rows on the files of now are in the figures; the others are counted as left out."""
+    rows = [round_of(n) for n in range(100)] + [round_of(n, files="changed") for n in range(7)]
+    card = card_of(chaos=rows)
+    assert line(card, "live histories") == ("100, 0 with violations (D1 100)", True)
+    assert (card.counted["chaos"], card.left_out["chaos"]) == (100, 7)
+
+
+def test_earlier_runs_are_shown_as_earlier() -> None:
+    """A change begins the count anew; what was run before stands in a table of its own."""
+    rows = [round_of(n, files="old") for n in range(100)]
+    now, whole = (
+        card_of(chaos=rows),
+        make_card({name: [] for name in LOGS} | {"chaos": rows}, lambda *_: True),
+    )
+    assert line(now, "live histories") == ("0, 0 with violations", False)
+    text = page(now, {}, whole)
+    assert text.count("100, 0 with violations (D1 100)") == 1
+    assert text.index("With runs on other files") < text.index("(D1 100)")
+    assert "With runs on other files" not in page(card_of(), {}, card_of())
+
+
+def test_a_violation_is_not_outnumbered() -> None:
+    """One bad round among many: the target is not reached and the page names the round."""
+    rows = [round_of(n) for n in range(200)] + [round_of(777, violations=["R2: lost"])]
+    card = card_of(chaos=rows)
+    assert not line(card, "live histories")[1]
+    assert "chaos round 777 (seed 1, D1): R2: lost" in page(card, {})
+
+
+def test_a_seed_counts_once_by_its_last_run() -> None:
+    """Run again, it replaces what it said before, for better or for worse."""
+
+    def seeds(first: int, end: int, *failures: int) -> dict[str, Any]:
+        return {"files": "new", "kind": "core", "seeds": [first, end], "failures": [*failures]}
+
+    rows = [seeds(0, 15_000, 7)]
+    assert line(card_of(simulation=rows), "core") == ("15,000, 1 failed", False)
+    rows.append(seeds(0, 500))
+    assert line(card_of(simulation=rows), "core") == ("15,000, 0 failed", True)
+    rows.append(seeds(9, 10, 9))
+    assert line(card_of(simulation=rows), "core") == ("15,000, 1 failed", False)
+
+
+def test_short_histories_are_not_histories() -> None:
+    """Rounds of fewer operations than the target asks for are left out of that figure."""
+    card = card_of(chaos=[round_of(n, ops=999) for n in range(100)])
+    assert not line(card, "live histories")[1]
+
+
+def test_failover_needs_enough_kills_and_both_quantiles() -> None:
+    """300 kills within the limits are reached; one more in fifty beyond them is not."""
+    fast = {"files": "new", "kind": "leader", "cycles": 299, "lost": 0, "failover_ms": [700] * 300}
+    slow = {**fast, "cycles": 4, "failover_ms": [1600] * 4}
+    assert line(card_of(kills=[fast]), "failover")[1]
+    assert not line(card_of(kills=[fast, slow]), "failover")[1]
+    assert line(card_of(kills=[fast]), "kill -9 cycles") == ("299, 0 lost", False)
+    assert quantile([1, 2, 3, 4], 0.5) == 2
+
+
+def test_crash_points_need_every_scenario_in_full() -> None:
+    """A strided run, or a scenario that is missing, is not 100 %."""
+    rows: list[dict[str, Any]] = [
+        {
+            "files": "new",
+            "scenario": name,
+            "stride": 1,
+            "total": 50,
+            "tried": 50,
+            "covered": 50,
+            "power_cuts": 25,
+            "violations": [],
+        }
+        for name in ("single", "restart", "snapshot")
+    ]
+    assert line(card_of(crashpoints=rows), "crash points")[1]
+    assert not line(card_of(crashpoints=rows[:2]), "crash points")[1]
+    assert not line(card_of(crashpoints=[*rows[:2], {**rows[2], "stride": 9}]), "crash points")[1]
+    assert not line(card_of(crashpoints=[*rows[:2], {**rows[2], "covered": 49}]), "crash points")[1]
+
+
+def test_space_is_judged_by_the_largest_run() -> None:
+    """A small run in time does not stand for a large one that was late or held too much."""
+
+    def row(**changes: Any) -> dict[str, Any]:
+        base = {"files": "new", "trimmed_mib": 2048, "nodes": 3, "seconds": 40.0}
+        sizes = {"before_mib": [3600], "after_mib": [290.0], "live_mib": 205.0, "floor_mib": 36.0}
+        return {**base, **sizes, **changes}
+
+    start = "space"
+    assert not line(card_of(), start)[1]
+    assert not line(card_of(space=[row(trimmed_mib=128)]), start)[1]
+    assert line(card_of(space=[row(), row(trimmed_mib=128, seconds=500.0)]), start)[1]
+    assert not line(card_of(space=[row(seconds=121.0)]), start)[1]
+    assert not line(card_of(space=[row(after_mib=[100.0, 303.0])]), start)[1]
+    assert line(card_of(space=[row(seconds=121.0), row()]), start)[1]
+
+
+def test_retries_count_together_and_any_violation_counts() -> None:
+    """Two runs of a thousand are the target; one lost or unsettled write is not outnumbered."""
+    half = {
+        "files": "new",
+        "ambiguous": 1000,
+        "duplicates": 0,
+        "lost": 0,
+        "unresolved": 0,
+        "violations": [],
+    }
+    assert line(card_of(ambiguous=[half]), "writes of unknown")[1] is False
+    assert line(card_of(ambiguous=[half, half]), "writes of unknown") == (
+        "2,000, 0 doubled, 0 lost",
+        True,
+    )
+    for bad in ({"duplicates": 1}, {"lost": 1}, {"unresolved": 1}, {"violations": ["R1"]}):
+        assert not line(card_of(ambiguous=[half, half, half | bad]), "writes of unknown")[1]
+
+
+def test_usage_that_is_off_by_one_record_is_off() -> None:
+    """Kills and retries add up over runs, and so does what is missing or too much."""
+
+    def row(**changes: Any) -> dict[str, Any]:
+        base = {"files": "new", "leader_kills": 25, "retries_of_answered": 500, "wrong": []}
+        return {**base, "records": 7000, "counted_records": 7000.0, **changes}
+
+    start = "usage"
+    assert not line(card_of(usage=[row()]), start)[1]
+    assert line(card_of(usage=[row(), row()]), start)[1]
+    assert not line(card_of(usage=[row(), row(counted_records=7001.0)]), start)[1]
+    assert not line(card_of(usage=[row(), row(wrong=["1 read too many"])]), start)[1]
+
+
+def test_what_an_append_passes_through_voids_what_was_run_on_it() -> None:
+    """Every folder on an append's way makes runs of whole clusters earlier ones, the engine's own
+    runs are about the engine, and a kind of run that is not listed is noticed."""
+    assert set(NODE) >= {"raft", "stream", "catalog", "codec", "storage", "replica", "link"}
+    for kind in ("simulation", "chaos", "kills", "ambiguous", "usage"):
+        assert COVERED[kind] == NODE
+    assert COVERED["core"] == ("raft",)
+    assert set(COVERED) == {"core", *LOGS}
+    text = page(card_of(), {"core": "abc", "chaos": "def"})
+    assert "| simulation of the core | `abc` | `raft` |" in text
+    assert "| `chaos.jsonl` | `def` | `base`, `model`, `raft`, " in text
+
+
+def test_a_run_counts_by_the_files_that_it_was_on() -> None:
+    """Whatever its commit is called; not where its files changed meanwhile, nor where nobody wrote
+    down which they were."""
+    digests = {"core": "aa", "chaos": "bb"}
+    assert is_current(digests, "chaos", {"commit": "gone+", "files": "bb"})
+    assert not is_current(digests, "core", {"commit": "here", "files": "bb"})
+    assert not is_current(digests, "core", {"commit": "here"})
+    assert was_whole({"files": "cc"})
+    assert not was_whole({"files": "changed"})
+    assert was_whole({"commit": "c"})
+    assert not was_whole({"commit": "c+"})
+
+
+@pytest.mark.parametrize(
+    ("failures", "trials", "low", "high"),
+    [(0, 10, 0.0, 0.2775), (1, 10, 0.0179, 0.4042), (5, 10, 0.2366, 0.7634), (10, 10, 0.7225, 1.0)],
+)
+def test_wilsons_interval(failures: int, trials: int, low: float, high: float) -> None:
+    """Against published values."""
+    assert wilson(failures, trials) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_a_rate_says_what_was_shown() -> None:
+    """Nothing run shows nothing; nothing failed is the rule of three; else an interval."""
+    assert rate(0, 0) == "nothing run"
+    assert rate(0, 2) == "at most 1e+02 %"
+    assert rate(0, 300) == "at most 1 %"
+    assert rate(0, 15_000) == "at most 1 in 5,000"
+    assert rate(1, 10) == "1.8 % to 40 %"
+
+
+def test_runs_of_the_engine_outlive_changes_elsewhere() -> None:
+    """Behind a change that is not the engine's, its seeds count and those of whole clusters do
+    not."""
+    rows: Any = {name: [] for name in LOGS}
+    rows["simulation"] = [
+        {"files": "f", "kind": kind, "seeds": [0, 15_000], "failures": []}
+        for kind in ("core", "full")
+    ]
+    card = make_card(rows, lambda kind, _: kind == "core")
+    assert line(card, "core") == ("15,000, 0 failed", True)
+    assert line(card, "full-stack") == ("0, 0 failed", False)
+    assert (card.counted["simulation"], card.left_out["simulation"]) == (1, 1)
+
+
+def test_planted_bugs_are_listed_with_what_caught_them() -> None:
+    """One line a bug; nothing where none was recorded."""
+    row = {"area": "raft", "name": "a-bug", "rule": "A rule.", "seconds": 6.0}
+    text = page(card_of(), {}, mutants=[row | {"caught_by": "tests/unit/test_a.py::test_b[x|y]"}])
+    assert "| raft | a-bug | A rule. | `unit/test_a.py::test_b[x\\|y]` | 6.0 |" in text
+    assert "Planted bugs" not in page(card_of(), {})
+
+
+def scene_of(name: str, **changes: Any) -> dict[str, Any]:
+    base = {"files": "new", "scene": name, "scale": 3, "passed": True, "node_mib": 200}
+    return {**base, **changes}
+
+
+def test_the_last_run_of_each_hostile_scene_counts() -> None:
+    """At the full scale; one that is out of bounds is not outnumbered, and is named."""
+    rows = [scene_of("a", passed=False)] + [scene_of(name) for name in "abcdefghijkl"]
+    card = card_of(hostile=[*rows, scene_of("m", scale=1, node_mib=900)])
+    assert line(card, "hostile") == ("12 scenes, 0 out of bounds, node at most 200 MiB", True)
+    card = card_of(hostile=[*rows, scene_of("b", passed=False, gateway_mib=512)])
+    assert not line(card, "hostile")[1]
+    assert "hostile: b" in page(card, {})
+
+
+def fuzz_of(target: str, inputs: int, *faults: str) -> dict[str, Any]:
+    row = {"files": "new", "target": target, "targets": ["a", "b"], "inputs": inputs}
+    return {**row, "faults": [*faults]}
+
+
+def test_the_poorest_parser_decides() -> None:
+    """Inputs of one do not stand for another's, nor for a parser that was not run."""
+    rows = [fuzz_of("a", 150_000), fuzz_of("a", 150_000)]
+    assert not line(card_of(fuzz=rows), "spoilt")[1]
+    rows.append(fuzz_of("b", 200_000))
+    assert line(card_of(fuzz=rows), "spoilt")[1]
+    card = card_of(fuzz=[*rows, fuzz_of("b", 1, "IndexError")])
+    assert not line(card, "spoilt")[1]
+    assert card.failures == ["fuzz: b: IndexError"]
+
+
+def test_verdicts_that_were_not_reached_are_not_agreements() -> None:
+    """A history that the search gave up on keeps the target unreached, as a disagreement does."""
+    row = {"files": "new", "histories": 500, "planted": 50, "undecided": 0, "disagreements": []}
+    assert line(card_of(verdicts=[row]), "histories judged")[1]
+    for bad in ({"planted": 49}, {"undecided": 1}, {"disagreements": ["7: stale"]}):
+        assert not line(card_of(verdicts=[row | bad]), "histories judged")[1]
+
+
+def test_a_short_soak_is_a_short_soak() -> None:
+    """The longest counts, and what it lost or what grew in it."""
+    row: dict[str, Any] = {"files": "new", "hours": 2.0, "appends": 5, "p999_ms": 9, "lost": 0}
+    row |= {"stall_ms": 1500, "faults": []}
+    assert line(card_of(soak=[row]), "soak")[1]
+    assert not line(card_of(soak=[row | {"hours": 1.9}]), "soak")[1]
+    assert not line(card_of(soak=[row, row | {"hours": 3.0, "faults": ["memory grows"]}]), "soak")[
+        1
+    ]
+
+
+def test_load_held_is_judged_at_its_full_size() -> None:
+    """A share of it, or appends that are four times as slow beside it, is not reached."""
+    row: dict[str, Any] = {"files": "new", "scale": 1.0, "connections": 5000, "followers": 2000}
+    row |= {"streams": 100_000, "basins": 1000, "tokens": 20_000, "p99_ms": 27.0}
+    row |= {"p99_alone_ms": 9.0, "node_mib": 1, "gateway_mib": 1, "faults": []}
+    assert line(card_of(held=[row]), "held at once")[1]
+    for bad in ({"scale": 0.5}, {"p99_ms": 28.0}, {"faults": ["node 1 is over its budget"]}):
+        assert not line(card_of(held=[row | bad]), "held at once")[1]
