@@ -1,0 +1,1 @@
+"""Whole histories judged twice: by the checker, and by a search that shares no code with it."""
