@@ -332,6 +332,7 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="append to docs/reliability")
     options = parser.parse_args()
     seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
+    log = RunLog("ambiguous")
     with tempfile.TemporaryDirectory(prefix="svc-ambiguous-") as scratch:
         result = asyncio.run(
             run(
@@ -345,7 +346,7 @@ def main() -> int:
     fields = {"seed": seed, "wanted": options.outcomes, **result.fields()}
     print(json.dumps(fields, indent=2))
     if options.record:
-        RunLog("ambiguous").add(fields)
+        log.add(fields)
     return 0 if result.ok and result.ambiguous >= options.outcomes else 1
 
 

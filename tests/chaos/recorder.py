@@ -26,6 +26,11 @@ class ChaosRecorder(Recorder):
         super().__init__(run)
         self.timed: list[Timed] = []
 
+    def new_token(self, client: int) -> str:
+        """One that no other run takes either: lives of one stream are judged together, and the
+        token is the body of the record that sets it."""
+        return f"{super().new_token(client)}.{self.run}"
+
     async def append(
         self,
         api: SimClient,

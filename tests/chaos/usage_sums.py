@@ -354,6 +354,7 @@ async def main(options: argparse.Namespace) -> int:
     seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
     run = Run(seed, options.kills, options.gateway_kills, options.retries)
     begun = time.monotonic()
+    log = RunLog("usage")
     with tempfile.TemporaryDirectory(prefix="svc-usage-") as scratch:
         async with Processes(Path(scratch) / "cluster") as cluster:
             async with asyncio.timeout(options.seconds):
@@ -361,7 +362,7 @@ async def main(options: argparse.Namespace) -> int:
     result["seconds"] = round(time.monotonic() - begun, 1)
     print(json.dumps(result, indent=2))
     if options.record:
-        RunLog("usage").add(result)
+        log.add(result)
     return 1 if result["wrong"] else 0
 
 

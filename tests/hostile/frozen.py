@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from svc_cluster.lab.own_cluster import OwnCluster
-from tests.e2e.load import StreamWriter, Verdict, set_up
+from tests.e2e.load import StreamWriter, Verdict, quantile, set_up
 from tests.hostile.processes import forget_peaks, peaks
 from tests.hostile.scale import FULL_SCALE, SCALE
 from tests.own_processes import node_pids, resident_bytes
@@ -25,6 +25,9 @@ PAUSES_S: Final = (3.2, 1.6, 0.8, 0.4, 0.2, 0.1) if SCALE >= FULL_SCALE else (0.
 cluster is calm on this machine is taken."""
 
 CALM_S: Final = 3.0
+CALM_P99_S: Final = 0.25
+"""Of appends while nothing is wrong. A machine on which they wait longer has nothing left, also
+where no group has an election any more: then a repair is as slow as everything beside it."""
 SETTLE_S: Final = 120.0
 CREATED_AT_ONCE: Final = 8
 WHOLE_S: Final = 10.0
@@ -155,9 +158,10 @@ class FrozenScene:
         return seen
 
     async def _calm(self, nodes: list[int]) -> dict[str, tuple[int, int | None]]:
-        """Terms and leaders once no group has had an election for a while, under half the load that
-        the machine carries: what is shown is what a frozen node does, not what a busy machine, and
-        a machine that has nothing left has nothing to catch up with."""
+        """Terms and leaders once no group has had an election for a while and appends are answered
+        in time, under half the load that the machine carries: what is shown is what a frozen node
+        does, not what a busy machine, and a machine that has nothing left has nothing to catch up
+        with."""
         carried = 0
         for pause_s in PAUSES_S:
             if await self._calm_at(pause_s, nodes) is None:
@@ -172,13 +176,21 @@ class FrozenScene:
     async def _calm_at(
         self, pause_s: float, nodes: list[int]
     ) -> dict[str, tuple[int, int | None]] | None:
-        """Terms and leaders under this load; None where they change."""
+        """Terms and leaders under this load; None where they change, or appends wait."""
         for writer in self.writers:
             writer.pause_s = pause_s
         before = await self._terms(nodes)
+        begun = time.monotonic()
         await asyncio.sleep(CALM_S)
+        waits = [
+            outcome.known - outcome.begun
+            for writer in self.writers
+            for outcome in writer.outcomes
+            if outcome.begun >= begun
+        ]
         after = await self._terms(nodes)
-        return after if after == before else None
+        is_calm = after == before and quantile(waits, 0.99) <= CALM_P99_S
+        return after if is_calm else None
 
     async def _rows(self, node: int) -> dict[str, dict[str, Any]]:
         return {str(row["basin"]): row for row in (await self.cluster.groups()).get(node, [])}

@@ -14,6 +14,7 @@ from svc_cluster.link.acceptor import UNPROVEN_MAX
 from svc_cluster.link.calls import Verb, encode
 from svc_cluster.link.credit import encode_window
 from svc_cluster.link.frame import HEADER, FrameKind
+from svc_cluster.replica.memory_budget import NODE_BYTES_MAX
 from tests.hostile.conftest import Measured
 from tests.hostile.peers import words as hostile
 from tests.hostile.peers.stranger import OPEN, Stranger, frame
@@ -25,8 +26,10 @@ CALLER_BYTES = 15 * MIB
 KEPT_BYTES_MAX = 16 * MIB
 """Of callers that have proved nothing, however many and whatever they send."""
 
-DEAF_BYTES_MAX = 200 * MIB
-"""Of callers that have proved themselves and read nothing, however many and whatever they ask."""
+DEAF_BYTES_MAX = NODE_BYTES_MAX * 3 // 4
+"""Of callers that have proved themselves and read nothing, however many and whatever they ask: less
+than the node's budget for others. One caller of the masses keeps some 110 MiB, three 170 to 200,
+and six no more than three."""
 
 LONG = {
     frame(FrameKind.GREETING, bytes(CALLER_BYTES)): "are allowed",

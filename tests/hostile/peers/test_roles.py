@@ -7,6 +7,7 @@ import asyncio
 from svc_cluster._pb.cluster.v1 import peer_pb2, replica_pb2
 from svc_cluster.link.calls import Verb, encode
 from svc_cluster.link.frame import CLASSES, FrameKind
+from svc_cluster.model import versions
 from tests.hostile.peers import words as hostile
 from tests.hostile.peers.victim import SERVES_S, Victim
 from tests.hostile.peers.words import Facts
@@ -90,6 +91,7 @@ async def basins_and_tokens(facts: Facts) -> list[replica_pb2.Response]:
     basins, tokens = (replica_pb2.Request(group_id=1, deadline_ms=5000) for _ in range(2))
     basins.list_basins.limit = 1000
     tokens.renew_lease.gateway_id, tokens.renew_lease.read_all = "a reader", True
+    tokens.renew_lease.version_newest = versions.NEWEST
     answers = [await asked_of_leader(facts, request) for request in (basins, tokens)]
     assert [answer.WhichOneof("result") for answer in answers] == ["basins", "lease"], answers
     assert answers[0].basins.basins and not answers[0].basins.has_more and answers[1].lease.all_read

@@ -1,0 +1,244 @@
+"""`python -m tests.endurance.held --scale 1 [--record]`: very many of everything at once.
+
+At scale 1: 100,000 streams in 1,000 basins and 20,000 access tokens are made, then 5,000 idle
+connections and 2,000 followers of server-sent events are held, and the time of appends is measured
+before and beside it. Every process is held against its budget of memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+from svc_cluster.http.client import ConnectionLostError
+from svc_cluster.lab.api_client import ApiClient
+from svc_cluster.lab.own_cluster import OwnCluster
+from tests.e2e.cluster import Load, running
+from tests.e2e.load import quantile, set_up
+from tests.endurance.sampling import sample
+from tests.reliability import RunLog
+
+BASIN: Final = "held-basin"
+CONNECTIONS: Final = 5000
+FOLLOWERS: Final = 2000
+STREAMS: Final = 100_000
+BASINS: Final = 1000
+TOKENS: Final = 20_000
+AT_ONCE: Final = 16
+"""Requests of whoever makes all this."""
+MEASURE_S: Final = 20.0
+WRITERS: Final = 4
+NODE_MIB_MAX: Final = 1536
+"""A node's budget for what it is sent is 320 MiB; the store's cache, tables and the interpreter
+with what a hundred thousand streams are, are beside it."""
+GATEWAY_MIB_MAX: Final = 1024
+"""The anchor for 5,000 connections is a GiB a gateway."""
+
+Make = Callable[[ApiClient, int], Awaitable[bool]]
+
+
+async def made(url: str, count: int, make: Make) -> int:
+    """How many were made of `count`. What is refused for the moment is tried again."""
+    numbers = iter(range(count))
+    done = 0
+
+    async def one() -> None:
+        nonlocal done
+        api = ApiClient(url)
+        try:
+            for number in numbers:
+                for wait in itertools.chain((0.05, 0.1, 0.2), itertools.repeat(0.5, 200)):
+                    with contextlib.suppress(ConnectionLostError):
+                        if await make(api, number):
+                            done += 1
+                            break
+                    await asyncio.sleep(wait)
+        finally:
+            api.close()
+
+    await asyncio.gather(*(one() for _ in range(AT_ONCE)))
+    return done
+
+
+def basin_of(number: int) -> str:
+    return f"held-{number:06}"
+
+
+async def make_basin(api: ApiClient, number: int) -> bool:
+    return (await api.create_basin(basin_of(number))).status in (200, 201, 409)
+
+
+def stream_maker(basins: int) -> Make:
+    async def make(api: ApiClient, number: int) -> bool:
+        answer = await api.create_stream(basin_of(number % basins), f"stream-{number:07}")
+        return answer.status in (200, 201, 409)
+
+    return make
+
+
+async def make_token(api: ApiClient, number: int) -> bool:
+    body = {"id": f"held-{number:06}", "scope": {"basins": {"prefix": "held-"}, "ops": ["read"]}}
+    answer = await api.http.request(
+        "POST",
+        "/v1/access-tokens",
+        {"content-type": "application/json"},
+        json.dumps(body).encode(),
+    )
+    return answer.status in (200, 201, 409)
+
+
+async def connections(port: int, count: int) -> list[asyncio.StreamWriter]:
+    """Idle ones that have made a request each, from several addresses of this machine."""
+    held = []
+    for number in range(count):
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", port, local_addr=(f"127.0.0.{2 + number % 200}", 0)
+        )
+        writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        held.append(writer)
+    return held
+
+
+async def followers(port: int, count: int) -> list[asyncio.Task[int]]:
+    """Each counts the batches that it is sent."""
+
+    async def follow(number: int) -> int:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", port, local_addr=(f"127.0.0.{2 + number % 200}", 0)
+        )
+        writer.write(
+            f"GET /v1/streams/stream-0/records?tail_offset=0 HTTP/1.1\r\nhost: localhost\r\n"
+            f"svc-basin: {BASIN}\r\naccept: text/event-stream\r\n\r\n".encode()
+        )
+        seen = 0
+        try:
+            while line := await reader.readline():
+                seen += line.startswith(b"event: batch")
+        except asyncio.CancelledError:
+            pass
+        finally:
+            writer.close()
+        return seen
+
+    return [asyncio.create_task(follow(number)) for number in range(count)]
+
+
+async def append_p99_ms(load: Load, seconds: float) -> float:
+    """Of the appends that were begun within the next seconds."""
+    begun = time.monotonic()
+    await asyncio.sleep(seconds)
+    waits = [
+        outcome.known - outcome.begun
+        for writer in load.writers
+        for outcome in writer.outcomes
+        if outcome.begun >= begun
+    ]
+    return round(1000 * quantile(waits, 0.99), 2)
+
+
+async def play(cluster: OwnCluster, scale: float, seconds: float) -> dict[str, Any]:
+    counts = {
+        "basins": max(1, round(BASINS * scale)),
+        "streams": round(STREAMS * scale),
+        "tokens": round(TOKENS * scale),
+    }
+    load = Load(cluster.url, BASIN, writers=WRITERS)
+    for writer in load.writers:
+        writer.pause_s = 0.01
+    await set_up(cluster.url, BASIN, [writer.stream for writer in load.writers])
+    load.start()
+    await load.acknowledged(20)
+    alone = await append_p99_ms(load, seconds)
+    begun = time.monotonic()
+    faults = []
+    for name, make in (
+        ("basins", make_basin),
+        ("streams", stream_maker(counts["basins"])),
+        ("tokens", make_token),
+    ):
+        found = await made(cluster.url, counts[name], make)
+        print(f"{found:,} {name} after {time.monotonic() - begun:.0f} s", flush=True)
+        if found < counts[name]:
+            faults.append(f"{found} {name} of {counts[name]}")
+    idle = await connections(cluster.port, round(CONNECTIONS * scale))
+    tasks = await followers(cluster.port, round(FOLLOWERS * scale))
+    await asyncio.sleep(min(5.0, seconds))
+    beside = await append_p99_ms(load, seconds)
+    sizes = _sizes(cluster)
+    await load.stop()
+    gone = sum(writer.transport.is_closing() for writer in idle) + sum(t.done() for t in tasks)
+    if gone:
+        faults.append(f"{gone} connections did not last")
+    seen = await _end(idle, tasks)
+    if min(seen, default=1) == 0:
+        faults.append(f"{seen.count(0)} followers saw nothing")
+    verdict = await load.verify()
+    if not verdict.clean:
+        faults.append(str(verdict))
+    for name, most in (("node_mib", NODE_MIB_MAX), ("gateway_mib", GATEWAY_MIB_MAX)):
+        if sizes[name] > most:
+            faults.append(f"{name} {sizes[name]}, at most {most}")
+    return {
+        "scale": scale,
+        "connections": len(idle),
+        "followers": len(tasks),
+        **counts,
+        "p99_alone_ms": alone,
+        "p99_ms": beside,
+        **sizes,
+        "seconds": round(time.monotonic() - begun),
+        "faults": faults,
+    }
+
+
+async def _end(idle: list[asyncio.StreamWriter], tasks: list[asyncio.Task[int]]) -> list[int]:
+    for writer in idle:
+        writer.close()
+    for task in tasks:
+        task.cancel()
+    return [each for each in await asyncio.gather(*tasks) if isinstance(each, int)]
+
+
+def _sizes(cluster: OwnCluster) -> dict[str, int]:
+    """The most memory that a process of each kind has."""
+    found = cluster.file()
+    nodes = [sample(int(node["pid"]), None) for node in found["nodes"]]
+    gateway = sample(int(found["gateway"]["pid"]), None)
+    assert gateway is not None and all(nodes), "nobody was killed"
+    return {
+        "node_mib": round(max(each.rss_mib for each in nodes if each is not None)),
+        "gateway_mib": round(gateway.rss_mib),
+    }
+
+
+async def main(options: argparse.Namespace) -> int:
+    log = RunLog("held")
+    with tempfile.TemporaryDirectory(prefix="svc-held-") as scratch:
+        async with running(Path(scratch) / "cluster") as cluster:
+            row = await play(cluster, options.scale, options.seconds)
+    print(json.dumps(row, indent=1))
+    if options.record:
+        log.add(row)
+    return 1 if row["faults"] else 0
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.endurance.held", description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0, help="of all the numbers")
+    parser.add_argument("--seconds", type=float, default=MEASURE_S, help="of each measurement")
+    parser.add_argument("--record", action="store_true", help="append to docs/reliability")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(arguments())))

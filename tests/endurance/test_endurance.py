@@ -1,0 +1,66 @@
+"""The soak and the load held at once, small: they run, they measure, and they see what grows."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster import running
+from tests.endurance import held, soak
+from tests.endurance.sampling import growth, sample, size_bytes
+
+
+@pytest.mark.parametrize(
+    ("values", "allowed", "grows"),
+    [
+        ([100.0] * 9, 0.0, False),
+        ([100, 100, 100, 120, 130, 140, 150, 160, 170], 0.0, True),
+        ([100, 100, 100, 120, 130, 140, 150, 160, 170], 60.0, False),
+        ([100, 100, 100, 500, 500, 500, 110, 100, 105], 0.0, False),
+        ([10, 10, 10, 20, 20, 20, 30, 30, 30], 0.0, False),
+        ([1000, 1000, 1000, 1050, 1060, 1070, 1080, 1090, 1100], 0.0, False),
+        ([5.0, 500.0], 0.0, False),
+    ],
+)
+def test_growth_is_seen_and_noise_is_not(values: list[float], allowed: float, grows: bool) -> None:
+    """The last third against the first, beyond a share, a spare and what is allowed."""
+    assert bool(growth(values, 24.0, allowed)) == grows
+
+
+def test_a_process_is_measured(tmp_path: Path) -> None:
+    """This one; and nothing of one that is gone."""
+    (tmp_path / "file").write_bytes(b"x" * 2**20)
+    found = sample(os.getpid(), tmp_path)
+    assert found is not None
+    assert found.rss_mib > 5
+    assert found.descriptors >= 3
+    assert found.threads >= 1
+    assert 0.9 < found.disk_mib < 1.2
+    assert size_bytes(tmp_path / "nothing") == 0
+    assert sample(2**22 + 1, None) is None
+
+
+@pytest.mark.timeout(300)
+def test_a_short_soak(tmp_path: Path) -> None:
+    """Some seconds of load and faults: nothing lost, everything measured."""
+    options = argparse.Namespace(hours=0.004, fault_pause=4.0, sample=0.5, seed=5, record=False)
+    assert asyncio.run(soak.main(options)) == 0
+
+
+@pytest.mark.timeout(300)
+def test_a_little_held_at_once(tmp_path: Path) -> None:
+    """As many as were asked for, all of them there to the end."""
+
+    async def main() -> dict[str, object]:
+        async with running(tmp_path / "cluster") as cluster:
+            return await held.play(cluster, 0.002, 2.0)
+
+    row = asyncio.run(main())
+    assert row["faults"] == []
+    assert [row[name] for name in ("connections", "followers", "basins", "streams", "tokens")] == [
+        *(10, 4, 2, 200, 40),
+    ]
