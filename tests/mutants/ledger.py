@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.json_lines import read_rows, replace_rows
 from tests.mutants.catalogue import Mutant
 from tests.mutants.runner import Catch
 from tests.reliability import commit
@@ -21,11 +21,7 @@ class Ledger:
         self._path = path
         self._root = root
         self._commit = commit()
-        lines = path.read_text().splitlines() if path.exists() else []
-        self._rows: dict[str, dict[str, Any]] = {}
-        for line in lines:
-            row = json.loads(line)
-            self._rows[row["name"]] = row
+        self._rows: dict[str, dict[str, Any]] = {row["name"]: row for row in read_rows(path)}
 
     def knows(self, mutant: Mutant) -> bool:
         """Whether it was caught as it is now, in the files of now."""
@@ -46,8 +42,7 @@ class Ledger:
                 "seconds": round(catch.seconds, 1),
                 "digest": catch.digest,
             }
-        rows = [self._rows[mutant.name] for mutant in everything if mutant.name in self._rows]
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_text(
-            "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+        replace_rows(
+            self._path,
+            (self._rows[mutant.name] for mutant in everything if mutant.name in self._rows),
         )
