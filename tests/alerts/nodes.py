@@ -21,6 +21,7 @@ from svc_cluster.lab.api_client import ApiClient, AppendRecord
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.members import NODES
 from tests.integration.test_stopped_groups import with_patch
+from tests.older_formation import formed
 
 BASINS_MAX: Final = 14
 BASINS: Final = tuple(f"watched-basin-{number}" for number in range(BASINS_MAX - 1))
@@ -43,11 +44,16 @@ class WatchedCluster(ChaosCluster):
     async def set_up(self) -> None:
         await super().set_up()
         self._rpc = HeldPorts(len(NODES))
+        directories: dict[int, Path] = {}
+        cluster_id = ""
         for node, port in zip(NODES, self._rpc.numbers, strict=True):
             place = self.directory / f"node-{node}.yaml"
             settings = yaml.safe_load(place.read_text())
             settings |= {"basins_max": BASINS_MAX, "admin_rpc_address": f"127.0.0.1:{port}"}
             place.write_text(yaml.safe_dump(settings, sort_keys=False))
+            directories[node], cluster_id = Path(settings["data_dir"]), settings["cluster_id"]
+        # an upgrade waits to be finalized in it
+        await formed(directories, cluster_id)
 
     @property
     def jobs(self) -> dict[str, list[str]]:

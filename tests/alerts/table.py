@@ -15,6 +15,7 @@ FIRED: Final[Mapping[str, str]] = {
     "SvcEventLoopBlocked": "nodes",
     "SvcBackupStale": "nodes",
     "SvcNodeDown": "nodes",
+    "SvcNodeLongAway": "nodes",
     "SvcTooFewNodes": "nodes",
     "SvcNoLeader": "nodes",
     "SvcHighErrorRate": "nodes",

@@ -17,7 +17,10 @@ from tests.e2e.small_disk import MIB, free_bytes, mounted, unavailable
 SCENE = "disk"
 BASIN, STREAM = "small-disk-basin", "s"
 DISK_MIB = 160
-OVERRIDES = '{"wal_segment_mib": 8, "disk_reserve_mib": 8, "flush_seconds": 1.0}'
+OVERRIDES = (
+    '{"wal_segment_mib": 8, "disk_reserve_mib": 8, "flush_seconds": 1.0, "payload_files": false}'
+)
+"""Payload files take their room in steps of 64 MiB, and this disk has two of them."""
 BODY = b"x" * 500_000
 
 pytestmark = pytest.mark.timeout(240)

@@ -102,8 +102,9 @@ async def _old_backup(cluster: WatchedCluster, place: Path) -> None:
 async def _lost_nodes(cluster: WatchedCluster, watch: Watch, place: Path) -> None:
     """One killed, its volume lost, both back; two killed at once, and a gateway."""
     await watch.quiet("SvcNodeDown", "SvcNodeRefused", "SvcNotFormed", "SvcGatewayDown")
+    await watch.quiet("SvcNodeLongAway")
     cluster.nodes[3].kill()
-    await watch.fires("SvcNodeDown")
+    await watch.fires("SvcNodeDown", "SvcNodeLongAway")
     data, aside = cluster.data(3), place / "the right volume"
     data.rename(aside)
     cluster.nodes[3].start()
@@ -113,7 +114,7 @@ async def _lost_nodes(cluster: WatchedCluster, watch: Watch, place: Path) -> Non
     aside.rename(data)
     cluster.nodes[3].start()
     await cluster.ready()
-    await watch.ends("SvcNodeDown", "SvcNodeRefused", "SvcNotFormed")
+    await watch.ends("SvcNodeDown", "SvcNodeLongAway", "SvcNodeRefused", "SvcNotFormed")
     cluster.gateways[2].kill()
     await watch.fires("SvcGatewayDown")
     await watch.quiet("SvcTooFewNodes", "SvcNoLeader", "SvcHighErrorRate", "SvcVeryHighErrorRate")
