@@ -5,7 +5,7 @@ SHELL := /bin/bash
 # Tests start a thousand processes: where the environment forbids to keep what is compiled, each of
 # them compiles the product again, which takes as long as all else that it does to start.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup run test console-test docs docs-test references audit release test-python native-fuzz alerts-check alerts-fire test-quick demo check fmt sim chaos hostile crashpoints corruption mutants scorecard s2-cli contract-drift command-docs bench proto clean \
+.PHONY: help setup run test console-test docs docs-test references audit release test-python native-fuzz alerts-check alerts-fire test-quick demo check fmt sim chaos hostile crashpoints corruption mutants scorecard prove fuzz verdicts held soak s2-cli contract-drift command-docs bench proto clean \
 	image nginx-image prometheus-image compose-test backup-test helm-check
 
 PYTHON ?= python3
@@ -14,7 +14,15 @@ SEEDS ?= 200
 WORKERS ?= $(shell nproc)
 ROUNDS ?= 20
 NATIVE_INPUTS ?= 200000
+INPUTS ?= 200000
+TARGET ?=
+HISTORIES ?= 500
+SCALE ?= 1
+ENDURE ?=
 TRIALS ?= 1000
+HOURS ?= 1
+PROVE ?=
+FUZZ ?=
 HOSTILE ?= 3
 ONLY ?= *
 MUTANTS ?=
@@ -35,9 +43,11 @@ READY := .venv/.ready $(NATIVE)
 # What keeps a loop too long is an attack too.
 TURNS := $(wildcard tests/integration/*_turns tests/integration/test_*turns*.py)
 # In this order: what is cheap and exact first.
-SUITES := unit property contract scenarios linearizability tidy simulation integration crashpoints hostile e2e
+SUITES := unit property contract scenarios linearizability verdicts tidy prove fuzz simulation integration crashpoints hostile e2e endurance
 QUICK := unit property contract scenarios
-TESTS := $(foreach suite,$(SUITES),$(wildcard tests/$(suite)))
+# Of tests/compatibility what needs no build of an earlier release: the kept directories and bytes.
+SAMPLES := $(filter-out %/test_mixed.py,$(wildcard tests/compatibility/test_*.py))
+TESTS := $(foreach suite,$(SUITES),$(wildcard tests/$(suite))) $(SAMPLES)
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -98,6 +108,23 @@ sim: $(READY) ## Simulate SEEDS (200) clusters with random faults
 native-fuzz: $(READY) ## NATIVE_INPUTS (200000) spoilt inputs for each function of the native core, under sanitizers
 	@.venv/bin/python -m tests.native_fuzz --inputs $(NATIVE_INPUTS)
 
+fuzz: $(READY) ## INPUTS (200000) for each parser, or for TARGET=name, by coverage where atheris can be installed
+	@[ -d build/fuzzing ] || $(MAKE) --no-print-directory build/fuzzing || echo "atheris cannot be installed here: inputs are drawn by chance, and nothing is compared with h11"
+	@PYTHONPATH=$(CURDIR)/build/fuzzing .venv/bin/python -m tests.fuzz --inputs $(INPUTS) --target "$(TARGET)" $(FUZZ)
+
+build/fuzzing: requirements/fuzz.lock
+	@rm -rf $@
+	@$(PIP) --no-deps --only-binary :all: --target $@ -r $<
+
+verdicts: $(READY) ## HISTORIES (500), a tenth with a planted violation, judged by the checker and by a search of its own
+	@.venv/bin/python -m tests.verdicts --histories $(HISTORIES)
+
+held: $(READY) ## Connections, followers, streams, basins, tokens held at once at SCALE (1), and appends beside it (ENDURE=--record)
+	@.venv/bin/python -m tests.endurance.held --scale $(SCALE) $(ENDURE)
+
+soak: $(READY) ## HOURS (1) of mixed load and faults in one piece: nothing lost, nothing that grows (ENDURE=--record)
+	@.venv/bin/python -m tests.endurance.soak --hours $(HOURS) $(ENDURE)
+
 test-python: $(READY) ## What decides about bodies and batches, once more without the native core
 	@SVC_CLUSTER_NATIVE=off .venv/bin/python -m pytest -n $(shell nproc) --dist worksteal tests/unit/codec tests/property/codec $(foreach file,records reads protobuf,$(wildcard tests/contract/test_$(file).py))
 
@@ -127,10 +154,14 @@ references: $(READY) ## Write the tables of errors and metrics that docs/ has fr
 	@.venv/bin/python -m tests.docs.references
 
 console-test: $(READY) ## The console in a real browser (Debian: chromium, chromium-driver); PICTURES=docs/console takes pictures
-	CONSOLE_PICTURES=$(PICTURES) .venv/bin/python -m pytest -n 0 tests/e2e/test_console.py
+	CONSOLE_PICTURES=$(PICTURES) .venv/bin/python -m pytest -n 0 tests/e2e/test_console.py tests/e2e/test_console_places.py
+
+prove: $(READY) ## Everything of the scorecard in turns for HOURS (1), taken up where the last call ended (PROVE=--commit)
+	@[ -d build/fuzzing ] || $(MAKE) --no-print-directory build/fuzzing || true
+	@PYTHONPATH=$(CURDIR)/build/fuzzing .venv/bin/python -m tests.prove --hours $(HOURS) $(PROVE)
 
 scorecard: $(READY) ## Write docs/reliability.md from the recorded runs
-	@.venv/bin/python -m tests.reliability_scorecard
+	@.venv/bin/python -m tests.prove.scorecard
 
 s2-cli: $(READY) ## Every verb of S2's command (S2=path) against three nodes, into docs/s2-cli.md
 	@.venv/bin/python -m tests.acceptance.s2_cli --s2 "$(S2)" --write docs/s2-cli.md
@@ -177,7 +208,7 @@ prometheus-image: ## Prometheus from Debian's package, for the profile observabi
 	@docker build --quiet --file deploy/prometheus/Dockerfile --build-arg BASE=$(BASE) --tag svc-cluster-prometheus:$(VERSION) . >/dev/null
 
 backup-test: $(READY) ## A GiB backed up by commands that are killed KILLS (200) times, restored into another cluster size
-	@BACKUP_NODES="3 5" BACKUP_BATCHES=4400 BACKUP_KILLS=$(or $(KILLS),200) .venv/bin/python -m pytest -q -s -o timeout=14400 tests/unit/backup tests/integration/test_backup.py
+	@BACKUP_NODES="3 5" BACKUP_BATCHES=4400 BACKUP_KILLS=$(or $(KILLS),200) .venv/bin/python -m pytest -q -s -o timeout=14400 tests/unit/backup tests/integration/test_backup.py tests/integration/test_backup_history.py
 
 compose-test: $(READY) ## Containers under faults: kill, disconnect, restart, stop; needs an engine and `make image prometheus-image`
 	@.venv/bin/python -m pytest -q tests/containers
