@@ -44,6 +44,10 @@ gateways may share an address."""
 CONVERSATIONS_MAX: Final = 256
 """Open conversations of all proven callers that are no nodes. No node is kept out by them."""
 
+STRANGERS_MAX: Final = 16
+"""Open conversations of all proven nodes that are no members: those that come to join, and removed
+ones. They may say any node id, so that a bound for each would be none."""
+
 ACCEPT_PAUSE_SECONDS: Final = 1.0
 """Before the next attempt when a connection could not be accepted, as for want of descriptors."""
 
@@ -76,11 +80,14 @@ class Acceptor:
         loop: asyncio.AbstractEventLoop,
         terms: Callable[[], Terms],
         welcome: Welcome,
+        is_stranger: Callable[[Identity], bool] = lambda _: False,
     ) -> None:
-        """Under TLS a caller's certificate has to carry the name of the one it says to be."""
+        """Under TLS a caller's certificate has to carry the name of the one it says to be.
+        `is_stranger`: of a node that is welcome, but no member yet, or no more."""
         self._loop = loop
         self._terms = terms
         self._welcome = welcome
+        self._is_stranger = is_stranger
         self._connections: set[_Connection] = set()
         self._unproven: set[_Connection] = set()
         self._open: Counter[_CallerKey] = Counter()
@@ -216,9 +223,14 @@ class Acceptor:
 
     def proved(self, connection: _Connection, speaker: Speaker) -> ProvenCaller:
         self._unproven.discard(connection)
-        connection.key = key = _key(speaker.identity, connection.address)
-        self._open[key] += 1
+        connection.key = connection.claimed
+        self._open[connection.key] += 1
         return self._welcome(speaker, connection.wire)
+
+    def _key(self, identity: Identity, address: str) -> _CallerKey:
+        if identity.role != _MEMBER:
+            return identity.role, address
+        return _STRANGER if self._is_stranger(identity) else _MEMBER, str(identity.node_id)
 
     def _check_number(self, key: _CallerKey) -> None:
         """Raises HandshakeError for a conversation more than a caller, or all of them, may have."""
@@ -226,9 +238,16 @@ class Acceptor:
             raise HandshakeError(
                 f"a caller has at most {CONVERSATIONS_PER_CALLER_MAX} conversations at once"
             )
-        others = sum(count for (role, _), count in self._open.items() if role != "node")
-        if key[0] != "node" and others >= CONVERSATIONS_MAX:
-            raise HandshakeError(f"there are {CONVERSATIONS_MAX} conversations, as many as may be")
+        if key[0] == _MEMBER:
+            return
+        bound = STRANGERS_MAX if key[0] == _STRANGER else CONVERSATIONS_MAX
+        alike = sum(
+            count
+            for (kind, _), count in self._open.items()
+            if kind != _MEMBER and (kind == _STRANGER) == (key[0] == _STRANGER)
+        )
+        if alike >= bound:
+            raise HandshakeError(f"there are {bound} conversations, as many as may be")
 
     def received(self, connection: _Connection) -> None:
         """A piece came, which may have left something incomplete, or made it whole."""
@@ -248,7 +267,7 @@ class Acceptor:
                 by_caller[connection.key] += connection.arriving_bytes
         share = ARRIVING_BYTES_MAX // CONVERSATIONS_MAX
         held = by_caller.most_common()
-        others = (key for key, size in held if key[0] != "node" and size > share)
+        others = (key for key, size in held if key[0] != _MEMBER and size > share)
         caller = next(others, held[0][0])
         theirs = (each for each in self._connections if each.key == caller)
         dearest = max(theirs, key=lambda each: each.arriving_bytes)
@@ -285,7 +304,8 @@ class Acceptor:
             except NotYetError:
                 connection.is_early = True
                 raise
-            self._check_number(_key(speaker.identity, connection.address))
+            connection.claimed = self._key(speaker.identity, connection.address)
+            self._check_number(connection.claimed)
 
         return Wire(
             self._loop,
@@ -300,11 +320,10 @@ class Acceptor:
 
 
 _CallerKey = tuple[str, str]
-"""A role, and which node or address it is."""
+"""A role or `_STRANGER`, and which node or address it is."""
 
-
-def _key(identity: Identity, address: str) -> _CallerKey:
-    return identity.role, str(identity.node_id) if identity.role == "node" else address
+_MEMBER: Final = "node"
+_STRANGER: Final = "stranger"
 
 
 def _names(certificate: Mapping[str, Any]) -> list[bytes]:
@@ -324,6 +343,8 @@ class _Connection:
         """The id of a caller that has proved to be a node."""
         self.is_early = False
         """Refused because this process cannot tell yet whom it belongs with."""
+        self.claimed: _CallerKey = "", ""
+        """Whose conversation it becomes when its greeting is accepted."""
         self.key: _CallerKey | None = None
         """Whose conversation it is, once that is proved."""
         self.caller: ProvenCaller | None = None

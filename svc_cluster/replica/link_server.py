@@ -297,6 +297,7 @@ class LinkServer:
             loop,
             lambda: terms_of(node, secret),
             lambda speaker, wire: caller_of(node, speaker, wire, self._tasks, wire.host),
+            lambda who: who.role == "node" and who.node_id not in node.roster,
         )
         node.host.memory.add("arriving", lambda: self.acceptor.arriving_bytes)
 

@@ -18,7 +18,8 @@ from svc_cluster.link.handshake import Identity
 from svc_cluster.link.wire import Wire
 
 SECONDS = 60.0
-PER_CALLER, IN_ALL = 3, 5
+PER_CALLER, IN_ALL, STRANGERS = 3, 5, 4
+MEMBERS = range(1, 10)
 
 
 def terms(role: str, node: int) -> Terms:
@@ -60,8 +61,12 @@ class Up:
 class Listening:
     def __init__(self) -> None:
         self.heard: list[Heard] = []
+        self.members = set(MEMBERS)
         self.acceptor = Acceptor(
-            asyncio.get_running_loop(), lambda: terms("node", 9), self._welcome
+            asyncio.get_running_loop(),
+            lambda: terms("node", 9),
+            self._welcome,
+            lambda who: who.role == "node" and who.node_id not in self.members,
         )
         self.address = ""
 
@@ -142,6 +147,35 @@ def test_a_proven_caller_has_a_bounded_number_of_conversations(
     listening(body)
     lines = [record for record in caplog.records if record.getMessage() == "caller_refused"]
     assert len(lines) == 2, "one for the address, one for the node"
+
+
+def test_strangers_have_few_conversations_whatever_ids_they_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another id brings no further conversation; members and gateways are let in beside them, and
+    one that has become a member needs no place among the strangers."""
+    monkeypatch.setattr("svc_cluster.link.acceptor.CONVERSATIONS_PER_CALLER_MAX", PER_CALLER)
+    monkeypatch.setattr("svc_cluster.link.acceptor.CONVERSATIONS_MAX", IN_ALL)
+    monkeypatch.setattr("svc_cluster.link.acceptor.STRANGERS_MAX", STRANGERS)
+
+    async def body(node: Listening) -> None:
+        strangers = [await node.call("node", 100 + n) for n in range(STRANGERS)]
+        for another in range(200, 204):
+            assert f"there are {STRANGERS}" in await node.refused("node", another)
+        assert len(node.heard) == STRANGERS and node.acceptor.refusals == 4
+        others = [await node.call("gateway", 0) for _ in range(PER_CALLER)]
+        others += [await node.call("node", 1) for _ in range(PER_CALLER)]
+        node.members.add(200)
+        others.append(await node.call("node", 200))
+        assert f"there are {STRANGERS}" in await node.refused("node", 201)
+        await strangers.pop().close()
+        await until(lambda: sum(node.acceptor._open.values()) == len(node.heard) - 1)
+        strangers.append(await node.call("node", 201))
+        for connector in [*strangers, *others]:
+            await connector.close()
+        await until(lambda: not node.acceptor._open)
+
+    listening(body)
 
 
 def test_messages_that_have_arrived_in_part_are_counted() -> None:

@@ -1,0 +1,81 @@
+"""Nodes that come to join have the cluster's secret and say any id they like; a node that is there
+holds few conversations with them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from svc_cluster.base.ids import NodeId
+from svc_cluster.link.connector import Connector, introduce
+from svc_cluster.link.conversation import Terms
+from svc_cluster.link.features import JOIN
+from svc_cluster.link.frame import FrameKind
+from svc_cluster.link.greeting import RefusedError, Speaker
+from svc_cluster.link.handshake import Identity
+from svc_cluster.replica.link_server import LinkServer
+from tests.integration.conversation import pair
+
+SECRET = b"s" * 32
+STRANGERS = 3
+
+
+def terms(role: str, node: int, *features: str) -> Terms:
+    identity = Identity("c" * 32, role, NodeId(node), f"i{node}")
+    return Terms(SECRET, Speaker(identity, features), lambda _: None)
+
+
+class Up:
+    """The owner of a conversation from outside."""
+
+    def __init__(self) -> None:
+        self.is_up = asyncio.Event()
+
+    def link_up(self, _: Speaker) -> None:
+        self.is_up.set()
+
+    def link_down(self) -> None: ...
+
+    def message(self, kind: FrameKind, payload: bytes) -> None: ...
+
+    def room(self, kind: FrameKind, size: int) -> None: ...
+
+
+async def talk(address: str, own: Terms) -> Connector:
+    up = Up()
+    connector = Connector(
+        loop=asyncio.get_running_loop(),
+        address=address,
+        terms=lambda: own,
+        events=up,
+        rng=random.Random(1),
+        tls=None,
+        server_name="",
+    )
+    connector.start()
+    await up.is_up.wait()
+    return connector
+
+
+def test_strangers_share_few_conversations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each says another id; a gateway is let in beside them."""
+    monkeypatch.setattr("svc_cluster.link.acceptor.STRANGERS_MAX", STRANGERS)
+
+    async def body() -> None:
+        async with asyncio.timeout(60), pair(tmp_path) as two:
+            await two.stream("basin-of-one", "s")
+            server = LinkServer(two.node, SECRET)
+            address = f"127.0.0.1:{await server.start('127.0.0.1:0')}"
+            held = [await talk(address, terms("node", 7 + n, JOIN)) for n in range(STRANGERS)]
+            with pytest.raises(RefusedError, match=f"there are {STRANGERS}"):
+                await introduce(address, terms("node", 99, JOIN), None, "")
+            held.append(await talk(address, terms("gateway", 0)))
+            assert server.acceptor.refusals == 1
+            for connector in held:
+                await connector.close()
+            await server.stop()
+
+    asyncio.run(body())
