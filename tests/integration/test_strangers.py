@@ -4,20 +4,19 @@ holds few conversations with them."""
 from __future__ import annotations
 
 import asyncio
-import random
 from pathlib import Path
 
 import pytest
 
 from svc_cluster.base.ids import NodeId
-from svc_cluster.link.connector import Connector, introduce
+from svc_cluster.link.connector import introduce
 from svc_cluster.link.conversation import Terms
 from svc_cluster.link.features import JOIN
-from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.greeting import RefusedError, Speaker
 from svc_cluster.link.handshake import Identity
 from svc_cluster.replica.link_server import LinkServer
 from tests.integration.conversation import pair
+from tests.outside_callers import talk
 
 SECRET = b"s" * 32
 STRANGERS = 3
@@ -26,38 +25,6 @@ STRANGERS = 3
 def terms(role: str, node: int, *features: str) -> Terms:
     identity = Identity("c" * 32, role, NodeId(node), f"i{node}")
     return Terms(SECRET, Speaker(identity, features), lambda _: None)
-
-
-class Up:
-    """The owner of a conversation from outside."""
-
-    def __init__(self) -> None:
-        self.is_up = asyncio.Event()
-
-    def link_up(self, _: Speaker) -> None:
-        self.is_up.set()
-
-    def link_down(self) -> None: ...
-
-    def message(self, kind: FrameKind, payload: bytes) -> None: ...
-
-    def room(self, kind: FrameKind, size: int) -> None: ...
-
-
-async def talk(address: str, own: Terms) -> Connector:
-    up = Up()
-    connector = Connector(
-        loop=asyncio.get_running_loop(),
-        address=address,
-        terms=lambda: own,
-        events=up,
-        rng=random.Random(1),
-        tls=None,
-        server_name="",
-    )
-    connector.start()
-    await up.is_up.wait()
-    return connector
 
 
 def test_strangers_share_few_conversations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

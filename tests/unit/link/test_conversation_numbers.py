@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -16,6 +15,7 @@ from svc_cluster.link.frame import FrameKind, encode_frame
 from svc_cluster.link.greeting import RefusedError, Speaker
 from svc_cluster.link.handshake import Identity
 from svc_cluster.link.wire import Wire
+from tests.outside_callers import talk
 
 SECONDS = 60.0
 PER_CALLER, IN_ALL, STRANGERS = 3, 5, 4
@@ -42,22 +42,6 @@ class Heard:
     def link_down(self) -> None: ...
 
 
-class Up:
-    """The owner of a caller's conversation."""
-
-    def __init__(self) -> None:
-        self.is_up = asyncio.Event()
-
-    def link_up(self, _: Speaker) -> None:
-        self.is_up.set()
-
-    def link_down(self) -> None: ...
-
-    def message(self, kind: FrameKind, payload: bytes) -> None: ...
-
-    def room(self, kind: FrameKind, size: int) -> None: ...
-
-
 class Listening:
     def __init__(self) -> None:
         self.heard: list[Heard] = []
@@ -76,19 +60,7 @@ class Listening:
 
     async def call(self, role: str, node: int) -> Connector:
         """A conversation that is open."""
-        up = Up()
-        connector = Connector(
-            loop=asyncio.get_running_loop(),
-            address=self.address,
-            terms=lambda: terms(role, node),
-            events=up,
-            rng=random.Random(1),
-            tls=None,
-            server_name="",
-        )
-        connector.start()
-        await up.is_up.wait()
-        return connector
+        return await talk(self.address, terms(role, node))
 
     async def refused(self, role: str, node: int) -> str:
         with pytest.raises(RefusedError) as refusal:
