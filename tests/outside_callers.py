@@ -1,4 +1,4 @@
-"""Conversations with a node's port from outside, held open by who says and hears nothing in them."""
+"""Conversations with a node from outside, held open by who says and hears nothing in them."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator
 from typing import Any, TypeVar
 
@@ -16,3 +17,14 @@ def at_once(steps: Generator[Any, None, T]) -> T:
         except StopIteration as done:
             value: T = done.value
             return value
+
+
+async def in_turns(steps: Generator[Any, None, T]) -> T:
+    """What the steps lead to, one of them in a turn of the event loop. Raises what they raise."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+        await asyncio.sleep(0)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import UnavailableError
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
+from svc_cluster.base.steps import in_turns
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.lead_plan import MOVES_MAX, STEP_GROUPS, LeadMove, plan_steps, spread
 from svc_cluster.replica.host import Host
@@ -96,7 +97,7 @@ class LeadBalance:
         counts, leaders = await leaders_of_all(self._ask, seen)
         takers = [node for node in counts if not seen[node].avoids_leads]
         members = await self._members(leaders)
-        moves = await _made(plan_steps(leaders, members, takers, fixed=(CATALOG_GROUP,)))
+        moves = await in_turns(plan_steps(leaders, members, takers, fixed=(CATALOG_GROUP,)))
         catalog = self._host.catalog
         known = 0 if catalog is None else len(catalog.state.basins_by_group) + 1
         told = pb.LeadBalance(
@@ -179,17 +180,6 @@ class LeadBalance:
         # the members of the groups may not allow more: ask ever more seldom
         self._fruitless = 0 if told.moved else self._fruitless + 1
         self._left_out = min(2**self._fruitless, QUIET_LOOKS_MAX) if self._fruitless else 0
-
-
-async def _made(steps: Generator[None, None, list[LeadMove]]) -> list[LeadMove]:
-    """A plan, with the event loop given to others between its steps."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            moves: list[LeadMove] = end.value
-            return moves
-        await asyncio.sleep(0)
 
 
 def note_failed(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Generator
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import GroupId, NodeId
+from svc_cluster.base.steps import in_turns
 from svc_cluster.catalog.placement_model import PlacementGroup, PlacementPlan, Policy
 from svc_cluster.catalog.placement_plan import plan_steps
 from svc_cluster.catalog.placement_view import (
@@ -51,7 +51,7 @@ class Rebalancing:
         if asked.progress_only:
             return self._progress
         _, leaders = await leaders_of_all(self._host.ask_any, self._host.all_nodes())
-        found = await _made(_steps(catalog, leaders))
+        found = await in_turns(_steps(catalog, leaders))
 
         def fill(response: pb.Response) -> None:
             out = response.placement_plan
@@ -96,14 +96,3 @@ def _steps(
         del groups[-STEP_GROUPS:]
         yield 1
     return found
-
-
-async def _made(steps: Generator[int, None, PlacementPlan]) -> PlacementPlan:
-    """The plan, with the event loop given to others between its steps."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: PlacementPlan = end.value
-            return found
-        await asyncio.sleep(0)

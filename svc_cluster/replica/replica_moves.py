@@ -15,6 +15,7 @@ from typing import Final
 
 from svc_cluster.base.errors import ServiceError
 from svc_cluster.base.ids import GroupId, NodeId
+from svc_cluster.base.steps import in_turns
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.catalog_commands import CatalogCommand
 from svc_cluster.catalog.group_change import CancelChange
@@ -234,7 +235,7 @@ class ReplicaMoves:
         self.progress.waits = _why_slow(sorted(away), sorted(not_whole))
         may_balance = everything and not (away or not_whole)
         steps = _steps(catalog, placed, leaders, silent, self._open, everything=may_balance)
-        found = await _made(steps)
+        found = await in_turns(steps)
         self._nodes = nodes
         changes = [one for one in found.changes if may_balance or _leaves(placed, one)]
         self._queue = PlacementQueue(changes)
@@ -347,14 +348,3 @@ def _steps(
         del groups[-WALK_GROUPS:]
         yield 1
     return found
-
-
-async def _made(steps: Generator[int, None, PlacementPlan]) -> PlacementPlan:
-    """The plan, with the event loop given to others between its steps."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: PlacementPlan = end.value
-            return found
-        await asyncio.sleep(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,6 +9,7 @@ from dataclasses import asdict
 from svc_cluster.base.clock import Clock, SystemClock
 from svc_cluster.base.errors import ServiceError
 from svc_cluster.base.metrics import CONTENT_TYPE
+from svc_cluster.base.steps import in_turns
 from svc_cluster.cli.processes.node_metrics import NodeMetrics
 from svc_cluster.gateway.request.error_answers import refused
 from svc_cluster.http.message import Request, Response
@@ -31,14 +31,7 @@ class AdminApp:
 
     async def _exposition(self) -> bytes:
         """The page of the metrics, made while others have their turns."""
-        steps = self._metrics.expose_steps()
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                page: bytes = done.value
-                return page
-            await asyncio.sleep(0)
+        return await in_turns(self._metrics.expose_steps())
 
     async def handle(self, request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):

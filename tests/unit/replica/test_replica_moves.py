@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from svc_cluster.base.ids import GroupId, NodeId, ReplicaId, TimestampMs
+from svc_cluster.base.steps import in_turns
 from svc_cluster.catalog.basin_record import BasinRecord
 from svc_cluster.catalog.group_change import BeginChange, CancelChange, GroupChange
 from svc_cluster.catalog.node_rows import NodeRecord, NodeState
@@ -24,7 +25,7 @@ from svc_cluster.catalog.placement_queue import GONE_SECONDS, OpenMoves, Placeme
 from svc_cluster.catalog.placement_view import placement_nodes
 from svc_cluster.model import versions
 from svc_cluster.model.stream_config import BasinConfig
-from svc_cluster.replica.replica_moves import WISH_SECONDS, ReplicaMoves, _made, _steps
+from svc_cluster.replica.replica_moves import WISH_SECONDS, ReplicaMoves, _steps
 
 NODES = {NodeId(n): NodeRecord(NodeId(n), f"i{n}", f"node-{n}:1") for n in range(1, 5)}
 CHANGE = GroupChange(
@@ -202,4 +203,4 @@ def test_of_two_drained_nodes_the_dead_one_is_left_first() -> None:
         for n in range(1, 6)
     ]
     steps = _steps(catalog, nodes, {}, {NodeId(3)}, OpenMoves(), everything=False)
-    assert [one.leaving for one in asyncio.run(_made(steps)).changes] == [NodeId(3)]
+    assert [one.leaving for one in asyncio.run(in_turns(steps)).changes] == [NodeId(3)]
