@@ -20,6 +20,7 @@ from svc_cluster.base.tls_trust import trusted_by
 from svc_cluster.link.arriving import ARRIVING_BYTES_MAX
 from svc_cluster.link.conversation import Terms
 from svc_cluster.link.frame import FrameKind
+from svc_cluster.link.frame_turns import FrameTurns
 from svc_cluster.link.greeting import NONCE_BYTES, Speaker
 from svc_cluster.link.handshake import HandshakeError, Identity, NotYetError
 from svc_cluster.link.refused_callers import RefusedCallers
@@ -103,6 +104,7 @@ class Acceptor:
         self._distrusted = 0
         """How often CAs were taken out."""
         self._handshakes = Handshakes(loop)
+        self._turns = FrameTurns(loop)
         self.arriving_bytes = 0
         """Bytes of messages that have arrived in part, in all conversations."""
 
@@ -316,6 +318,7 @@ class Acceptor:
             acceptor=True,
             on_transport=connection.on_transport,
             on_received=lambda: self.received(connection),
+            turns=self._turns,
         )
 
 

@@ -14,6 +14,7 @@ from svc_cluster.base.tasks import Tasks
 from svc_cluster.base.tls_trust import trusted_by
 from svc_cluster.link.conversation import ConversationEvents, Terms
 from svc_cluster.link.frame import FrameError, FrameKind
+from svc_cluster.link.frame_turns import FrameTurns
 from svc_cluster.link.greeting import NONCE_BYTES, RefusedError, Speaker
 from svc_cluster.link.link_errors import LinkLostError
 from svc_cluster.link.tls import CertificateError
@@ -55,11 +56,13 @@ async def _open_wire(
     on_end: Callable[[Wire, str], None],
     context: ssl.SSLContext | None,
     server_name: str,
+    turns: FrameTurns | None = None,
 ) -> Wire:
     """A connection whose greetings have begun. Raises OSError."""
     host, _, port = address.rpartition(":")
+    nonce = secrets.token_bytes(NONCE_BYTES)
     _, wire = await loop.create_connection(
-        lambda: Wire(loop, terms, events, secrets.token_bytes(NONCE_BYTES), on_end, acceptor=False),
+        lambda: Wire(loop, terms, events, nonce, on_end, acceptor=False, turns=turns),
         host.strip("[]"),
         int(port),
         ssl=context,
@@ -118,10 +121,12 @@ class Connector:
         rng: random.Random,
         tls: CallerTls | None,
         server_name: str,
+        turns: FrameTurns | None = None,
     ) -> None:
         """`address` is HOST:PORT. `tls` makes a context for each connection, so that renewed files
         count from the next one on, and ends one that stands on a CA which is trusted no more;
-        `server_name` is what the other side's certificate carries."""
+        `server_name` is what the other side's certificate carries. `turns` are those of all links
+        of the process."""
         self._loop = loop
         self._places: tuple[str, ...] = (address,)
         self._turn = 0
@@ -131,6 +136,7 @@ class Connector:
         self._rng = rng
         self._tls = tls
         self._server_name = server_name
+        self._turns = turns
         self._wire: Wire | None = None
         self._ended: asyncio.Future[str] | None = None
         self._tasks = Tasks()
@@ -232,7 +238,14 @@ class Connector:
         context = None if self._tls is None else self._tls.context()
         async with asyncio.timeout(GREETING_SECONDS):
             self._wire = await _open_wire(
-                self._loop, self._address, terms, self, self._on_end, context, self._server_name
+                self._loop,
+                self._address,
+                terms,
+                self,
+                self._on_end,
+                context,
+                self._server_name,
+                self._turns,
             )
         if context is not None:
             await self._end_with_trust(trusted_by(context), self._ended)

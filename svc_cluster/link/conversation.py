@@ -130,12 +130,33 @@ class Conversation:
     # -- what goes in
 
     def receive(self, data: bytes) -> None:
-        """Take bytes from the socket. When `end` is set afterwards, the rest of the answers is to
-        be written and the socket closed."""
+        """Take bytes from the socket, and deal with all that they complete. When `end` is set
+        afterwards, the rest of the answers is to be written and the socket closed."""
+        self.feed(data)
+        while self.deal_with_next() is not None:
+            pass
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes from the socket; `deal_with_next` deals with them."""
+        if not self.is_over:
+            self._reader.add(data)
+
+    @property
+    def may_have_next(self) -> bool:
+        """Whether `deal_with_next` has to be asked again before more bytes come."""
+        return not self.is_over and self._reader.may_have_more
+
+    def deal_with_next(self) -> int | None:
+        """Deal with one frame that is complete, and return its bytes. Returns None where there is
+        none, and behind the end."""
         if self.is_over:
-            return
+            return None
         try:
-            self._take_all(data)
+            frame = self._reader.cut()
+            if frame is None:
+                return None
+            self._take(frame)
+            return len(frame.payload)
         except HandshakeError as refusal:
             if self._acceptor:
                 self.refuse(str(refusal))
@@ -144,12 +165,7 @@ class Conversation:
                 self._over(str(refusal))
         except FrameError as fault:
             self.close(str(fault))
-
-    def _take_all(self, data: bytes) -> None:
-        for frame in self._reader.feed(data):
-            self._take(frame)
-            if self.is_over:
-                return
+        return None
 
     def _take(self, frame: Frame) -> None:
         if self._state is _State.GREETING:

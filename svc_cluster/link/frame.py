@@ -83,44 +83,68 @@ class FrameReader:
         self._payload_bytes_max = payload_bytes_max
         self._held = bytearray()
         self._wanted = HEADER.size
+        self._data = b""
+        self._position = 0
+        """Up to where `_data` was cut: what is behind it was not looked at yet."""
         self.completed = 0
         """Frames that were complete so far."""
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of a frame that is not complete yet: less than one header and payload."""
-        return len(self._held)
+        """Bytes that were cut into no frame yet."""
+        return len(self._held) + len(self._data) - self._position
+
+    @property
+    def may_have_more(self) -> bool:
+        """Whether `cut` has not been asked up to the end of what was added."""
+        return self._position < len(self._data)
 
     def lift_bound(self) -> None:
         """Read frames of every size that the format has, from the next one on."""
         self._payload_bytes_max = PAYLOAD_BYTES_MAX
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that `data` completes, each judged by the bound of that moment. Raises
-        FrameError at the first header that is not one of this version, before its payload is
-        kept; nothing may be fed after that."""
+        """Yield the frames that `data` completes. Raises what `cut` raises."""
+        self.add(data)
+        while (frame := self.cut()) is not None:
+            yield frame
+
+    def add(self, data: bytes) -> None:
+        """Keep bytes that arrived, for `cut`."""
         if self._held:
             self._held += data
             if len(self._held) < self._wanted:
                 return
             data = bytes(self._held)
             self._held.clear()
-        position, end = 0, len(data)
-        while True:
-            start = position + HEADER.size
-            if start > end:
-                self._wanted = HEADER.size
-                break
+        elif self.may_have_more:
+            data = self._data[self._position :] + data
+        self._data, self._position = data, 0
+
+    def cut(self) -> Frame | None:
+        """The next frame that is complete, judged by the bound of this moment. Raises FrameError
+        at the first header that is not one of this version, before its payload is kept; nothing
+        may be added after that."""
+        data, position = self._data, self._position
+        start, end = position + HEADER.size, len(self._data)
+        if start <= end:
             size, kind, flags, zero, series = HEADER.unpack_from(data, position)
-            self._check(size, kind, flags, zero, series)
-            if start + size > end:
-                self._wanted = HEADER.size + size
-                break
-            position = start + size
-            self.completed += 1
-            yield Frame(FrameKind(kind), bool(flags), series, data[start:position])
+            try:
+                self._check(size, kind, flags, zero, series)
+            except FrameError:
+                self._data, self._position = b"", 0
+                raise
+            if start + size <= end:
+                self._position = start + size
+                self.completed += 1
+                return Frame(FrameKind(kind), bool(flags), series, data[start : start + size])
+            self._wanted = HEADER.size + size
+        else:
+            self._wanted = HEADER.size
         if position < end:
             self._held += memoryview(data)[position:]
+        self._data, self._position = b"", 0
+        return None
 
     def _check(self, size: int, kind: int, flags: int, zero: int, series: int) -> None:
         if size > self._payload_bytes_max:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from svc_cluster.link.arriving import ARRIVING_SECONDS_MAX, Arriving
 from svc_cluster.link.conversation import WRITE_BYTES, Conversation, ConversationEvents, Terms
 from svc_cluster.link.frame import FrameKind
+from svc_cluster.link.frame_turns import FrameTurns
 from svc_cluster.link.link_errors import LinkLostError
 
 GREETING_SECONDS: Final = 5.0
@@ -43,9 +44,11 @@ class Wire(asyncio.Protocol):
         acceptor: bool,
         on_transport: Callable[[asyncio.Transport], str | None] = lambda _: None,
         on_received: Callable[[], None] = lambda: None,
+        turns: FrameTurns | None = None,
     ) -> None:
         """`on_transport` sees the connection before a byte is read and may name a reason to refuse
-        it. `on_received` is told behind each piece that came."""
+        it. `on_received` is told behind each piece that came. `turns` are shared by the connections
+        that may bring much at one time."""
         self.talk = Conversation(terms, events, nonce, acceptor=acceptor)
         self._loop = loop
         self._on_end = on_end
@@ -54,6 +57,11 @@ class Wire(asyncio.Protocol):
         self._arriving = Arriving()
         self._transport: asyncio.Transport | None = None
         self._paused = False
+        self._turns = FrameTurns(loop) if turns is None else turns
+        self._is_waiting = False
+        """Whether frames that have arrived wait for another turn."""
+        self._reads_nothing = False
+        """Whether reading was paused for them."""
         self._pump_scheduled = False
         self._heard_at = loop.time()
         self._timer: asyncio.TimerHandle | None = None
@@ -129,11 +137,9 @@ class Wire(asyncio.Protocol):
         self._pump()
 
     def data_received(self, data: bytes) -> None:
-        self._heard_at = self._loop.time()
-        self.talk.receive(data)
-        self._on_received()
-        if not self.talk.outbox.is_empty or self.talk.is_over:
-            self._schedule_pump()
+        self.talk.feed(data)
+        if not self._is_waiting:
+            self._hear(self._turns.is_awaited)
 
     def eof_received(self) -> bool:
         return False
@@ -152,6 +158,39 @@ class Wire(asyncio.Protocol):
             self._finish(self.talk.end or f"{type(exc).__name__}: {exc}")
 
     # -- inside
+
+    def _hear(self, must_wait: bool) -> None:
+        """Deal with what has arrived, as far as this turn of the loop goes. Others that wait for
+        theirs have it first."""
+        self._heard_at = self._loop.time()
+        turns, left = self._turns, 0 if must_wait else self._turns.share
+        while left > 0 and turns.has_room:
+            size = self.talk.deal_with_next()
+            if size is None:
+                break
+            left -= turns.take(size)
+        self._on_received()
+        if self.talk.may_have_next:
+            self._wait()
+        elif self._reads_nothing:
+            self._reads_nothing = False
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
+        if not self.talk.outbox.is_empty or self.talk.is_over:
+            self._schedule_pump()
+
+    def _wait(self) -> None:
+        self._is_waiting = True
+        self._turns.wait(self._go_on)
+        if not self._reads_nothing and self._transport is not None:
+            self._reads_nothing = True
+            if not self._transport.is_closing():
+                self._transport.pause_reading()
+
+    def _go_on(self) -> None:
+        self._is_waiting = False
+        if not self._ended:
+            self._hear(False)
 
     def _schedule_pump(self) -> None:
         if not self._pump_scheduled:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from svc_cluster.base.ids import NodeId
 from svc_cluster.link.connector import Connector, LinkEvents
 from svc_cluster.link.conversation import Terms
+from svc_cluster.link.frame_turns import FrameTurns
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import HandshakeError
 from svc_cluster.link.tls import PeerTls, node_name
@@ -33,6 +34,7 @@ def connectors(
     HandshakeError for a node that is called and not wanted: for its service, or for Raft."""
 
     callers = None if tls is None else CallerTls(tls)
+    turns = FrameTurns(loop)
 
     def open_link(peer: NodeId, is_raft: bool, events: LinkEvents) -> PeerLink:
         def terms() -> Terms:
@@ -54,6 +56,7 @@ def connectors(
             rng=rng,
             tls=callers,
             server_name=node_name(peer),
+            turns=turns,
         )
         connector.start()
         return connector

@@ -115,6 +115,15 @@ class SimTransport:
     def set_write_buffer_limits(self, high: int) -> None:
         self._high = high
 
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        """What arrives all the same is kept by the wire: nobody sends without credit."""
+
+    def resume_reading(self) -> None:
+        """Nothing was held back."""
+
     def writelines(self, frames: Iterable[bytes]) -> None:
         data, now = b"".join(frames), self._loop.time()
         for start in range(0, len(data), SEGMENT_BYTES):

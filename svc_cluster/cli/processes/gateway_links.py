@@ -12,6 +12,7 @@ from svc_cluster.cli.processes.tls_files import peer_tls
 from svc_cluster.link.connector import Connector
 from svc_cluster.link.conversation import Terms
 from svc_cluster.link.features import STAGES
+from svc_cluster.link.frame_turns import FrameTurns
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import HandshakeError, Identity
 from svc_cluster.link.session import NodeSession
@@ -33,6 +34,7 @@ class GatewayLinks:
         self._speaker = Speaker(identity, features(settings))
         self._has_traces = settings.traces_endpoint is not None
         self._rng = rng
+        self._turns = FrameTurns(asyncio.get_running_loop())
         self._connectors: dict[NodeId, Connector] = {}
         self._tasks = Tasks()
         for node, address in settings.nodes.items():
@@ -55,6 +57,7 @@ class GatewayLinks:
             rng=self._rng,
             tls=self._callers,
             server_name=node_name(node),
+            turns=self._turns,
         )
 
         def expected(other: Speaker) -> None:
