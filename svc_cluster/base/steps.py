@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Generator
 from typing import Any, TypeVar
 
@@ -17,14 +16,3 @@ def at_once(steps: Generator[Any, None, T]) -> T:
         except StopIteration as done:
             value: T = done.value
             return value
-
-
-async def in_turns(steps: Generator[Any, None, T]) -> T:
-    """What the steps lead to, one of them in a turn of the event loop. Raises what they raise."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            value: T = done.value
-            return value
-        await asyncio.sleep(0)

@@ -24,6 +24,7 @@ from svc_cluster.base.log_ops import LogEntry
 from svc_cluster.codec.rest_message import RestMessageError, put_rest, rest_message
 from svc_cluster.codec.scrub_message import ScrubMessageError, put_scrub, scrub_message
 from svc_cluster.codec.trace_pb import TraceFormatError, get_trace, put_trace
+from svc_cluster.codec.wire_fields import find_field, has_more_fields
 from svc_cluster.model.content import KEY_BYTES_MAX
 from svc_cluster.raft.group import ENTRY_BYTES_MAX
 from svc_cluster.raft.messages import (
@@ -49,15 +50,24 @@ from svc_cluster.raft.messages import (
     VoteRequest,
 )
 
-MESSAGES_MAX: Final = 65_536
-"""Messages of one envelope."""
+MESSAGES_MAX: Final = 8192
+"""Messages of one envelope: small ones fill 64 KiB before they are so many."""
+
+ENTRIES_MAX: Final = 512
+"""Entries of one message: senders cut them so (`replica/portions.py`)."""
+
+PARSED_BYTES: Final = 64 * 1024
+"""What is longer is counted before it is parsed."""
+
+_HEAD_FIELDS_MAX: Final = 16
+"""Fields of a message, and of what it carries, beside entries."""
 
 MEMBER_OVERHEAD_BYTES: Final = 6
 """What one message takes in an envelope beside its own bytes, at most."""
 
 _MEMBER_TAG: Final = b"\x0a"
 
-_NUMBER_MAX: Final = 2**62
+NUMBER_MAX: Final = 2**62
 """Terms, indexes and ids stay far below; so that arithmetic on them fits 63 bits."""
 
 
@@ -131,8 +141,11 @@ def open_envelope(data: bytes) -> Opened:
     if len(data) > MESSAGE_BYTES_MAX:
         raise PeerMessageError(f"an envelope of {len(data)} bytes")
     try:
+        # one field more is for the clock
+        if len(data) > PARSED_BYTES and has_more_fields(data, 0, len(data), MESSAGES_MAX + 1):
+            raise PeerMessageError(f"an envelope of more than {MESSAGES_MAX} messages")
         batch = pb.PeerBatch.FromString(data)
-    except DecodeError as error:
+    except (DecodeError, ValueError) as error:
         raise PeerMessageError("not a protobuf envelope") from error
     members = batch.messages
     if len(members) > MESSAGES_MAX:
@@ -148,6 +161,8 @@ def decode_members(members: Iterable[bytes], wall_ms: int | None) -> Envelope:
     faults: list[str] = []
     for member in members:
         try:
+            if len(member) > PARSED_BYTES:
+                _check_fields(member)
             message = pb.GroupMessage.FromString(member)
             messages.append((GroupId(_checked(message.group_id)), _message(message)))
         except DecodeError:
@@ -155,6 +170,18 @@ def decode_members(members: Iterable[bytes], wall_ms: int | None) -> Envelope:
         except PeerMessageError as fault:
             faults.append(str(fault))
     return Envelope(messages, wall_ms, faults)
+
+
+def _check_fields(member: bytes) -> None:
+    """Raises PeerMessageError for a long message that is not long for its entries' sizes."""
+    number, most = pb.GroupMessage.APPEND_REQUEST_FIELD_NUMBER, _HEAD_FIELDS_MAX
+    try:
+        is_many = has_more_fields(member, 0, len(member), most)
+        body = None if is_many else find_field(member, 0, len(member), number, most)
+        if is_many or (body is not None and has_more_fields(member, *body, ENTRIES_MAX + most)):
+            raise PeerMessageError("a message of too many parts")
+    except ValueError as error:
+        raise PeerMessageError("not a message") from error
 
 
 def _put(out: Any, message: PeerMessage) -> None:
@@ -265,7 +292,7 @@ def _message(message: Any) -> PeerMessage:
                 raise PeerMessageError(str(error)) from error
         case "rest_mark" | "beat" | "rest_list":
             try:
-                return rest_message(term, message, _NUMBER_MAX)
+                return rest_message(term, message, NUMBER_MAX)
             except RestMessageError as error:
                 raise PeerMessageError(str(error)) from error
         case _:
@@ -303,6 +330,8 @@ def _ended(term: Term, body: Any) -> Ended:
 
 def _append_request(term: Term, body: Any) -> AppendRequest:
     previous_index = _checked(body.previous_index)
+    if len(body.entries) > ENTRIES_MAX:
+        raise PeerMessageError(f"a message of {len(body.entries)} entries")
     entries = []
     for log_index, entry in enumerate(body.entries, start=previous_index + 1):
         payload = entry.payload
@@ -320,6 +349,6 @@ def _append_request(term: Term, body: Any) -> AppendRequest:
 
 
 def _checked(number: int) -> int:
-    if number > _NUMBER_MAX:
+    if number > NUMBER_MAX:
         raise PeerMessageError("a number out of range")
     return number

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
@@ -16,17 +17,23 @@ from svc_cluster.base.errors import HotServerError, UnavailableError
 from svc_cluster.base.ids import GroupId
 
 ROOM_BYTES_MAX: Final = 16 * 1024 * 1024
-"""The room for answers to one caller that are being made, or were made and have not left."""
+"""The room for answers in one conversation that are being made, or were made and have not left."""
 
 WAITING_MAX: Final = 4096
 """Requests of one caller that wait for room; more are refused."""
 
 
 class AnswerRoom:
-    """This is the room of one caller. What is too large for the room has it for itself."""
+    """This is the room of one conversation. What is too large for the room has it for itself."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        caller_bytes: Callable[[], int] = lambda: ROOM_BYTES_MAX,
+    ) -> None:
+        """`caller_bytes`: what each conversation of the caller may have at the moment."""
         self._loop = loop
+        self._caller_bytes = caller_bytes
         self._taken = 0
         self._waiting: dict[GroupId, deque[tuple[int, asyncio.Future[None]]]] = {}
         self._waiting_count = 0
@@ -88,7 +95,8 @@ class AnswerRoom:
         self._let_in()
 
     def _fits(self, byte_count: int) -> bool:
-        return not self._taken or self._taken + byte_count <= ROOM_BYTES_MAX
+        room = min(ROOM_BYTES_MAX, self._caller_bytes())
+        return not self._taken or self._taken + byte_count <= room
 
     def _let_in(self) -> None:
         """Let in whoever is next, as many as there is room for."""

@@ -14,7 +14,7 @@ from typing import Final
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import UnavailableError
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
-from svc_cluster.base.steps import in_turns
+from svc_cluster.base.steps_in_turns import in_turns
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.lead_plan import MOVES_MAX, STEP_GROUPS, LeadMove, plan_steps, spread
 from svc_cluster.replica.host import Host

@@ -51,6 +51,10 @@ class Outgoing(Protocol):
 
     def dealt_with(self, kind: FrameKind, size: int) -> None: ...
 
+    def give_up(self, reason: str) -> None:
+        """End the conversation at once."""
+        ...
+
 
 def terms_of(node: ReplicaNode, secret: bytes) -> Terms:
     """What the node says of itself to whoever calls, and whom it admits."""
@@ -267,6 +271,9 @@ class ServiceCaller:
         """Raises NoCreditError, without effect; behind the end it does nothing."""
         with contextlib.suppress(LinkLostError):
             self._wire.send(kind, flow, payload)
+
+    def give_up(self, reason: str) -> None:
+        self._wire.give_up(reason)
 
     def dealt_with(self, kind: FrameKind, size: int) -> None:
         self._wire.dealt_with(kind, size)

@@ -60,7 +60,10 @@ UNDOING: Final = frozenset(
 does not refuse them. They are small, and few by the places that callers have."""
 
 NEVER_REFUSED: Final = frozenset({"renew_lease", "hand_on_leases"})
-"""Operations without which no request of anybody would be answered before long."""
+"""Operations without which no request of anybody would be answered before long..."""
+
+UNREFUSED_BYTES_MAX: Final = 4 * 1024
+"""...if the request is as short as one needs to be."""
 
 LIST_BYTES: Final = 512 * 1024
 """About what a long page of a list, or of usage, takes."""

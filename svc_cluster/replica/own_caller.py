@@ -19,5 +19,8 @@ class OwnCaller:
         if not self.answer.done():
             self.answer.set_result(decode(payload).body)
 
+    def give_up(self, reason: str) -> None:
+        """There is no conversation."""
+
     def dealt_with(self, kind: FrameKind, size: int) -> None:
         """The request is not held on behalf of anybody else."""

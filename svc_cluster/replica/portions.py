@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from svc_cluster.codec.peer_message import ENTRIES_MAX
 from svc_cluster.raft.messages import AppendRequest
 
 PORTION_BYTES: Final = 1024 * 1024
 """Entries of one message to a peer have at most so many bytes, or it has one; groups take turns."""
 
-PORTION_ENTRIES_MAX: Final = 512
-"""And so many entries, however small: each costs whoever takes it."""
+PORTION_ENTRIES_MAX: Final = ENTRIES_MAX
+"""And so many entries, however small: each costs whoever takes it, who refuses more."""
 
 
 def portions(message: AppendRequest) -> Iterator[AppendRequest]:

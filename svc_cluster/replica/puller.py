@@ -12,7 +12,9 @@ from svc_cluster.base.configuration import ConfigurationFormatError, decode_conf
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, LogIndex, NodeId, Term
 from svc_cluster.base.log_ops import LogEntry
 from svc_cluster.base.tasks import Tasks
-from svc_cluster.raft.feed import Feed
+from svc_cluster.codec.peer_message import NUMBER_MAX
+from svc_cluster.raft.feed import FEED_ENTRIES_MAX, Feed
+from svc_cluster.raft.group import ENTRY_BYTES_MAX
 from svc_cluster.raft.learner_group import LearnerGroup
 from svc_cluster.replica.group_replica import AnyGroup
 from svc_cluster.replica.seamed import Seamed, seam_of
@@ -121,6 +123,8 @@ class Puller:
         return not group.stopped and self._take(group, seam, response.committed)
 
     def _take(self, group: AnyGroup, seam: Seamed, told: pb.Committed) -> bool:
+        if len(told.entries) > FEED_ENTRIES_MAX or not all(map(_is_entry, told.entries)):
+            return False
         try:
             configuration = decode_configuration(told.configuration)
         except ConfigurationFormatError:
@@ -141,3 +145,8 @@ class Puller:
         taken = group.engine.last_index - before
         self.pulled += max(0, taken)
         return taken > 0
+
+
+def _is_entry(told: pb.CommittedEntry) -> bool:
+    """Whether it has the size and the term of an entry, as `codec/peer_message.py` checks it."""
+    return 0 < len(told.payload) <= ENTRY_BYTES_MAX and told.term <= NUMBER_MAX

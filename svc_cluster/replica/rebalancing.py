@@ -7,7 +7,7 @@ from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import GroupId, NodeId
-from svc_cluster.base.steps import in_turns
+from svc_cluster.base.steps_in_turns import in_turns
 from svc_cluster.catalog.placement_model import PlacementGroup, PlacementPlan, Policy
 from svc_cluster.catalog.placement_plan import plan_steps
 from svc_cluster.catalog.placement_view import (

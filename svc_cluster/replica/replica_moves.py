@@ -15,7 +15,7 @@ from typing import Final
 
 from svc_cluster.base.errors import ServiceError
 from svc_cluster.base.ids import GroupId, NodeId
-from svc_cluster.base.steps import in_turns
+from svc_cluster.base.steps_in_turns import in_turns
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.catalog_commands import CatalogCommand
 from svc_cluster.catalog.group_change import CancelChange

@@ -35,6 +35,7 @@ from svc_cluster.replica.append import COMMAND_BYTES, Decision
 from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.basin_operations import BasinOperations
 from svc_cluster.replica.callbacks import result_of
+from svc_cluster.replica.caller_shares import CallerShares
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.catalog_operations import CatalogOperations
 from svc_cluster.replica.change_operations import ChangeOperations
@@ -53,6 +54,7 @@ from svc_cluster.replica.operation_rules import (
     NEVER_REFUSED,
     ROOM_BYTES,
     UNDOING,
+    UNREFUSED_BYTES_MAX,
     WRITES,
 )
 from svc_cluster.replica.overview import Overview
@@ -83,6 +85,7 @@ class Service:
         self._host = host
         self._traces = host.services.traces
         self._working = Working()
+        self._shares = CallerShares()
         self.balance = LeadBalance(host)
         self.moves = ReplicaMoves(host)
         self._sessions: set[ServiceSession] = set()
@@ -117,7 +120,7 @@ class Service:
 
     def session(self, caller: AnswerChannel, name: str = "") -> ServiceSession:
         """A conversation of the caller that is called so: all of one caller have its share."""
-        session = ServiceSession(self, caller, self._sessions.discard, name)
+        session = ServiceSession(self, caller, self._sessions.discard, name, self._shares)
         self._sessions.add(session)
         return session
 
@@ -130,23 +133,25 @@ class Service:
             return
         request.deadline_ms = min(request.deadline_ms, DEADLINE_MS_MAX)
         operation = request.WhichOneof("operation")
+        size = session.byte_count(request.id)
         if len(request.request_key) not in (0, REQUEST_KEY_BYTES):
             fault = "a request key has another length"
             session.refuse(request.id, MalformedError(ErrorCode.BAD_PROTO, fault))
         elif operation == "append":
             # the hot path: no task, no future, one callback
             self._append(session, request)
-        elif operation not in NEVER_REFUSED and not self._working.has_room(session.name):
+        elif not self._is_worked_on(session, operation, size):
             session.refuse(request.id, HotServerError("the node has too many requests to answer"))
         elif operation in ROOM_BYTES:
             work = self._answer_long(session, request, operation)
-            task = self._working.begin(session.name, work)
+            task = self._working.begin(session.name, work, size)
             session.works(request.id, task, FrameKind.BULK)
         elif operation in CHANGES:
             self._begin_change(session, request, operation)
         elif operation in self._operations:
             work = self._answer(session, request, self._operations[operation])
-            session.works(request.id, self._working.begin(session.name, work), FrameKind.CALL)
+            task = self._working.begin(session.name, work, size)
+            session.works(request.id, task, FrameKind.CALL)
         else:
             session.refuse(
                 request.id, MalformedError(ErrorCode.NOT_IMPLEMENTED, "unknown operation")
@@ -161,7 +166,14 @@ class Service:
             session.refuse(request.id, refusal)
             return
         asked = self._operations[operation]
-        _ = self._working.begin(session.name, self._answer(session, request, asked))
+        work = self._answer(session, request, asked)
+        _ = self._working.begin(session.name, work, session.byte_count(request.id))
+
+    def _is_worked_on(self, session: ServiceSession, operation: str | None, size: int) -> bool:
+        """Whether there is room for one more request of this caller, or it needs none."""
+        if operation in NEVER_REFUSED and size <= UNREFUSED_BYTES_MAX:
+            return True
+        return self._working.has_room(session.name, size)
 
     async def _answer_long(
         self, session: ServiceSession, request: pb.Request, operation: str
@@ -244,7 +256,7 @@ class Service:
         try:
             basin = self._basin(request)
             self._host.check_space()
-            self._host.memory.admit(len(message.records))
+            self._host.memory.admit(session.byte_count(request_id))
             batch = rpc.batch_from_pb(message)
             session_sequence = rpc.session_sequence_from_pb(message)
             if traces is not None and request.HasField("trace"):

@@ -18,6 +18,7 @@ from svc_cluster.base.errors import (
     ErrorCode,
     HotServerError,
     InternalError,
+    InvalidError,
     MalformedError,
     ServiceError,
 )
@@ -25,11 +26,13 @@ from svc_cluster.base.ids import CATALOG_GROUP, GroupId
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.seldom import Seldom
 from svc_cluster.codec import rpc
+from svc_cluster.codec.request_bounds import is_too_long
 from svc_cluster.link.calls import HEAD, CallError, Verb, encode
 from svc_cluster.link.credit import MESSAGE_BYTES_MAX
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.outbox import NoCreditError
 from svc_cluster.replica.answer_room import AnswerRoom
+from svc_cluster.replica.caller_shares import CallerShares
 from svc_cluster.replica.repeatable import Fill
 from svc_cluster.replica.roles import CallerRights
 
@@ -65,6 +68,10 @@ class AnswerChannel(Protocol):
     def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         """Raises NoCreditError, without effect; behind the end of the conversation it does
         nothing."""
+        ...
+
+    def give_up(self, reason: str) -> None:
+        """End the conversation at once, with all that waits in it."""
         ...
 
     def dealt_with(self, kind: FrameKind, size: int) -> None:
@@ -118,9 +125,15 @@ class ServiceSession:
         caller: AnswerChannel,
         on_closed: Callable[[ServiceSession], None] = lambda _: None,
         name: str = "",
+        shares: CallerShares | None = None,
     ) -> None:
-        """`name` is the caller's: it may have several conversations."""
+        """`name` is the caller's: it may have several conversations. `shares` are the node's; None:
+        this caller is alone."""
         self.name = name
+        self._shares = CallerShares() if shares is None else shares
+        self._shares.begin(name)
+        self._owed_bytes = 0
+        """Bytes of short answers that the caller has not dealt with."""
         self._service = service
         self._on_closed = on_closed
         self.asked_bytes = 0
@@ -138,7 +151,7 @@ class ServiceSession:
 
         self._unsent_bytes = 0
         self._unread = Seldom()
-        self.room = AnswerRoom(service.loop)
+        self.room = AnswerRoom(service.loop, lambda: self._shares.room_bytes(name))
         self.takes_stages = False
         """Whether the caller wants to be told where an append's time went (the feature STAGES)."""
 
@@ -152,7 +165,11 @@ class ServiceSession:
     @property
     def answer_bytes(self) -> int:
         """About how much answers hold: being made, waiting for credit, or on their way."""
-        return max(self.room.taken_bytes, self._unsent_bytes)
+        return max(self.room.taken_bytes + self._owed_bytes, self._unsent_bytes)
+
+    def byte_count(self, number: int) -> int:
+        """The bytes of the message of a request that is not answered."""
+        return self._asked[number].byte_count
 
     def request(
         self, kind: FrameKind, number: int, data: bytes, byte_count: int, admission: CallerRights
@@ -169,6 +186,10 @@ class ServiceSession:
         self.asked_bytes += byte_count
         if kind is FrameKind.URGENT:
             asked.answer_kind = kind
+        if is_too_long(data):
+            self._note_unread()
+            self.refuse(number, InvalidError("a request longer than what it asks"))
+            return
         try:
             request = pb.Request.FromString(data)
         except DecodeError:
@@ -250,6 +271,8 @@ class ServiceSession:
         """The caller is done with so much of what it was sent of this class."""
         if kind is FrameKind.BULK:
             self.room.give_back(byte_count)
+        else:
+            self._settle(min(byte_count, self._owed_bytes))
         waiting = self._unsent.get(kind)
         while waiting and self._try_send(kind, waiting[0]):
             self._unsent_bytes -= len(waiting.popleft().message)
@@ -257,7 +280,10 @@ class ServiceSession:
 
     def close(self) -> None:
         """The caller is gone: nothing is answered any more, and no read waits to be."""
+        if not self.closed:
+            self._shares.end(self.name)
         self.closed = True
+        self._settle(self._owed_bytes)
         for waiting in self._unsent.values():
             waiting.clear()
         self.unsent = self._unsent_bytes = 0
@@ -278,6 +304,15 @@ class ServiceSession:
             waiting.append(answer)
             self.unsent += 1
             self._unsent_bytes += len(answer.message)
+        if kind is not FrameKind.BULK and not self.closed:
+            self._owed_bytes += len(answer.message)
+            if self._shares.owe(self.name, len(answer.message)):
+                self._caller.give_up("too many bytes of answers are not read")
+
+    def _settle(self, byte_count: int) -> None:
+        if byte_count:
+            self._owed_bytes -= byte_count
+            self._shares.settle(self.name, byte_count)
 
     def _try_send(self, kind: FrameKind, answer: _Unsent) -> bool:
         try:

@@ -73,6 +73,8 @@ class Wire:
         """Bytes of the longest message that arrived, of either side, by class."""
         self.frozen = False
         self.is_up = True
+        self.given_up = ""
+        """Why the node wants the conversation to end, if it does."""
         self._pump_scheduled = False
         gateway = Speaker(Identity("c" * 32, "gateway", NodeId(0), "g"), features)
         terms = Terms(b"secret", gateway, lambda _: None)
@@ -183,6 +185,9 @@ class _Far:
             raise LinkLostError(sent=False)
         self._wire.far.send(kind, flow, payload)
         self._wire._schedule()
+
+    def give_up(self, reason: str) -> None:
+        self._wire.given_up = reason
 
     def dealt_with(self, kind: FrameKind, size: int) -> None:
         if self._wire.is_up:

@@ -116,6 +116,9 @@ class Line:
             credit.dealt_with += len(payload)
             asyncio.get_running_loop().call_soon(self._caller.room, kind, len(payload))
 
+    def give_up(self, reason: str) -> None:
+        raise AssertionError(reason)
+
     def dealt_with(self, kind: FrameKind, size: int) -> None:
         assert size > 0
 

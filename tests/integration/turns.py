@@ -117,6 +117,9 @@ class Line:
             future.set_result(payload)
         self._loop.call_soon(self._caller.room, kind, len(payload))
 
+    def give_up(self, reason: str) -> None:
+        raise AssertionError(reason)
+
     def dealt_with(self, kind: FrameKind, size: int) -> None:
         assert size > 0
 

@@ -623,6 +623,9 @@ class _Watched:
             if verb is not None:
                 self._network.called_soon(verb, self._node)
 
+    def give_up(self, reason: str) -> None:
+        self._wire.give_up(reason)
+
     def dealt_with(self, kind: FrameKind, size: int) -> None:
         self._wire.dealt_with(kind, size)
 

@@ -117,4 +117,7 @@ class Nowhere:
 
     def send(self, kind: FrameKind, flow: int, payload: bytes) -> None: ...
 
+    def give_up(self, reason: str) -> None:
+        raise AssertionError(reason)
+
     def dealt_with(self, kind: FrameKind, size: int) -> None: ...

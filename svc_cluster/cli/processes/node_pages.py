@@ -9,7 +9,7 @@ from dataclasses import asdict
 from svc_cluster.base.clock import Clock, SystemClock
 from svc_cluster.base.errors import ServiceError
 from svc_cluster.base.metrics import CONTENT_TYPE
-from svc_cluster.base.steps import in_turns
+from svc_cluster.base.steps_in_turns import in_turns
 from svc_cluster.cli.processes.node_metrics import NodeMetrics
 from svc_cluster.gateway.request.error_answers import refused
 from svc_cluster.http.message import Request, Response

@@ -76,6 +76,9 @@ class NodeEnd:
     def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         self.talk.send(kind, flow, payload)
 
+    def give_up(self, reason: str) -> None:
+        raise AssertionError(reason)
+
     def dealt_with(self, kind: FrameKind, size: int) -> None:
         self.talk.dealt_with(kind, size)
 

@@ -49,6 +49,9 @@ class Wire:
             raise self.fault
         self.sent.append((kind, flow, *decode(payload)))
 
+    def give_up(self, reason: str) -> None:
+        raise AssertionError(reason)
+
     def dealt_with(self, kind: FrameKind, size: int) -> None:
         self.dealt.append((kind, size))
 

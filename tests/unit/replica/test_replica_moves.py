@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from svc_cluster.base.ids import GroupId, NodeId, ReplicaId, TimestampMs
-from svc_cluster.base.steps import in_turns
+from svc_cluster.base.steps_in_turns import in_turns
 from svc_cluster.catalog.basin_record import BasinRecord
 from svc_cluster.catalog.group_change import BeginChange, CancelChange, GroupChange
 from svc_cluster.catalog.node_rows import NodeRecord, NodeState

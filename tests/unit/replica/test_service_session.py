@@ -58,6 +58,7 @@ class Caller:
         self.answers: list[tuple[FrameKind, int, int, pb.Response]] = []
         """Class, flow, number and answer."""
         self.freed: list[tuple[FrameKind, int]] = []
+        self.given_up: list[str] = []
 
     def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         if kind in self.credit:
@@ -67,6 +68,9 @@ class Caller:
         verb, number, body = decode(payload)
         assert verb is Verb.ANSWER
         self.answers.append((kind, flow, number, pb.Response.FromString(body)))
+
+    def give_up(self, reason: str) -> None:
+        self.given_up.append(reason)
 
     def dealt_with(self, kind: FrameKind, size: int) -> None:
         self.freed.append((kind, size))

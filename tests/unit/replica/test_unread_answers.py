@@ -39,12 +39,16 @@ class Deaf:
         self.credit = credit
         self.sent: list[bytes] = []
         self.dealt_bytes = 0
+        self.given_up = ""
 
     def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         if not self.credit:
             raise NoCreditError
         self.credit -= 1
         self.sent.append(payload)
+
+    def give_up(self, reason: str) -> None:
+        self.given_up = reason
 
     def dealt_with(self, kind: FrameKind, size: int) -> None:
         self.dealt_bytes += size
