@@ -19,8 +19,8 @@ from typing import Final
 from svc_cluster.base.clock import Clock, SystemClock
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks
-from svc_cluster.cli.processes.boot import unlistenable
 from svc_cluster.cli.processes.gateway_place import ProcessPlace
+from svc_cluster.cli.processes.gateway_port import hold_port
 from svc_cluster.cli.processes.gateway_siblings import socket_path
 from svc_cluster.cli.processes.process import EXIT_FATAL, MALLOC_ENVIRONMENT, SUPERVISOR_FD
 from svc_cluster.settings import GatewaySettings
@@ -279,7 +279,7 @@ async def run_group(settings: GatewaySettings, stop: asyncio.Event) -> int:
     cannot be listened on, and for want of a directory."""
     directory = _directory(settings.processes)
     try:
-        held = hold_port(settings.host, settings.port)
+        held = await hold_port(settings.host, settings.port)
         try:
             port: int = held[0].getsockname()[1]
             command = [sys.executable, *sys.orig_argv[1:]]
@@ -309,41 +309,3 @@ def _directory(processes: int) -> Path:
             "shorter one"
         )
     return directory
-
-
-def hold_port(host: str, port: int) -> list[socket.socket]:
-    """Return sockets that keep the port (0: a free one) for the group and take no connections. The
-    port must be nobody's, not even another group's, with which it would be shared in silence.
-    Raises SettingsError."""
-    held: list[socket.socket] = []
-    try:
-        for family, kind, protocol, _, address in _addresses(host, port):
-            place = (address[0], port, *address[2:])
-            if port:
-                with socket.socket(family, kind, protocol) as alone:
-                    _only_own_family(alone)
-                    alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    alone.bind(place)
-            sock = socket.socket(family, kind, protocol)
-            held.append(sock)
-            _only_own_family(sock)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            sock.bind(place)
-            port = sock.getsockname()[1]
-    except OSError as cause:
-        for sock in held:
-            sock.close()
-        raise unlistenable(f"port {port} on {host}", cause) from cause
-    return held
-
-
-def _addresses(host: str, port: int) -> list[tuple[int, int, int, str, tuple[object, ...]]]:
-    """Raises OSError."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    return [*dict.fromkeys((int(a), int(b), c, d, tuple(e)) for a, b, c, d, e in found)]
-
-
-def _only_own_family(sock: socket.socket) -> None:
-    """An address of IPv6 stands for no address of IPv4 here, as it will in the processes."""
-    if sock.family == socket.AF_INET6:
-        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

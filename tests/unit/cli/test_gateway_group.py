@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,13 @@ from svc_cluster.cli.processes.gateway_group import (
     Again,
     GiveUp,
     GroupPlan,
-    hold_port,
 )
 from svc_cluster.cli.processes.gateway_place import ProcessPlace, own_place, part_of
 from svc_cluster.cli.processes.process import EXIT_FATAL
 from svc_cluster.settings import GatewaySettings
 from svc_cluster.settings_bounds import DIVIDED
 from svc_cluster.settings_errors import (
-    EXIT_ADDRESS,
     EXIT_MISSING_FILE,
-    AddressError,
     SettingsError,
 )
 
@@ -132,29 +128,3 @@ def test_parts_that_are_too_small_are_refused(changes: dict[str, Any], words: st
     settings = GatewaySettings(cluster_id="c", nodes=NODES, secret_file="-", **changes)
     with pytest.raises(SettingsError, match=words):
         settings.check()
-
-
-def test_a_port_is_held_for_the_group_and_shared_with_nobody_else() -> None:
-    """A free one is found for 0. Another group, which would share it in silence, is refused, and so
-    is the group where somebody listens, be it with the same option."""
-    held = hold_port("127.0.0.1", 0)
-    port = held[0].getsockname()[1]
-    try:
-        with pytest.raises(AddressError, match=f"port {port}"):
-            hold_port("127.0.0.1", port)
-        with socket.socket() as one:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            one.bind(("127.0.0.1", port))
-            one.listen()
-            with socket.create_connection(("127.0.0.1", port)):
-                pass  # it is taken by whoever listens, not by the one that holds
-    finally:
-        for sock in held:
-            sock.close()
-    with socket.socket() as other:
-        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        other.bind(("127.0.0.1", port))
-        other.listen()
-        with pytest.raises(AddressError) as refused:
-            hold_port("127.0.0.1", port)
-    assert refused.value.exit_status == EXIT_ADDRESS
