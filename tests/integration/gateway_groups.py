@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -49,6 +50,15 @@ class Group:
         self.directory = place.with_suffix(".tmp")
         self.directory.mkdir(exist_ok=True)
         self.process = self.parent()
+
+    def impatient(self) -> ServiceProcess:
+        """Return its parent, not started, as one that takes processes for hanging soon."""
+        command = [sys.executable, "-m", "tests.integration.impatient_gateway", "gateway"]
+        return ServiceProcess(
+            [*command, "--config", str(self.config), "--processes", str(self.processes)],
+            self.log,
+            environment={"TMPDIR": str(self.directory)},
+        )
 
     def parent(self, *more: str) -> ServiceProcess:
         """Return its parent, not started."""

@@ -4,6 +4,7 @@ as one."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -17,10 +18,12 @@ from svc_cluster.http.client import HttpClient
 from svc_cluster.lab.own_cluster import OwnCluster
 from svc_cluster.settings_errors import EXIT_ADDRESS, EXIT_CONFIGURATION, EXIT_MISSING_FILE
 from tests.integration.gateway_groups import JSON, SECONDS, Clients, Group, lives, running, until
+from tests.integration.impatient_gateway import SILENCE_SECONDS
 from tests.integration.processes import READY_S, in_loop
 
 PROCESSES: Final = 3
 ENDED: Final = "gateway_process_ended"
+HUNG: Final = "gateway_process_hung"
 LIST: Final = 'svc_http_requests_total{code="200",method="GET",route="/v1/basins"}'
 
 
@@ -100,6 +103,35 @@ async def test_a_process_that_is_killed_comes_back_and_nobody_fails(
         assert (await group.samples())[LIST] >= seen
         ends = [(line["process"], line["exit_status"]) for line in group.lines(ENDED)]
         assert ends == [(1, -signal.SIGKILL), (2, -signal.SIGKILL), (3, 0)]
+
+
+@in_loop
+async def test_a_process_that_hangs_is_killed_and_comes_back(
+    scene: tuple[OwnCluster, str], place: Path
+) -> None:
+    """SIGSTOP is what a loop that does not turn looks like from outside. One line says why, the
+    others go on as they are, and the whole is stopped in order."""
+    own, token = scene
+    group = Group(own, place / "hung", PROCESSES)
+    group.process = group.impatient()
+    async with running(group):
+        before = group.pids()
+        os.kill(before[2], signal.SIGSTOP)
+        try:
+            await until(lambda: group.pids()[2] != before[2])
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(before[2], signal.SIGCONT)
+        await group.ready()
+        assert not lives(before[2])
+        assert group.pids() == before | {2: group.pids()[2]}
+        hung = [(line["process"], line["silent_s"]) for line in group.lines(HUNG)]
+        assert hung == [(2, SILENCE_SECONDS)]
+        ends = [(line["process"], line["exit_status"]) for line in group.lines(ENDED)]
+        assert ends == [(2, -signal.SIGKILL)]
+        clients = Clients(group.url, token)
+        await asyncio.gather(*(clients.ask("/v1/basins") for _ in range(10)))
+        assert (clients.failures, clients.answered) == ([], 10)
 
 
 @in_loop

@@ -19,9 +19,10 @@ from typing import Final
 from svc_cluster.base.clock import Clock, SystemClock
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks
-from svc_cluster.cli.processes.gateway_place import ProcessPlace
+from svc_cluster.cli.processes.gateway_place import BEAT_SECONDS, ProcessPlace
 from svc_cluster.cli.processes.gateway_port import hold_port
 from svc_cluster.cli.processes.gateway_siblings import socket_path
+from svc_cluster.cli.processes.gateway_turns import ProcessorTurns
 from svc_cluster.cli.processes.process import EXIT_FATAL, MALLOC_ENVIRONMENT, SUPERVISOR_FD
 from svc_cluster.settings import GatewaySettings
 from svc_cluster.settings_errors import REFUSED_START, DirectoryError
@@ -33,8 +34,14 @@ STEADY_SECONDS: Final = 10.0
 """A process that lived so long is started again as if it had never ended."""
 FAILED_STARTS_MAX: Final = 5
 """So many starts in a row without one that serves, while none does, end the whole."""
+SILENCE_SECONDS: Final = 15.0
+"""A process that has served and is not heard for so long hangs, and is killed."""
+START_SECONDS: Final = 120.0
+"""A process that does not come to serve in so long hangs too."""
 CLOSE_SECONDS: Final = 20.0
 """What a process has to end in beside `drain_seconds`; then it is ended by force."""
+HEARD_BYTES: Final = 64
+"""All that a process has said since it was heard, which may be at once."""
 SOCKET_PATH_BYTES_MAX: Final = 107
 """The system takes no longer names of sockets."""
 
@@ -60,24 +67,41 @@ class _Known:
     began: float = 0.0
     serves: bool = False
     pause: float = PAUSE_SECONDS_MIN
+    silent_looks: int = 0
 
 
 class GroupPlan:
-    """What follows when a process ends by itself. Decides alone; `now` is monotonic seconds."""
+    """What follows when a process ends by itself, or says nothing. Decides alone; `now` is
+    monotonic seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, silence_seconds: float = SILENCE_SECONDS) -> None:
+        self._silence_seconds = silence_seconds
         self._known: dict[int, _Known] = {}
         self._failed = 0
         self._has_served = False
 
     def began(self, number: int, now: float) -> None:
         known = self._known.setdefault(number, _Known())
-        known.began, known.serves = now, False
+        known.began, known.serves, known.silent_looks = now, False, 0
 
     def serves(self, number: int) -> None:
-        """It listens."""
-        self._known[number].serves = self._has_served = True
+        """It listens, as it says again and again."""
+        known = self._known[number]
+        known.serves = self._has_served = True
+        known.silent_looks = 0
         self._failed = 0
+
+    def silent(self, number: int) -> float | None:
+        """Another BEAT_SECONDS are over. Returns for how long it has said nothing, in seconds, once
+        that is too long. Looks are counted, not time: where this process had no turn itself, or
+        the whole host slept, nobody was silent."""
+        known = self._known[number]
+        known.silent_looks += 1
+        seconds = known.silent_looks * BEAT_SECONDS
+        if seconds < (self._silence_seconds if known.serves else START_SECONDS):
+            return None
+        known.silent_looks = 0
+        return seconds
 
     def ended(self, number: int, status: int, now: float) -> Again | GiveUp:
         """`status`: as the system tells it, below 0 for a signal."""
@@ -103,6 +127,7 @@ class _Child:
     is_hung_up: bool = False
     """It was to read its settings again before it could hear that."""
     own_end: socket.socket | None = field(default=None, repr=False)
+    turns: ProcessorTurns | None = None
 
 
 class GatewayGroup:
@@ -115,6 +140,7 @@ class GatewayGroup:
         directory: Path,
         port: int,
         clock: Clock,
+        plan: GroupPlan,
     ) -> None:
         self.status = 0
         self._settings = settings
@@ -122,7 +148,7 @@ class GatewayGroup:
         self._directory = directory
         self._port = port
         self._clock = clock
-        self._plan = GroupPlan()
+        self._plan = plan
         self._children = [_Child(number) for number in range(1, settings.processes + 1)]
         self._tasks = Tasks()
         self._ending = asyncio.Event()
@@ -137,8 +163,11 @@ class GatewayGroup:
         keepers = [
             spawn(self._keep(each), f"keep process {each.number}") for each in self._children
         ]
+        watch = spawn(self._watch(), "watch for processes that hang")
         waiting = [spawn(event.wait(), "wait for the end") for event in (stop, self._ending)]
-        ended, _ = await asyncio.wait([*waiting, *keepers], return_when=asyncio.FIRST_COMPLETED)
+        ended, _ = await asyncio.wait(
+            [*waiting, *keepers, watch], return_when=asyncio.FIRST_COMPLETED
+        )
         if any(not task.cancelled() and task.exception() is not None for task in ended):
             self.status = EXIT_FATAL  # of this process's own, and said
         self._ending.set()
@@ -209,6 +238,7 @@ class GatewayGroup:
         finally:
             other.close()
         child.own_end = own
+        child.turns = ProcessorTurns(child.process.pid)
 
     async def _until_end(self, child: _Child) -> int:
         assert child.process is not None, "it was started"
@@ -222,17 +252,45 @@ class GatewayGroup:
             child.serves = False
 
     async def _hear(self, child: _Child, own: socket.socket) -> None:
-        """It says one byte when it serves."""
+        """It says a byte when it serves, and one every BEAT_SECONDS from then on."""
+        loop = asyncio.get_running_loop()
         try:
-            said = await asyncio.get_running_loop().sock_recv(own, 1)
+            # not under a timeout: one that fires beside what is said loses it
+            while await loop.sock_recv(own, HEARD_BYTES):
+                self._plan.serves(child.number)
+                child.serves = True
+                if child.is_hung_up:
+                    child.is_hung_up = False
+                    self._signal(child, signal.SIGHUP)
         except OSError:
             return
-        if said:
-            child.serves = True
-            self._plan.serves(child.number)
-            if child.is_hung_up:
-                child.is_hung_up = False
-                self._signal(child, signal.SIGHUP)
+
+    async def _watch(self) -> None:
+        """For ever: a process that hangs is killed, and started again as any that ends."""
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            for child in self._children:
+                # while all are being ended, whoever waits for that has a bound of its own
+                if self._lives(child) and self._hangs(child) and not self._ending.is_set():
+                    self._signal(child, signal.SIGKILL)
+
+    def _hangs(self, child: _Child) -> bool:
+        """Whether it has said nothing for too long, which is logged. A look at one that had no turn
+        of a processor counts for nothing: it would start again on a host that is too busy."""
+        assert child.turns is not None, "it was started"
+        if child.turns.were_missing(BEAT_SECONDS):
+            return False
+        seconds = self._plan.silent(child.number)
+        if seconds is None:
+            return False
+        log.error(
+            "gateway_process_hung",
+            process=child.number,
+            silent_s=seconds,
+            has_served=child.serves,
+            reason="its event loop has stopped: it is killed and started again",
+        )
+        return True
 
     async def _end_all(self) -> None:
         """Tell every process to end, and wait until all have; those that do not are killed."""
@@ -274,16 +332,20 @@ class GatewayGroup:
                 child.process.send_signal(number)
 
 
-async def run_group(settings: GatewaySettings, stop: asyncio.Event) -> int:
-    """Run until `stop`, and return the status to end with. Raises SettingsError for a port that
-    cannot be listened on, and for want of a directory."""
+async def run_group(
+    settings: GatewaySettings, stop: asyncio.Event, silence_seconds: float = SILENCE_SECONDS
+) -> int:
+    """Run until `stop`, and return the status to end with. A process that is silent for
+    `silence_seconds` hangs. Raises SettingsError for a port that cannot be listened on, and for
+    want of a directory."""
     directory = _directory(settings.processes)
     try:
         held = await hold_port(settings.host, settings.port)
         try:
             port: int = held[0].getsockname()[1]
             command = [sys.executable, *sys.orig_argv[1:]]
-            group = GatewayGroup(settings, command, directory, port, SystemClock())
+            plan = GroupPlan(silence_seconds)
+            group = GatewayGroup(settings, command, directory, port, SystemClock(), plan)
             await group.run(stop)
             return group.status
         finally:

@@ -21,6 +21,8 @@ PROCESS: Final = f"{ENVIRONMENT_PREFIX}PROCESS"
 """Environment variable: the number of a process of the group, from 1 on. Its parent sets it."""
 PROCESS_DIRECTORY: Final = f"{ENVIRONMENT_PREFIX}PROCESS_DIRECTORY"
 """Environment variable: where the processes of the group meet."""
+BEAT_SECONDS: Final = 1.0
+"""A process that serves says so to its parent again and again, with this pause."""
 PROCESSES: Final = f"{ENVIRONMENT_PREFIX}PROCESSES"
 PORT: Final = f"{ENVIRONMENT_PREFIX}PORT"
 

@@ -21,7 +21,7 @@ from svc_cluster.base.tasks import Tasks
 from svc_cluster.cli.processes.audit_file import audit_sink
 from svc_cluster.cli.processes.boot import announce, gateway_ports, unlistenable
 from svc_cluster.cli.processes.gateway_links import GatewayLinks
-from svc_cluster.cli.processes.gateway_place import ProcessPlace
+from svc_cluster.cli.processes.gateway_place import BEAT_SECONDS, ProcessPlace
 from svc_cluster.cli.processes.gateway_reload import Reloadable, is_limited, rates, told
 from svc_cluster.cli.processes.gateway_siblings import GatewaySiblings
 from svc_cluster.cli.processes.init_file import read_init_file
@@ -368,10 +368,20 @@ async def run_gateway(
         who={"role": "gateway", **({} if place is None else {"process": place.number})},
     )
     reloader.start()
+    beats = Tasks()
     if place is not None:
-        say_serving()
+        beats.spawn(_beat(), "tell the parent that the loop turns")
     await stop.wait()
     await reloader.close()
     await running.close()
     if siblings is not None:
         await siblings.close()
+    await beats.cancel_all()
+
+
+async def _beat() -> None:
+    """For ever, from the moment on that it serves. It goes on while the process ends: one that its
+    parent does not hear is taken for one that hangs."""
+    while True:
+        say_serving()
+        await asyncio.sleep(BEAT_SECONDS)

@@ -167,7 +167,7 @@ def is_supervisor_gone() -> bool:
 
 
 def say_serving() -> None:
-    """To a supervisor that waits for it: this process listens."""
+    """To a supervisor that waits for it: this process listens. It may be said again and again."""
     with contextlib.suppress(OSError):
         os.write(int(os.environ[SUPERVISOR_FD]), b"1")
 

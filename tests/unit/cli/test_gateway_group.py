@@ -11,12 +11,14 @@ from svc_cluster.cli.processes.gateway_group import (
     FAILED_STARTS_MAX,
     PAUSE_SECONDS_MAX,
     PAUSE_SECONDS_MIN,
+    SILENCE_SECONDS,
+    START_SECONDS,
     STEADY_SECONDS,
     Again,
     GiveUp,
     GroupPlan,
 )
-from svc_cluster.cli.processes.gateway_place import ProcessPlace, own_place, part_of
+from svc_cluster.cli.processes.gateway_place import BEAT_SECONDS, ProcessPlace, own_place, part_of
 from svc_cluster.cli.processes.process import EXIT_FATAL
 from svc_cluster.settings import GatewaySettings
 from svc_cluster.settings_bounds import DIVIDED
@@ -81,6 +83,31 @@ def test_pauses_double_up_to_their_bound_and_begin_anew_behind_a_steady_time() -
     assert pauses[-1] == PAUSE_SECONDS_MAX
     assert plan.ended(2, -9, 1.0) == Again(PAUSE_SECONDS_MIN)
     assert plan.ended(1, -9, 1.0 + STEADY_SECONDS) == Again(PAUSE_SECONDS_MIN)
+
+
+def test_a_process_hangs_that_serves_and_is_not_heard_for_so_many_looks() -> None:
+    """Each word begins the count anew, however late it comes, and so does a start. Nobody hears of
+    the others' silence."""
+    plan = plan_of(1, 2)
+    looks = int(SILENCE_SECONDS / BEAT_SECONDS)
+    for _ in range(3):
+        assert [plan.silent(1) for _ in range(looks - 1)] == [None] * (looks - 1)
+        plan.serves(1)
+    assert [plan.silent(1) for _ in range(looks - 1)] == [None] * (looks - 1)
+    assert plan.silent(2) is None
+    assert plan.silent(1) == SILENCE_SECONDS
+    plan.ended(1, -9, 20.0)
+    plan.began(1, 20.2)
+    plan.serves(1)
+    assert plan.silent(1) is None
+
+
+def test_a_process_that_starts_is_borne_with_for_longer() -> None:
+    """It has much to load, and says nothing before it serves. That has its bound as well."""
+    plan = plan_of(1, starting=(2,))
+    looks = int(START_SECONDS / BEAT_SECONDS)
+    assert [plan.silent(2) for _ in range(looks - 1)] == [None] * (looks - 1)
+    assert plan.silent(2) == START_SECONDS
 
 
 def test_a_process_is_told_its_place() -> None:
