@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import socket
 from collections.abc import Iterator
@@ -184,6 +185,69 @@ async def test_a_killed_parent_leaves_no_process(
         group.process.kill()
     await until(lambda: not any(map(lives, pids)))
     assert [*group.directory.rglob("*")] == [], group.process.said()
+
+
+@in_loop
+async def test_a_directory_that_somebody_removes_is_made_again(
+    scene: tuple[OwnCluster, str], place: Path
+) -> None:
+    """As cleaners of old files do: the whole, and then the sockets alone. The processes find each
+    other again, none is started anew, and what each has counted outlives it as before."""
+    own, token = scene
+    async with running(Group(own, place / "cleaned", PROCESSES)) as group:
+        before = group.pids()
+        clients = Clients(group.url, token)
+        await asyncio.gather(*(clients.ask("/v1/basins") for _ in range(20)))
+        (directory,) = group.directory.iterdir()
+        shutil.rmtree(directory)
+        await until(lambda: len([*directory.glob("*.sock")]) == PROCESSES)
+        await group.ready()
+        assert directory.stat().st_mode & 0o777 == 0o700
+        for path in directory.glob("*.sock"):
+            path.unlink()
+        await until(lambda: len([*directory.glob("*.sock")]) == PROCESSES)
+        await group.ready()
+        assert group.pids() == before
+        assert (await group.samples())[LIST] == 20
+        os.kill(before[1], signal.SIGKILL)
+        await until(lambda: group.pids()[1] != before[1])
+        await group.ready()
+        assert (await group.samples())[LIST] == 20
+    assert [*group.directory.iterdir()] == []
+
+
+@in_loop
+async def test_what_a_group_leaves_that_was_killed_the_next_one_removes(
+    scene: tuple[OwnCluster, str], place: Path
+) -> None:
+    """None of its processes could do it. The directory of a group that lives beside is left."""
+    own, _ = scene
+    group = Group(own, place / "killed-all", PROCESSES)
+    group.process.start()
+    try:
+        await group.ready()
+        pids = [*group.pids().values()]
+        (left,) = group.directory.iterdir()
+    finally:
+        # its processes do not come to see its end
+        for pid in group.pids().values():
+            os.kill(pid, signal.SIGSTOP)
+        group.process.kill()
+        for pid in group.pids().values():
+            os.kill(pid, signal.SIGKILL)
+    await until(lambda: not any(map(lives, pids)))
+    assert left.exists()
+    async with running(group):
+        assert [each == left for each in group.directory.iterdir()] == [False]
+        (directory,) = group.directory.iterdir()
+        beside = Group(own, place / "beside", 2)
+        beside.directory.rmdir()
+        beside.directory.symlink_to(group.directory)
+        async with running(beside):
+            assert len([*group.directory.iterdir()]) == 2
+            await group.ready()
+        assert [*group.directory.iterdir()] == [directory]
+    assert [*group.directory.iterdir()] == []
 
 
 @in_loop

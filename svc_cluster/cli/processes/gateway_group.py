@@ -6,11 +6,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,13 +17,13 @@ from typing import Final
 from svc_cluster.base.clock import Clock, SystemClock
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks
+from svc_cluster.cli.processes.gateway_directory import new_directory
 from svc_cluster.cli.processes.gateway_place import BEAT_SECONDS, ProcessPlace
 from svc_cluster.cli.processes.gateway_port import hold_port
-from svc_cluster.cli.processes.gateway_siblings import socket_path
 from svc_cluster.cli.processes.gateway_turns import ProcessorTurns
 from svc_cluster.cli.processes.process import EXIT_FATAL, MALLOC_ENVIRONMENT, SUPERVISOR_FD
 from svc_cluster.settings import GatewaySettings
-from svc_cluster.settings_errors import REFUSED_START, DirectoryError
+from svc_cluster.settings_errors import REFUSED_START
 
 PAUSE_SECONDS_MIN: Final = 0.2
 PAUSE_SECONDS_MAX: Final = 10.0
@@ -42,8 +40,6 @@ CLOSE_SECONDS: Final = 20.0
 """What a process has to end in beside `drain_seconds`; then it is ended by force."""
 HEARD_BYTES: Final = 64
 """All that a process has said since it was heard, which may be at once."""
-SOCKET_PATH_BYTES_MAX: Final = 107
-"""The system takes no longer names of sockets."""
 
 log = get_logger("gateway.group")
 
@@ -338,36 +334,18 @@ async def run_group(
     """Run until `stop`, and return the status to end with. A process that is silent for
     `silence_seconds` hangs. Raises SettingsError for a port that cannot be listened on, and for
     want of a directory."""
-    directory = _directory(settings.processes)
+    directory = new_directory(settings.processes)
     try:
         held = await hold_port(settings.host, settings.port)
         try:
             port: int = held[0].getsockname()[1]
             command = [sys.executable, *sys.orig_argv[1:]]
             plan = GroupPlan(silence_seconds)
-            group = GatewayGroup(settings, command, directory, port, SystemClock(), plan)
+            group = GatewayGroup(settings, command, directory.path, port, SystemClock(), plan)
             await group.run(stop)
             return group.status
         finally:
             for sock in held:
                 sock.close()
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-def _directory(processes: int) -> Path:
-    """One that nobody else may look into. Raises DirectoryError."""
-    try:
-        directory = Path(tempfile.mkdtemp(prefix="svc-gateway-"))
-    except OSError as cause:
-        raise DirectoryError(
-            f"no directory can be made for the processes to meet in ({cause.strerror}): make "
-            "TMPDIR name one that this user may write to"
-        ) from cause
-    if len(os.fsencode(socket_path(directory, processes))) > SOCKET_PATH_BYTES_MAX:
-        directory.rmdir()
-        raise DirectoryError(
-            f"the directory {directory} has too long a name for sockets: make TMPDIR name a "
-            "shorter one"
-        )
-    return directory
+        directory.leave()

@@ -10,18 +10,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
 from svc_cluster.base.exposition_merge import PageError, merged
 from svc_cluster.base.log import get_logger
+from svc_cluster.base.tasks import Tasks
+from svc_cluster.cli.processes.gateway_directory import GroupDirectory, page_path, socket_path
 from svc_cluster.cli.processes.gateway_place import ProcessPlace
-from svc_cluster.cli.processes.process import is_supervisor_gone
 
 ASK_SECONDS: Final = 2.0
 """The others, all at once, have so long to answer."""
+LOOK_SECONDS: Final = 1.0
+"""So often it is looked whether the others can still find this process."""
 PAGE_BYTES_MAX: Final = 8 << 20
 """A page that is longer is none; one of a gateway has some 100 KiB."""
 LINE_BYTES_MAX: Final = 64
@@ -34,21 +36,16 @@ log = get_logger("gateway.siblings")
 _Page = Callable[[], Awaitable[bytes]]
 
 
-def socket_path(directory: Path, number: int) -> Path:
-    """Where a process answers the others."""
-    return directory / f"{number}.sock"
-
-
-def page_path(directory: Path, number: int) -> Path:
-    """Where the last page of a process lies, in the form that 1 stands for."""
-    return directory / f"{number}.page-1"
-
-
 class GatewaySiblings:
     """One process's view of its group."""
 
     def __init__(self, place: ProcessPlace) -> None:
         self.place = place
+        self._directory = GroupDirectory(place.directory)
+        self._path = socket_path(place.directory, place.number)
+        self._tasks = Tasks()
+        self._looking = asyncio.Lock()
+        """It is taken to look at the directory: nothing is made there once this process leaves."""
         self._own: _Page | None = None
         self._server: asyncio.Server | None = None
         self._past: bytes = b""
@@ -65,23 +62,55 @@ class GatewaySiblings:
 
     async def start(self, own: _Page) -> None:
         """Answer the others from now on. `own` makes this process's page. Raises OSError."""
+        await asyncio.to_thread(self._directory.hold)
         self._past = await asyncio.to_thread(_kept, self.place.directory, self.place.number)
         self._own = own
-        path = socket_path(self.place.directory, self.place.number)
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()  # of the process before, which has died
-        self._server = await asyncio.start_unix_server(self._answer, path, limit=LINE_BYTES_MAX)
+        await self._listen()
+        self._tasks.spawn(self._stay(), "stay where the others look")
 
     async def close(self) -> None:
-        """The others are answered no more. The directory is the parent's to take away, unless that
-        has died."""
+        """The others are answered no more."""
         if self._server is None:
             return
+        async with self._looking:
+            await self._tasks.cancel_all()
         self._server.close()
         with contextlib.suppress(OSError):
-            socket_path(self.place.directory, self.place.number).unlink()
-        if is_supervisor_gone():
-            await asyncio.to_thread(shutil.rmtree, self.place.directory, ignore_errors=True)
+            self._path.unlink()
+        await asyncio.to_thread(self._directory.leave)
+
+    async def _listen(self) -> None:
+        """Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()  # of the process before, which has died
+        self._server = await asyncio.start_unix_server(
+            self._answer, self._path, limit=LINE_BYTES_MAX
+        )
+
+    async def _stay(self) -> None:
+        """For ever: what somebody else has removed of the directory is made again."""
+        is_told = False
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                async with self._looking:
+                    await self._be_found()
+                is_told = False
+            except (OSError, PageError) as cause:
+                if not is_told:
+                    log.warning("process_not_found", reason=str(cause))
+                is_told = True
+
+    async def _be_found(self) -> None:
+        """Raises OSError and PageError."""
+        await asyncio.to_thread(self._directory.hold)
+        if await asyncio.to_thread(self._path.exists):
+            return
+        assert self._server is not None, "it is started"
+        self._server.close()
+        await self._listen()
+        await self._own_page()
+        log.info("process_found_again", reason="its socket was removed")
 
     async def page(self) -> bytes:
         """Return the page of the whole group, as of now. All who ask while the others are being
