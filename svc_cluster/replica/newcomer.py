@@ -11,6 +11,7 @@ from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import ErrorCode
 from svc_cluster.base.ids import NodeId
 from svc_cluster.base.log import Logger
+from svc_cluster.base.seldom import Seldom
 from svc_cluster.catalog.catalog_commands import RegisterNode
 from svc_cluster.codec.formation_report import FormationFormatError, decode_report
 from svc_cluster.codec.join_pb import put_node
@@ -53,28 +54,49 @@ class Newcomer:
         ask: Callable[[NodeId, Fill], Awaitable[pb.Response | None]],
         offer: Callable[[FormationRecord], None],
         on_out: Callable[[str], None],
+        now: Callable[[], float],
         log: Logger,
     ) -> None:
         """`ask` asks a node; None: no answer came. `offer` is told of the formation,
-        `on_out` of why there never is one; one of them, once."""
+        `on_out` of why there never is one; one of them, once. `now`: monotonic seconds."""
         self._node = node
         self._token = token
         self._others = others
         self._ask = ask
         self._offer = offer
         self._on_out = on_out
+        self._now = now
         self._log = log
+        self._put_off = Seldom()
+        self._told = ""
+        """The reason that the last line about being put off has."""
         self.refusal: str | None = None
         """Why the node is not let in, ever, with this token."""
 
     async def run(self) -> None:
         """Return when the node is let in, or refused."""
         while self.refusal is None:
+            reasons: list[tuple[NodeId, str]] = []
             for other in sorted(self._others()):
                 response = await self._ask(other, self._fill)
-                if response is not None and self._is_decided(other, response):
+                if response is None:
+                    continue
+                if self._is_decided(other, response):
                     return
+                if response.WhichOneof("result") == "refusal":
+                    reasons.append((other, response.refusal.message))
+            self._tell(reasons)
             await asyncio.sleep(AGAIN_SECONDS)
+
+    def _tell(self, reasons: list[tuple[NodeId, str]]) -> None:
+        """A line when the nodes of this round put it off for another reason than the last line
+        says, at most one a minute. A reason that comes and goes within it is not told."""
+        if not reasons or self._told in {reason for _, reason in reasons}:
+            return
+        changes = self._put_off.note(self._now())
+        if changes is not None:
+            other, self._told = reasons[0]
+            self._log.warning("join_put_off", asked_node=other, reason=self._told)
 
     def _is_decided(self, other: NodeId, response: pb.Response) -> bool:
         if response.WhichOneof("result") == "joined_cluster":

@@ -66,5 +66,6 @@ def made_newcomer(
         ask=ask,
         offer=node.former.offer,
         on_out=lambda why: node.on_out(why),
+        now=node.services.clock.monotonic,
         log=node.log,
     )
