@@ -15,11 +15,11 @@ from typing import Final
 from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import ServiceError
-from svc_cluster.base.ids import CATALOG_GROUP, GroupId, StreamId
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId
 from svc_cluster.replica.group_replica import AnyGroup
 from svc_cluster.replica.node import ReplicaNode
 from svc_cluster.replica.prefixed import PrefixedReader
-from svc_cluster.stream import keys, rows
+from svc_cluster.stream.export_walk import all_but_batches, batches_between
 
 SLICE_BYTES: Final = 128 * 1024
 SLICE_SECONDS: Final = 0.004
@@ -175,26 +175,15 @@ def framed(key: bytes, value: bytes) -> bytes:
 
 
 def _all_but_batches(reader: PrefixedReader, *, has_batches: bool) -> _Pieces:
-    parts = [(b"", _END)]
-    if has_batches:
-        parts = [(b"", keys.batches_range(StreamId(0))[0]), (keys.IDEMPOTENCY_ROWS, _END)]
-    for start, stop in parts:
-        for key, value in reader.scan(start, stop):
-            yield framed(key, value)
+    found = all_but_batches(reader, _END) if has_batches else reader.scan(b"", _END)
+    return (framed(*row) for row in found)
 
 
 def _batches(reader: PrefixedReader, ranges: list[pb.ExportRange]) -> _Pieces:
     for wanted in ranges:
-        stream_id = StreamId(wanted.stream_id)
-        row = reader.get(keys.stream_key(stream_id))
-        if row is None:
-            gone = pb.ExportedStream(stream_id=stream_id, gone=True)
-            yield pb.ExportPortion(stream=gone)
-            continue
-        trim_point = rows.decode_stream(stream_id, row).trim_point
-        yield pb.ExportPortion(stream=pb.ExportedStream(stream_id=stream_id, trim_point=trim_point))
-        first = max(wanted.first, trim_point)
-        start, stop = keys.batch_key(stream_id, first), keys.batch_key(stream_id, wanted.end)
-        if start < stop:
-            for key, value in reader.scan(start, stop):
-                yield framed(key, value)
+        walk = batches_between(reader, wanted.stream_id, wanted.first, wanted.end)
+        begins = pb.ExportedStream(stream_id=wanted.stream_id, trim_point=walk.trim_point or 0)
+        begins.gone = walk.trim_point is None
+        yield pb.ExportPortion(stream=begins)
+        for row in walk.batches:
+            yield framed(*row)

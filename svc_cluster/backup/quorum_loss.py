@@ -20,11 +20,12 @@ from svc_cluster.backup.surviving import Chosen, choose
 from svc_cluster.backup.survivor import ROWS_END, SurvivingGroup, Survivor
 from svc_cluster.backup.survivor_copy import copied
 from svc_cluster.base.clock import Clock
-from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId, StreamId
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
 from svc_cluster.catalog import catalog_state
 from svc_cluster.catalog.basin_record import BasinRecord
 from svc_cluster.model.places import Places, merged
-from svc_cluster.stream import keys, rows
+from svc_cluster.stream import keys
+from svc_cluster.stream.export_walk import all_but_batches, batches_between
 
 STREAMS_TOLD_MAX: Final = 100
 """Streams of one basin whose last positions are told; the rest are counted."""
@@ -176,9 +177,7 @@ class Recovery:
         if group_id == CATALOG_GROUP:
             kept = [row for row in found.reader.scan(b"", ROWS_END) if row[0] not in lost]
         else:
-            first_batch = keys.batches_range(StreamId(0))[0]
-            kept = list(found.reader.scan(b"", first_batch))
-            kept += found.reader.scan(keys.IDEMPOTENCY_ROWS, ROWS_END)
+            kept = list(all_but_batches(found.reader, ROWS_END))
         return GroupContent(
             self.cluster_id,
             group_id,
@@ -195,18 +194,10 @@ class Recovery:
     ) -> AsyncIterator[StreamBegins | Row]:
         reader = self._group(group_id).reader
         for wanted in ranges:
-            stream_id = StreamId(wanted.stream_id)
-            row = reader.get(keys.stream_key(stream_id))
-            if row is None:
-                yield StreamBegins(stream_id, 0, gone=True)
-                continue
-            trim_point = rows.decode_stream(stream_id, row).trim_point
-            yield StreamBegins(stream_id, trim_point, gone=False)
-            start = keys.batch_key(stream_id, max(wanted.first, trim_point))
-            stop = keys.batch_key(stream_id, wanted.end)
-            if start < stop:
-                for each in reader.scan(start, stop):
-                    yield each
+            walk = batches_between(reader, wanted.stream_id, wanted.first, wanted.end)
+            yield StreamBegins(wanted.stream_id, walk.trim_point or 0, gone=walk.trim_point is None)
+            for each in walk.batches:
+                yield each
 
     async def finished(self, finished_at_ms: int) -> None:
         """Nobody is left to be told."""
