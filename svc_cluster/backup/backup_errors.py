@@ -25,3 +25,7 @@ class NewerFormatError(BackupError):
 
 class InterruptedSourceError(BackupError):
     """A node ended its answer early: what it gave is good, and the rest may be asked for again."""
+
+
+class NoRoomError(BackupError):
+    """What is done to copies cannot go on: the disk under them is full."""

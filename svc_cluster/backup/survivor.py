@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
-from svc_cluster.backup.backup_errors import BackupError, NewerFormatError
+from svc_cluster.backup.backup_errors import BackupError, NewerFormatError, NoRoomError
 from svc_cluster.backup.surviving import SurvivingReplica
 from svc_cluster.backup.survivor_copy import STATE_FOLDER, WAL_FOLDER
 from svc_cluster.base.ids import CATALOG_GROUP, Generation, GroupId, LogIndex
@@ -36,6 +36,7 @@ from svc_cluster.replica.machine import (
 from svc_cluster.replica.prefixed import PrefixedReader, generation_prefix
 from svc_cluster.storage.damage import is_marked
 from svc_cluster.storage.disk import RealDisk
+from svc_cluster.storage.disk_trouble import is_full
 from svc_cluster.storage.harm import HarmFormatError
 from svc_cluster.storage.payload.payload_settings import PayloadFormatError
 from svc_cluster.storage.payload.payload_store import PayloadStore
@@ -151,6 +152,8 @@ class Survivor:
             self.unreadable |= logs.keys()
             return
         except (StoreOpenError, HarmFormatError, OSError) as cause:
+            if is_full(cause):
+                raise NoRoomError(f"{self.directory}: the disk is full under its copy") from cause
             raise BackupError(f"{self.directory}: {cause}") from cause
         for log in logs.values():
             try:
@@ -237,6 +240,8 @@ def _sealed_at(log: RecoveredLog) -> LogIndex | None:
 
 
 def _unreadable(directory: Path, state: Path, failure: BaseException) -> NoReturn:
+    if is_full(failure):
+        raise NoRoomError(f"{directory}: the disk is full under its copy") from failure
     raise UnreadableStateError(
         f"the state of {directory} cannot be read ({failure}): leave this directory out"
     ) from failure

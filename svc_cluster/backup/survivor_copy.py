@@ -3,13 +3,16 @@ the copy. What stands in it as zeroes takes no room there."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from svc_cluster.backup.backup_errors import BackupError
+from svc_cluster.backup.backup_errors import BackupError, NoRoomError
 from svc_cluster.storage.disk import DirectoryInUseError, lock_directory
+from svc_cluster.storage.disk_trouble import is_full
 from svc_cluster.storage.restoring import is_half_restored
 
 WAL_FOLDER: Final = "wal"
@@ -18,6 +21,8 @@ CHUNK_BYTES: Final = 1024 * 1024
 """So much of a file is in memory at a time, and becomes a hole where all of it is zero."""
 REASON_CHARACTERS_MAX: Final = 300
 """So much is told of a cause, which may be a list of all files."""
+_BLOCK_BYTES: Final = 512
+"""What a file takes is counted in these, whatever the file system's own are."""
 _ZEROES: Final = bytes(CHUNK_BYTES)
 
 
@@ -38,12 +43,22 @@ def copied(directory: Path, work: Path) -> Path:
     try:
         return _copy(directory, work / directory.name)
     except OSError as cause:
-        raise BackupError(
-            f"{directory} cannot be copied to {work} ({_reason(cause)}): give it as much room as "
-            "the directory takes, or another --work-dir"
-        ) from cause
+        if is_full(cause):
+            raise NoRoomError(f"{directory} cannot be copied: the disk is full") from cause
+        raise BackupError(f"{directory} cannot be copied ({_reason(cause)})") from cause
     finally:
         os.close(lock)
+
+
+def taken_bytes(directories: Sequence[Path]) -> int:
+    """What copies of these directories take of a disk, about. What is not there counts nothing."""
+    found = 0
+    for directory in directories:
+        for place, _, names in os.walk(directory):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    found += (Path(place) / name).lstat().st_blocks * _BLOCK_BYTES
+    return found
 
 
 def _check(directory: Path) -> None:

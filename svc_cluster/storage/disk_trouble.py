@@ -23,11 +23,16 @@ def is_trouble(failure: BaseException) -> bool:
     return any(words in str(failure) for words in (*_FULL, *_FAILING))
 
 
+def is_full(failure: BaseException) -> bool:
+    """Whether the disk under the files had no room left for them."""
+    return any(words in str(failure) for words in _FULL)
+
+
 def remedy(failure: BaseException, place: Path) -> str | None:
     """Return what to do about a failure in the directory `place`, which tells about its file
     system. Return None where neither a full nor a failing disk was its cause."""
     text = str(failure)
-    if any(words in text for words in _FULL):
+    if is_full(failure):
         return (
             f"the disk is full, {room(place)}: make room on it; nothing that was acknowledged is "
             "lost, leave the node's own files as they are, and it goes on when it is started again"

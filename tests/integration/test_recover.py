@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from svc_cluster.base.log_ops import CreateReplica, LogOp
 from svc_cluster.lab.api_client import ApiClient, AppendRecord
 from tests.e2e.cluster import running
 from tests.e2e.load import set_up
+from tests.e2e.small_disk import MIB, mounted, unavailable
 from tests.integration.test_backup import configured, restore_all
 from tests.unit.backup.left_directory import leave, noops, tear
 
@@ -29,9 +31,12 @@ END_S = 120.0
 PAYLOAD = {"SVC_CLUSTER_PAYLOAD_FILES": "true"}
 
 
+COMMAND = [sys.executable, "-m", "svc_cluster", "admin", "recover"]
+
+
 def recover(*arguments: str, status: int = 0) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "svc_cluster", "admin", "recover", *arguments],
+        [*COMMAND, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -197,4 +202,63 @@ def test_damage_in_a_directory_neither_ends_the_command_nor_leaves_a_copy(tmp_pa
     assert "catalog: as node 2 has it" in told
     assert f"the replica in {both[0]}, of node 1, cannot be read" in told
     assert "none of the directories has the catalog" in recover(both[0], *forced, status=1)
+    assert not list(tmp_path.glob(".recover-*"))
+
+
+async def small(directory: Path) -> None:
+    """A directory whose catalog has four entries."""
+    logs: dict[int, list[LogOp]] = {CATALOG_GROUP: [CreateReplica(Generation(1)), noops(1, 4, 3)]}
+    await leave(directory, 1, logs)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("under", ["the copying", "the log"])
+def test_a_disk_that_fills_up_is_told_with_the_room_that_is_wanted(
+    under: str, tmp_path: Path
+) -> None:
+    """The log that is opened in the copy makes a segment where there is no free one. No copy is
+    left."""
+    work = tmp_path / "work"
+    why_not = unavailable(work)
+    if why_not is not None:
+        pytest.skip(f"no file system can be mounted: {why_not}")
+    place = tmp_path / "node-1"
+    asyncio.run(small(place))
+    if under == "the copying":
+        (place / "state" / "more").write_bytes(b"x" * 10 * MIB)
+    else:
+        (place / "wal" / "wal-00000002.segment").unlink()
+    taken = sum(path.stat().st_blocks * 512 for path in place.rglob("*") if path.is_file())
+    rest = ["--at", str(tmp_path / "place"), "--work-dir", str(work), "--force-new-cluster"]
+    with mounted(work, 8):
+        told = recover(str(place), *rest, status=74)
+        assert f"they take {taken / MIB:.1f} MiB" in told
+        assert "the copies" in told
+        assert "--work-dir" in told
+        assert not list(work.iterdir())
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_recovery_that_is_ended_by_a_signal_leaves_no_copy(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    """It hangs over a file that gives nothing, in the middle of the copying."""
+    place = tmp_path / "node-1"
+    asyncio.run(small(place))
+    os.mkfifo(place / "wal" / "hangs")
+    rest = ["--at", str(tmp_path / "place"), "--force-new-cluster"]
+    runs = subprocess.Popen(
+        [*COMMAND, str(place), *rest], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    writer = os.open(place / "wal" / "hangs", os.O_WRONLY)  # once the other end is open
+    try:
+        assert list(tmp_path.glob(".recover-*"))
+        os.killpg(runs.pid, number)  # as a terminal does
+        _, said = runs.communicate(timeout=30)
+    finally:
+        runs.kill()
+        os.close(writer)
+    assert runs.returncode == 128 + number
+    assert said == f"svc-cluster: ended by a signal; the copies in {tmp_path} were removed\n"
     assert not list(tmp_path.glob(".recover-*"))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from svc_cluster.cli.backup.backup_app import KEY_FILE, At, KeyFile
+from svc_cluster.cli.backup.scratch import EXIT_NO_ROOM, in_scratch
 from svc_cluster.cli.processes.process import fail
 from svc_cluster.cli.terminal import say_surely as say
 
@@ -48,42 +48,41 @@ def recover(
             "say --force-new-cluster",
             2,
         )
-    from svc_cluster.backup.backup_errors import BackupError
+    beside = directories[0].resolve().parent if work_dir is None else work_dir
+    from svc_cluster.backup.backup_errors import BackupError, NoRoomError
 
-    try:
-        asyncio.run(_recover(directories, at, key_file, work_dir, plain=plain, takes=yes))
-    except BackupError as cause:
-        fail(str(cause), 1)
+    def work(scratch: Path) -> None:
+        try:
+            asyncio.run(_recover(directories, at, key_file, scratch, plain=plain, takes=yes))
+        except NoRoomError as cause:
+            fail(str(cause), EXIT_NO_ROOM)
+        except BackupError as cause:
+            fail(str(cause), 1)
+
+    in_scratch(beside, directories, work)
 
 
 async def _recover(
     directories: list[Path],
     at: str,
     key_file: Path,
-    work_dir: Path | None,
+    scratch: Path,
     *,
     plain: bool,
     takes: bool,
 ) -> None:
-    from svc_cluster.backup.backup_errors import BackupError
     from svc_cluster.backup.quorum_loss import open_recovery
     from svc_cluster.base.clock import SystemClock
 
-    beside = directories[0].resolve().parent if work_dir is None else work_dir
+    found = await open_recovery(directories, scratch, SystemClock())
     try:
-        scratch = tempfile.TemporaryDirectory(prefix=".recover-", dir=beside)
-    except OSError as cause:
-        raise BackupError(f"{beside} cannot be written to: name another --work-dir") from cause
-    with scratch as work:
-        found = await open_recovery(directories, Path(work), SystemClock())
-        try:
-            for line in found.told():
-                say(line)
-            if not takes:
-                fail("nothing was made: say --yes to make a backup of it", 1)
-            await _take(found, at, key_file, plain=plain)
-        finally:
-            await found.close()
+        for line in found.told():
+            say(line)
+        if not takes:
+            fail("nothing was made: say --yes to make a backup of it", 1)
+        await _take(found, at, key_file, plain=plain)
+    finally:
+        await found.close()
 
 
 async def _take(found: Recovery, at: str, key_file: Path, *, plain: bool) -> None:
