@@ -55,11 +55,11 @@ class BatchChunkBuilder:
         return len(self._frames) >= self._bytes_max or len(self._extents) >= EXTENTS_MAX
 
     def add(self, stream_id: int, placement: BatchPlacement, row: Row) -> None:
-        """A batch of the stream that was added last has to follow that one without a gap."""
+        """Batches of a stream come in their order. That nothing is missing between two of them,
+        but what is known to be, the caller has seen."""
         first, end = int(placement.first_seq_num), int(placement.end_seq_num)
-        if self._extents and self._extents[-1][0] == stream_id:
-            before = self._extents[-1]
-            assert before[2] == first, "the caller has seen that nothing is missing"
+        before = self._extents[-1] if self._extents else None
+        if before is not None and before[0] == stream_id and before[2] == first:
             self._extents[-1] = (stream_id, before[1], end)
         else:
             self._extents.append((stream_id, first, end))

@@ -15,6 +15,7 @@ from svc_cluster.backup.backup_errors import BackupError
 from svc_cluster.backup.catalog_rows import read_catalog
 from svc_cluster.backup.coverage import RecordRange, streams_of
 from svc_cluster.backup.row_frames import Row
+from svc_cluster.backup.salvage import Salvage, described, is_among_batches
 from svc_cluster.backup.source import GroupContent, GroupUnreachableError, StreamBegins
 from svc_cluster.backup.surviving import Chosen, choose
 from svc_cluster.backup.survivor import ROWS_END, SurvivingGroup, Survivor
@@ -29,6 +30,10 @@ from svc_cluster.stream.export_walk import all_but_batches, batches_between
 
 STREAMS_TOLD_MAX: Final = 100
 """Streams of one basin whose last positions are told; the rest are counted."""
+RANGES_TOLD_MAX: Final = 20
+"""Ranges of lost records of one stream that are told; the rest are counted."""
+RUNS_TOLD_MAX: Final = 5
+"""The last so many runs of records between the losses of one stream are told."""
 GROUPS_TOLD_MAX: Final = 100
 """Replicas that cannot be read, and groups that no catalog knows, so many of each are named; the
 rest are counted."""
@@ -137,12 +142,17 @@ class Recovery:
             ]
             if len(streams) > STREAMS_TOLD_MAX:
                 lines.append(f"   and {len(streams) - STREAMS_TOLD_MAX} streams more")
-        lines += [
-            f"{record.name}: LOST, its replicas were on the nodes "
-            f"{', '.join(map(str, record.replicas))} alone"
-            for record in self.lost
-        ]
+            lines += _missing(record.name, self._found[record.group_id].group.salvage)
+        lines += [self._lost_line(record) for record in self.lost]
         return lines + self._left_out()
+
+    def _lost_line(self, record: BasinRecord) -> str:
+        for survivor in self._survivors:
+            if record.group_id in survivor.unreadable:
+                reason = survivor.unreadable[record.group_id]
+                return f"{record.name}: LOST, what is left cannot be read: {reason}"
+        nodes = ", ".join(map(str, record.replicas))
+        return f"{record.name}: LOST, its replicas were on the nodes {nodes} alone"
 
     def _left_out(self) -> list[str]:
         """The replicas that nothing is taken of."""
@@ -151,13 +161,15 @@ class Recovery:
             node = survivor.identity.node_id
             damaged += [
                 f"group {group}: the replica in {survivor.directory}, of node {node}, cannot be "
-                "read, and is left out"
+                f"read, and is left out: {survivor.unreadable[group]}"
                 for group in sorted(survivor.unreadable)
             ]
             unknown += [
                 f"group {group}: node {node} has a replica, and the catalog that is left does not "
                 "know this group: it is LEFT OUT"
-                for group in sorted((survivor.groups.keys() | survivor.unreadable) - self._known)
+                for group in sorted(
+                    (survivor.groups.keys() | survivor.unreadable.keys()) - self._known
+                )
             ]
         return _bounded(damaged, "replicas") + _bounded(unknown, "replicas of unknown groups")
 
@@ -192,10 +204,15 @@ class Recovery:
     async def records(
         self, group_id: int, applied_index: int, ranges: Sequence[RecordRange]
     ) -> AsyncIterator[StreamBegins | Row]:
-        reader = self._group(group_id).reader
+        group = self._group(group_id)
+        lost = {} if group.salvage is None else group.salvage.streams
         for wanted in ranges:
-            walk = batches_between(reader, wanted.stream_id, wanted.first, wanted.end)
-            yield StreamBegins(wanted.stream_id, walk.trim_point or 0, gone=walk.trim_point is None)
+            walk = batches_between(group.reader, wanted.stream_id, wanted.first, wanted.end)
+            begins_at = walk.trim_point or 0
+            if wanted.stream_id in lost:
+                # batches ahead of it come all the same: a restore up to one of them has them
+                begins_at = lost[wanted.stream_id].begins_at
+            yield StreamBegins(wanted.stream_id, begins_at, gone=walk.trim_point is None)
             for each in walk.batches:
                 yield each
 
@@ -207,6 +224,29 @@ class Recovery:
         if found is None:
             raise GroupUnreachableError("no replica of it is left")
         return found.group
+
+
+def _missing(basin: str, salvage: Salvage | None) -> list[str]:
+    """What is missing of a replica that is gone on with."""
+    if salvage is None:
+        return []
+    lines = []
+    for loss in sorted(salvage.streams.values(), key=lambda one: one.name):
+        ranges = ", ".join(f"{first} to {end - 1}" for first, end in loss.ranges[:RANGES_TOLD_MAX])
+        if len(loss.ranges) > RANGES_TOLD_MAX:
+            ranges += f" and {len(loss.ranges) - RANGES_TOLD_MAX} ranges more"
+        lines.append(f"   {loss.name}: the records {ranges} cannot be read, and are LOST")
+        if loss.runs:
+            runs = " or ".join(
+                f"--until {basin}/{loss.name}={end}" for end in loss.runs[-RUNS_TOLD_MAX:]
+            )
+            lines.append(
+                f"   {loss.name}: it goes on from record {loss.begins_at}; what can be read ahead "
+                f"of that is in the backup as well: restore it elsewhere with {runs}"
+            )
+    rows = [f"   {line}" for line in salvage.mended]
+    rows += [f"   {described(hole)}" for hole in salvage.holes if not is_among_batches(hole)]
+    return _bounded(lines, "lines on lost records") + _bounded(rows, "lines on lost rows")
 
 
 def _bounded(lines: list[str], what: str) -> list[str]:

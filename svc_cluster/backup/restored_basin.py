@@ -45,12 +45,18 @@ class _Found:
 
     first: int
     """The first record that it has to have."""
+    lost_until: int | None = None
+    """Not all records ahead of this one are there; it is cut ahead of it, or may be. None: it is
+    not, or all are."""
     extents: list[tuple[int, int, int]] = field(default_factory=list)
     cut: int | None = None
     """The first record that is not wanted."""
     cut_timestamp_ms: int = 0
     cut_metered: int = 0
     last_arrival_ms: int | None = None
+    last: tuple[int, int, int] = (0, 0, 0)
+    """Of the last batch that is wanted: its end, its last timestamp, and the metered bytes of the
+    stream behind it."""
 
 
 class RestoredBasin:
@@ -70,6 +76,12 @@ class RestoredBasin:
             stream_id: _Found(first_of(stream, trimmed))
             for stream_id, stream in self.streams.items()
         }
+        for stream_id, first in trimmed.items():
+            stream = self.streams.get(stream_id)
+            if stream is not None and (
+                wanted.until_ms is not None or wanted.positions.get(stream.name, first + 1) <= first
+            ):
+                self._found[stream_id] = _Found(int(stream.trim_point), lost_until=first)
         self._dropped = {
             stream_id
             for stream_id, stream in self.streams.items()
@@ -99,19 +111,48 @@ class RestoredBasin:
             found.extents[-1] = (stream_id, found.extents[-1][1], end)
         else:
             found.extents.append((stream_id, first, end))
+        if end > found.last[0]:
+            behind = metered_before(value) + placement.metered_bytes
+            found.last = (end, placement.last_timestamp_ms, behind)
         if found.last_arrival_ms is None or placement.arrival_ms > found.last_arrival_ms:
             found.last_arrival_ms = placement.arrival_ms
         return True
 
-    def surplus(self) -> Iterator[tuple[bytes, bytes]]:
-        """Half-open ranges of batches that were taken, and lie behind a cut that was seen later."""
+    def _settle(self) -> None:
+        """Where records are lost, a stream is the last run of them ahead of its cut."""
         for stream_id, found in self._found.items():
+            lost_until, found.lost_until = found.lost_until, None
+            if lost_until is None:
+                continue
+            if found.cut is None or found.cut > lost_until:
+                found.first = lost_until
+                continue
+            runs: list[tuple[int, int]] = []
+            for _, first, end in sorted(found.extents):
+                begins = runs.pop()[0] if runs and runs[-1][1] >= first else first
+                runs.append((begins, end))
+            if runs:
+                found.first = max(runs[-1][0], int(self.streams[stream_id].trim_point))
+                found.cut, found.cut_timestamp_ms, found.cut_metered = found.last
+            else:
+                found.first = found.cut
+
+    def surplus(self) -> Iterator[tuple[bytes, bytes]]:
+        """Half-open ranges of batches that were taken, and lie behind a cut that was seen later,
+        or ahead of what is lost."""
+        self._settle()
+        for stream_id, found in self._found.items():
+            stream = self.streams[stream_id]
+            if found.first > stream.trim_point:
+                trim_point = keys.batch_key(stream.stream_id, stream.trim_point)
+                yield trim_point, keys.batch_key(stream.stream_id, found.first)
             if found.cut is not None:
                 end = keys.batches_range(StreamId(stream_id))[1]
                 yield keys.batch_key(StreamId(stream_id), found.cut), end
 
     def check(self) -> None:
         """Raises DamagedError where a stream lacks records that it has to have."""
+        self._settle()
         for stream_id, found in sorted(self._found.items()):
             if stream_id in self._dropped:
                 continue

@@ -29,6 +29,8 @@ class SurvivingReplica:
     """The members of its configuration, where the log says so."""
     is_sealed: bool = False
     """Its log ends with a seal: other members may have gone on."""
+    lacks_rows: bool = False
+    """Some of its rows cannot be read, and are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,13 @@ def choose(
 ) -> Chosen:
     """Choose among the survivors of a group, which are one at least, each of another node.
     `members` and `configuration` are the group's by the catalog; a log that names its members goes
-    by these. A damaged replica is taken only where there is no whole one."""
+    by these. A damaged replica is taken only where there is no whole one, and one
+    that lacks rows only where all do."""
     whole = [replica for replica in replicas if replica.is_whole]
-    best = max(whole or replicas, key=lambda one: (one.last_term, one.last_index, -one.node_id))
+    read = [replica for replica in replicas if not replica.lacks_rows]
+    best = max(
+        whole or read or replicas, key=lambda one: (one.last_term, one.last_index, -one.node_id)
+    )
     if not whole:
         return Chosen(best.node_id, "what is left of it is damaged")
     of = best.members or tuple(members)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
 from svc_cluster.backup.backup_errors import BackupError, NewerFormatError, NoRoomError
+from svc_cluster.backup.holes import UnreadableStateError
+from svc_cluster.backup.salvage import Salvage, salvaged, settled
 from svc_cluster.backup.surviving import SurvivingReplica
 from svc_cluster.backup.survivor_copy import STATE_FOLDER, WAL_FOLDER
 from svc_cluster.base.ids import CATALOG_GROUP, Generation, GroupId, LogIndex
@@ -57,10 +59,8 @@ _Plan = TypeVar("_Plan", bound=EntryPlan[object])
 STALL_SECONDS: Final = 0.05
 ROWS_END: Final = b"\xff\xff"
 """Behind the keys of all rows of a group."""
-
-
-class UnreadableStateError(BackupError):
-    """The state store of a survivor failed while it was read or written."""
+_SALVAGED: Final = 1 << 62
+"""Added to the generation of a replica that is written anew; no node comes so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,8 @@ class SurvivingGroup:
     replica: SurvivingReplica
     machine: StateMachine[CatalogPlan] | StateMachine[BasinPlan]
     reader: PrefixedReader
+    salvage: Salvage | None = None
+    """What is missing of it, where something could not be read."""
 
 
 class Survivor:
@@ -89,8 +91,8 @@ class Survivor:
         self.record = record
         """What the directory has of the cluster's formation."""
         self.groups: dict[GroupId, SurvivingGroup] = {}
-        self.unreadable: set[GroupId] = set()
-        """Groups with a replica in this directory that cannot be read, so that it is none."""
+        self.unreadable: dict[GroupId, str] = {}
+        """Groups with a replica in this directory that cannot be read, so that it is none; why."""
         self._disk = disk
         self._wal = wal
         self._store: PayloadStore | None = None
@@ -148,8 +150,8 @@ class Survivor:
         self._is_marked = is_marked(state)
         try:
             self._store = self._opened(state)
-        except (StoreDamagedError, UnreadableStateError):
-            self.unreadable |= logs.keys()
+        except (StoreDamagedError, UnreadableStateError) as cause:
+            self.unreadable |= dict.fromkeys(logs, str(cause))
             return
         except (StoreOpenError, HarmFormatError, OSError) as cause:
             if is_full(cause):
@@ -157,16 +159,14 @@ class Survivor:
             raise BackupError(f"{self.directory}: {cause}") from cause
         for log in logs.values():
             try:
-                group = await self._group(log)
-                self._read_through(log.generation)
-                self.groups[log.group_id] = group
-            except UnreadableStateError:
-                self.unreadable.add(log.group_id)
+                self.groups[log.group_id] = await self._group(log)
+            except UnreadableStateError as cause:
+                self.unreadable[log.group_id] = str(cause)
 
     def _opened(self, state: Path) -> PayloadStore:
         loop = asyncio.get_running_loop()
         on_failure = partial(_unreadable, self.directory)
-        rocks = RocksStore(state, loop, RocksSettings(), on_failure)
+        rocks = RocksStore(state, loop, RocksSettings(compacts=False), on_failure)
         try:
             return PayloadStore(rocks, self._wal.payloads, self._wal, loop)
         except BaseException:
@@ -175,15 +175,34 @@ class Survivor:
             raise
 
     async def _group(self, log: RecoveredLog) -> SurvivingGroup:
+        """Raises UnreadableStateError. Nothing is applied to rows that are not all read."""
         store = self._opened_store()
         reader = PrefixedReader(store, log.generation)
         if log.group_id == CATALOG_GROUP:
+            # a part of it would not know which basins and nodes there were
+            self._read_through(log.generation)
             catalog = catalog_machine(CatalogState(reader))
-            return SurvivingGroup(await self._applied(catalog, log), catalog, reader)
+            return SurvivingGroup(
+                await self._applied(catalog, log, log.generation), catalog, reader
+            )
+        generation, salvage = log.generation, None
+        try:
+            self._read_through(generation)
+        except UnreadableStateError:
+            generation = Generation(_SALVAGED + generation)
+            put = partial(self._put, generation)
+            made = PrefixedReader(store, generation)
+            salvage, reader = await salvaged(reader, ROWS_END, put, made), made
         basin = basin_machine(BasinState(reader))
-        return SurvivingGroup(await self._applied(basin, log), basin, reader)
+        replica = await self._applied(basin, log, generation)
+        if salvage is not None:
+            replica = replace(replica, is_whole=False, lacks_rows=True)
+            await self._put(generation, settled(reader, salvage))
+        return SurvivingGroup(replica, basin, reader, salvage)
 
-    async def _applied(self, machine: StateMachine[_Plan], log: RecoveredLog) -> SurvivingReplica:
+    async def _applied(
+        self, machine: StateMachine[_Plan], log: RecoveredLog, generation: Generation
+    ) -> SurvivingReplica:
         store = self._opened_store()
         first = machine.applied_index
         meets = log.base_index <= first <= log.last_index
@@ -196,7 +215,7 @@ class Survivor:
         # a seal changes no state, and is applied as a no-op is; what is behind it has no effect
         for entry in log.entries[first - log.base_index : end - log.base_index] if meets else []:
             plan = _planned(machine.plan(entry))
-            await self._write(store, plan.write_set.prefixed(generation_prefix(log.generation)))
+            await self._put(generation, plan.write_set)
             machine.commit(plan)
         return SurvivingReplica(
             self.identity.node_id,
@@ -215,10 +234,11 @@ class Survivor:
         finally:
             snapshot.close()
 
-    async def _write(self, store: PayloadStore, write_set: WriteSet) -> None:
+    async def _put(self, generation: Generation, write_set: WriteSet) -> None:
+        prefixed = write_set.prefixed(generation_prefix(generation))
         while True:
             try:
-                store.write(write_set)
+                self._opened_store().write(prefixed)
             except StoreStalledError:
                 await asyncio.sleep(STALL_SECONDS)
             else:

@@ -34,6 +34,7 @@ class DamagedBytesError(Exception):
     def __init__(self, text: str, key: bytes) -> None:
         super().__init__(f"checksum mismatch in {text}")
         self.generation = generation_of(key)
+        self.relative_key = key[GENERATION_BYTES:]
 
 
 class NotedHarm:

@@ -75,6 +75,9 @@ class RocksSettings:
     background_jobs: int = 2
     level_zero_stop_files: int = 36
     """Files of level 0 at which writes are refused until compaction has caught up."""
+    compacts: bool = True
+    """Where the store is read once and has damage, a compaction that met it would end all writes,
+    also of what is whole."""
     reads: ReadPoolSettings = ReadPoolSettings()
 
 
@@ -368,6 +371,7 @@ def _options(settings: RocksSettings) -> Options:
     options.set_max_background_jobs(settings.background_jobs)
     options.set_level_compaction_dynamic_level_bytes(True)
     options.set_level_zero_stop_writes_trigger(settings.level_zero_stop_files)
+    options.set_disable_auto_compactions(not settings.compacts)
     options.set_compression_type(DBCompressionType.none())
     options.set_bottommost_compression_type(DBCompressionType.lz4())
     options.set_bytes_per_sync(1024 * 1024)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -65,6 +66,17 @@ def test_a_damaged_replica_neither_leads_nor_counts() -> None:
 def test_a_damaged_replica_is_better_than_none() -> None:
     chosen = choose([left(ONE, 2, 9, is_whole=False), left(TWO, 2, 10, is_whole=False)], ALL)
     assert (chosen.node_id, chosen.doubt) == (TWO, "what is left of it is damaged")
+
+
+def test_a_replica_that_lacks_rows_is_taken_only_where_all_do() -> None:
+    """What it lacks may have been acknowledged long ago, whatever its log has."""
+    lacks = [
+        replace(left(node, term, 9, is_whole=False), lacks_rows=True)
+        for node, term in ((ONE, 9), (TWO, 8))
+    ]
+    read = left(THREE, 2, 9, is_whole=False)
+    assert choose([*lacks, read], ALL).node_id == THREE
+    assert choose(lacks, ALL).node_id == ONE
 
 
 def test_who_is_no_member_does_not_count() -> None:

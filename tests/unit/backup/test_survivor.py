@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from svc_cluster.backup.backup_errors import BackupError
+from svc_cluster.backup.holes import UnreadableStateError
 from svc_cluster.backup.surviving import SurvivingReplica
-from svc_cluster.backup.survivor import Survivor, UnreadableStateError
+from svc_cluster.backup.survivor import Survivor
 from svc_cluster.base.configuration import TERM_BITS, Configuration, GroupMember
 from svc_cluster.base.ids import CATALOG_GROUP, Generation, GroupId, LogIndex, NodeId, ReplicaId
 from svc_cluster.base.ids import Term as T
@@ -87,7 +88,7 @@ def opened(place: Path) -> tuple[dict[GroupId, bool], set[GroupId]]:
         survivor = await Survivor.open(place, place)
         try:
             whole = {group: found.replica.is_whole for group, found in survivor.groups.items()}
-            return whole, survivor.unreadable
+            return whole, set(survivor.unreadable)
         finally:
             await survivor.close()
 
