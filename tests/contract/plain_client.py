@@ -8,8 +8,11 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import pytest
+
+from svc_cluster.http.intake import Intake
 from svc_cluster.http.message import BytesBody
 from tests.contract.scripted_app import DEADLINE, Peer
 
@@ -66,6 +69,38 @@ def reset(sock: socket.socket) -> None:
 def plainly(peer: Peer) -> list[bool]:
     """Of each request that came, whether it was served as plain."""
     return [isinstance(request.body, BytesBody) for request in peer.app.requests]
+
+
+class Reads:
+    """What the server has read, of all connections, in bytes. What changes hands counts again."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.total = 0
+        received = Intake.received
+
+        def counted(intake: Intake, size: int) -> None:
+            received(intake, size)
+            self.total += size
+
+        monkeypatch.setattr(Intake, "received", counted)
+
+    def reach(self, total: int) -> None:
+        """Wait until so much has been read."""
+        wait_until(lambda: self.total >= total, f"less than {total} bytes are read")
+
+
+def wait_until(holds: Callable[[], bool], otherwise: str) -> None:
+    """Raises AssertionError, with what is so `otherwise`."""
+    until = time.monotonic() + DEADLINE
+    while not holds():
+        assert time.monotonic() < until, otherwise
+        time.sleep(0.01)
+
+
+def incomplete(peer: Peer, size: int) -> None:
+    """Wait until so many bytes wait for the rest of a body."""
+    (plain,) = [peer.server._http1._plain]
+    wait_until(lambda: plain.waiting_bytes == size, f"{plain.waiting_bytes} bytes wait, not {size}")
 
 
 def arrive(peer: Peer, count: int) -> None:

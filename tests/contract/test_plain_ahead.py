@@ -21,6 +21,7 @@ from tests.contract.plain_client import (
     ENTIRE,
     HEAD,
     LAST,
+    Reads,
     all_of,
     answer,
     arrive,
@@ -28,6 +29,7 @@ from tests.contract.plain_client import (
     post,
     reset,
     some,
+    wait_until,
 )
 from tests.contract.scripted_app import DEADLINE, Peer, ScriptedApp, run_client
 
@@ -81,7 +83,8 @@ def test_the_library_takes_over_a_connection_that_was_held_back() -> None:
             arrive(peer, 1)
             sender = threading.Thread(target=sock.sendall, args=[post(b"/length", body) + LAST])
             sender.start()
-            time.sleep(0.1)
+            (connection,) = peer.server._http1._plain.open
+            wait_until(lambda: connection._is_paused, "it is not held back")
             peer.go()
             assert answer(sock).endswith(b"waited")
             assert answer(sock).endswith(str(len(body)).encode())
@@ -104,10 +107,7 @@ def test_the_library_hears_what_comes_behind_a_connection_that_was_held_back() -
             arrive(peer, 1)
             sock.sendall(odd * count)
             (connection,) = peer.server._http1._plain.open
-            until = time.monotonic() + DEADLINE
-            while not connection._is_paused:
-                assert time.monotonic() < until, "it is not held back"
-                time.sleep(0.01)
+            wait_until(lambda: connection._is_paused, "it is not held back")
             peer.go()
             assert answer(sock).endswith(b"waited")
             for _ in range(count):
@@ -166,8 +166,12 @@ def test_what_follows_a_stream_begins_with_nothing_kept_back(
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_a_long_head_behind_an_answer_is_no_late_one(together: bool) -> None:
-    """It is whole, though not plain: the library has it once the answer has left."""
+def test_a_long_head_behind_an_answer_is_no_late_one(
+    monkeypatch: pytest.MonkeyPatch, together: bool
+) -> None:
+    """It is whole, though not plain: the library has it once the answer has left. A head that is
+    not, and began later, is late by then."""
+    reads = Reads(monkeypatch)
     fields = b"".join(b"x-%d: %b\r\n" % (n, b"a" * 5000) for n in range(4))
     long = b"GET /long HTTP/1.1\r\nhost: x\r\n" + fields + b"\r\n"
 
@@ -178,8 +182,11 @@ def test_a_long_head_behind_an_answer_is_no_late_one(together: bool) -> None:
             arrive(peer, 1)
             if not together:
                 sock.sendall(long)
-            time.sleep(0.6)
-            assert peer.server.heads.bytes == 0
+            reads.reach(len(first) + len(long))
+            with connected(peer) as late:
+                late.sendall(long[:20])
+                all_of(late)
+            wait_until(lambda: peer.server.heads.bytes == 0, "it is counted as begun")
             peer.go()
             assert answer(sock).endswith(b"waited")
             assert answer(sock).endswith(b"GET /long")

@@ -17,11 +17,13 @@ from tests.contract.plain_client import (
     ENTIRE,
     HEAD,
     LAST,
+    Reads,
     all_of,
     answer,
     arrive,
     comes_back,
     connected,
+    incomplete,
     plainly,
     post,
     reset,
@@ -90,6 +92,7 @@ def test_a_body_may_come_shortly_after_its_head(
     monkeypatch: pytest.MonkeyPatch, pieces: int
 ) -> None:
     monkeypatch.setattr(http1_plain, "BODY_SECONDS", DEADLINE)
+    reads = Reads(monkeypatch)
 
     def script(peer: Peer) -> None:
         body = bytes(BODY_BYTES_MAX)
@@ -98,9 +101,10 @@ def test_a_body_may_come_shortly_after_its_head(
                 sent = post(b"/length", body)
                 head = len(sent) - len(body)
                 step = -(-len(body) // pieces)
+                before = reads.total
                 sock.sendall(sent[:head])
                 for begin in range(head, len(sent), step):
-                    time.sleep(0.02)
+                    reads.reach(before + begin)
                     sock.sendall(sent[begin : begin + step])
                 assert answer(sock).endswith(str(len(body)).encode())
         assert plainly(peer) == [True, True]
@@ -148,7 +152,7 @@ def test_bodies_that_wait_have_a_bound_together(monkeypatch: pytest.MonkeyPatch)
         peer.go()
         with connected(peer) as one, connected(peer) as other:
             one.sendall(sent[:-1])
-            time.sleep(0.1)
+            incomplete(peer, len(sent) - 1)
             other.sendall(sent[:-1])
             arrive(peer, 1)
             assert plainly(peer) == [False], "the second finds no room"
@@ -159,11 +163,12 @@ def test_bodies_that_wait_have_a_bound_together(monkeypatch: pytest.MonkeyPatch)
             assert plainly(peer) == [False, True]
         with connected(peer) as gone:
             gone.sendall(sent[:-1])
-            time.sleep(0.1)
+            incomplete(peer, len(sent) - 1)
             reset(gone)
+        incomplete(peer, 0)
         with connected(peer) as one:
             one.sendall(sent[:-1])
-            time.sleep(0.1)
+            incomplete(peer, len(sent) - 1)
             one.sendall(sent[-1:])
             assert answer(one).endswith(b"2000")
         assert plainly(peer) == [False, True, True]
@@ -183,17 +188,25 @@ def test_pipelined_requests_are_answered_in_their_order() -> None:
     run_client(script)
 
 
-def test_what_comes_while_the_library_answers_waits_its_turn() -> None:
+def test_what_comes_while_the_library_answers_waits_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What comes later on another connection is answered first."""
+    reads = Reads(monkeypatch)
+
     def script(peer: Peer) -> None:
-        with connected(peer) as sock:
+        with connected(peer) as sock, connected(peer) as other:
             sock.sendall(ENTIRE.replace(b"/entire", b"/wait"))
             until = time.monotonic() + DEADLINE
             while not peer.app.requests:
                 assert time.monotonic() < until
                 time.sleep(0.01)
+            before = reads.total
             sock.sendall(HEAD)
-            time.sleep(0.1)
-            assert len(peer.app.requests) == 1
+            reads.reach(before + len(HEAD))
+            other.sendall(HEAD.replace(b"/head", b"/other"))
+            assert answer(other).endswith(b"GET /other")
+            assert [request.raw_path for request in peer.app.requests] == ["/wait", "/other"]
             peer.go()
             assert answer(sock).endswith(b"waited")
             assert answer(sock).endswith(b"GET /head")
@@ -230,12 +243,14 @@ def test_whoever_sends_ahead_is_held_back() -> None:
 
 def test_an_idle_connection_ends_and_one_that_waits_for_an_answer_does_not() -> None:
     def script(peer: Peer) -> None:
-        with connected(peer) as idle, connected(peer) as waiting:
-            idle.sendall(HEAD)
-            answer(idle)
+        with connected(peer) as waiting:
             waiting.sendall(b"GET /wait HTTP/1.1\r\nhost: x\r\n\r\n")
-            assert all_of(idle) == b""
-            time.sleep(0.5)
+            arrive(peer, 1)
+            for _ in range(2):
+                with connected(peer) as idle:  # which is idle for as long as the other has waited
+                    idle.sendall(HEAD)
+                    answer(idle)
+                    assert all_of(idle) == b""
             peer.go()
             assert answer(waiting).endswith(b"waited")
             assert all_of(waiting) == b""
