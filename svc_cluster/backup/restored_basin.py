@@ -55,7 +55,7 @@ class _Found:
     cut_metered: int = 0
     last_arrival_ms: int | None = None
     last: tuple[int, int, int] = (0, 0, 0)
-    """Of the last batch that is wanted: its end, its last timestamp, and the metered bytes of the
+    """The end of the last batch that is wanted, its last timestamp, and the metered bytes of the
     stream behind it."""
 
 

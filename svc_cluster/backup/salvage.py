@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from svc_cluster.backup.holes import Hole, UnreadableStateError, readable
+from svc_cluster.backup.row_holes import Hole, UnreadableStateError, readable
 from svc_cluster.base.ids import SeqNum, StreamId, TimestampMs
 from svc_cluster.base.key_reader import KeyReader
 from svc_cluster.base.write_set import WriteSet
@@ -31,7 +31,7 @@ _USAGE: Final = bytes([keys.USAGE_REPORTERS_KIND])
 _BATCH_KIND: Final = keys.batch_key(StreamId(0), 0)[:1]
 _BATCH_KEY_BYTES: Final = len(keys.batch_key(StreamId(0), 0))
 _CONFIG: Final = StreamConfig(retention=Retention(None))
-"""That of a stream whose own cannot be read: it keeps everything."""
+"""A stream whose own configuration cannot be read has this one: it keeps everything."""
 
 Put = Callable[[WriteSet], Awaitable[None]]
 

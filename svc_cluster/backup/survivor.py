@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
 from svc_cluster.backup.backup_errors import BackupError, NewerFormatError, NoRoomError
-from svc_cluster.backup.holes import UnreadableStateError
+from svc_cluster.backup.row_holes import UnreadableStateError
 from svc_cluster.backup.salvage import Salvage, salvaged, settled
 from svc_cluster.backup.surviving import SurvivingReplica
 from svc_cluster.backup.survivor_copy import STATE_FOLDER, WAL_FOLDER

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from svc_cluster.backup.backup_errors import BackupError
-from svc_cluster.backup.holes import UnreadableStateError
+from svc_cluster.backup.row_holes import UnreadableStateError
 from svc_cluster.backup.surviving import SurvivingReplica
 from svc_cluster.backup.survivor import Survivor
 from svc_cluster.base.configuration import TERM_BITS, Configuration, GroupMember

@@ -78,7 +78,7 @@ def test_reasons_that_change_all_the_time_are_told_once_a_minute(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last one is told as soon as a line is due."""
-    rounds: list[tuple[str | None, ...]] = [(AWAY,), (OLD,)] * 60 + [(NEVER,)]
+    rounds: list[tuple[str | None, ...]] = [*[(AWAY,), (OLD,)] * 60, (NEVER,)]
     assert len(told(rounds, caplog, monkeypatch, seconds=1.0)) == 2
 
 
