@@ -1239,7 +1239,7 @@ class BasinList(_message.Message):
     def __init__(self, basins: _Optional[_Iterable[_Union[BasinInfo, _Mapping]]] = ..., has_more: _Optional[bool] = ...) -> None: ...
 
 class SnapshotChunk(_message.Message):
-    __slots__ = ("group_id", "sequence", "transfer_id", "log_index", "term", "keys", "values", "last", "digest", "pairs", "recovery", "sender_term", "encoding", "kinds")
+    __slots__ = ("group_id", "sequence", "transfer_id", "log_index", "term", "keys", "values", "last", "digest", "pairs", "recovery", "sender_term", "encoding", "kinds", "pieces", "kept", "until", "proof")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -1254,6 +1254,10 @@ class SnapshotChunk(_message.Message):
     SENDER_TERM_FIELD_NUMBER: _ClassVar[int]
     ENCODING_FIELD_NUMBER: _ClassVar[int]
     KINDS_FIELD_NUMBER: _ClassVar[int]
+    PIECES_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
     group_id: int
     sequence: int
     transfer_id: int
@@ -1268,15 +1272,29 @@ class SnapshotChunk(_message.Message):
     sender_term: int
     encoding: int
     kinds: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, group_id: _Optional[int] = ..., sequence: _Optional[int] = ..., transfer_id: _Optional[int] = ..., log_index: _Optional[int] = ..., term: _Optional[int] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., last: _Optional[bool] = ..., digest: _Optional[int] = ..., pairs: _Optional[int] = ..., recovery: _Optional[int] = ..., sender_term: _Optional[int] = ..., encoding: _Optional[int] = ..., kinds: _Optional[_Iterable[str]] = ...) -> None: ...
+    pieces: bool
+    kept: int
+    until: bytes
+    proof: bytes
+    def __init__(self, group_id: _Optional[int] = ..., sequence: _Optional[int] = ..., transfer_id: _Optional[int] = ..., log_index: _Optional[int] = ..., term: _Optional[int] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ..., last: _Optional[bool] = ..., digest: _Optional[int] = ..., pairs: _Optional[int] = ..., recovery: _Optional[int] = ..., sender_term: _Optional[int] = ..., encoding: _Optional[int] = ..., kinds: _Optional[_Iterable[str]] = ..., pieces: _Optional[bool] = ..., kept: _Optional[int] = ..., until: _Optional[bytes] = ..., proof: _Optional[bytes] = ...) -> None: ...
 
 class SnapshotResult(_message.Message):
-    __slots__ = ("accepted", "reason")
+    __slots__ = ("accepted", "reason", "pieces")
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    PIECES_FIELD_NUMBER: _ClassVar[int]
     accepted: bool
     reason: str
-    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
+    pieces: _containers.RepeatedCompositeFieldContainer[SnapshotPiece]
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., pieces: _Optional[_Iterable[_Union[SnapshotPiece, _Mapping]]] = ...) -> None: ...
+
+class SnapshotPiece(_message.Message):
+    __slots__ = ("last_key", "digest")
+    LAST_KEY_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    last_key: bytes
+    digest: bytes
+    def __init__(self, last_key: _Optional[bytes] = ..., digest: _Optional[bytes] = ...) -> None: ...
 
 class FormationReport(_message.Message):
     __slots__ = ("node_id", "incarnation", "round", "stage", "members", "places", "restored", "newest")
