@@ -17,6 +17,9 @@ TRACES: Final = "traces"
 REST: Final = "rest"
 """A node says that it is there, and lets groups that have nothing to do fall silent."""
 
+PIECES: Final = "pieces"
+"""A node goes on with a snapshot that was broken off: it tells what it holds, and of what, in
+pieces."""
 
 JOIN: Final = "join"
 """A node that the cluster does not know yet asks to be let in, and for nothing else before."""
@@ -24,4 +27,4 @@ JOIN: Final = "join"
 
 def features_of_node(*, rests: bool, traces: bool, comes: bool = False) -> tuple[str, ...]:
     """What a node names of its own, as far as it takes part in it."""
-    return (REST,) * rests + (TRACES,) * traces + (JOIN,) * comes
+    return (PIECES,) + (REST,) * rests + (TRACES,) * traces + (JOIN,) * comes

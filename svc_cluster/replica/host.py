@@ -52,9 +52,10 @@ from svc_cluster.replica.puller import Puller
 from svc_cluster.replica.readiness_look import ReadinessLook
 from svc_cluster.replica.reconciler import Reconciler
 from svc_cluster.replica.seamed import flushable, number_here
-from svc_cluster.replica.snapshot import SnapshotReceiver, SnapshotSender, SnapshotTransport
+from svc_cluster.replica.snapshot import SnapshotReceiver
 from svc_cluster.replica.snapshot_admission import SnapshotAdmission
 from svc_cluster.replica.snapshot_install import SnapshotInstalls
+from svc_cluster.replica.snapshot_sender import SnapshotSender, SnapshotTransport
 from svc_cluster.replica.succession import Succession
 
 OPENING_VISITS: Final = 8

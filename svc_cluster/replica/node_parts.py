@@ -19,7 +19,7 @@ from svc_cluster.replica.housekeeping import HousekeepingSettings
 from svc_cluster.replica.node_traces import NodeTraces
 from svc_cluster.replica.roster import Links
 from svc_cluster.replica.scrub import ScrubSettings
-from svc_cluster.replica.snapshot import SnapshotTransport
+from svc_cluster.replica.snapshot_sender import SnapshotTransport
 from svc_cluster.storage.disk import Disk
 from svc_cluster.storage.state_store import StateStore
 from svc_cluster.storage.wal.wal_settings import WalSettings

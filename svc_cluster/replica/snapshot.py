@@ -1,18 +1,18 @@
-"""Moving a group's whole state to a replica whose log is too far behind.
+"""Snapshots that reach a node: a group's whole state, where its log is too far behind.
 
-Sender: a frozen view of the store at one applied index, in chunks. Receiver: everything under a
-new generation, verified by count and digest, flushed; then one WAL frame makes it the group's
-state; then the old copy is deleted. A crash at any step leaves either the old copy or the new one.
+Everything comes under a new generation, is verified by count and digest, and flushed; then one WAL
+frame makes it the group's state; then the old copy is deleted. A crash at any step leaves either
+the old copy or the new one. What a transfer brought that was broken off is kept for the next one,
+which says what of it may stay: see snapshot_pieces.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import xxhash
 from google.protobuf.message import DecodeError
@@ -21,30 +21,14 @@ from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import UnavailableError
 from svc_cluster.base.ids import Generation, GroupId, LogIndex, NodeId, Term
 from svc_cluster.base.memory import MemoryPart
-from svc_cluster.base.tasks import Tasks
 from svc_cluster.base.write_set import WriteSet
-from svc_cluster.raft.group import PeerInstalled
 from svc_cluster.replica.callbacks import settle
-from svc_cluster.replica.group_replica import STALL_RETRY_SECONDS, AnyGroup
+from svc_cluster.replica.group_replica import STALL_RETRY_SECONDS
 from svc_cluster.replica.group_services import GroupServices
-from svc_cluster.replica.prefixed import PREFIX_BYTES, PrefixedReader, generation_prefix
-from svc_cluster.replica.snapshot_chunk import address, hash_pair
-from svc_cluster.replica.snapshot_reader import SnapshotDamagedError, looked_at
-from svc_cluster.replica.transfers import LogHolds, TransferQueue
+from svc_cluster.replica.prefixed import generation_end, generation_prefix
+from svc_cluster.replica.snapshot_chunk import TURN_PAIRS_MAX, Hasher, hash_pair, result
+from svc_cluster.replica.snapshot_pieces import ReceivedPieces, pairs_hasher
 from svc_cluster.storage.state_store import StoreStalledError
-
-CHUNK_BYTES: Final = 1024 * 1024
-CHUNK_PAIRS_MAX: Final = 1024
-
-TURN_PAIRS_MAX: Final = 256
-"""Pairs that are looked at, or written, in one turn of the event loop: a small one costs its sender
-about 16 us. What a chunk holds bounds their bytes."""
-
-PIECE_BYTES: Final = 2 * CHUNK_BYTES
-"""What a chunk takes at its sender, with its encoding; what exceeds CHUNK_BYTES in its last value
-is little beside that."""
-
-SNAPSHOT_RETRY_SECONDS: Final = 1.0
 
 INCOMING_MAX: Final = 4
 """Transfers that a node takes at one time; the senders try again."""
@@ -52,193 +36,9 @@ INCOMING_MAX: Final = 4
 INCOMING_IDLE_SECONDS: Final = 60.0
 """Behind two calls' time a transfer that brings nothing has no claim to its place."""
 
-
-class SnapshotRefusedError(Exception):
-    """The receiver does not want this snapshot (any more)."""
-
-
-class SnapshotTransport(Protocol):
-    """How snapshot chunks reach another node."""
-
-    async def call(self, peer: NodeId, chunk: bytes) -> bytes:
-        """Deliver one chunk and return the reply. Raises ConnectionError."""
-        ...
-
-
-class SnapshotSender:
-    """Transfers from this node: few at a time, at most one for each group and peer."""
-
-    def __init__(
-        self,
-        services: GroupServices,
-        transport: SnapshotTransport,
-        group: Callable[[GroupId], AnyGroup | None],
-        rng: random.Random,
-        tasks: Tasks,
-        pieces: MemoryPart,
-    ) -> None:
-        """`pieces`: room for what is on its way."""
-        self._pieces = pieces
-        self._services = services
-        self._transport = transport
-        self._group = group
-        self._rng = rng
-        self._tasks = tasks
-        self._queue = TransferQueue()
-        self.holds = LogHolds()
-        self.sent = 0
-        self.not_sent = 0
-        """Transfers that came to nothing."""
-
-    @property
-    def running(self) -> int:
-        """Transfers under way."""
-        return self._queue.running
-
-    def wanted(self, group_id: GroupId, peer: NodeId) -> None:
-        """A group led here has a peer that only a snapshot can help; may be repeated."""
-        self._queue.ask((group_id, peer))
-        self._begin_next()
-
-    def _begin_next(self) -> None:
-        while (transfer := self._queue.begin()) is not None:
-            self._tasks.spawn(self._run(*transfer), "send snapshot")
-
-    async def _run(self, group_id: GroupId, peer: NodeId) -> None:
-        try:
-            is_refused = await self._send(group_id, peer)
-        finally:
-            self._queue.ended((group_id, peer))
-        self._begin_next()
-        if is_refused:
-            await asyncio.sleep(SNAPSHOT_RETRY_SECONDS)
-        self._queue.forget((group_id, peer))
-
-    async def _send(self, group_id: GroupId, peer: NodeId) -> bool:
-        """Whether the transfer was broken off: the next attempt is then not made at once."""
-        log = self._services.log_of(group_id)
-        is_sent = False
-        group = self._group(group_id)
-        try:
-            # a leader that serves nothing yet may need this very peer for its quorum; what it has
-            # applied is committed all the same
-            if group is None or group.stopped or not group.engine.can_propose:
-                return False
-            repair = group.engine.repair_of(peer)
-            if repair is not None and (
-                not repair.confirmed or group.applied_index < repair.least_index
-            ):
-                return False  # the peer goes on asking
-            now = self._services.clock.monotonic()
-            self.holds.begin(group_id, peer, group.applied_index, now)
-            log_index, pairs = await send_snapshot(
-                group,
-                self._services,
-                self._rng.getrandbits(63),
-                partial(self._transport.call, peer),
-                self._pieces,
-                recovery=0 if repair is None else repair.recovery,
-            )
-            log.info("snapshot_sent", peer=peer, log_index=log_index, pairs=pairs)
-            is_sent = True
-            self.sent += 1
-            self._services.figures.on_snapshot_sent(self._services.clock.monotonic() - now)
-            if peer in group.engine.members:
-                group.step(PeerInstalled(peer, log_index))
-        except SnapshotDamagedError as damage:
-            self.not_sent += 1
-            log.info("snapshot_not_sent", peer=peer, cause=str(damage))
-            assert group is not None, "its state was looked at"
-            group.on_diverged(str(damage))
-            return True
-        except (SnapshotRefusedError, ConnectionError) as cause:
-            self.not_sent += 1
-            log.info("snapshot_not_sent", peer=peer, cause=str(cause))
-            return True
-        finally:
-            if is_sent:
-                self.holds.sent(group_id, peer)
-            else:
-                self.holds.release(group_id, peer)
-        return False
-
-
-async def send_snapshot(
-    group: AnyGroup,
-    services: GroupServices,
-    transfer_id: int,
-    call: Callable[[bytes], Awaitable[bytes]],
-    pieces: MemoryPart,
-    *,
-    recovery: int = 0,
-) -> tuple[LogIndex, int]:
-    """Send the group's applied state; returns its log index and the number of pairs. It waits for
-    room among the `pieces` of snapshots before it reads the next one. `recovery` is the number
-    under which a recovering replica asked. Every row is looked at before it leaves, as the scrub
-    does, and the receiver has no complete snapshot before the last one was: raises
-    SnapshotDamagedError for a gap or a row that is not what belongs there, SnapshotRefusedError, or
-    what `call` raises when the connection is lost."""
-    view = services.store.snapshot()
-    log_index, term = group.machine.applied_index, group.machine.applied_term
-    encoding, kinds = group.machine.known.encoding, group.machine.written(services.version.seen)
-    sender_term = group.engine.term
-
-    async def deliver(chunk: pb.SnapshotChunk) -> None:
-        if not group.engine.can_propose or group.engine.term != sender_term:
-            raise SnapshotRefusedError("this node leads the group no more")
-        chunk.recovery, chunk.sender_term = recovery, sender_term
-        if not sequence:
-            chunk.encoding = encoding
-            chunk.kinds.extend(kinds)
-        address(chunk, group.group_id, transfer_id, sequence, log_index, term)
-        _check(await call(chunk.SerializeToString()))
-
-    hasher = xxhash.xxh3_64()
-    total = 0
-    sequence = 0
-    try:
-        pairs = looked_at(group.group_id, PrefixedReader(view, group.generation))
-        while True:
-            await pieces.wait(PIECE_BYTES)
-            try:
-                chunk = await _read_chunk(pairs, hasher)
-                if not chunk.keys:
-                    break
-                total += len(chunk.keys)
-                await deliver(chunk)
-                del chunk
-            finally:
-                pieces.give_back(PIECE_BYTES)
-            sequence += 1
-    finally:
-        view.close()
-    await deliver(pb.SnapshotChunk(last=True, digest=hasher.intdigest(), pairs=total))
-    return log_index, total
-
-
-async def _read_chunk(
-    pairs: Iterator[tuple[bytes, bytes]], hasher: xxhash.xxh3_64
-) -> pb.SnapshotChunk:
-    """The next pairs, digested; none at the end. Others have a turn of the event loop behind
-    TURN_PAIRS_MAX of them: what is read from is frozen."""
-    chunk = pb.SnapshotChunk()
-    size = 0
-    for key, value in pairs:
-        hash_pair(hasher, key, value)
-        chunk.keys.append(key)
-        chunk.values.append(value)
-        size += PREFIX_BYTES + len(key) + len(value)
-        if size >= CHUNK_BYTES or len(chunk.keys) >= CHUNK_PAIRS_MAX:
-            break
-        if len(chunk.keys) % TURN_PAIRS_MAX == 0:
-            await asyncio.sleep(0)
-    return chunk
-
-
-def _check(reply: bytes) -> None:
-    result = pb.SnapshotResult.FromString(reply)
-    if not result.accepted:
-        raise SnapshotRefusedError(result.reason)
+KEPT_SECONDS: Final = 600.0
+"""For so long what a transfer brought waits for the next one of its group, where nobody else needs
+the place."""
 
 
 @dataclass(slots=True)
@@ -251,6 +51,11 @@ class _Incoming:
     recovery: int
     sender_term: Term
     heard_at: float
+    pieces: ReceivedPieces | None
+    """None: the sender does not go by pieces."""
+    is_busy: bool = False
+    """A chunk of it is being taken; another one meanwhile would be of a sender that does not wait
+    for answers."""
     next_sequence: int = 0
     pairs: int = 0
     hasher: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
@@ -297,7 +102,7 @@ class SnapshotReceiver:
         try:
             self._pieces.take(size)
         except UnavailableError:
-            return _reply("the node holds as many pieces of snapshots as it may")
+            return result("the node holds as many pieces of snapshots as it may")
         try:
             return await self._take(sender, data)
         finally:
@@ -307,65 +112,82 @@ class SnapshotReceiver:
         try:
             chunk = pb.SnapshotChunk.FromString(data)
         except DecodeError:
-            return _reply("not a snapshot chunk")
+            return result("not a snapshot chunk")
         group_id = GroupId(chunk.group_id)
         reason = self._leads(group_id, sender, Term(chunk.sender_term))
         if reason is not None:
-            return _reply(reason)  # the leader's own transfer is none of its business
+            return result(reason)  # the leader's own transfer is none of its business
         reason = self._wants(group_id, LogIndex(chunk.log_index), Term(chunk.term), chunk.recovery)
         if reason is not None:
             self.drop(group_id)
-            return _reply(reason)
+            return result(reason)
         if chunk.sequence == 0:
             reason = self._cannot_read(group_id, chunk.encoding, chunk.kinds)
             if reason is not None:
-                return _reply(reason)
+                return result(reason)
             if not self._begin(sender, chunk):
-                return _reply("too many snapshots are being taken")
+                return result("too many snapshots are being taken")
         incoming = self._incoming.get(group_id)
         if (
             incoming is None
             or incoming.sender != sender
             or incoming.transfer_id != chunk.transfer_id
             or incoming.next_sequence != chunk.sequence
+            or incoming.is_busy
             or len(chunk.keys) != len(chunk.values)
         ):
-            return _reply("the chunk does not continue a transfer")
+            return result("the chunk does not continue a transfer")
         incoming.next_sequence += 1
         incoming.heard_at = self._services.clock.monotonic()
-        if chunk.keys:
-            await self._write(group_id, incoming, chunk)
-        if self._incoming.get(group_id) is not incoming:
-            return _reply("the transfer was given up")
-        if chunk.last:
-            return await self._finish(group_id, incoming, chunk)
-        return _reply(None)
+        incoming.is_busy = True
+        try:
+            reason = await self._store(group_id, incoming, chunk)
+            if reason is None and self._incoming.get(group_id) is not incoming:
+                reason = "the transfer was given up"
+            if reason is None and chunk.last:
+                reason = await self._finish(group_id, incoming, chunk)
+        finally:
+            incoming.is_busy = False
+        offered = () if incoming.pieces is None or reason else incoming.pieces.offered()
+        return result(reason, ((piece.last_key, piece.digest) for piece in offered))
 
     def _begin(self, sender: NodeId, chunk: pb.SnapshotChunk) -> bool:
-        """Whether there is room for it."""
+        """Whether there is room for it. It goes on with what is held, if both sides can."""
         group_id = GroupId(chunk.group_id)
-        self.drop(group_id)
         now = self._services.clock.monotonic()
-        self.sweep(now)
-        if len(self._incoming) >= INCOMING_MAX:
-            return False
+        held = self._incoming.get(group_id)
+        pieces = None if held is None or not chunk.pieces else held.pieces
+        if held is not None and pieces is not None:
+            generation = held.generation
+            pieces.begin()
+        else:
+            self.drop(group_id)
+            self._give_up(now - INCOMING_IDLE_SECONDS)
+            if len(self._incoming) >= INCOMING_MAX:
+                return False
+            generation = self._new_generation()
+            pieces = ReceivedPieces() if chunk.pieces else None
         self._incoming[group_id] = _Incoming(
             sender,
             chunk.transfer_id,
-            self._new_generation(),
+            generation,
             LogIndex(chunk.log_index),
             Term(chunk.term),
             chunk.recovery,
             Term(chunk.sender_term),
             now,
+            pieces,
         )
         return True
 
     def sweep(self, now: float) -> None:
         """Give up the transfers that have brought nothing for so long that nobody goes on with
         them; called now and then. `now` is monotonic."""
+        self._give_up(now - KEPT_SECONDS)
+
+    def _give_up(self, heard_before: float) -> None:
         for group_id, incoming in list(self._incoming.items()):
-            if now - incoming.heard_at > INCOMING_IDLE_SECONDS:
+            if incoming.heard_at < heard_before:
                 self.drop(group_id)
 
     def drop(self, group_id: GroupId) -> None:
@@ -374,23 +196,64 @@ class SnapshotReceiver:
         if old is not None:
             self._discard(old.generation)
 
-    async def _write(self, group_id: GroupId, incoming: _Incoming, chunk: pb.SnapshotChunk) -> None:
+    async def _store(
+        self, group_id: GroupId, incoming: _Incoming, chunk: pb.SnapshotChunk
+    ) -> str | None:
+        """Take what the chunk brings. Why it is refused; None: it is not, unless the transfer was
+        given up meanwhile."""
+        pieces = incoming.pieces
+        if pieces is None:
+            if chunk.keys:
+                await self._write(group_id, incoming, chunk, WriteSet(), incoming.hasher)
+            return None
+        if (chunk.last and (chunk.keys or chunk.until)) or (chunk.keys and not chunk.until):
+            return "the chunk is no piece"
+        kept = pieces.keep(chunk.kept)
+        if kept is None:
+            return "these pieces were not told of"
+        incoming.pairs += kept
+        if not (chunk.until or chunk.last):
+            return None
+        if chunk.until and not pieces.fits(chunk.keys, chunk.until):
+            return "the keys are not those of a piece behind the last one"
+        prefix, write_set = generation_prefix(incoming.generation), WriteSet()
+        stale = pieces.replace(chunk.until or None)
+        if stale is not None:
+            start, end = stale
+            behind = generation_end(incoming.generation) if end is None else prefix + end
+            write_set.delete_range(prefix + start, behind)
+        hasher = pairs_hasher()
+        await self._write(group_id, incoming, chunk, write_set, hasher)
+        if chunk.until and self._incoming.get(group_id) is incoming:
+            pieces.written(chunk.until, hasher.digest(), len(chunk.keys))
+        return None
+
+    async def _write(
+        self,
+        group_id: GroupId,
+        incoming: _Incoming,
+        chunk: pb.SnapshotChunk,
+        write_set: WriteSet,
+        hasher: Hasher,
+    ) -> None:
         """Others have a turn of the event loop behind TURN_PAIRS_MAX pairs. A pair counts once it
-        was written, so that no digest is complete before the state is."""
+        was written, so that no digest is complete before the state is. The first portion joins
+        what `write_set` has."""
         prefix = generation_prefix(incoming.generation)
-        for first in range(0, len(chunk.keys), TURN_PAIRS_MAX):
+        for first in range(0, max(len(chunk.keys), 1), TURN_PAIRS_MAX):
             if first:
                 await asyncio.sleep(0)
                 if self._incoming.get(group_id) is not incoming:
                     return  # its generation may be deleted already
             keys = chunk.keys[first : first + TURN_PAIRS_MAX]
             values = chunk.values[first : first + TURN_PAIRS_MAX]
-            write_set = WriteSet()
             for key, value in zip(keys, values, strict=True):
-                hash_pair(incoming.hasher, key, value)
+                hash_pair(hasher, key, value)
                 write_set.put(prefix + key, value)
-            await self._write_portion(group_id, incoming, write_set)
+            if len(write_set):
+                await self._write_portion(group_id, incoming, write_set)
             incoming.pairs += len(keys)
+            write_set = WriteSet()
 
     async def _write_portion(
         self, group_id: GroupId, incoming: _Incoming, write_set: WriteSet
@@ -407,28 +270,29 @@ class SnapshotReceiver:
 
     async def _finish(
         self, group_id: GroupId, incoming: _Incoming, chunk: pb.SnapshotChunk
-    ) -> bytes:
-        if chunk.pairs != incoming.pairs or chunk.digest != incoming.hasher.intdigest():
+    ) -> str | None:
+        """Why it is not installed; None: it is."""
+        if incoming.pieces is not None:
+            is_same = chunk.proof == incoming.pieces.proof
+        else:
+            is_same = chunk.digest == incoming.hasher.intdigest()
+        if chunk.pairs != incoming.pairs or not is_same:
             self.drop(group_id)
-            return _reply("the snapshot is damaged")
+            return "the snapshot is damaged"
         flushed: asyncio.Future[None] = self._services.loop.create_future()
         self._services.store.flush(partial(settle, flushed, None))
         await flushed
-        reason = self._leads(group_id, incoming.sender, incoming.sender_term) or self._wants(
-            group_id, incoming.log_index, incoming.term, incoming.recovery
-        )
         if self._incoming.get(group_id) is not incoming:
-            return _reply("the transfer was given up")
+            return "the transfer was given up"
+        reason = self._leads(group_id, incoming.sender, incoming.sender_term)
+        if reason is not None:
+            return reason  # the next leader may go on with what is here
+        reason = self._wants(group_id, incoming.log_index, incoming.term, incoming.recovery)
         if reason is not None:
             self.drop(group_id)
-            return _reply(reason)
+            return reason
         del self._incoming[group_id]
         await self._install(
             group_id, incoming.log_index, incoming.term, incoming.generation, incoming.sender
         )
-        return _reply(None)
-
-
-def _reply(reason: str | None) -> bytes:
-    result = pb.SnapshotResult(accepted=reason is None, reason=reason or "")
-    return result.SerializeToString()
+        return None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from svc_cluster.base.clock import Clock
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId
 
 TRANSFERS_MAX: Final = 2
@@ -17,6 +20,12 @@ HOLD_SECONDS: Final = 600.0
 
 HOLD_BYTES: Final = 256 * 1024 * 1024
 """How much log a transfer may keep in memory. Behind either bound the peer starts anew."""
+
+BUSY_BYTES_PER_SECOND: Final = 32 * 1024 * 1024
+"""What all transfers from a node read together while its log takes entries."""
+
+BUSY_SECONDS: Final = 1.0
+"""For so long behind the last look that found entries waiting for the disk it counts as busy."""
 
 Transfer = tuple[GroupId, NodeId]
 """Whose state goes to whom."""
@@ -54,6 +63,36 @@ class TransferQueue:
 
     def forget(self, transfer: Transfer) -> None:
         self._known.discard(transfer)
+
+
+class SnapshotPace:
+    """This keeps the transfers from a node from taking its disks and its processor from appends.
+    What they read counts, sent or not."""
+
+    def __init__(self, clock: Clock, has_appends: Callable[[], bool]) -> None:
+        """`has_appends`: whether any wait for the log at this moment."""
+        self._clock = clock
+        self._has_appends = has_appends
+        self._busy_at = self._free_at = float("-inf")
+
+    def took(self, size: int) -> None:
+        """So many bytes were read."""
+        now = self._clock.monotonic()
+        self._free_at = max(self._free_at, now) + size / BUSY_BYTES_PER_SECOND
+
+    def delay(self) -> float:
+        """For how many seconds nothing more may be read."""
+        now = self._clock.monotonic()
+        if self._has_appends():
+            self._busy_at = now
+        if now - self._busy_at > BUSY_SECONDS:
+            self._free_at = now  # what was read while nobody waited is nobody's loss
+        return max(self._free_at - now, 0.0)
+
+    async def wait(self) -> None:
+        """Return once more may be read."""
+        if (delay := self.delay()) > 0:
+            await asyncio.sleep(delay)
 
 
 class Log(Protocol):

@@ -18,7 +18,8 @@ from svc_cluster.codec import rpc
 from svc_cluster.replica.memory_budget import PIECES_BYTES_MAX
 from svc_cluster.replica.peer_conversation import PeerLink
 from svc_cluster.replica.peers import LinkPeers
-from svc_cluster.replica.snapshot import PIECE_BYTES, send_snapshot
+from svc_cluster.replica.snapshot_stream import PIECE_BYTES, send_snapshot
+from svc_cluster.replica.transfers import SnapshotPace
 from svc_cluster.storage.disk import RealDisk
 from svc_cluster.storage.read_pool import ReadPool, ReadPoolSettings
 from svc_cluster.storage.state_store import StoreBusyError
@@ -207,16 +208,24 @@ def test_pieces_of_snapshots_have_room_of_their_own(tmp_path: Path) -> None:
 
             async def call(chunk: bytes) -> bytes:
                 sent.append(pb.SnapshotChunk.FromString(chunk))
-                assert host.memory.held()["transfers"] >= PIECE_BYTES or sent[-1].last
+                assert host.memory.held()["transfers"] >= PIECE_BYTES or not sent[-1].keys
                 return pb.SnapshotResult(accepted=True).SerializeToString()
 
             group = host.basins[group_id].group
             sending = asyncio.ensure_future(
-                send_snapshot(group, host.services, 7, call, host.memory.pieces)
+                send_snapshot(
+                    group,
+                    host.services,
+                    7,
+                    call,
+                    host.memory.pieces,
+                    SnapshotPace(host.services.clock, lambda: False),
+                    by_pieces=True,
+                )
             )
             for _ in range(20):
                 await asyncio.sleep(0)
-            assert sent == [] and host.memory.pieces.waiting == 1
+            assert not any(chunk.keys for chunk in sent) and host.memory.pieces.waiting == 1
             assert (await append(two, group_id, 1000)).append.start.seq_num == 0
             shown.expose()
             value = metrics.registry.get_sample_value
@@ -224,8 +233,8 @@ def test_pieces_of_snapshots_have_room_of_their_own(tmp_path: Path) -> None:
             assert value("svc_memory_held_bytes", part) == PIECES_BYTES_MAX
             assert value("svc_memory_refused_total", part) == 1
             host.memory.pieces.give_back(PIECES_BYTES_MAX)
-            _, pairs = await sending
-            assert sum(len(chunk.keys) for chunk in sent) == pairs > 0 and sent[-1].last
+            pairs = (await sending).pairs
+            assert sum(len(chunk.keys) for chunk in sent[1:]) == pairs > 0 and sent[-1].last
             assert await offer() == "not a snapshot chunk"
             assert host.memory.held()["transfers"] == 0
             reads.close()

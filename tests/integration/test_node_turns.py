@@ -22,7 +22,8 @@ from svc_cluster.codec.entry_version import BASIN_KINDS, CATALOG_KINDS
 from svc_cluster.link.calls import Verb, decode
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.replica.roles import EVERYDAY, GATEWAY, ROLES
-from svc_cluster.replica.snapshot import send_snapshot
+from svc_cluster.replica.snapshot_stream import send_snapshot
+from svc_cluster.replica.transfers import SnapshotPace
 from tests.at_once import encode_entry
 from tests.integration.turns import Full, Turn, full, kept_short, proposed
 from tests.integration.turns_commands import BASIN_CASES, CATALOG_CASES
@@ -209,7 +210,8 @@ async def transfer(node: Full, group_id: GroupId, chunks: list[bytes]) -> tuple[
 
     async def send() -> int:
         digest: int = group.machine.digest
-        await send_snapshot(group, host.services, 7, call, host.memory.pieces)
+        pace = SnapshotPace(host.services.clock, lambda: False)
+        await send_snapshot(group, host.services, 7, call, host.memory.pieces, pace, by_pieces=True)
         return digest
 
     return await node.longest(lambda: asyncio.ensure_future(send()))

@@ -111,7 +111,10 @@ class Options:
         if rng.random() < 0.2:
             drawn.append_entries_max = rng.choice((2, 5))
             drawn.in_flight_entries_max = rng.choice((1, 8))
-            drawn.constants += (("snapshot.TURN_PAIRS_MAX", rng.choice((1, 7))),)
+            pairs = rng.choice((1, 7))
+            drawn.constants += tuple(
+                (f"{module}.TURN_PAIRS_MAX", pairs) for module in ("snapshot", "snapshot_stream")
+            )
         if rng.random() < 0.3:
             # fewer than the groups of a node, which are the basins' and the catalog's
             visits = min(rng.choice((1, 2)), drawn.basins)
@@ -141,7 +144,7 @@ class Options:
         if odd():
             constants["basin.ENTRIES_IN_FLIGHT_MAX"] = rng.choice((1, 2, 16))
         if odd():
-            constants["snapshot.CHUNK_BYTES"] = rng.choice((1, 500, 20_000))
+            constants["snapshot_stream.CHUNK_BYTES"] = rng.choice((1, 500, 20_000))
         if odd():
             constants["group_turns.COMMANDS_PER_TURN"] = rng.choice((1, 3))
         if odd():

@@ -10,7 +10,9 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId, Term
 from svc_cluster.link.calls import Verb
 from svc_cluster.raft.engine import EngineGroup
@@ -28,6 +30,10 @@ RECORDS = 5
 PADDING_MAX = 20_000
 """1 MB in all: about thirty chunks."""
 
+CHANGED_MAX = 3
+"""Chunks of a state that differ behind a change of the leader: the first rows tell what was applied
+last, the last ones what was counted, and one may be cut in two."""
+
 DOWN_S = 0.3
 BASIN = GroupId(CATALOG_GROUP + 1)
 
@@ -39,8 +45,17 @@ OPTIONS = Options(
     tick_seconds=0.05,
     flush_seconds=0.5,
     log_retention_seconds=0.5,
-    constants=(("snapshot.CHUNK_BYTES", CHUNK_BYTES),),
+    constants=(("snapshot_stream.CHUNK_BYTES", CHUNK_BYTES),),
 )
+
+
+class Brought(NamedTuple):
+    """A Brought is one chunk that the receiver took: in which of its lives, of which node, and the
+    pairs."""
+
+    life: int
+    sender: NodeId
+    pairs: tuple[tuple[bytes, bytes], ...]
 
 
 @dataclass(slots=True)
@@ -53,6 +68,10 @@ class Steps:
     installs: int = 0
     hit: bool = False
     """Whether the chosen step was reached."""
+
+    hits: int = 0
+    brought: list[Brought] = field(default_factory=list)
+    """What the chunks of the basin's snapshots held, in the order in which they were taken."""
 
     repaired: int = 0
     """Of the receiver's replicas, those that could not be believed and were made whole again."""
@@ -68,7 +87,7 @@ Trouble = Callable[["Scenario"], None]
 class Scenario:
     """`at_effect` (from 0): the receiver's power fails right behind this step, and in its next life
     behind the step `again_at` of the next install. `at_chunk`: `trouble` happens when this chunk
-    arrives, or with `answered` when its answer leaves."""
+    arrives, or with `answered` when its answer leaves; `every`: at each of so many."""
 
     def __init__(
         self,
@@ -78,15 +97,20 @@ class Scenario:
         again_at: int | None = None,
         luck: Luck = Luck(),
         at_chunk: int | None = None,
+        every: int | None = None,
         answered: bool = False,
         trouble: Trouble | None = None,
     ) -> None:
         self.cluster = cluster
         self.steps = Steps()
+        self.tasks: list[asyncio.Task[None]] = []
+        """What the troubles have begun."""
+
         self.receiver = self.sender = cluster.nodes[0]
         self._crash_at = [at for at in (at_effect, again_at) if at is not None]
         self._luck = luck
         self._at_chunk = at_chunk
+        self._every = every
         self._answered = answered
         self._trouble = trouble
         self._life = -1
@@ -179,11 +203,30 @@ class Scenario:
         if self.receiver.incarnation != self._life and self.receiver.alive:
             self._life, self._effects_of_life = self.receiver.incarnation, 0
             self.receiver.on_effect(self._on_effect)
+            self._spy()
         if answered is self._answered:
             number, self.steps.chunks = self.steps.chunks, self.steps.chunks + 1
-            if number == self._at_chunk and self._trouble is not None:
+            is_now = (number + 1) % self._every == 0 if self._every else number == self._at_chunk
+            if is_now and self._trouble is not None:
                 self.steps.hit = True
+                self.steps.hits += 1
                 self._trouble(self)
+
+    def _spy(self) -> None:
+        """Note what the receiver takes in this life."""
+        assert self.receiver.node is not None, "a chunk has reached it"
+        receiver, life = self.receiver.node.host.receiver, self._life
+        take = receiver.chunk
+
+        async def spied(sender: NodeId, data: bytes) -> bytes:
+            answer = await take(sender, data)
+            chunk = pb.SnapshotChunk.FromString(data)
+            if chunk.group_id == BASIN and pb.SnapshotResult.FromString(answer).accepted:
+                pairs = tuple(zip(chunk.keys, chunk.values, strict=True))
+                self.steps.brought.append(Brought(life, sender, pairs))
+            return answer
+
+        receiver.chunk = spied  # type: ignore[method-assign]
 
     def _on_effect(self, kind: str) -> None:
         number, self._effects_of_life = self._effects_of_life, self._effects_of_life + 1
@@ -197,6 +240,22 @@ class Scenario:
             self.cluster.nemesis.crash(
                 self.receiver, self._crash_rng, DOWN_S, luck=self._luck, look=False
             )
+
+
+def chunks(steps: Steps) -> int:
+    """How many of them brought something."""
+    return sum(bool(brought.pairs) for brought in steps.brought)
+
+
+def sent_again(steps: Steps) -> int:
+    """Chunks that brought nothing but what the receiver had been given in the same life."""
+    seen: set[tuple[int, tuple[bytes, bytes]]] = set()
+    count = 0
+    for brought in steps.brought:
+        pairs = {(brought.life, pair) for pair in brought.pairs}
+        count += bool(pairs) and pairs <= seen
+        seen |= pairs
+    return count
 
 
 def _both_ways(a: SimNode, b: SimNode) -> list[tuple[str, str]]:
@@ -223,6 +282,7 @@ def play(
     again_at: int | None = None,
     luck: Luck = Luck(),
     at_chunk: int | None = None,
+    every: int | None = None,
     answered: bool = False,
     trouble: Trouble | None = None,
 ) -> Steps:
@@ -235,6 +295,7 @@ def play(
             again_at=again_at,
             luck=luck,
             at_chunk=at_chunk,
+            every=every,
             answered=answered,
             trouble=trouble,
         ).run()

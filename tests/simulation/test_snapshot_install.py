@@ -14,7 +14,15 @@ import pytest
 
 from tests.simulation.adapters import raft_pairs
 from tests.simulation.node import Luck
-from tests.simulation.snapshot_scenario import DOWN_S, Scenario, Steps, play
+from tests.simulation.snapshot_scenario import (
+    CHANGED_MAX,
+    DOWN_S,
+    Scenario,
+    Steps,
+    chunks,
+    play,
+    sent_again,
+)
 
 PAIRS_EVERY = int(os.environ.get("SNAPSHOT_PAIRS_EVERY", "40"))
 SEEDS = range(3, 3 + int(os.environ.get("SNAPSHOT_SEEDS", "1")))
@@ -109,12 +117,15 @@ def test_transfer_that_breaks_at_any_chunk_completes(
     undisturbed: tuple[int, Steps], trouble: object, answered: bool
 ) -> None:
     """The sender loses power, or the connection breaks, when a chunk arrives or when its answer
-    leaves: another attempt, or another leader, brings the replica up."""
+    leaves: another attempt, or another leader, brings the replica up, and goes on behind what it
+    has."""
     seed, steps = undisturbed
     assert callable(trouble)
     for number in range(steps.chunks):
         played = play(seed=seed, at_chunk=number, answered=answered, trouble=trouble)
         assert played.hit, f"chunk {number} was not reached"
+        assert sent_again(played) == 0, f"chunk {number}"
+        assert chunks(played) <= chunks(steps) + CHANGED_MAX, f"chunk {number}"
 
 
 def test_both_ends_that_crash_together_complete(undisturbed: tuple[int, Steps]) -> None:

@@ -34,6 +34,11 @@ BASIN = GroupId(CATALOG_GROUP + 1)
 SLOW_S = 0.1
 """Of each way of a chunk: some thirty chunks take six seconds, twelve times the retention."""
 
+STATE_BYTES = 1_000_000
+PACED_S = 8.0
+"""For so many seconds a state of about so many bytes is read where appends are taken."""
+
+KEPT_S = 20.0
 CLOSE_ENTRIES = 5
 NARROW_BYTES = 512 * 1024
 NARROW_S = 0.03
@@ -159,6 +164,21 @@ class Trial:
             lambda: kept.base_index > kept.last_index - 40,
             10 * OPTIONS.log_retention_seconds,
         )
+        self.stopping = True
+        await writer
+        await self.finish()
+
+    async def paced(self) -> None:
+        """While a writer appends; the chunks themselves need a tenth of a second."""
+        await self.fallen_behind()
+        cluster = self.cluster
+        writer = cluster.loop.create_task(self.load())
+        await asyncio.sleep(1.0)
+        began = cluster.loop.time()
+        cluster.network.heal_all()
+        await self.until("the receiver has caught up", self.is_close, LIVENESS_S)
+        assert cluster.loop.time() - began > PACED_S / 2
+        self.needed_one_snapshot()
         self.stopping = True
         await writer
         await self.finish()
@@ -427,9 +447,9 @@ class Trial:
         """Nobody goes on with it, and nobody else wants the place."""
         await self.started()
         receiver, generation = await self.begun()
-        await asyncio.sleep(INCOMING_IDLE_SECONDS / 2)
+        await asyncio.sleep(KEPT_S / 2)
         assert (await self.bring(1)).accepted
-        await asyncio.sleep(INCOMING_IDLE_SECONDS - 1)
+        await asyncio.sleep(KEPT_S - 1)
         assert receiver.running == 1
         await asyncio.sleep(2.0)
         assert receiver.running == 0
@@ -510,6 +530,12 @@ def test_a_transfer_that_takes_longer_than_the_log_is_kept_converges_under_load(
     play("under_load", seed=seed)
 
 
+def test_a_transfer_gives_way_while_its_sender_takes_appends() -> None:
+    """It reads so many bytes a second and no more, and completes by one snapshot."""
+    constant = ("transfers.BUSY_BYTES_PER_SECOND", STATE_BYTES / PACED_S)
+    play("paced", replace(OPTIONS, constants=(*OPTIONS.constants, constant)))
+
+
 @pytest.mark.parametrize("bound", [("transfers.HOLD_BYTES", 1), ("transfers.HOLD_SECONDS", 0.5)])
 def test_a_transfer_does_not_keep_the_log_beyond_its_bounds(bound: tuple[str, float]) -> None:
     """The leader's memory is not the peer's to fill."""
@@ -548,8 +574,9 @@ def test_an_install_makes_no_replica_in_a_host_that_has_stopped() -> None:
 
 
 def test_a_transfer_that_was_broken_off_gives_its_rows_back() -> None:
-    """After a minute of silence; each chunk begins that minute again."""
-    play("broken_off")
+    """After KEPT_SECONDS of silence; each chunk begins them again."""
+    constant = ("snapshot.KEPT_SECONDS", KEPT_S)
+    play("broken_off", replace(OPTIONS, constants=(*OPTIONS.constants, constant)))
 
 
 def test_a_transfer_of_a_destroyed_group_gives_its_rows_back() -> None:

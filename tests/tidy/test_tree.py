@@ -112,7 +112,6 @@ LONGER = {
     "svc_cluster/raft/engine.py": (500, "the port to the library's one class"),
     "svc_cluster/replica/group_replica.py": (500, "one class: what goes in and what comes out"),
     "svc_cluster/replica/host.py": (500, "to be cut: what is opened, closed and taken away"),
-    "svc_cluster/replica/snapshot.py": (450, "to be cut: who sends and who installs"),
     "svc_cluster/cli/processes/gateway_process.py:start_gateway": (80, "a list of what is built"),
     "svc_cluster/gateway/app.py:__init__": (80, "a list of what is built"),
 }

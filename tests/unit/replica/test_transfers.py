@@ -11,11 +11,20 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svc_cluster.base.ids import GroupId, LogIndex, NodeId
+from svc_cluster.base.ids import GroupId, LogIndex, NodeId, TimestampMs
 from svc_cluster.base.tasks import start_task
 from svc_cluster.replica import transfers
-from svc_cluster.replica.snapshot import TURN_PAIRS_MAX, _read_chunk
-from svc_cluster.replica.transfers import HOLD_SECONDS, TRANSFERS_MAX, LogHolds, TransferQueue
+from svc_cluster.replica.snapshot_chunk import TURN_PAIRS_MAX
+from svc_cluster.replica.snapshot_stream import ChunkReader
+from svc_cluster.replica.transfers import (
+    BUSY_BYTES_PER_SECOND,
+    BUSY_SECONDS,
+    HOLD_SECONDS,
+    TRANSFERS_MAX,
+    LogHolds,
+    SnapshotPace,
+    TransferQueue,
+)
 
 GROUP = GroupId(7)
 PEER, OTHER = NodeId(2), NodeId(3)
@@ -148,7 +157,7 @@ def test_others_have_their_turns_while_a_chunk_is_read() -> None:
 
     async def main() -> int:
         nonlocal turns
-        chunk = start_task(_read_chunk(pairs(), xxhash.xxh3_64()), "read")
+        chunk = start_task(ChunkReader(pairs()).read(xxhash.xxh3_64()), "read")
         while not chunk.done():
             await asyncio.sleep(0)
             turns += 1
@@ -156,3 +165,38 @@ def test_others_have_their_turns_while_a_chunk_is_read() -> None:
 
     assert asyncio.run(main()) == sum(looked.values()) == 1000
     assert max(looked.values()) <= TURN_PAIRS_MAX
+
+
+class Clock:
+    """A clock that stands still."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_ms(self) -> TimestampMs:
+        return TimestampMs(0)
+
+
+def test_transfers_keep_to_their_rate_while_appends_wait() -> None:
+    """Two transfers share it; nobody waits for what was read while nobody appended."""
+    clock, appends = Clock(), [False]
+    pace = SnapshotPace(clock, lambda: appends[0])
+    for _ in range(10):
+        assert pace.delay() == 0.0
+        pace.took(BUSY_BYTES_PER_SECOND)
+    assert pace.delay() == 0.0
+    appends[0] = True
+    pace.took(BUSY_BYTES_PER_SECOND // 4)
+    pace.took(BUSY_BYTES_PER_SECOND // 4)
+    assert pace.delay() == 0.5
+    clock.now += 0.25
+    appends[0] = False
+    assert pace.delay() == 0.25, "appends come and go faster than anybody looks"
+    clock.now += 0.25
+    assert pace.delay() == 0.0
+    pace.took(10 * BUSY_BYTES_PER_SECOND)
+    clock.now += BUSY_SECONDS
+    assert pace.delay() == 0.0
