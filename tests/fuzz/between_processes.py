@@ -53,7 +53,8 @@ from svc_cluster.link.handshake import HandshakeError, Identity
 from svc_cluster.replica.memory_budget import MemoryBudget
 from svc_cluster.replica.prefixed import generation_prefix
 from svc_cluster.replica.snapshot import SnapshotReceiver
-from svc_cluster.replica.snapshot_chunk import hash_pair
+from svc_cluster.replica.snapshot_chunk import address, hash_pair
+from svc_cluster.replica.snapshot_pieces import pairs_hasher, proof_hasher
 from tests.at_once import decode_entry, decode_envelope, encode_entry
 from tests.fuzz.messages import any_message
 from tests.fuzz.target import Check, Target, chance, expect
@@ -277,10 +278,12 @@ async def _receive(loop: asyncio.AbstractEventLoop, data: bytes) -> None:
         install=install,
         pieces=MemoryBudget(2**30, clock).pieces,
     )
-    last = b""
+    last, by_pieces = b"", False
     for chunk in _chunks(data):
         reply = replica_pb2.SnapshotResult.FromString(await receiver.chunk(NodeId(1), chunk))
         expect(reply.accepted or bool(reply.reason), "refused without a reason")
+        if reply.accepted and not (begun := replica_pb2.SnapshotChunk.FromString(chunk)).sequence:
+            by_pieces = begun.pieces
         if installed:
             last = chunk
             break
@@ -292,7 +295,9 @@ async def _receive(loop: asyncio.AbstractEventLoop, data: bytes) -> None:
             pairs += 1
         said = replica_pb2.SnapshotChunk.FromString(last)
         expect(pairs <= said.pairs, "more was installed than was sent")
-        if pairs == said.pairs:
+        if by_pieces:
+            expect(pairs == said.pairs, "rows of another transfer were installed")
+        elif pairs == said.pairs:
             expect(hasher.intdigest() == said.digest or not _ascends(data), "another digest")
 
 
@@ -315,6 +320,40 @@ def _chunks(data: bytes) -> list[bytes]:
 
 
 def make_snapshot(rng: random.Random) -> bytes:
+    return _make_pieces(rng) if rng.random() < 0.5 else _make_whole(rng)
+
+
+def _make_pieces(rng: random.Random) -> bytes:
+    """A transfer by pieces, or one that is broken off and another that goes on with it."""
+    rows = [b"k%04d" % number for number in range(rng.randint(1, 6))]
+    parts, held = [], list[bytes]()
+    for transfer_id in range(rng.randint(1, 2)):
+        proof = proof_hasher()
+        for key in rows:
+            hasher = pairs_hasher()
+            hash_pair(hasher, key, b"value")
+            proof.update(hasher.digest())
+        kept, held = len(held), []
+        said = [replica_pb2.SnapshotChunk(pieces=True)]
+        for key in rows[kept:]:
+            piece = replica_pb2.SnapshotChunk(keys=[key], values=[b"value"], until=key, kept=kept)
+            said.append(piece)
+            kept = 0
+        end = replica_pb2.SnapshotChunk(last=True, kept=kept, pairs=len(rows), proof=proof.digest())
+        if transfer_id or rng.random() < 0.5:
+            said.append(end)
+        else:
+            said = said[: rng.randint(1, len(said))]
+            held = rows[: len(said) - 1]
+        for sequence, chunk in enumerate(said):
+            address(chunk, GroupId(3), transfer_id, sequence, LogIndex(7), Term(2))
+            chunk.sender_term = 2
+            encoded = chunk.SerializeToString()
+            parts.append(len(encoded).to_bytes(2, "big") + encoded)
+    return b"".join(parts)
+
+
+def _make_whole(rng: random.Random) -> bytes:
     hasher, pairs, parts = xxhash.xxh3_64(), 0, []
     chunks = rng.randint(1, 3)
     for sequence in range(chunks):
