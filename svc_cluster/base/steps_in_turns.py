@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
 
-async def in_turns(steps: Generator[Any, None, T]) -> T:
+async def in_turns(steps: Generator[object, None, T]) -> T:
     """What the steps lead to, one of them in a turn of the event loop. Raises what they raise."""
     while True:
         try:

@@ -17,9 +17,9 @@ _SHORT_TAGS: Final = frozenset(number << 3 | 2 for number in range(1, 16))
 def find_field(
     data: bytes, position: int, end: int, wanted: int, most: int
 ) -> tuple[int, int] | None:
-    """Where the content of the first field of the number `wanted` is, if it has a length and is
-    among the first `most` fields between `position` and `end`. Raises ValueError for what is no
-    message."""
+    """Return where the content of the first field of the number `wanted` is, if it has a length.
+    It is looked for among the first `most` fields between `position` and `end`. Raises ValueError
+    for what is no message."""
     for _ in range(most):
         if position >= end:
             return None

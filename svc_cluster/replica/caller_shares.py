@@ -29,7 +29,7 @@ class CallerShares:
         self._conversations: Counter[str] = Counter()
         self._owed: Counter[str] = Counter()
         self.owed_bytes = 0
-        """Of all callers."""
+        """Bytes of all callers together."""
 
     def begin(self, caller: str) -> None:
         self._conversations[caller] += 1
