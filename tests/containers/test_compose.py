@@ -18,7 +18,6 @@ from tests.containers.compose import (
     NODES,
     TOKEN_FILE,
     Compose,
-    ComposeError,
     docker,
 )
 from tests.linearizability.checker import check
@@ -64,24 +63,6 @@ def test_each_container_has_its_own_key_and_nobody_has_that_of_the_ca(cluster: C
         mounts = {mount["Name"].rpartition("_")[2] for mount in mounted if "Name" in mount}
         assert mounts.isdisjoint({"ca", "pki"})
     assert len(keys) == len(NODES) + 1
-
-
-def test_more_nodes_wait_for_membership_and_disturb_nobody(cluster: Compose) -> None:
-    """The profile `scale`: svc-3 and svc-4 are alive, say once that they wait, and the gateway goes
-    on answering."""
-    joining = ("svc-3", "svc-4")
-    cluster.run("--profile", "scale", "up", "--detach", "--no-build", "--no-deps", *joining)
-    try:
-        asyncio.run(cluster.wait_healthy(*joining))
-        for service in joining:
-            said = asyncio.run(cluster.wait_said(service, "not a member of the cluster"))
-            assert said.count("not a member of the cluster") == 1
-            page = ("python3", "-m", "svc_cluster.healthcheck", "http://127.0.0.1:9090/readyz")
-            with pytest.raises(ComposeError):
-                docker("exec", cluster.container(service), *page)
-        asyncio.run(cluster.wait_ready())
-    finally:
-        cluster.run("--profile", "scale", "rm", "--stop", "--force", *joining)
 
 
 def test_backups_are_taken_while_the_profile_runs(cluster: Compose) -> None:

@@ -234,7 +234,9 @@ class AdminClient:
         try:
             return await getattr(self._stub, name)(request, timeout=seconds)
         except grpc.aio.AioRpcError as cause:
-            raise AdminError(_sentence(self._target, cause)) from cause
+            raise AdminError(
+                _sentence(self._target, cause), is_final=cause.code() in _FINAL
+            ) from cause
 
 
 @asynccontextmanager

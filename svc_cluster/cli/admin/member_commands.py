@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,7 +14,17 @@ from svc_cluster.cli.admin.node_choice import NODE_ID_MAX, NodeChoice
 from svc_cluster.cli.admin.node_commands import Json, ask
 from svc_cluster.cli.processes.process import fail
 from svc_cluster.cli.shared_options import with_shared_options
+from svc_cluster.cli.terminal import say_surely as say
 from svc_cluster.model.join_token import TTL_SECONDS, TTL_SECONDS_MAX, TTL_SECONDS_MIN
+
+if TYPE_CHECKING:
+    from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
+    from svc_cluster.cli.admin.admin_client import AdminClient
+
+PAUSE_SECONDS: Final = 1.0
+"""Between two attempts at a cluster that does not answer yet."""
+
+WAIT_SECONDS_MAX: Final = 3600
 
 app = typer.Typer(no_args_is_help=True, help="The nodes of the cluster.")
 
@@ -54,6 +64,16 @@ def add_member(
             max=TTL_SECONDS_MAX,
         ),
     ] = TTL_SECONDS,
+    wait: Annotated[
+        int | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="For services that start with the cluster: ask for so long while it does not "
+            "answer. A token file that is there is enough, and a node that belongs to the cluster.",
+            min=1,
+            max=WAIT_SECONDS_MAX,
+        ),
+    ] = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Let a new node come to the cluster. Its join token is printed once, or written to a file; the
@@ -62,13 +82,50 @@ def add_member(
     from svc_cluster.cli.admin.text import added
 
     if token_file is not None and token_file.exists():
+        if wait is not None:
+            say(f"a join token for node {new} is in {token_file} already")
+            return
         fail(f"{token_file} is there already: name a new file, or remove it first", 2)
     request = pb.AddMemberRequest(node_id=new, ttl_seconds=ttl)
-    answer = asked(choice, lambda client: client.add_member(request))
+    answer = asked(choice, lambda client: _added(client, request, wait))
+    if not answer.join_token:
+        say(f"node {new} belongs to the cluster already")
+        return
     if token_file is not None:
         _keep(token_file, answer.join_token, new)
         answer.join_token = ""
     show(answer, output, partial(added, token_file))
+
+
+async def _added(
+    client: AdminClient, request: pb.AddMemberRequest, wait: int | None
+) -> pb.AddMemberResponse:
+    """The answer; without a token where the node belongs to the cluster and that is enough. Raises
+    AdminError."""
+    import asyncio
+
+    from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
+    from svc_cluster.base.clock import SystemClock
+    from svc_cluster.cli.admin.admin_client import AdminError
+
+    if wait is None:
+        return await client.add_member(request)
+    clock = SystemClock()
+    end = clock.monotonic() + wait
+    while True:
+        try:
+            known = (await client.members()).members
+            if any(row.node_id == request.node_id and row.state in _MEMBERS for row in known):
+                return pb.AddMemberResponse(node_id=request.node_id)
+            return await client.add_member(request)
+        except AdminError as cause:
+            if cause.is_final or clock.monotonic() >= end:
+                raise
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+_MEMBERS: Final = ("active", "draining")
+"""Their states by the catalog; one that was removed is refused."""
 
 
 def _keep(path: Path, token: str, node: int) -> None:
