@@ -1,4 +1,4 @@
-"""`svc-cluster admin node`: nodes that are to give their leads away."""
+"""`svc-cluster admin node`: nodes that are to give away what they have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from svc_cluster.cli.shared_options import with_shared_options
 if TYPE_CHECKING:
     from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
 
-app = typer.Typer(no_args_is_help=True, help="Nodes that are to give their leads away.")
+app = typer.Typer(no_args_is_help=True, help="Nodes that are to give away what they have.")
 
 Subject = Annotated[
     int, typer.Argument(metavar="NODE", help="The node's id.", min=1, max=NODE_ID_MAX)
@@ -30,9 +30,9 @@ def drain_node(
     ] = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Let a node give its leads away and get no new basins, through restarts, until it is told
-    otherwise. Replicas do not move yet: they go with their basins. It goes on while this command
-    has ended: `status` says how far it is."""
+    """Let a node give its leads and replicas away and get no new basins, through restarts, until it
+    is told otherwise. It goes on while this command has ended: `status` says how far it is. A
+    replica that is the only one of its basin stays."""
     _ask(subject, "drain", choice, output, force=force)
 
 
