@@ -21,7 +21,7 @@ import yaml
 from helm_python import Chart, lint  # type: ignore[import-not-found]
 from jsonschema import Draft202012Validator
 
-from tests.helm import backups, growth, peer_certificates, renamed, upgrade
+from tests.helm import backups, growth, joins, peer_certificates, renamed, upgrade
 from tests.tidy.observability import DASHBOARDS
 
 BEFORE = Path(__file__).resolve().parent / "before"
@@ -668,6 +668,9 @@ def main() -> int:
     for name, (values, says) in REFUSED.items():
         faults += refused(partial(render, chart, values), name, says)
     faults += growth.faults(lambda values: by_name(render(chart, values, upgrade=True)))
+    faults += joins.faults(
+        CHART, lambda path, given: render(Chart.load(str(path)), given), validate
+    )
     faults += renamed.faults(CHART, BEFORE, partial(render, chart))
     report = lint(str(CHART), strict=True)
     print(f"lint: {report}")

@@ -140,10 +140,11 @@ what gateway.settings.public_hosts adds. */}}
 {{- toJson (uniq $hosts) -}}
 {{- end -}}
 
-{{/* Every node: id to address, as JSON in one line. */}}
+{{/* The nodes that began the cluster: id to address, as JSON in one line. Their list holds for good; who
+comes later is found by the catalog. */}}
 {{- define "svc.nodes" -}}
 {{- $nodes := dict -}}
-{{- range $i := until (int .Values.replica.replicaCount) -}}
+{{- range $i := until (int (include "svc.initialCount" .)) -}}
 {{- $host := printf "%s-node-%d.%s.%s.svc.%s:7000" (include "svc.fullname" $) $i (include "svc.headless" $) $.Release.Namespace $.Values.clusterDomain -}}
 {{- $_ := set $nodes (toString (add $i 1)) $host -}}
 {{- end -}}
@@ -314,10 +315,7 @@ annotations:
 {{- fail (printf "%s is called %s in this chart: rename it" $old $new) -}}
 {{- end -}}
 {{- end -}}
-{{- $known := lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-node" (include "svc.fullname" .)) -}}
-{{- if and $known (ne (int $known.spec.replicas) (int .Values.replica.replicaCount)) -}}
-{{- fail (printf "replica.replicaCount is %d and the cluster has %d nodes: the nodes of a cluster cannot be changed yet, put it back" (int .Values.replica.replicaCount) (int $known.spec.replicas)) -}}
-{{- end -}}
+{{- include "svc.checkGrowth" . -}}
 {{- if and .Values.tls.peer.existingSecret .Values.tls.peer.certManager.enabled -}}
 {{- fail "tls.peer.existingSecret and tls.peer.certManager.enabled are both set: choose one" -}}
 {{- end -}}
