@@ -5,7 +5,7 @@ SHELL := /bin/bash
 # Tests start a thousand processes: where the environment forbids to keep what is compiled, each of
 # them compiles the product again, which takes as long as all else that it does to start.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup run test console-test docs docs-test references audit release test-python native-fuzz alerts-check alerts-fire test-quick demo check fmt sim chaos hostile crashpoints corruption mutants scorecard prove fuzz verdicts held soak s2-cli contract-drift command-docs bench proto clean \
+.PHONY: help setup run test console-test docs docs-test references audit release test-python native-fuzz alerts-check alerts-fire test-quick demo check fmt sim chaos elastic hostile crashpoints corruption mutants scorecard prove fuzz verdicts held soak s2-cli contract-drift command-docs bench proto clean \
 	image nginx-image prometheus-image compose-test backup-test helm-check
 
 PYTHON ?= python3
@@ -13,6 +13,8 @@ PORT ?= 8080
 SEEDS ?= 200
 WORKERS ?= $(shell nproc)
 ROUNDS ?= 20
+BASINS ?= 60
+ELASTIC ?=
 NATIVE_INPUTS ?= 200000
 INPUTS ?= 200000
 TARGET ?=
@@ -130,6 +132,9 @@ test-python: $(READY) ## What decides about bodies and batches, once more withou
 
 chaos: $(READY) ## ROUNDS (20) of faults against real processes, each judged by the checker
 	@.venv/bin/python -m tests.chaos --rounds $(ROUNDS)
+
+elastic: $(READY) ## BASINS (60) under load while nodes come, are lost, leave and restart; judged by the checker (ELASTIC=arguments)
+	@.venv/bin/python -m tests.elastic --basins $(BASINS) $(ELASTIC)
 
 hostile: $(READY) ## Attacks at HOSTILE (3) times the size of the suite's, and a table of what they cost
 	@HOSTILE_SCALE=$(HOSTILE) RECORD=1 .venv/bin/python -m pytest --quiet --show-capture=no tests/hostile $(TURNS)
