@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
 
-def at_once(steps: Generator[Any, None, T]) -> T:
+def at_once(steps: Generator[object, None, T]) -> T:
     """What the steps lead to, without a pause. Raises what they raise."""
     while True:
         try:
