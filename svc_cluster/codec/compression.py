@@ -36,7 +36,7 @@ _RATIO_FREE_BYTES: Final = 2 * 1024 * 1024
 
 _GZIP_LEVEL: Final = 1
 _ZSTD_LEVEL: Final = 1
-_COMPRESS_STEP_BYTES: Final = 128 * 1024
+COMPRESS_STEP_BYTES: Final = 128 * 1024
 """How much of what cannot be made smaller is compressed at one step: about 5 ms of gzip."""
 _COMPRESS_ZSTD: Final = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress
 
@@ -85,14 +85,14 @@ def compress(encoding: str, data: bytes) -> bytes:
 def compress_steps(encoding: str, data: bytes) -> Generator[None, None, bytes]:
     """`data` in the coding `gzip` or `zstd`, fast rather than small, in steps of a bounded time;
     the same bytes each time."""
-    if encoding == "zstd" and len(data) <= _COMPRESS_STEP_BYTES:
+    if encoding == "zstd" and len(data) <= COMPRESS_STEP_BYTES:
         return _COMPRESS_ZSTD(data)
     compressor = _zstd_compressor(len(data)) if encoding == "zstd" else _gzip_compressor()
     parts: list[bytes] = []
-    for at in range(0, len(data), _COMPRESS_STEP_BYTES):
+    for at in range(0, len(data), COMPRESS_STEP_BYTES):
         if parts:
             yield
-        parts.append(compressor.compress(data[at : at + _COMPRESS_STEP_BYTES]))
+        parts.append(compressor.compress(data[at : at + COMPRESS_STEP_BYTES]))
     return b"".join([*parts, compressor.flush()])
 
 

@@ -31,8 +31,10 @@ from svc_cluster.gateway.access.authentication import (
     Caller,
 )
 from svc_cluster.gateway.access.authorization import authorize
+from svc_cluster.gateway.api.compressions import Compressions
 from svc_cluster.gateway.api.context import Call, Readiness, Services, Siblings
-from svc_cluster.gateway.api.health import own_page
+from svc_cluster.gateway.api.health import own_page, pages
+from svc_cluster.gateway.api.shared_page import SharedPage
 from svc_cluster.gateway.api.turns import Turns
 from svc_cluster.gateway.cluster.backend import Backend
 from svc_cluster.gateway.cluster.node_client import NodeBackend
@@ -54,7 +56,7 @@ from svc_cluster.gateway.limits.rate_limiter import UNLIMITED, RateLimiter
 from svc_cluster.gateway.records.fanout import SharedTails
 from svc_cluster.gateway.records.sealer import Sealer
 from svc_cluster.gateway.request.caching import tell_caches
-from svc_cluster.gateway.request.compress import coding_of, compressing_steps
+from svc_cluster.gateway.request.compress import coding_of, keep_coded
 from svc_cluster.gateway.request.cross_origin import CrossOrigin
 from svc_cluster.gateway.request.dialect import detect
 from svc_cluster.gateway.request.endpoint import Moves
@@ -138,6 +140,8 @@ class GatewayApp:
             metrics=metrics,
             readiness=readiness,
             version=version,
+            metrics_page=SharedPage(clock, turns),
+            compression=compression,
             reference=lambda: reference_of(version),
             draining=asyncio.Event(),
             memory=memory,
@@ -151,7 +155,8 @@ class GatewayApp:
         self.clock = clock
         self._access = access
         self._limiter = limiter
-        self._compression = compression
+        self._compressions = Compressions(turns)
+        memory.add("compression", lambda: self._compressions.held_bytes)
         self._host_suffixes = basin_host_suffixes
         self._own_names = OwnNames(public_hosts, basin_host_suffixes) if access is None else None
         self._routes = RouteMetrics(metrics)
@@ -163,8 +168,8 @@ class GatewayApp:
 
     def start(self) -> None:
         """Begin what runs for all requests together, and make what takes long beforehand."""
-        self._services.reference()
-        assets()
+        for page in (*pages(self._services), *(asset.content for asset in assets().values())):
+            keep_coded(page)
         self._tasks.spawn(self._admission.watch_the_loop(), "watch how late the loop is")
         if self._reporter is not None:
             self._reporter.start()
@@ -226,12 +231,11 @@ class GatewayApp:
             recorder.in_flight.dec()
             recorder.done(status, clock.monotonic() - begun)
         response.headers.append((REQUEST_ID_HEADER, request.id))
-        coding = coding_of(request, response) if self._compression else None
+        coding = coding_of(request, response) if self._services.compression else None
         if coding is not None:
-            assert isinstance(response.body, bytes), "what has no end is not compressed"
-            steps = compressing_steps(response, coding)
             stages.enter("compression")
-            await self._services.turns.run(steps, len(response.body))
+            is_page = resource is not None and resource.is_page
+            await self._compressions.compress(response, coding, is_page=is_page)
         self._log.made(request, resource, stages, response)
         tell_caches(request, response)
         self._cross_origin.grant(request, response)
@@ -254,7 +258,7 @@ class GatewayApp:
         is_write = request.method not in _SAFE_METHODS
         body: BudgetedBody | None = None
         allowance = UNLIMITED
-        is_probe = resource is not None and resource.is_free
+        is_probe = resource is not None and resource.is_probe
         places = 0
         stream: StreamPlace | None = None
         try:

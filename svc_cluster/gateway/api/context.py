@@ -13,6 +13,7 @@ from svc_cluster.base.clock import Clock
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.gateway.access.audit import Audit, Subject
 from svc_cluster.gateway.access.authentication import Caller
+from svc_cluster.gateway.api.shared_page import SharedPage
 from svc_cluster.gateway.api.turns import Turns
 from svc_cluster.gateway.cluster.backend import Backend
 from svc_cluster.gateway.cluster.node_client import NodeBackend
@@ -64,6 +65,10 @@ class Services:
     metrics: Metrics
     readiness: Readiness
     version: str
+    metrics_page: SharedPage
+    """What `/metrics` answers."""
+    compression: bool
+    """Whether answers are compressed for clients that can undo it."""
     reference: Callable[[], Reference]
     draining: asyncio.Event
     """Set once the process is to stop; streams then end."""

@@ -3,7 +3,9 @@ without secrets."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Generator, Mapping
+from typing import Final
 
 from svc_cluster._pb.s2.v1 import s2_proto
 from svc_cluster.base import metrics
@@ -11,8 +13,11 @@ from svc_cluster.codec.json_body import encode_object
 from svc_cluster.gateway.api.context import Call, Services
 from svc_cluster.gateway.api.turns import DEAR_BYTES
 from svc_cluster.gateway.openapi.reference_page import PAGE_HEADERS
+from svc_cluster.gateway.request.compress import accepted_coding
 from svc_cluster.gateway.request.negotiation import Query
 from svc_cluster.http.message import Response, json_response, text_response
+
+_PROTOCOL: Final = s2_proto.TEXT.encode()
 
 
 async def health(call: Call) -> Response:
@@ -35,10 +40,14 @@ async def readyz(call: Call) -> Response:
 
 
 async def exposition(call: Call) -> Response:
-    """Those of all processes that serve the port."""
-    siblings = call.services.siblings
-    body = await (own_page(call.services) if siblings is None else siblings.page())
-    return Response(200, [("content-type", metrics.CONTENT_TYPE)], body)
+    """Those of all processes that serve the port. Many may ask at once, and need show nothing."""
+    services = call.services
+    siblings = services.siblings
+    make = functools.partial(own_page, services) if siblings is None else siblings.page
+    coding = accepted_coding(call.request.headers) if services.compression else None
+    body = await services.metrics_page.get(make, coding)
+    coded = [] if coding is None else [("content-encoding", coding)]
+    return Response(200, [("content-type", metrics.CONTENT_TYPE), *coded], body)
 
 
 async def own_page(services: Services) -> bytes:
@@ -67,7 +76,13 @@ async def docs(call: Call) -> Response:
 
 
 async def protocol(_call: Call) -> Response:
-    return text_response(200, s2_proto.TEXT)
+    return Response(200, [("content-type", "text/plain; charset=utf-8")], _PROTOCOL)
+
+
+def pages(services: Services) -> list[bytes]:
+    """Return what is told here of the interface, which is the same for everybody."""
+    reference = services.reference()
+    return [reference.document, reference.page, _PROTOCOL]
 
 
 def _checks(call: Call) -> dict[str, bool]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import lru_cache
 from typing import Final
 
-from svc_cluster.codec.compression import compress_steps
+from svc_cluster.codec.compression import compress, compress_steps
 from svc_cluster.http.message import Headers, Request, Response
 
 COMPRESSED_BYTES_MIN: Final = 1025
 """A smaller body is sent as it is."""
+
+PAGES_KEPT_MAX: Final = 128
+"""Pages in codings, of some KiB each. There are some twenty pages."""
 
 _CODINGS: Final = ("zstd", "gzip")
 """The first that the client takes."""
@@ -31,6 +35,26 @@ def compressing_steps(response: Response, coding: str) -> Generator[None, None, 
     """Give the body that coding, in steps of a bounded time."""
     assert isinstance(response.body, bytes), "what has no end is not compressed"
     response.body = yield from compress_steps(coding, response.body)
+    response.headers.append(("content-encoding", coding))
+
+
+@lru_cache(maxsize=PAGES_KEPT_MAX)
+def coded_page(coding: str, page: bytes) -> bytes:
+    """A page that is the same for everybody, in a coding: made once, within a turn of the loop."""
+    return compress(coding, page)
+
+
+def keep_coded(page: bytes) -> None:
+    """Make the page in all codings, before anybody asks."""
+    if len(page) >= COMPRESSED_BYTES_MIN:
+        for coding in _CODINGS:
+            coded_page(coding, page)
+
+
+def give_coded_page(response: Response, coding: str) -> None:
+    """Give the body, which is a page, that coding."""
+    assert isinstance(response.body, bytes), "a page has an end"
+    response.body = coded_page(coding, response.body)
     response.headers.append(("content-encoding", coding))
 
 

@@ -138,6 +138,9 @@ class Endpoint:
     moves: Moves = Moves.NOTHING
     takes_stored_names: bool = False
     """Done, too, to a stream whose name has NUL, as it was made before that was refused."""
+    is_page: bool = False
+    """Its answers are the same bytes for everybody while the process lives. They are kept in each
+    coding; and no prober asks for them, so that they are refused like other requests."""
     takes_ticket: bool = False
     """Done for whoever shows a read ticket in place of an access token."""
     description: Description

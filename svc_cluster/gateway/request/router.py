@@ -32,6 +32,8 @@ class Resource:
         "allow",
         "basin_slot",
         "is_free",
+        "is_page",
+        "is_probe",
         "methods",
         "seed_path",
         "stream_slot",
@@ -43,6 +45,9 @@ class Resource:
         self.template = template
         self.methods = {endpoint.method: endpoint for endpoint in endpoints}
         self.is_free = all(endpoint.need is None for endpoint in self.methods.values())
+        self.is_page = all(endpoint.is_page for endpoint in self.methods.values())
+        self.is_probe = self.is_free and not self.is_page
+        """It is asked by those who look how the process does, and never refused."""
         self.seed_path = template.startswith(_SEED_PATHS)
         slots = {segment: slot for slot, segment in enumerate(split_path(template))}
         self.basin_slot = slots.get("{basin}")

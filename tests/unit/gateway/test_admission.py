@@ -47,10 +47,8 @@ PROBES = (
     "/readyz",
     "/metrics",
     "/version",
-    "/openapi.json",
-    "/docs",
-    "/proto/s2/v1/s2.proto",
 )
+PAGES = ("/openapi.json", "/docs", "/console", "/console/main.js", "/proto/s2/v1/s2.proto")
 ONE = b'{"records":[{}]}'
 
 
@@ -155,7 +153,7 @@ def test_whoever_is_refused_or_ends_leaves_no_trace() -> None:
 
 def test_a_full_gateway_refuses_what_is_new_and_goes_on_with_what_has_begun() -> None:
     """With as many requests in progress as there may be: reads, appends, sessions and what is
-    unknown are refused with nothing of their bodies read; probes are answered, a session that was
+    unknown are refused with nothing of their bodies read, and pages for people; probes are answered, a session that was
     open goes on, the lease is renewed; and once there is room all is as before."""
 
     async def main() -> None:
@@ -177,7 +175,9 @@ def test_a_full_gateway_refuses_what_is_new_and_goes_on_with_what_has_begun() ->
         assert_shed(await app.handle(get("/v1/nowhere")), is_write=False)
         assert_shed(await app.handle(post(UntouchedBody())), is_write=True)
         assert_shed(await app.handle(append_session(PipeBody())), is_write=True)
-        assert shed(metrics, OverloadReason.IN_PROGRESS) == 4
+        for path in PAGES:
+            assert_shed(await app.handle(get(path)), is_write=False)
+        assert shed(metrics, OverloadReason.IN_PROGRESS) == 4 + len(PAGES)
         assert shed(metrics, OverloadReason.LATE) == 0
         for path in PROBES:
             assert (await app.handle(get(path))).status == 200, path
