@@ -83,7 +83,8 @@ class Metrics(RaftMetrics, StorageMetrics):
         )
         self.http_unread_body_bytes = self._gauge(
             "svc_http_unread_body_bytes",
-            "Bytes of request bodies over HTTP/2 that have arrived and are not read yet.",
+            "Bytes that have arrived and are not read yet: of bodies over HTTP/2, and what was sent"
+            " ahead over HTTP/1.1.",
         )
         self.http_bodies_waiting = self._gauge(
             "svc_http_bodies_waiting", "Request bodies that wait for room in memory."

@@ -1,8 +1,8 @@
 """This is an HTTP/1.1 answer as it leaves, whoever has read its request. A body without an end
 leaves in chunks.
 
-Answers are written by hand, head and body in one write: the library's own response objects cost
-more than everything else the gateway does for an append.
+Answers are written by hand, head and body in one write where they are small: the library's own
+response objects cost more than everything else the gateway does for an append.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ STATUS_LINES: Final = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus
 }
 CHUNKED: Final = "transfer-encoding: chunked\r\n"
+SLICE_BYTES: Final = 16 * 1024
+"""What is sent of a body at a time; a smaller one leaves with its head."""
 LAST: Final = "connection: close\r\n"
 """The connection ends behind this answer."""
 
@@ -34,9 +36,35 @@ def answer_head(response: Response, framing: str, connection: str, date: str) ->
     return "".join(lines).encode("latin-1", "replace")
 
 
+async def send_whole(
+    head: bytes,
+    body: bytes,
+    send: Callable[[bytes | memoryview], None],
+    drained: Callable[[], Awaitable[None]],
+    *,
+    is_shared: bool,
+) -> None:
+    """Send an answer of a known length, and no more of it at a time than the client reads.
+
+    With `is_shared` others hold the body too, and what waits for the client is not a copy of it.
+    Whoever holds a place for the body gives that back behind the last slice: then that is a copy,
+    or it would hold on to all of the body.
+    """
+    if len(body) <= SLICE_BYTES:
+        send(head + body)
+        await drained()
+        return
+    send(head)
+    view = memoryview(body)
+    for at in range(0, len(body), SLICE_BYTES):
+        part = view[at : at + SLICE_BYTES]
+        send(part if is_shared else bytes(part))
+        await drained()
+
+
 async def send_pieces(
     body: AsyncIterator[bytes],
-    send: Callable[[bytes], None],
+    send: Callable[[bytes | memoryview], None],
     drained: Callable[[], Awaitable[None]],
     *,
     chunked: bool,

@@ -21,7 +21,7 @@ from svc_cluster.http.http1_common import Http1Common
 from svc_cluster.http.http1_exchange import Reply, last_head
 from svc_cluster.http.http1_framing import Framing
 from svc_cluster.http.http1_plain_head import plain_head
-from svc_cluster.http.intake import Intake
+from svc_cluster.http.intake import Ahead, Intake
 from svc_cluster.http.message import NOWHERE
 from svc_cluster.http.sniff import HeaderDeadline
 
@@ -82,6 +82,7 @@ class Http1Connection(RequestHandler):
         self._cutting: asyncio.TimerHandle | None = None
         self.client = NOWHERE
         self._intake: Intake | None = None
+        self._ahead = Ahead(owner.intakes)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.client = client_of(transport)
@@ -113,6 +114,23 @@ class Http1Connection(RequestHandler):
             super().data_received(unparsed[start:])
         elif not self._has_ended() and (self._framing.in_body or not self._retiring):
             self._unparsed = unparsed[start:]
+        self._count_ahead(len(data))
+
+    def _count_ahead(self, size: int) -> None:
+        """So much has come. What comes behind a request that is being answered has a bound, on all
+        connections together; where there is no room nothing of it is kept, and the connection ends
+        with that answer."""
+        is_ahead = self._request_count - self._replies > len(self._messages) > 0
+        if not is_ahead or self._has_ended():
+            self._ahead.release()
+        elif not self._ahead.hold(self._ahead.bytes + size):
+            self._ahead.release()
+            self._dropping = True
+            self._unparsed = b""
+            for _, payload in self._messages:
+                payload.read_nowait(-1)  # the parser holds on to it
+            self._messages.clear()
+            self.close()
 
     def _is_plain_now(self, data: bytes) -> bool:
         """Hand the connection back, with a whole plain request that comes when it is at rest.
@@ -209,6 +227,7 @@ class Http1Connection(RequestHandler):
             self._cutting.cancel()
         self._deadline.cancel()
         self._gate.lose()
+        self._ahead.release()
         if self._intake is not None:
             self._intake.close()
         self._owner.connections -= 1
@@ -292,10 +311,11 @@ class Http1Connection(RequestHandler):
 
     def replied(self) -> None:
         self._replies += 1
+        self._ahead.release()
         if self._retiring:
             self.close()  # the head of this answer may have left before
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes | memoryview) -> None:
         if self.transport is None or self.transport.is_closing():
             raise ConnectionResetError("the client has gone")
         self.transport.write(data)

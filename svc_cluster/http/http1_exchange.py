@@ -20,6 +20,7 @@ from svc_cluster.http.http1_answer import (
     end_of,
     length_line,
     send_pieces,
+    send_whole,
 )
 from svc_cluster.http.message import (
     BodyBrokenError,
@@ -36,7 +37,7 @@ class Http1Wire(Protocol):
     @property
     def client(self) -> Connection: ...
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes | memoryview) -> None:
         """Raises ConnectionResetError when the client has gone."""
         ...
 
@@ -259,8 +260,10 @@ class Reply:
         )
         if isinstance(body, bytes):
             head = self._head(length_line(response.status, body))
-            exchange.wire.send(head if exchange.message.method == "HEAD" else head + body)
-            await exchange.wire.drained()
+            wire = exchange.wire
+            sent = b"" if exchange.message.method == "HEAD" else body
+            is_shared = response.place is None
+            await send_whole(head, sent, wire.send, wire.drained, is_shared=is_shared)
         else:
             try:
                 await self._stream(body)

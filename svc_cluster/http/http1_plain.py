@@ -23,11 +23,12 @@ from svc_cluster.http.http1_answer import (
     end_of,
     length_line,
     send_pieces,
+    send_whole,
 )
 from svc_cluster.http.http1_common import Http1Common
 from svc_cluster.http.http1_framing import HEAD_END
 from svc_cluster.http.http1_plain_head import PLAIN_HEAD_BYTES_MAX, PlainHead, plain_head
-from svc_cluster.http.intake import Intake, keep_alive_probes
+from svc_cluster.http.intake import Ahead, Intake, keep_alive_probes
 from svc_cluster.http.message import NOWHERE, BytesBody, ClientGoneError, Request, Response
 from svc_cluster.http.sniff import HeaderDeadline
 
@@ -35,10 +36,11 @@ BODY_BYTES_MAX: Final = 64 * 1024
 """A larger body is read piece by piece, by others."""
 BODY_SECONDS: Final = 0.05
 """For what is lacking of a body whose head is there."""
-WAITING_BYTES_MAX: Final = 4 * 1024 * 1024
-"""What is there of requests whose body is not whole, on all connections together."""
+AHEAD_BODY_SECONDS: Final = 30.0
+"""For a body that has begun behind a request that is being answered, and is not held back."""
 _AHEAD_BYTES_MAX: Final = PLAIN_HEAD_BYTES_MAX + BODY_BYTES_MAX
-"""Behind a request that is being answered; with more nothing is taken from the client."""
+"""Behind a request that is being answered; with more nothing is taken from the client. What all of
+them have sent ahead has a bound too (`intake`)."""
 _KEPT_HEAD_BYTES_MAX: Final = 2 * 1024
 """A head is kept for the next request, which mostly begins with the same bytes."""
 
@@ -65,7 +67,6 @@ class PlainConnections:
     ) -> None:
         self.common = common
         self.successor = successor
-        self.waiting_bytes = 0
         self.open: dict[PlainConnection, None] = {}
 
     def connection(self, deadline: HeaderDeadline) -> PlainConnection:
@@ -100,8 +101,11 @@ class PlainConnection(asyncio.Protocol):
         self._head: PlainHead | None = None
         """The head of the request whose body is not whole."""
         self._known: PlainHead | None = None
-        self._waiting_bytes = 0
         self._patience: asyncio.TimerHandle | None = None
+        self._ahead = Ahead(self._common.intakes)
+        self._ahead_late: asyncio.TimerHandle | None = None
+        self._is_dropping = False
+        """What was sent ahead is not kept; the connection ends with the answer under way."""
         self._is_paused = False
         self._half_closed = False
         self._retiring = False
@@ -123,7 +127,7 @@ class PlainConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._intake.received(len(data))
-        if self._transport is None or self._transport.is_closing():
+        if self._transport is None or self._transport.is_closing() or self._is_dropping:
             return
         self._unparsed += data
         if self.task is None:
@@ -133,17 +137,42 @@ class PlainConnection(asyncio.Protocol):
         self._hold_back()
 
     def _look_ahead(self) -> None:
-        """See whether the head behind the request that is being answered is whole."""
-        if self._unparsed.find(HEAD_END, 0, HEADER_BYTES_MAX) < 0:
+        """See whether there is room for what is behind the request that is being answered, and
+        whether the head there is whole, and its body."""
+        if not self._ahead.hold(len(self._unparsed)):
+            self._end_with_this_answer()
+        elif self._unparsed.find(HEAD_END, 0, HEADER_BYTES_MAX) < 0:
             self._deadline.start()  # an answer that takes long does not extend it
             self._deadline.took(len(self._unparsed))
         else:
             self._deadline.cancel()
+            if self._ahead_late is None and self._lacks_body():
+                call_later = self._common.loop.call_later
+                self._ahead_late = call_later(AHEAD_BODY_SECONDS, self._look_whether_late)
+
+    def _lacks_body(self) -> bool:
+        head = plain_head(self._unparsed)
+        return head is not None and len(head.raw) + head.body_bytes > len(self._unparsed)
+
+    def _look_whether_late(self) -> None:
+        self._ahead_late = None
+        if not self._is_paused and self._lacks_body():
+            self._end_with_this_answer()
+            self._hold_back()
+
+    def _end_with_this_answer(self) -> None:
+        """Keep nothing of what was sent ahead: its client finds the connection ended, and sends it
+        again."""
+        self._is_dropping = self._retiring = True
+        self._unparsed = b""
+        self._wait_no_more()
+        self._deadline.cancel()
 
     def _hold_back(self) -> None:
         """Take nothing more from a client that has sent much ahead, until that is served."""
         transport = self._transport
-        is_much = self.task is not None and len(self._unparsed) > _AHEAD_BYTES_MAX
+        is_much = len(self._unparsed) > _AHEAD_BYTES_MAX or self._is_dropping
+        is_much = is_much and self.task is not None
         if transport is None or transport.is_closing() or is_much == self._is_paused:
             return
         self._is_paused = is_much
@@ -188,24 +217,21 @@ class PlainConnection(asyncio.Protocol):
             self._look_ahead()
 
     def _wait_for_body(self, head: PlainHead) -> None:
-        more = len(self._unparsed) - self._waiting_bytes
-        too_much = self._owner.waiting_bytes + more > WAITING_BYTES_MAX
-        if head.body_bytes > BODY_BYTES_MAX or too_much or self._half_closed:
+        is_large = head.body_bytes > BODY_BYTES_MAX
+        if is_large or self._half_closed or not self._ahead.hold(len(self._unparsed)):
             self._hand_over()
             return
         self._head = head
-        self._waiting_bytes += more
-        self._owner.waiting_bytes += more
         if self._patience is None:
             self._patience = self._common.loop.call_later(BODY_SECONDS, self._hand_over)
 
     def _wait_no_more(self) -> None:
         self._head = None
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
-            self._owner.waiting_bytes -= self._waiting_bytes
-            self._waiting_bytes = 0
+        self._ahead.release()
+        for timer in (self._patience, self._ahead_late):
+            if timer is not None:
+                timer.cancel()
+        self._patience = self._ahead_late = None
 
     def _hand_over(self) -> Successor:
         transport, data = self._transport, self._unparsed
@@ -267,8 +293,8 @@ class PlainConnection(asyncio.Protocol):
             framing = CHUNKED if is_stream else length_line(response.status, cast(bytes, body))
             head = answer_head(response, framing, LAST if is_last else "", common.date.text())
             if isinstance(body, bytes):
-                self._send(head + body)
-                await self._drained()
+                is_shared = response.place is None
+                await send_whole(head, body, self._send, self._drained, is_shared=is_shared)
             else:
                 try:
                     self._send(head)
@@ -282,7 +308,7 @@ class PlainConnection(asyncio.Protocol):
     def _has_said_all(self) -> bool:
         return self._half_closed and not self._unparsed
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: bytes | memoryview) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client has gone")
@@ -346,9 +372,14 @@ class PlainConnection(asyncio.Protocol):
         if transport is not None and self._cutting is None:
             self._wait_no_more()
             self._unparsed = b""
-            transport.close()
-            seconds = self._common.limits.write
-            self._cutting = self._common.loop.call_later(seconds, transport.abort)
+            loop, limits = self._common.loop, self._common.limits
+            if self._is_dropping and transport.can_write_eof():
+                transport.write_eof()
+                self._hold_back()  # what still comes is dropped, so that the answer is not lost
+                loop.call_later(limits.linger, transport.close)
+            else:
+                transport.close()
+            self._cutting = loop.call_later(limits.write, transport.abort)
 
     def _abort(self) -> None:
         if self._transport is not None:

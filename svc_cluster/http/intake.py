@@ -4,6 +4,9 @@ A connection begins with little: many that send slowly, to a gateway that is bus
 each have their backlog read at one stroke. One that sends fast gets more, in the kernel and in
 HTTP/2's window; so many at a time do.
 
+What comes over HTTP/1.1 before its turn is counted on all connections together, and what finds no
+room is not kept.
+
 What has arrived over HTTP/2 of bodies that are not read on, because they wait for room, is counted.
 As long as all of it is within a bound the window of its connection is opened again for others;
 beyond that only once it is read. So the gateway holds this bound at most, and the windows of the
@@ -25,6 +28,9 @@ RECEIVE_BYTES_FAST: Final = 512 * 1024
 FAST_MAX: Final = 256
 """Connections with a large buffer at one time."""
 UNREAD_BYTES_MAX: Final = 16 * 1024 * 1024
+AHEAD_BYTES_MAX: Final = 4 * 1024 * 1024
+"""What has come over HTTP/1.1 before its turn, on all connections together: behind requests that
+are being answered, and of bodies that are not whole."""
 UNREAD_SHARE: Final = 8
 """Beside the budget of all bodies, one part in so many of it may be unread."""
 _FAST_BYTES: Final = 128 * 1024
@@ -56,9 +62,11 @@ class Intakes:
         gauge: Gauge | None = None,
     ) -> None:
         """`unread_bytes_max`: of bodies over HTTP/2, beside the windows of their connections.
-        `gauge` shows what is unread."""
+        `gauge` shows what is unread, and what was sent ahead."""
         self.loop = loop
         self.fast = 0
+        self.ahead = 0
+        """What is there before its turn over HTTP/1.1, in bytes; at most the bound."""
         self._unread = 0
         self._unread_max = unread_bytes_max
         self._gauge = gauge
@@ -73,10 +81,43 @@ class Intakes:
         self._count(-size)
         assert self._unread >= 0, "what is taken has arrived"
 
+    def sent_ahead(self, size: int) -> bool:
+        """So much more, or less, has come before its turn. Returns whether there is room; where
+        there is none it is not counted."""
+        if size > 0 and self.ahead + size > AHEAD_BYTES_MAX:
+            return False
+        self.ahead += size
+        assert self.ahead >= 0, "what goes has come"
+        self._count(0)
+        return True
+
     def _count(self, size: int) -> None:
         self._unread += size
         if self._gauge is not None:
-            self._gauge.set(self._unread)
+            self._gauge.set(self._unread + self.ahead)
+
+
+class Ahead:
+    """This is what one connection has sent before its turn."""
+
+    __slots__ = ("_intakes", "bytes")
+
+    def __init__(self, intakes: Intakes) -> None:
+        self._intakes = intakes
+        self.bytes = 0
+
+    def hold(self, size: int) -> bool:
+        """So much is there now, in all. Returns whether there is room; without it nothing has
+        changed."""
+        more = size - self.bytes
+        if more and not self._intakes.sent_ahead(more):
+            return False
+        self.bytes = size
+        return True
+
+    def release(self) -> None:
+        """Its turn has come, or nobody keeps it."""
+        self.hold(0)
 
 
 class Intake:

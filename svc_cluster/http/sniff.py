@@ -16,6 +16,9 @@ from svc_cluster.http.unfinished_heads import UnfinishedHeads
 H2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 UNSENT_BYTES_MAX: Final = 128 * 1024
+WRITE_BYTES_MAX: Final = 64 * 1024
+"""What a transport keeps until writing is no longer welcome. With TLS it would be eight times as
+much."""
 
 
 class HeaderDeadline:
@@ -132,8 +135,9 @@ class Sniffer(asyncio.Protocol):
 
 
 def _bound_unsent(transport: asyncio.Transport) -> None:
-    """Let the kernel take no more than it can send soon. What waits for a slow client would be this
-    machine's memory too, up to several MiB a connection."""
+    """Keep little, and let the kernel take no more than it can send soon. What waits for a slow
+    client would be this machine's memory too, up to several MiB a connection."""
+    transport.set_write_buffer_limits(high=WRITE_BYTES_MAX)
     sock = transport.get_extra_info("socket")
     option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
     if sock is not None and option is not None and sock.family in (socket.AF_INET, socket.AF_INET6):

@@ -166,7 +166,7 @@ def test_what_a_connection_holds_has_a_bound_in_every_state(
         print(f"{state}, gone: {left / 1024:.1f} KiB")
         assert left <= GONE_BYTES_MAX
         (http1,) = [peer.server._http1]
-        assert (http1._plain.waiting_bytes, dict(http1._plain.open)) == (0, {})
+        assert (http1._common.intakes.ahead, dict(http1._plain.open)) == (0, {})
         assert peer.server.heads.bytes == 0
 
     run_client(script, limits=TimeLimits(header=2 * DEADLINE, write=2 * DEADLINE))

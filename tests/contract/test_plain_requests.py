@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from svc_cluster.http import http1_plain
+from svc_cluster.http import http1_plain, intake
 from svc_cluster.http.connection import TimeLimits
 from svc_cluster.http.http1_plain import BODY_BYTES_MAX
 from tests.contract.plain_client import (
@@ -145,7 +145,7 @@ def test_a_large_body_is_the_librarys() -> None:
 def test_bodies_that_wait_have_a_bound_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """What finds no room goes to the library at once, and room comes back with each that ends."""
     monkeypatch.setattr(http1_plain, "BODY_SECONDS", DEADLINE)
-    monkeypatch.setattr(http1_plain, "WAITING_BYTES_MAX", 3000)
+    monkeypatch.setattr(intake, "AHEAD_BYTES_MAX", 3000)
     sent = post(b"/stall", bytes(2000))
 
     def script(peer: Peer) -> None:
