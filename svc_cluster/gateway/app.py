@@ -345,6 +345,9 @@ class GatewayApp:
         if stream is not None:
             response.place = stream
             stream.is_open = True
+        elif call.match.endpoint.need is not None:
+            answers = self._services.memory.answers
+            answers.count(response, call.request.connection, is_refused=not is_write)
         return response
 
     async def _caller(self, request: Request, resource: Resource | None) -> Caller:

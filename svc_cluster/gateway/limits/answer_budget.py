@@ -2,7 +2,8 @@
 
 A read brings a megabyte and its answer is larger still; a client may ask for a thousand at once and
 take its time to read. Each read takes a place before it asks for records; made answers are counted
-until they have left, for each connection and for all together. Reads that wait stand in a line of
+until they have left, for each connection and for all together. So are other answers of some size,
+such as lists, which are refused where there is no room for them. Reads that wait stand in a line of
 their connection, and connections take turns.
 """
 
@@ -16,6 +17,7 @@ from collections.abc import Hashable
 from typing import Final, Self
 
 from svc_cluster.base.errors import HotServerError
+from svc_cluster.http.message import Response
 
 IN_WORK_MAX: Final = 32
 """Reads that may ask for records and encode them at a time: about 3 MiB each at most."""
@@ -28,6 +30,9 @@ UNSENT_BYTES_MAX: Final = 80 * 1024 * 1024
 
 WORK_BYTES: Final = 2 * 1024 * 1024
 """What a read at work is expected to hold, until its answer is made."""
+
+COUNTED_BYTES_MIN: Final = 4 * 1024
+"""An answer of another kind than a read's is counted from this size on."""
 
 WAITING_MAX: Final = 4096
 """Reads that may wait for a place; more are refused."""
@@ -108,6 +113,23 @@ class AnswerBudget:
             if not line:
                 del self._lines[connection]
 
+    def count(self, answer: Response, connection: Hashable, *, is_refused: bool) -> None:
+        """Give an answer a place that took none before, if it is of some size. Where there is no
+        room it gets one all the same, unless it `is_refused` then: that raises HotServerError."""
+        body = answer.body
+        size = len(body) if isinstance(body, bytes) else 0
+        if answer.place is not None or size < COUNTED_BYTES_MIN:
+            return
+        self.loop = asyncio.get_running_loop()
+        unsent = self._unsent_of.get(connection, 0)
+        has_room = self.held_bytes + size <= self.bytes_max and unsent < UNSENT_BYTES_OF_ONE_MAX
+        if is_refused and not has_room:
+            self.refused += 1
+            raise HotServerError("the answers before this one are not read")
+        place = AnswerReservation(self, connection, in_work=False)
+        place.made(size)
+        answer.place = place
+
     @property
     def _is_full(self) -> bool:
         return self._in_work >= IN_WORK_MAX or self.held_bytes >= self.bytes_max
@@ -151,16 +173,16 @@ class AnswerBudget:
 
 
 class AnswerReservation:
-    """This is the place of one read, from `AnswerBudget.enter` until its answer has left. Whoever
-    holds the answer holds this, and letting go of both gives the room back, whatever became of the
-    client."""
+    """This is the place of one read, from `AnswerBudget.enter` (of another answer, from `count`)
+    until its answer has left. Whoever holds the answer holds this, and letting go of both gives the
+    room back, whatever became of the client."""
 
     __slots__ = ("_connection", "_in_work", "_room", "_unsent")
 
-    def __init__(self, room: AnswerBudget, connection: Hashable) -> None:
+    def __init__(self, room: AnswerBudget, connection: Hashable, *, in_work: bool = True) -> None:
         self._room = room
         self._connection = connection
-        self._in_work = True
+        self._in_work = in_work
         self._unsent = 0
 
     def __enter__(self) -> Self:

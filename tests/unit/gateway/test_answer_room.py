@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import threading
 from collections.abc import Hashable
 
@@ -19,6 +20,12 @@ from svc_cluster.gateway.limits.answer_budget import (
     AnswerBudget,
     AnswerReservation,
 )
+from svc_cluster.http.message import Response
+from svc_cluster.model.stream_config import BasinConfig, NewStream
+from tests.contract.memory_backend import MemoryBackend
+from tests.simulation.clock import SimClock
+from tests.simulation.loop import run
+from tests.unit.gateway.scripted import BASIN, body_of, get, make_app
 
 MIB = 1024 * 1024
 
@@ -246,3 +253,51 @@ def test_an_error_gives_its_place_back_while_its_traces_are_kept() -> None:
         place.gone()
 
     asyncio.run(body())
+
+
+def test_an_answer_that_took_no_place_is_counted_too() -> None:
+    """Lists and others of some size, until they have left; what has effects is counted beyond the
+    bound, all else is a definite refusal there. What is small, or has a place, is left alone."""
+
+    async def body() -> None:
+        room = AnswerBudget(100_000)
+        large, small = Response(200, [], bytes(60_000)), Response(200, [], bytes(4_000))
+        room.count(large, "a", is_refused=True)
+        room.count(large, "a", is_refused=True)
+        room.count(small, "a", is_refused=True)
+        assert room.held_bytes == 60_000 and small.place is None
+        other, written = Response(200, [], bytes(60_000)), Response(201, [], bytes(60_000))
+        with pytest.raises(HotServerError):
+            room.count(other, "b", is_refused=True)
+        assert (room.refused, other.place) == (1, None)
+        room.count(written, "b", is_refused=False)
+        assert room.held_bytes == 120_000
+        large.place = written.place = None
+        assert room.held_bytes == 0
+
+    asyncio.run(body())
+
+
+def test_lists_wait_for_clients_in_the_share_of_answers() -> None:
+    """A gateway whose clients read no lists refuses further ones, and gives them again once those
+    have gone."""
+
+    async def body() -> None:
+        backend = MemoryBackend(SimClock(asyncio.get_running_loop()))
+        app, _ = make_app(backend)
+        await backend.create_basin(BASIN[1], BasinConfig())
+        for number in range(200):
+            await backend.create_stream(BASIN[1], f"{number:03}" + "s" * 60, NewStream())
+        answers = app.memory.answers
+        first = await app.handle(get("/v1/streams"))
+        assert first.status == 200 and answers.held_bytes == len(body_of(first)) > 8_000
+        answers.bytes_max = 2 * answers.held_bytes
+        second = await app.handle(get("/v1/streams"))
+        third = await app.handle(get("/v1/streams"))
+        assert (second.status, third.status) == (200, 502)
+        assert json.loads(body_of(third))["code"] == "hot_server"
+        assert app.memory.held()["answers"] == 2 * len(body_of(first))
+        first.place = None
+        assert (await app.handle(get("/v1/streams"))).status == 200
+
+    run(lambda loop: body())
