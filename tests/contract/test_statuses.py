@@ -40,6 +40,13 @@ from tests.unit.gateway.scripted import make_app
 DOCUMENT: Final = build_document(ROUTER.resources, "0")
 BASIN: Final = "statuses-basin"
 NO_AGE: Final = {"retention_policy": {"age": 0}}
+PAGES: Final = {
+    "/console",
+    "/console/{asset}",
+    "/docs",
+    "/openapi.json",
+    "/proto/s2/v1/s2.proto",
+}
 ANNOUNCED: Final = str(9 * 1024 * 1024)
 """More bytes than any body may have."""
 
@@ -359,12 +366,19 @@ def test_503_occurs(operation: Operation) -> None:
 
 
 def test_the_probes_say_that_the_gateway_stops() -> None:
-    """503 in plain text, of those alone of which it is listed."""
-    found = [each for each in OPERATIONS if each.is_free and 503 in each.refusals]
+    """503 in plain text, of those alone of which it is listed beside the pages, which are refused
+    with too much to do as all others are; and like all others it says when to come again."""
+    free = [each for each in OPERATIONS if each.is_free and 503 in each.refusals]
+    found = [each for each in free if each.path not in PAGES]
     assert {each.path for each in found} == {"/health", "/ping", "/readyz"}
+    assert {each.path for each in free if each.path in PAGES} == PAGES
     for operation in found:
         response = answer_of(operation, HotServerError("full"), drain=True)
         assert (response.status, response.body) == (503, b"not ready")
+        told = dict(response.headers)
+        assert (told["retry-after-ms"], told["retry-after"]) == ("500", "1")
+        described = set(operation.described["responses"]["503"]["headers"])
+        assert described == {"retry-after-ms", "retry-after"}
 
 
 _CONFLICT: Final = TransactionConflictError("another leader has changed it meanwhile")

@@ -14,6 +14,7 @@ from svc_cluster.gateway.api.context import Call, Services
 from svc_cluster.gateway.api.turns import DEAR_BYTES
 from svc_cluster.gateway.openapi.reference_page import PAGE_HEADERS
 from svc_cluster.gateway.request.compress import accepted_coding
+from svc_cluster.gateway.request.error_answers import RETRY_AFTER_MS, retry_after
 from svc_cluster.gateway.request.negotiation import Query
 from svc_cluster.http.message import Response, json_response, text_response
 
@@ -22,8 +23,7 @@ _PROTOCOL: Final = s2_proto.TEXT.encode()
 
 async def health(call: Call) -> Response:
     """`OK` or 503, by readiness; the form that existing clients poll."""
-    ready = all(_checks(call).values())
-    return text_response(200, "OK") if ready else text_response(503, "not ready")
+    return text_response(200, "OK") if all(_checks(call).values()) else _not_ready("not ready")
 
 
 async def livez(call: Call) -> Response:
@@ -99,10 +99,17 @@ def _report(call: Call, checks: Mapping[str, bool], *told: str) -> Response:
     excluded = query.text("exclude")
     checks = {name: holds for name, holds in checks.items() if name != excluded}
     ready = all(checks.values())
-    status = 200 if ready else 503
+    answer = functools.partial(text_response, 200) if ready else _not_ready
     if query.text("verbose") is None:
-        return text_response(status, "ok" if ready else "not ready")
+        return answer("ok" if ready else "not ready")
     lines = [
         f"[{'+' if ok else '-'}]{name} {'ok' if ok else 'failed'}" for name, ok in checks.items()
     ]
-    return text_response(status, "\n".join([*lines, *told, "ready" if ready else "not ready", ""]))
+    return answer("\n".join([*lines, *told, "ready" if ready else "not ready", ""]))
+
+
+def _not_ready(text: str) -> Response:
+    """A definite 503, which says like every other when to come again."""
+    response = text_response(503, text)
+    response.headers += retry_after(RETRY_AFTER_MS)
+    return response

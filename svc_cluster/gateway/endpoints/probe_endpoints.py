@@ -99,6 +99,7 @@ PROBES: Final = (
             summary="This document",
             status=200,
             answer={JSON: {"type": "object"}},
+            errors=(ErrorCode.UNAVAILABLE,),
         ),
     ),
     Endpoint(
@@ -112,6 +113,7 @@ PROBES: Final = (
             summary="This document as a page for people",
             status=200,
             answer={TEXT_HTML: TEXT},
+            errors=(ErrorCode.UNAVAILABLE,),
         ),
     ),
     Endpoint(
@@ -125,6 +127,7 @@ PROBES: Final = (
             summary="A page for people, which asks this interface with their access token",
             status=200,
             answer={TEXT_HTML: TEXT},
+            errors=(ErrorCode.UNAVAILABLE,),
         ),
     ),
     Endpoint(
@@ -138,7 +141,7 @@ PROBES: Final = (
             summary="A file of the console",
             status=200,
             answer={SCRIPT: TEXT, STYLE: TEXT},
-            errors=(ErrorCode.NOT_FOUND,),
+            errors=(ErrorCode.NOT_FOUND, ErrorCode.UNAVAILABLE),
         ),
     ),
     Endpoint(
@@ -152,6 +155,7 @@ PROBES: Final = (
             summary="The messages of protobuf, as the `.proto` file that defines them",
             status=200,
             answer={TEXT_PLAIN: TEXT},
+            errors=(ErrorCode.UNAVAILABLE,),
         ),
     ),
 )

@@ -56,6 +56,7 @@ _PATH_SCHEMAS: Final = {
     "id": TOKEN_ID,
     "asset": TEXT,
 }
+_RETRY_HEADERS: Final = ("retry-after-ms", "retry-after")
 _RETRIED: Final = (STATUS[ErrorCode.RATE_LIMITED], *WORTH_ANOTHER_TRY)
 """The statuses that may say when another try may do."""
 
@@ -190,6 +191,7 @@ def _responses(resource: Resource, endpoint: Endpoint, refusals: _Refusals) -> d
     for status in doc.plain_statuses:
         responses[str(status)] = {
             "description": "Not ready.",
+            "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in _RETRY_HEADERS},
             "content": {TEXT_PLAIN: {"schema": TEXT, "example": "not ready"}},
         }
     return responses
@@ -241,7 +243,7 @@ def _refusal(status: int, codes: set[ErrorCode], *, is_write: bool) -> dict[str,
     if status == STATUS[ErrorCode.AUTHN]:
         headers += ["www-authenticate"]
     if status in _RETRIED:
-        headers += ["retry-after-ms", "retry-after"]
+        headers += _RETRY_HEADERS
     if headers:
         refusal["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in headers}
     return refusal

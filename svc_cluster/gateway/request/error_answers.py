@@ -151,13 +151,17 @@ def error_response(error: ServiceError, dialect: Dialect, *, is_write: bool) -> 
         response.headers.append((SIDE_EFFECTS_HEADER, effects))
     wait_ms = _wait_ms(error, response.status)
     if wait_ms is not None:
-        response.headers.append(("retry-after-ms", str(wait_ms)))
-        response.headers.append(("retry-after", str(-(-wait_ms // 1000))))
+        response.headers += retry_after(wait_ms)
     if response.status == _UNAUTHENTICATED:
         response.headers.append(("www-authenticate", _challenge(error)))
     if isinstance(error, MethodNotAllowedError):
         response.headers.append(("allow", error.allowed))
     return response
+
+
+def retry_after(wait_ms: int) -> list[tuple[str, str]]:
+    """Return the headers that say after how long another try may be worth it."""
+    return [("retry-after-ms", str(wait_ms)), ("retry-after", str(-(-wait_ms // 1000)))]
 
 
 def refused(error: ServiceError) -> Response:
