@@ -25,6 +25,8 @@ WAIT_SECONDS_MAX: Final = 5.0
 """For room, of one body, all its waiting together."""
 SLOW_SHARE: Final = 4
 """Slow bodies together hold one part in so many; and one is kept for small ones."""
+ARRIVED_SHARE: Final = 8
+"""Bodies that are there as a whole may go beyond the bound by one part in so many."""
 SMALL_BYTES: Final = 64 * 1024
 
 SLOW_SECONDS: Final = 0.5
@@ -133,6 +135,14 @@ class BodyBudget:
         if slow:
             self._slow += size
         self._gauge.set(self._held)
+
+    def hold_arrived(self, size: int) -> None:
+        """Count a whole body that is there before anybody has asked for room. It is held until its
+        turn comes, so that there are a few more than there is room for, and no more than that:
+        raises HotServerError then, and nothing is counted."""
+        if self._held + size > self._max + self._max // ARRIVED_SHARE:
+            raise self._refusal()
+        self.hold(size)
 
     def becomes_slow(self, size: int) -> None:
         """Count so much of what is held as held by a slow body."""

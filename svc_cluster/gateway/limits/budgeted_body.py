@@ -153,7 +153,8 @@ class BudgetedBody(WholeBody):
         if len(data) > limit_bytes:
             raise MalformedError(self._malformed, _too_large(limit_bytes))
         self._is_whole = True
-        self._hold(len(data))
+        self._budget.hold_arrived(len(data))
+        self._held += len(data)
         await self._begin_turn()
         self._end_turn()
         return data

@@ -448,3 +448,25 @@ def test_a_handler_never_sees_the_coding() -> None:
         (502, "hot_server"),
         (400, "bad_json"),
     ]
+
+
+def test_whole_bodies_go_little_beyond_the_bound() -> None:
+    """They are there before anybody has asked, and wait for their turn with what they hold. Those
+    beyond an eighth more are refused at once, without effect, and the others have their turn."""
+
+    async def main() -> None:
+        bench = Bench(80_000)
+        bench.budget.hold(80_000)
+        bodies = [bench.body(bytes(4_000)) for _ in range(10)]
+        tasks = [asyncio.ensure_future(body.read(10_000)) for body in bodies]
+        await asyncio.sleep(0.1)
+        assert bench.budget.held == 88_000
+        assert [task.done() for task in tasks] == [False] * 2 + [True] * 8
+        assert all(isinstance(task.exception(), HotServerError) for task in tasks[2:])
+        bench.budget.give_back(80_000)
+        assert [len(await task) for task in tasks[:2]] == [4_000] * 2
+        for body in bodies:
+            body.release()
+        assert bench.budget.room == 80_000
+
+    simulate(main())
