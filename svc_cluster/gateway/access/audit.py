@@ -67,6 +67,15 @@ class Note:
     refusal: ServiceError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of the trail, about so many refusals, tickets or commands that are alike."""
+
+    event: dict[str, object]
+    count: int
+    is_refusal: bool
+
+
 @dataclass(slots=True)
 class _Allowance:
     """How many refusals of one token may still be told."""
@@ -76,6 +85,8 @@ class _Allowance:
     """When it was that much, in monotonic seconds."""
     untold: int = 0
     """Refusals since the last one that was told."""
+    last: _Line | None = None
+    """The last of those, which is told when there are no more."""
 
     def refill(self, now: float) -> None:
         grown = (now - self.at) * REFUSALS_PER_SECOND
@@ -98,7 +109,8 @@ class Audit:
     @property
     def held_bytes(self) -> int:
         """About how much is kept of events, told and not told yet. Their numbers are bounded."""
-        return EVENT_BYTES * (self._trail.kept + len(self._commands))
+        kept = sum(allowance.last is not None for allowance in self._allowances.values())
+        return EVENT_BYTES * (self._trail.kept + len(self._commands) + kept)
 
     def recent(self, count: int) -> list[Event]:
         """The last events, at most so many, the newest first. They are in no file but in memory."""
@@ -152,17 +164,13 @@ class Audit:
         if note.endpoint.is_merged and effect != "none":
             self._merge(note, response, effect)
             return
-        untold = self._take_allowance(note.token) if effect == "none" else 0
-        if untold is None:
-            return
         event = self._event(note.endpoint.operation, note.token, note.subject, note.request)
         event["status"] = _NO_ANSWER if response is None else response.status
         event["code"] = None if refusal is None else refusal.code.value
         event["effect"] = effect
         event["outcome"] = None if response is None else _outcome(response)
-        if untold:
-            event["suppressed_before"] = untold
-        self._trail.record(event, is_refusal=effect == "none")
+        is_refusal = effect == "none"
+        self._tell(note.token, _Line(event, 1, is_refusal), is_rationed=is_refusal)
 
     def before_auto_create(self) -> None:
         """Raises UnavailableError while the trail cannot be written."""
@@ -231,6 +239,8 @@ class Audit:
             self._timer.cancel()
             self._timer = None
         self._commands.close()
+        for allowance in self._allowances.values():
+            self._tell_last(allowance)
 
     def _flush_commands(self) -> None:
         left = self._commands.flush(self._clock.monotonic())
@@ -241,10 +251,6 @@ class Audit:
     def _write_commands(
         self, key: CommandKey, count: int, trim_point: int | None, request_id: str | None
     ) -> None:
-        is_rationed = key.is_rationed or key.effect == "none"
-        untold = self._take_allowance(key.token, count) if is_rationed else 0
-        if untold is None:
-            return
         event: dict[str, object] = {
             "time": rfc3339(self._clock.wall_ms()),
             "operation": key.operation,
@@ -265,9 +271,9 @@ class Audit:
             event["certificate"] = key.certificate
         if trim_point is not None:
             event["trim_point"] = trim_point
-        if untold:
-            event["suppressed_before"] = untold
-        self._trail.record(event, is_refusal=key.effect == "none")
+        is_refusal = key.effect == "none"
+        line = _Line(event, count, is_refusal)
+        self._tell(key.token, line, is_rationed=key.is_rationed or is_refusal)
 
     def reopen(self) -> None:
         """After the file was moved away."""
@@ -292,17 +298,32 @@ class Audit:
             event["certificate"] = certificate
         return event
 
-    def _take_allowance(self, token: str, count: int = 1) -> int | None:
-        """Tell whether a line about `count` refusals, or tickets, of the token may be told.
-        Return how many were not since the last one that was, or None; then they are counted."""
-        allowance = self._allowance_of(token)
-        if allowance.left < 1:
-            allowance.untold += count
-            self._suppressed.inc(count)
-            return None
-        allowance.left -= 1
-        untold, allowance.untold = allowance.untold, 0
-        return untold
+    def _tell(self, token: str, line: _Line, *, is_rationed: bool) -> None:
+        """Write the line, which is about something of the token; if such are rationed, at its
+        rate, with how many were left out since the last one."""
+        untold = 0
+        if is_rationed:
+            allowance = self._allowance_of(token)
+            if allowance.left < 1:
+                allowance.untold += line.count
+                allowance.last = line
+                self._suppressed.inc(line.count)
+                return
+            allowance.left -= 1
+            untold, allowance.untold, allowance.last = allowance.untold, 0, None
+        self._write(line, untold)
+
+    def _write(self, line: _Line, untold: int) -> None:
+        if untold:
+            line.event["suppressed_before"] = untold
+        self._trail.record(line.event, is_refusal=line.is_refusal)
+
+    def _tell_last(self, allowance: _Allowance) -> None:
+        """Tell the last of those that were left out, and with it how many there were before."""
+        last, allowance.last = allowance.last, None
+        if last is not None:
+            untold, allowance.untold = allowance.untold - last.count, 0
+            self._write(last, untold)
 
     def _allowance_of(self, token: str) -> _Allowance:
         now = self._clock.monotonic()
@@ -316,10 +337,11 @@ class Audit:
 
     def _forget_the_quiet(self, now: float) -> None:
         """Those that may tell as much as if they were new; others are as many as are refused
-        something at the moment."""
+        something at the moment. What was left out of them is told before."""
         for token, allowance in list(self._allowances.items()):
             allowance.refill(now)
             if allowance.left >= REFUSALS_BURST:
+                self._tell_last(allowance)
                 del self._allowances[token]
 
 

@@ -12,14 +12,19 @@ from typing import Any
 import pytest
 
 from svc_cluster.base.audit_trail import REFUSALS_WAITING_MAX, AuditTrail, Event
-from svc_cluster.base.errors import DeadlineError
+from svc_cluster.base.errors import DeadlineError, DrainingError
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.gateway.access.audit import REFUSALS_BURST
+from svc_cluster.gateway.access.audit import (
+    EVENT_BYTES,
+    REFUSALS_BURST,
+    REFUSALS_PER_SECOND,
+    Audit,
+)
 from svc_cluster.gateway.access.authentication import AccessControl
 from svc_cluster.gateway.access.lease import LeaseKeeper
 from svc_cluster.gateway.access.token_directory import TokenDirectory
 from svc_cluster.gateway.app import GatewayApp
-from svc_cluster.gateway.endpoints.table import ENDPOINTS
+from svc_cluster.gateway.endpoints.table import ENDPOINTS, ROUTER
 from svc_cluster.http.message import BytesBody, ClientGoneError, Request, Response
 from tests.contract.memory_backend import MemoryBackend
 from tests.simulation.clock import SimClock
@@ -417,3 +422,41 @@ def test_what_waits_is_bounded_and_what_was_left_out_is_counted(
     assert lines.events[-2] == {"number": "done"}
     assert lines.events[-1] == {"operation": "refusals-not-recorded", "count": 7}
     caplog.clear()
+
+
+def test_what_was_left_out_is_told_when_its_token_is_forgotten() -> None:
+    """Of a token that is refused nothing more the last refusal is told late, with how many there
+    were before it: when room is made for other tokens, and when the gateway stops."""
+
+    async def main() -> None:
+        clock, lines = SimClock(asyncio.get_running_loop()), Lines()
+        audit = Audit(AuditTrail(lines), clock, Metrics().audit_suppressed)
+
+        def refuse(token: str, count: int) -> None:
+            resource = ROUTER.find(["v1", "basins", "basin-0001"])
+            request = Request("DELETE", "/v1/basins/basin-0001", "", [])
+            for _ in range(count):
+                note = audit.begin(request, resource, ["v1", "basins", "basin-0001"], None)
+                assert note is not None
+                note.token, note.refusal = token, DrainingError("no")
+                audit.end(note, Response(503))
+
+        burst = int(REFUSALS_BURST)
+        before = audit.held_bytes
+        refuse("noisy", burst + 7)
+        assert len(lines.events) == burst
+        assert audit.held_bytes - before == EVENT_BYTES * (1 + min(burst, audit._trail.kept))
+        await asyncio.sleep(2 * REFUSALS_BURST / REFUSALS_PER_SECOND)
+        for number in range(1000):
+            refuse(f"quiet-{number}", 1)
+        told = [event for event in lines.events if event.get("suppressed_before")]
+        assert [(event["token"], event["suppressed_before"]) for event in told] == [("noisy", 6)]
+        assert len(lines.events) == burst + 1 + 1000
+        refuse("late", burst + 1)
+        audit.flush()
+        assert lines.events[-1]["token"] == "late"
+        assert len(lines.events) == 2 * burst + 1002
+        audit.flush()
+        assert len(lines.events) == 2 * burst + 1002
+
+    run(lambda loop: main())
