@@ -215,6 +215,8 @@ ATTACKS: Final[dict[str, Callable[[int, str], Awaitable[Counter[str]]]]] = {
     "frames": floods.frames,
     "sessions": floods.sessions,
     "names": floods.names,
+    "pages": floods.pages,
+    "ahead": floods.ahead,
 }
 
 

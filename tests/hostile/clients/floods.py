@@ -4,6 +4,7 @@ that the most that it can cost is measured, and says what became of it."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections import Counter
 from collections.abc import Sequence
@@ -32,6 +33,10 @@ STREAMS: Final = 100
 VANISHING: Final = 150 * SCALE
 NAMES: Final = 100 * SCALE
 NAMES_AT_ONCE: Final = 8
+PAGE_LINES: Final = 10 * SCALE
+UNREAD: Final = 1_000 * SCALE
+NO_WINDOW: Final = b"\0\4\0\0\0\0"
+"""Settings: the client takes nothing of any answer."""
 
 
 async def half_heads(port: int, token: str) -> Counter[str]:
@@ -165,3 +170,39 @@ async def names(port: int, token: str) -> Counter[str]:
 
     await asyncio.gather(*(work() for _ in range(NAMES_AT_ONCE)))
     return found
+
+
+async def pages(port: int, token: str) -> Counter[str]:
+    """Clients without a token ask for a page and read nothing: over HTTP/2 PAGE_LINES connections
+    with a hundred streams each, which have it compressed, and over HTTP/1.1 UNREAD connections."""
+    asked = raw.head("GET", "/docs", f"127.0.0.1:{port}", token)
+    asked = [(name, value) for name, value in asked if name != "authorization"]
+    encoded = raw.block([*asked, ("accept-encoding", "zstd")])
+    second = raw.PREFACE + raw.frame(raw.SETTINGS, 0, 0, NO_WINDOW)
+    second += b"".join(raw.request(2 * number + 1, encoded) for number in range(STREAMS))
+    first = b"GET /docs HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+    lines = await raw.at_once(PAGE_LINES, port, second)
+    lines += await raw.at_once(UNREAD, port, first)
+    await asyncio.sleep(HOLD_S)
+    for line in lines:
+        line.close()
+    return Counter({"asked": len(lines)})
+
+
+async def ahead(port: int, token: str) -> Counter[str]:
+    """UNREAD connections wait for records that do not come, and send the beginning of a body
+    behind that: half of them in requests that only the library reads."""
+    wait = (
+        f"GET /v1/streams/{BIG_STREAM}/records?tail_offset=0&wait=30 HTTP/1.1\r\n"
+        f"host: 127.0.0.1\r\nsvc-basin: {BIG_BASIN}\r\nauthorization: Bearer {token}\r\n"
+    )
+    body = b"POST /v1/basins HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 900000\r\n\r\n"
+    lines = []
+    for more in ("\r\n", "te: trailers\r\n\r\n"):
+        lines += await raw.at_once(UNREAD // 2, port, f"{wait}{more}".encode())
+    await asyncio.sleep(HOLD_S)
+    for line in lines:
+        line.socket.setblocking(False)
+        with contextlib.suppress(OSError):
+            line.socket.send(body + bytes(24_000))
+    return await _held(lines)

@@ -15,7 +15,7 @@ from tests.hostile.clients.attacks import (
     GHOSTS,
     READS_AT_ONCE,
 )
-from tests.hostile.clients.floods import NAMES, SESSIONS, STREAMS, VANISHING
+from tests.hostile.clients.floods import NAMES, PAGE_LINES, SESSIONS, STREAMS, UNREAD, VANISHING
 from tests.hostile.clients.scene import BUSY, STREAMS_OPEN_MAX, Scene
 from tests.hostile.scale import SCALE
 
@@ -74,3 +74,15 @@ def test_names_that_nobody_knows_harm_nobody(scene: Scene) -> None:
     answered = asyncio.run(scene.under("names", scene.reader))
     assert answered.total() == 6 * NAMES, answered
     assert not {status for status in answered if status == "500" or not status.isdigit()}, answered
+
+
+def test_pages_that_nobody_reads_harm_nobody(scene: Scene) -> None:
+    """Whoever asks for them shows no token, and has them compressed or not."""
+    answered = asyncio.run(scene.under("pages", scene.reader))
+    assert answered["asked"] >= PAGE_LINES + UNREAD // 2, answered
+
+
+def test_what_is_sent_ahead_harms_nobody(scene: Scene) -> None:
+    """Behind requests whose answers take long; both those that are read plainly and others."""
+    answered = asyncio.run(scene.under("ahead", scene.reader))
+    assert answered.total() >= UNREAD // 2, answered
