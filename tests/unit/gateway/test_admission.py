@@ -153,8 +153,9 @@ def test_whoever_is_refused_or_ends_leaves_no_trace() -> None:
 
 def test_a_full_gateway_refuses_what_is_new_and_goes_on_with_what_has_begun() -> None:
     """With as many requests in progress as there may be: reads, appends, sessions and what is
-    unknown are refused with nothing of their bodies read, and pages for people; probes are answered, a session that was
-    open goes on, the lease is renewed; and once there is room all is as before."""
+    unknown are refused with nothing of their bodies read, and pages for people; probes are
+    answered, a session that was open goes on, the lease is renewed; and once there is room all is
+    as before."""
 
     async def main() -> None:
         backend = BusyBackend()
