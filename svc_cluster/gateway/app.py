@@ -234,7 +234,7 @@ class GatewayApp:
         coding = coding_of(request, response) if self._services.compression else None
         if coding is not None:
             stages.enter("compression")
-            is_page = resource is not None and resource.is_page
+            is_page = resource is not None and resource.is_page and status == 200
             await self._compressions.compress(response, coding, is_page=is_page)
         self._log.made(request, resource, stages, response)
         tell_caches(request, response)
@@ -341,13 +341,13 @@ class GatewayApp:
         else:
             async with call.caller.while_valid():  # it may be a long wait
                 response = await handler(call)
+        if stream is None and call.match.endpoint.need is not None:
+            answers = self._services.memory.answers
+            answers.count(response, call.request.connection, is_refused=not is_write)
         self._services.usage.served(call.match.endpoint, call.head, response)
         if stream is not None:
             response.place = stream
             stream.is_open = True
-        elif call.match.endpoint.need is not None:
-            answers = self._services.memory.answers
-            answers.count(response, call.request.connection, is_refused=not is_write)
         return response
 
     async def _caller(self, request: Request, resource: Resource | None) -> Caller:

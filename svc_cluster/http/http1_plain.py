@@ -156,7 +156,7 @@ class PlainConnection(asyncio.Protocol):
 
     def _look_whether_late(self) -> None:
         self._ahead_late = None
-        if not self._is_paused and self._lacks_body():
+        if self.task is not None and not self._is_paused and self._lacks_body():
             self._end_with_this_answer()
             self._hold_back()
 
