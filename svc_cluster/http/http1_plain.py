@@ -137,7 +137,7 @@ class PlainConnection(asyncio.Protocol):
         self._hold_back()
 
     def _look_ahead(self) -> None:
-        """See whether there is room for what is behind the request that is being answered, and
+        """See whether there is room for what is behind the request that is being answered. Then
         whether the head there is whole, and its body."""
         if not self._ahead.hold(len(self._unparsed)):
             self._end_with_this_answer()

@@ -299,8 +299,8 @@ class Audit:
         return event
 
     def _tell(self, token: str, line: _Line, *, is_rationed: bool) -> None:
-        """Write the line, which is about something of the token; if such are rationed, at its
-        rate, with how many were left out since the last one."""
+        """Write the line, which is about something of the token. If such are rationed that is at
+        its rate, with how many were left out since the last one."""
         untold = 0
         if is_rationed:
             allowance = self._allowance_of(token)
