@@ -99,8 +99,8 @@ def wait_until(holds: Callable[[], bool], otherwise: str) -> None:
 
 def incomplete(peer: Peer, size: int) -> None:
     """Wait until so many bytes wait for the rest of a body."""
-    (plain,) = [peer.server._http1._plain]
-    wait_until(lambda: plain.waiting_bytes == size, f"{plain.waiting_bytes} bytes wait, not {size}")
+    intakes = peer.server._http1._plain.common.intakes
+    wait_until(lambda: intakes.ahead == size, f"{intakes.ahead} bytes wait, not {size}")
 
 
 def arrive(peer: Peer, count: int) -> None:
