@@ -69,7 +69,7 @@ from svc_cluster.gateway.request.request_id import REQUEST_ID_HEADER, RequestIds
 from svc_cluster.gateway.request.request_log import RequestLog, Stages
 from svc_cluster.gateway.request.route_metrics import METHODS, RouteMetrics, template_of
 from svc_cluster.gateway.request.router import Match, Resource, route, split_path
-from svc_cluster.gateway.usage.reporter import INTERVAL_SECONDS, UsageReporter
+from svc_cluster.gateway.usage.reporter import INTERVAL_SECONDS, reporter_of
 from svc_cluster.gateway.usage.usage_ledger import UsageLedger
 from svc_cluster.http.message import ClientGoneError, Request, Response
 from svc_cluster.model.usage import REPORTER_BYTES
@@ -118,11 +118,7 @@ class GatewayApp:
         the log. `memory_bytes_max`: what is held on behalf of clients, bodies among it."""
         reporter_id = bytes(REPORTER_BYTES) if usage is None else rng.randbytes(REPORTER_BYTES)
         ledger = UsageLedger(clock, reporter_id)
-        self._reporter: UsageReporter | None = None
-        if usage is not None:
-            self._reporter = UsageReporter(
-                ledger, usage, metrics, interval_seconds=usage_interval_seconds
-            )
+        self._reporter = reporter_of(ledger, usage, metrics, usage_interval_seconds)
         turns = Turns()
         self._audit = Audit(audit or AuditTrail(LogSink()), clock, metrics.audit_suppressed)
         self.memory = memory = GatewayMemory(metrics, memory_bytes_max, body_bytes_in_flight_max)

@@ -122,3 +122,12 @@ class UsageReporter:
         while True:
             await asyncio.sleep(self._interval_seconds)
             await self.report_all()
+
+
+def reporter_of(
+    ledger: UsageLedger, usage: UsageBackend | None, metrics: Metrics, interval_seconds: float
+) -> UsageReporter | None:
+    """None where use is told to nobody."""
+    if usage is None:
+        return None
+    return UsageReporter(ledger, usage, metrics, interval_seconds=interval_seconds)
