@@ -225,31 +225,32 @@ class Acceptor:
 
     def proved(self, connection: _Connection, speaker: Speaker) -> ProvenCaller:
         self._unproven.discard(connection)
-        connection.key = connection.claimed
-        self._open[connection.key] += 1
+        connection.identity = speaker.identity
+        connection.key = key = _key(speaker.identity, connection.address)
+        self._open[key] += 1
         return self._welcome(speaker, connection.wire)
 
-    def _key(self, identity: Identity, address: str) -> _CallerKey:
-        if identity.role != _MEMBER:
-            return identity.role, address
-        return _STRANGER if self._is_stranger(identity) else _MEMBER, str(identity.node_id)
-
-    def _check_number(self, key: _CallerKey) -> None:
+    def _check_number(self, identity: Identity, address: str) -> None:
         """Raises HandshakeError for a conversation more than a caller, or all of them, may have."""
+        key = _key(identity, address)
         if self._open[key] >= CONVERSATIONS_PER_CALLER_MAX:
             raise HandshakeError(
                 f"a caller has at most {CONVERSATIONS_PER_CALLER_MAX} conversations at once"
             )
-        if key[0] == _MEMBER:
+        if identity.role != "node":
+            bound = CONVERSATIONS_MAX
+            alike = sum(count for (role, _), count in self._open.items() if role != "node")
+        elif self._is_stranger(identity):
+            # who has become a member meanwhile is none any more
+            bound = STRANGERS_MAX
+            alike = sum(self._talks_as_stranger(each) for each in self._connections)
+        else:
             return
-        bound = STRANGERS_MAX if key[0] == _STRANGER else CONVERSATIONS_MAX
-        alike = sum(
-            count
-            for (kind, _), count in self._open.items()
-            if kind != _MEMBER and (kind == _STRANGER) == (key[0] == _STRANGER)
-        )
         if alike >= bound:
             raise HandshakeError(f"there are {bound} conversations, as many as may be")
+
+    def _talks_as_stranger(self, connection: _Connection) -> bool:
+        return connection.identity is not None and self._is_stranger(connection.identity)
 
     def received(self, connection: _Connection) -> None:
         """A piece came, which may have left something incomplete, or made it whole."""
@@ -264,12 +265,17 @@ class Acceptor:
         the most of that. No node does while another caller has more than its even share: what the
         cluster agrees on does not end for what gateways send."""
         by_caller: Counter[_CallerKey] = Counter()
+        strangers = set()
         for connection in self._connections:
             if connection.key is not None:
                 by_caller[connection.key] += connection.arriving_bytes
+                if self._talks_as_stranger(connection):
+                    strangers.add(connection.key)
         share = ARRIVING_BYTES_MAX // CONVERSATIONS_MAX
         held = by_caller.most_common()
-        others = (key for key, size in held if key[0] != _MEMBER and size > share)
+        others = (
+            key for key, size in held if size > share and (key[0] != "node" or key in strangers)
+        )
         caller = next(others, held[0][0])
         theirs = (each for each in self._connections if each.key == caller)
         dearest = max(theirs, key=lambda each: each.arriving_bytes)
@@ -306,8 +312,7 @@ class Acceptor:
             except NotYetError:
                 connection.is_early = True
                 raise
-            connection.claimed = self._key(speaker.identity, connection.address)
-            self._check_number(connection.claimed)
+            self._check_number(speaker.identity, connection.address)
 
         return Wire(
             self._loop,
@@ -323,10 +328,11 @@ class Acceptor:
 
 
 _CallerKey = tuple[str, str]
-"""A role or `_STRANGER`, and which node or address it is."""
+"""A role, and which node or address it is."""
 
-_MEMBER: Final = "node"
-_STRANGER: Final = "stranger"
+
+def _key(identity: Identity, address: str) -> _CallerKey:
+    return identity.role, str(identity.node_id) if identity.role == "node" else address
 
 
 def _names(certificate: Mapping[str, Any]) -> list[bytes]:
@@ -346,8 +352,8 @@ class _Connection:
         """The id of a caller that has proved to be a node."""
         self.is_early = False
         """Refused because this process cannot tell yet whom it belongs with."""
-        self.claimed: _CallerKey = "", ""
-        """Whose conversation it becomes when its greeting is accepted."""
+        self.identity: Identity | None = None
+        """Who has proved itself."""
         self.key: _CallerKey | None = None
         """Whose conversation it is, once that is proved."""
         self.caller: ProvenCaller | None = None

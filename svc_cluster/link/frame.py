@@ -125,6 +125,8 @@ class FrameReader:
         """The next frame that is complete, judged by the bound of this moment. Raises FrameError
         at the first header that is not one of this version, before its payload is kept; nothing
         may be added after that."""
+        if not self.may_have_more:
+            return None  # what is held is short of what it was found to need
         data, position = self._data, self._position
         start, end = position + HEADER.size, len(self._data)
         if start <= end:
@@ -141,8 +143,7 @@ class FrameReader:
             self._wanted = HEADER.size + size
         else:
             self._wanted = HEADER.size
-        if position < end:
-            self._held += memoryview(data)[position:]
+        self._held += memoryview(data)[position:]
         self._data, self._position = b"", 0
         return None
 

@@ -93,6 +93,11 @@ class Wire(asyncio.Protocol):
         """Whether something of this flow has not been handed to the socket yet."""
         return self.talk.is_waiting(kind, flow)
 
+    def waiting_bytes(self, kind: FrameKind) -> int:
+        """Bytes of this class that have not been handed to the socket yet."""
+        credit = self.talk.outbox.credits[kind]
+        return credit.queued - credit.left
+
     def close(self, reason: str) -> None:
         """End the connection and tell the other side why."""
         self.talk.close(reason)
@@ -189,8 +194,14 @@ class Wire(asyncio.Protocol):
 
     def _go_on(self) -> None:
         self._is_waiting = False
-        if not self._ended:
+        if self._ended:
+            return
+        try:
             self._hear(False)
+        except Exception as fault:
+            # as the event loop does with what `data_received` raises
+            self.give_up(repr(fault))
+            raise
 
     def _schedule_pump(self) -> None:
         if not self._pump_scheduled:

@@ -6,56 +6,69 @@ would have as many credits.
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, Protocol
 
 from svc_cluster.base.memory import MIB
 
 CALLER_ROOM_BYTES_MAX: Final = 64 * MIB
 """Room of one caller for long answers, of reads and lists; its conversations divide it."""
 
-CALLER_OWED_BYTES_MAX: Final = 16 * MIB
-"""Bytes of other answers that one caller has not dealt with: they are short, and a gateway that
-reads has less than a megabyte of them."""
+CALLER_WAITING_BYTES_MAX: Final = 16 * MIB
+"""Bytes of other answers to one caller that wait here for it to read: they are short, and none
+wait for long to a gateway that reads."""
 
-OWED_BYTES_MAX: Final = 64 * MIB
+WAITING_BYTES_MAX: Final = 64 * MIB
 """The same of all callers together. Beyond it whoever has more than an even share is too much."""
+
+FREE_BYTES: Final = 64 * 1024
+"""What one conversation has of it without being looked at."""
+
+
+class Answered(Protocol):
+    """One conversation in which answers are sent."""
+
+    @property
+    def name(self) -> str:
+        """The caller's."""
+        ...
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of short answers that have not been handed to its socket."""
+        ...
 
 
 class CallerShares:
     """The one of a node; callers are known by name."""
 
     def __init__(self) -> None:
-        self._conversations: Counter[str] = Counter()
-        self._owed: Counter[str] = Counter()
-        self.owed_bytes = 0
-        """Bytes of all callers together."""
+        self._by_caller: dict[str, set[Answered]] = {}
 
-    def begin(self, caller: str) -> None:
-        self._conversations[caller] += 1
+    def begin(self, conversation: Answered) -> None:
+        self._by_caller.setdefault(conversation.name, set()).add(conversation)
 
-    def end(self, caller: str) -> None:
-        self._conversations[caller] -= 1
-        if not self._conversations[caller]:
-            del self._conversations[caller]
+    def end(self, conversation: Answered) -> None:
+        """Repeatable."""
+        others = self._by_caller.get(conversation.name, set())
+        others.discard(conversation)
+        if not others:
+            self._by_caller.pop(conversation.name, None)
 
     def room_bytes(self, caller: str) -> int:
         """The room for long answers of each of its conversations."""
-        return CALLER_ROOM_BYTES_MAX // max(self._conversations[caller], 1)
+        return CALLER_ROOM_BYTES_MAX // max(len(self._by_caller.get(caller, ())), 1)
 
-    def owe(self, caller: str, byte_count: int) -> bool:
-        """A short answer is made for a caller. Returns whether it leaves too much unread, so that
-        the conversation that wants more is to end."""
-        self._owed[caller] += byte_count
-        self.owed_bytes += byte_count
-        owed = self._owed[caller]
-        if self.owed_bytes > OWED_BYTES_MAX and owed * len(self._owed) > self.owed_bytes:
+    def is_too_much(self, conversation: Answered) -> bool:
+        """Whether so much waits that this conversation is to end, in which something was added."""
+        if conversation.waiting_bytes <= FREE_BYTES:
+            return False
+        own = _sum(self._by_caller.get(conversation.name, ()))
+        if own > CALLER_WAITING_BYTES_MAX:
             return True
-        return owed > CALLER_OWED_BYTES_MAX
+        each = [size for one in self._by_caller.values() if (size := _sum(one))]
+        return sum(each) > WAITING_BYTES_MAX and own * len(each) > sum(each)
 
-    def settle(self, caller: str, byte_count: int) -> None:
-        """The caller has dealt with so much of it, or is gone."""
-        self.owed_bytes -= byte_count
-        self._owed[caller] -= byte_count
-        if not self._owed[caller]:
-            del self._owed[caller]
+
+def _sum(conversations: Iterable[Answered]) -> int:
+    return sum(one.waiting_bytes for one in conversations)

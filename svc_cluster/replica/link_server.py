@@ -51,6 +51,10 @@ class Outgoing(Protocol):
 
     def dealt_with(self, kind: FrameKind, size: int) -> None: ...
 
+    def waiting_bytes(self, kind: FrameKind) -> int:
+        """Bytes of this class that have not been handed to the socket yet."""
+        ...
+
     def give_up(self, reason: str) -> None:
         """End the conversation at once."""
         ...
@@ -271,6 +275,9 @@ class ServiceCaller:
         """Raises NoCreditError, without effect; behind the end it does nothing."""
         with contextlib.suppress(LinkLostError):
             self._wire.send(kind, flow, payload)
+
+    def waiting_bytes(self, kind: FrameKind) -> int:
+        return self._wire.waiting_bytes(kind)
 
     def give_up(self, reason: str) -> None:
         self._wire.give_up(reason)

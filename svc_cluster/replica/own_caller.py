@@ -19,6 +19,9 @@ class OwnCaller:
         if not self.answer.done():
             self.answer.set_result(decode(payload).body)
 
+    def waiting_bytes(self, kind: FrameKind) -> int:
+        return 0
+
     def give_up(self, reason: str) -> None:
         """There is no conversation."""
 

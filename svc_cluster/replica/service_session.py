@@ -55,6 +55,9 @@ REQUESTS_MAX: Final = 32_768
 refused. So many answers that it does not take end the conversation. It is more than a gateway has
 in progress and open together, unless its settings allow more."""
 
+SHORT: Final = (FrameKind.URGENT, FrameKind.CALL)
+"""The classes of all answers but the long ones."""
+
 ANSWER_BYTES_MAX: Final = {
     kind: MESSAGE_BYTES_MAX[kind] - HEAD.size
     for kind in (FrameKind.URGENT, FrameKind.CALL, FrameKind.BULK)
@@ -72,6 +75,10 @@ class AnswerChannel(Protocol):
 
     def give_up(self, reason: str) -> None:
         """End the conversation at once, with all that waits in it."""
+        ...
+
+    def waiting_bytes(self, kind: FrameKind) -> int:
+        """Bytes of this class that were sent and have not been handed to the socket."""
         ...
 
     def dealt_with(self, kind: FrameKind, size: int) -> None:
@@ -131,9 +138,6 @@ class ServiceSession:
         this caller is alone."""
         self.name = name
         self._shares = CallerShares() if shares is None else shares
-        self._shares.begin(name)
-        self._owed_bytes = 0
-        """Bytes of short answers that the caller has not dealt with."""
         self._service = service
         self._on_closed = on_closed
         self.asked_bytes = 0
@@ -149,13 +153,14 @@ class ServiceSession:
         self.unsent = 0
         """Answers that wait until the caller has dealt with earlier ones."""
 
-        self._unsent_bytes = 0
+        self._unsent_bytes = self._unsent_short_bytes = 0
         self._unread = Seldom()
         self.room = AnswerRoom(service.loop, lambda: self._shares.room_bytes(name))
         self.takes_stages = False
         """Whether the caller wants to be told where an append's time went (the feature STAGES)."""
 
         self.closed = False
+        self._shares.begin(self)
 
     @property
     def pending(self) -> int:
@@ -165,7 +170,15 @@ class ServiceSession:
     @property
     def answer_bytes(self) -> int:
         """About how much answers hold: being made, waiting for credit, or on their way."""
-        return max(self.room.taken_bytes + self._owed_bytes, self._unsent_bytes)
+        return max(self.room.taken_bytes + self.waiting_bytes, self._unsent_bytes)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of answers, but for the long ones, that have not been handed to the socket."""
+        if self.closed:
+            return 0
+        queued = sum(self._caller.waiting_bytes(kind) for kind in SHORT)
+        return queued + self._unsent_short_bytes
 
     def byte_count(self, number: int) -> int:
         """The bytes of the message of a request that is not answered."""
@@ -271,22 +284,18 @@ class ServiceSession:
         """The caller is done with so much of what it was sent of this class."""
         if kind is FrameKind.BULK:
             self.room.give_back(byte_count)
-        else:
-            self._settle(min(byte_count, self._owed_bytes))
         waiting = self._unsent.get(kind)
         while waiting and self._try_send(kind, waiting[0]):
-            self._unsent_bytes -= len(waiting.popleft().message)
+            self._count_unsent(kind, -len(waiting.popleft().message))
             self.unsent -= 1
 
     def close(self) -> None:
         """The caller is gone: nothing is answered any more, and no read waits to be."""
-        if not self.closed:
-            self._shares.end(self.name)
         self.closed = True
-        self._settle(self._owed_bytes)
+        self._shares.end(self)
         for waiting in self._unsent.values():
             waiting.clear()
-        self.unsent = self._unsent_bytes = 0
+        self.unsent = self._unsent_bytes = self._unsent_short_bytes = 0
         for number, one in list(self._asked.items()):
             if one.task is not None:
                 one.task.cancel()
@@ -303,16 +312,14 @@ class ServiceSession:
         if waiting or not self._try_send(kind, answer):
             waiting.append(answer)
             self.unsent += 1
-            self._unsent_bytes += len(answer.message)
-        if kind is not FrameKind.BULK and not self.closed:
-            self._owed_bytes += len(answer.message)
-            if self._shares.owe(self.name, len(answer.message)):
-                self._caller.give_up("too many bytes of answers are not read")
+            self._count_unsent(kind, len(answer.message))
+        if kind in SHORT and not self.closed and self._shares.is_too_much(self):
+            self._caller.give_up("too many bytes of answers are not read")
 
-    def _settle(self, byte_count: int) -> None:
-        if byte_count:
-            self._owed_bytes -= byte_count
-            self._shares.settle(self.name, byte_count)
+    def _count_unsent(self, kind: FrameKind, byte_count: int) -> None:
+        self._unsent_bytes += byte_count
+        if kind in SHORT:
+            self._unsent_short_bytes += byte_count
 
     def _try_send(self, kind: FrameKind, answer: _Unsent) -> bool:
         try:

@@ -186,6 +186,10 @@ class _Far:
         self._wire.far.send(kind, flow, payload)
         self._wire._schedule()
 
+    def waiting_bytes(self, kind: FrameKind) -> int:
+        credit = self._wire.far.outbox.credits[kind]
+        return credit.queued - credit.left
+
     def give_up(self, reason: str) -> None:
         self._wire.given_up = reason
 

@@ -117,6 +117,9 @@ class Line:
             future.set_result(payload)
         self._loop.call_soon(self._caller.room, kind, len(payload))
 
+    def waiting_bytes(self, kind: FrameKind) -> int:
+        return 0
+
     def give_up(self, reason: str) -> None:
         raise AssertionError(reason)
 

@@ -623,6 +623,9 @@ class _Watched:
             if verb is not None:
                 self._network.called_soon(verb, self._node)
 
+    def waiting_bytes(self, kind: FrameKind) -> int:
+        return self._wire.waiting_bytes(kind)
+
     def give_up(self, reason: str) -> None:
         self._wire.give_up(reason)
 

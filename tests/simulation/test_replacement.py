@@ -117,6 +117,9 @@ class Nowhere:
 
     def send(self, kind: FrameKind, flow: int, payload: bytes) -> None: ...
 
+    def waiting_bytes(self, kind: FrameKind) -> int:
+        return 0
+
     def give_up(self, reason: str) -> None:
         raise AssertionError(reason)
 

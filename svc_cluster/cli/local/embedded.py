@@ -97,6 +97,9 @@ class _WayBack:
     def told(self, kind: FrameKind, size: int) -> None:
         self._credits[kind].dealt_with += size
 
+    def waiting_bytes(self, kind: FrameKind) -> int:
+        return 0
+
     def give_up(self, reason: str) -> None:
         """It ends with the process: the gateway beside the node takes what it is answered."""
 

@@ -125,7 +125,7 @@ def test_strangers_have_few_conversations_whatever_ids_they_say(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another id brings no further conversation; members and gateways are let in beside them, and
-    one that has become a member needs no place among the strangers."""
+    one that has become a member needs no place among the strangers, nor keeps the one it had."""
     monkeypatch.setattr("svc_cluster.link.acceptor.CONVERSATIONS_PER_CALLER_MAX", PER_CALLER)
     monkeypatch.setattr("svc_cluster.link.acceptor.CONVERSATIONS_MAX", IN_ALL)
     monkeypatch.setattr("svc_cluster.link.acceptor.STRANGERS_MAX", STRANGERS)
@@ -139,6 +139,9 @@ def test_strangers_have_few_conversations_whatever_ids_they_say(
         others += [await node.call("node", 1) for _ in range(PER_CALLER)]
         node.members.add(200)
         others.append(await node.call("node", 200))
+        assert f"there are {STRANGERS}" in await node.refused("node", 201)
+        node.members.add(100)
+        others.append(await node.call("node", 202))
         assert f"there are {STRANGERS}" in await node.refused("node", 201)
         await strangers.pop().close()
         await until(lambda: sum(node.acceptor._open.values()) == len(node.heard) - 1)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from svc_cluster.link.acceptor import Acceptor
 from svc_cluster.link.connector import Connector
-from svc_cluster.link.frame import FrameKind, encode_frame
+from svc_cluster.link.frame import FrameKind, FrameReader, encode_frame
 from svc_cluster.link.frame_turns import FRAME_BYTES, SHARE_FRAMES, TURN_FRAMES_MAX
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.wire import Wire
@@ -30,6 +30,8 @@ class Room:
         self.wires: list[Wire] = []
         self.callers: list[Connector] = []
         self.ended: list[int] = []
+        self.bug_at = -1
+        """Behind so many messages nobody can deal with one."""
         self.acceptor = Acceptor(self._loop, terms("node", 9), self._welcome)
         self._handle = self._loop.call_soon(self._count)
 
@@ -57,6 +59,8 @@ class Guest:
         self._number = number
 
     def message(self, kind: FrameKind, payload: bytes) -> None:
+        if len(self._room.heard) == self._room.bug_at:
+            raise RuntimeError("a bug")
         self._room.heard.append((self._room.turn, self._number, payload))
         self._room.wires[self._number].dealt_with(kind, len(payload))
 
@@ -165,3 +169,39 @@ def test_a_frame_that_is_none_ends_it_behind_those_before_it() -> None:
         assert "a frame of" in str(room.wires[0].talk.end)
 
     with_callers(1, body)
+
+
+def test_a_bug_behind_the_first_turn_ends_the_conversation_at_once() -> None:
+    """As in the first; nobody else waits for it, and it is told."""
+
+    async def body(room: Room) -> None:
+        told: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: told.append(str(what)))
+        room.bug_at = 2 * TURN_FRAMES_MAX
+        flood, other = room.wires
+        flood.data_received(sent(frames(MANY)))
+        await room.until(lambda: room.ended == [0])
+        assert "a bug" in str(flood.talk.end) and any("a bug" in one for one in told)
+        room.bug_at = -1
+        other.data_received(sent([b"me too"]))
+        await room.until(lambda: room.heard[-1][1] == 1)
+
+    with_callers(2, body)
+
+
+def test_a_long_frame_in_many_pieces_is_put_together_once() -> None:
+    """Until it is whole, nothing that is held is copied, however often it is asked for."""
+    reader = FrameReader()
+    data = encode_frame(FrameKind.BULK, b"x" * 100_000)
+    held = reader._held
+    for start in range(0, len(data) - 1000, 1000):
+        reader.add(data[start : start + 1000])
+        assert reader.may_have_more == (start == 0), "only the first piece is looked at"
+        assert reader.cut() is None
+        assert reader._held is held and len(held) == start + 1000, "all of it, where it was"
+        assert reader._wanted == len(data) and not reader.may_have_more
+        assert reader.cut() is None
+    reader.add(data[reader.held_bytes :])
+    frame = reader.cut()
+    assert frame is not None and frame.payload == data[12:]
+    assert (reader.cut(), reader.held_bytes) == (None, 0)

@@ -4,18 +4,26 @@ sends along, and that others are not refused for it."""
 from __future__ import annotations
 
 import asyncio
-import random
-from collections import Counter
+from dataclasses import dataclass
 
 import pytest
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import HotServerError, InvalidError
+from svc_cluster.base.ids import NodeId
 from svc_cluster.codec.request_bounds import SHORT_BYTES_MAX
+from svc_cluster.link.conversation import Conversation, Terms
+from svc_cluster.link.credit import CREDIT_BYTES
 from svc_cluster.link.frame import FrameKind
+from svc_cluster.link.greeting import Speaker
+from svc_cluster.link.handshake import Identity
 from svc_cluster.replica import caller_shares, working
 from svc_cluster.replica.answer_room import ROOM_BYTES_MAX
-from svc_cluster.replica.caller_shares import CALLER_ROOM_BYTES_MAX, CallerShares
+from svc_cluster.replica.caller_shares import (
+    CALLER_ROOM_BYTES_MAX,
+    WAITING_BYTES_MAX,
+    CallerShares,
+)
 from svc_cluster.replica.operation_rules import UNREFUSED_BYTES_MAX
 from svc_cluster.replica.service_session import ServiceSession
 from tests.unit.replica.test_service_session import ADMITTED, GROUP, Caller, Rig, with_rig
@@ -45,87 +53,159 @@ def test_a_caller_that_reads_nothing_is_given_up_at_its_share(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In whichever conversation the answer comes that is too much; another caller's are not."""
-    monkeypatch.setattr(caller_shares, "CALLER_OWED_BYTES_MAX", 10 * ANSWER_BYTES)
+    monkeypatch.setattr(caller_shares, "CALLER_WAITING_BYTES_MAX", 10 * ANSWER_BYTES)
+    monkeypatch.setattr(caller_shares, "FREE_BYTES", 0)
 
     async def body(rig: Rig) -> None:
         rig.gate.set()
         deaf = [Deaf() for _ in range(3)]
         sessions = [talk(rig, "gateway 10.0.0.9", one) for one in deaf]
-        other, others = Deaf(), talk(rig, "gateway 10.0.0.8", Deaf())
-        others._caller = other
+        other = Deaf()
+        others = talk(rig, "gateway 10.0.0.8", other)
         ask(others, 1, stream="x" * ANSWER_BYTES)
         for number in range(9):
             ask(sessions[number % 3], number, stream="x" * ANSWER_BYTES)
         await rig.settle()
         assert not any(one.given_up for one in deaf)
-        held = rig.service._shares.owed_bytes
-        assert 10 * ANSWER_BYTES < held < 11 * ANSWER_BYTES
+        held = sum(session.answer_bytes for session in sessions)
+        assert 9 * ANSWER_BYTES < held < 10 * ANSWER_BYTES
         ask(sessions[1], 9, stream="x" * ANSWER_BYTES)
         await rig.settle()
         assert [len(one.given_up) for one in deaf] == [0, 1, 0]
-        assert not other.given_up
         sessions[1].close()
-        assert rig.service._shares.owed_bytes < 8 * ANSWER_BYTES
-        for session in (sessions[0], sessions[2], others):
-            session.close()
-        assert rig.service._shares.owed_bytes == 0
+        assert sessions[1].waiting_bytes == 0
+        ask(sessions[0], 10, stream="x" * ANSWER_BYTES)
+        await rig.settle()
+        assert [len(one.given_up) for one in deaf] == [0, 1, 0], "its part is free again"
+        assert not other.given_up
 
     with_rig(body)
 
 
-def test_answers_that_have_left_count_until_they_are_dealt_with() -> None:
-    """A conversation's credit keeps them elsewhere, and a caller has many conversations."""
+class Reading:
+    """A caller that deals with everything at once, over a real conversation, and reports it when
+    that is due."""
+
+    def __init__(self) -> None:
+        gateway = Speaker(Identity("c1", "gateway", NodeId(0), "g"))
+        node = Speaker(Identity("c1", "node", NodeId(1), "n"))
+        self.session: ServiceSession | None = None
+        self.given_up: list[str] = []
+        self.taken = 0
+        reader = Reader(self)
+        self.near = Conversation(
+            Terms(b"s", gateway, lambda _: None), reader, b"n" * 32, acceptor=False
+        )
+        self.far = Conversation(Terms(b"s", node, lambda _: None), self, b"f" * 32, acceptor=True)
+        self._pump()
+        assert self.near.is_open and self.far.is_open
+
+    def _pump(self) -> None:
+        moved = True
+        while moved:
+            moved = False
+            for one, other in ((self.near, self.far), (self.far, self.near)):
+                if data := b"".join(one.take()):
+                    other.receive(data)
+                    moved = True
+
+    def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
+        self.far.send(kind, flow, payload)
+        self._pump()
+
+    def waiting_bytes(self, kind: FrameKind) -> int:
+        credit = self.far.outbox.credits[kind]
+        return credit.queued - credit.left
+
+    def give_up(self, reason: str) -> None:
+        self.given_up.append(reason)
+
+    def dealt_with(self, kind: FrameKind, size: int) -> None: ...
+
+    # -- what the node's side tells
+
+    def opened(self, speaker: Speaker) -> None: ...
+
+    def message(self, kind: FrameKind, payload: bytes) -> None: ...
+
+    def room(self, kind: FrameKind, size: int) -> None:
+        assert self.session is not None
+        self.session.left(kind, size)
+
+
+class Reader:
+    """What the caller's side tells."""
+
+    def __init__(self, owner: Reading) -> None:
+        self._owner = owner
+
+    def opened(self, speaker: Speaker) -> None: ...
+
+    def message(self, kind: FrameKind, payload: bytes) -> None:
+        self._owner.taken += len(payload)
+        self._owner.near.dealt_with(kind, len(payload))
+
+    def room(self, kind: FrameKind, size: int) -> None: ...
+
+
+def test_callers_that_read_are_not_given_up_for_what_they_have_not_reported() -> None:
+    """A quarter of a credit may go unreported for ever: of many conversations that is more than
+    any bound, and none of it is here."""
 
     async def body(rig: Rig) -> None:
         rig.gate.set()
-        ask(rig.session, 1, stream="x" * ANSWER_BYTES)
-        await rig.settle()
-        assert len(rig.caller.answers) == 1, "it has left"
-        owed = rig.service._shares.owed_bytes
-        assert owed > ANSWER_BYTES and rig.session.answer_bytes == owed
-        rig.session.left(FrameKind.CALL, owed)
-        assert (rig.service._shares.owed_bytes, rig.session.answer_bytes) == (0, 0)
-        rig.session.left(FrameKind.CALL, owed)
-        assert rig.service._shares.owed_bytes == 0, "nothing is dealt with twice"
+        callers = [Reading() for _ in range(40)]
+        for caller in callers:
+            caller.session = rig.service.session(caller, "gateway 10.0.0.9")
+        most = CREDIT_BYTES[FrameKind.CALL] // 4 - 4096
+        length = 64 * 1024
+        for number in range(most // length):
+            for caller in callers:
+                assert caller.session is not None
+                ask(caller.session, number, stream="x" * length)
+            await rig.settle()
+        unreported = sum(caller.far.outbox.credits[FrameKind.CALL].under_way for caller in callers)
+        assert unreported > WAITING_BYTES_MAX
+        assert sum(caller.taken for caller in callers) >= unreported
+        assert not any(caller.given_up for caller in callers)
+        assert rig.service._host.memory.held()["answers"] == 0
 
     with_rig(body)
+
+
+@dataclass(eq=False)
+class Told:
+    """A conversation, as it is seen by the shares."""
+
+    name: str
+    waiting_bytes: int = 0
 
 
 def test_all_callers_together_have_a_bound_that_the_greedy_meet_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(caller_shares, "CALLER_OWED_BYTES_MAX", 100)
-    monkeypatch.setattr(caller_shares, "OWED_BYTES_MAX", 150)
+    monkeypatch.setattr(caller_shares, "CALLER_WAITING_BYTES_MAX", 100)
+    monkeypatch.setattr(caller_shares, "WAITING_BYTES_MAX", 150)
+    monkeypatch.setattr(caller_shares, "FREE_BYTES", 5)
     shares = CallerShares()
-    assert not shares.owe("greedy", 90)
-    assert not shares.owe("modest", 20)
-    assert not shares.owe("third", 40)
-    assert not shares.owe("modest", 10), "beyond the bound, but less than an even share"
-    assert shares.owe("greedy", 1), "more than that"
-    assert shares.owe("third", 30)
-    shares.settle("greedy", 91)
-    assert not shares.owe("third", 30)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_what_is_owed_is_the_sum_of_what_was_not_settled(seed: int) -> None:
-    rng = random.Random(seed)
-    shares, owed = CallerShares(), Counter[str]()
-    for _ in range(500):
-        caller = rng.choice("abcd")
-        if owed[caller] and rng.random() < 0.5:
-            size = rng.randint(1, owed[caller])
-            shares.settle(caller, size)
-            owed[caller] -= size
-        else:
-            size = rng.randint(1, 9)
-            shares.owe(caller, size)
-            owed[caller] += size
-        assert shares.owed_bytes == owed.total()
-    for caller, size in owed.items():
-        if size:
-            shares.settle(caller, size)
-    assert shares.owed_bytes == 0 and not shares._owed
+    greedy, also, modest, third = Told("greedy"), Told("greedy"), Told("modest"), Told("third")
+    for one in (greedy, also, modest, third, Told("silent")):
+        shares.begin(one)
+    greedy.waiting_bytes, also.waiting_bytes = 60, 30
+    modest.waiting_bytes, third.waiting_bytes = 20, 40
+    assert not any(map(shares.is_too_much, (greedy, also, modest, third))), "150 in all"
+    modest.waiting_bytes += 10
+    assert not shares.is_too_much(modest), "beyond the bound, but less than an even share"
+    assert shares.is_too_much(greedy) and shares.is_too_much(also), "more, over both of them"
+    also.waiting_bytes = 5
+    assert not shares.is_too_much(greedy), "within the bound again"
+    greedy.waiting_bytes = 96
+    assert shares.is_too_much(greedy), "of one caller"
+    assert not shares.is_too_much(also), "so little is not looked at"
+    shares.end(greedy)
+    shares.end(greedy)
+    third.waiting_bytes = 100
+    assert not shares.is_too_much(third)
 
 
 def test_the_conversations_of_one_caller_divide_its_room() -> None:

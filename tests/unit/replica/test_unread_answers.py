@@ -47,6 +47,9 @@ class Deaf:
         self.credit -= 1
         self.sent.append(payload)
 
+    def waiting_bytes(self, kind: FrameKind) -> int:
+        return 0
+
     def give_up(self, reason: str) -> None:
         self.given_up = reason
 
