@@ -29,6 +29,7 @@ HOSTILE ?= 3
 ONLY ?= *
 MUTANTS ?=
 COMPARE ?=
+COMPOSE ?=
 AUDIT ?=
 KEPT ?=
 RAISE ?=
@@ -215,8 +216,8 @@ prometheus-image: ## Prometheus from Debian's package, for the profile observabi
 backup-test: $(READY) ## A GiB backed up by commands that are killed KILLS (200) times, restored into another cluster size
 	@BACKUP_NODES="3 5" BACKUP_BATCHES=4400 BACKUP_KILLS=$(or $(KILLS),200) .venv/bin/python -m pytest -q -s -o timeout=14400 tests/unit/backup tests/integration/test_backup.py tests/integration/test_backup_history.py
 
-compose-test: $(READY) ## Containers under faults: kill, disconnect, restart, stop; needs an engine and `make image prometheus-image`
-	@.venv/bin/python -m pytest -q tests/containers
+compose-test: $(READY) ## Containers under faults: kill, disconnect, restart, stop, growth; needs an engine and `make image prometheus-image`
+	@.venv/bin/python -m pytest -q tests/containers $(COMPOSE)
 
 alerts-check: $(READY) ## Each alert played quiet and firing by promtool, its runbook, the metrics that it asks for
 	@.venv/bin/python -m pytest --quiet tests/tidy/test_observability.py tests/e2e/test_prometheus.py
