@@ -10,17 +10,21 @@ from svc_cluster.replica.node import ReplicaNode
 
 
 async def add_member(node: ReplicaNode, request: pb.AddMemberRequest) -> pb.AddMemberResponse:
-    """The secret is made here, and nobody but the caller is told. Raises RefusedCallError."""
-    token = JoinToken(request.node_id, node.random_bytes(SECRET_BYTES))
+    """The caller has made the secret and says its hash; or it is made here, and nobody else is
+    told. Raises RefusedCallError."""
+    token, secret_hash = "", request.secret_hash
+    if not secret_hash:
+        made = JoinToken(request.node_id, node.random_bytes(SECRET_BYTES))
+        token, secret_hash = made.text, hash_of(made.secret)
 
     def fill(asked: rpc.Request) -> None:
         asked.add_member.node_id = request.node_id
-        asked.add_member.secret_hash = hash_of(token.secret)
+        asked.add_member.secret_hash = secret_hash
         asked.add_member.ttl_seconds = request.ttl_seconds or TTL_SECONDS
 
     ticket = (await catalog_calls.ask(node, fill)).member_ticket
     return pb.AddMemberResponse(
-        node_id=request.node_id, join_token=token.text, expires_at_ms=ticket.expires_at_ms
+        node_id=request.node_id, join_token=token, expires_at_ms=ticket.expires_at_ms
     )
 
 

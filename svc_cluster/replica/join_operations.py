@@ -48,8 +48,8 @@ class JoinOperations:
         }
 
     async def _add(self, request: pb.Request) -> Fill:
-        """Open a ticket. Asked again with the same hash it says the same. Raises InvalidError with
-        a sentence for an operator."""
+        """Open a ticket. Asked again with its hash while it is open it says the same. Raises
+        InvalidError with a sentence for an operator."""
         catalog, asked = self._catalog(request), request.add_member
         node_id = NodeId(asked.node_id)
         if not TTL_SECONDS_MIN <= asked.ttl_seconds <= TTL_SECONDS_MAX:
@@ -61,7 +61,8 @@ class JoinOperations:
         def sequence(now_ms: TimestampMs) -> OpenTicket | None:
             state = catalog.state
             known = state.tickets.open.get(node_id)
-            if known is not None and known.secret_hash == asked.secret_hash:
+            is_open = known is not None and known.expires_at_ms > now_ms
+            if known is not None and is_open and known.secret_hash == asked.secret_hash:
                 return None
             expires_at_ms = TimestampMs(now_ms + asked.ttl_seconds * 1000)
             command = OpenTicket(node_id, asked.secret_hash, expires_at_ms, now_ms)

@@ -122,6 +122,24 @@ def test_a_token_that_is_not_good_lets_nobody_in(what: str) -> None:
     play(run, expected=REFUSED)
 
 
+def test_a_token_that_is_over_is_opened_again_by_its_hash() -> None:
+    """Whoever asks once more for the one that it has is told of one that lets its node in."""
+
+    async def run(joining: Joining) -> None:
+        token = joining.token()
+        first = (await joining.add(token, 60)).member_ticket.expires_at_ms
+        again = (await joining.add(token, 60)).member_ticket.expires_at_ms
+        assert first == again, "it is open: nothing is done"
+        await asyncio.sleep(62.0)
+        assert (await joining.add(token, 60)).member_ticket.expires_at_ms > first
+        node = joining.newcomer(token)
+        node.start()
+        await joining.until("it has joined", lambda: joining.has_joined(node))
+        await joining.finish()
+
+    play(run)
+
+
 def test_a_node_leaves_only_when_it_is_empty_and_never_comes_back() -> None:
     """With its directory, and with another one; its id is not given again."""
 

@@ -135,12 +135,14 @@ class ReplaceMemberResponse(_message.Message):
     def __init__(self, ordinal: _Optional[int] = ..., incarnation: _Optional[str] = ..., lost_basins: _Optional[_Iterable[str]] = ..., lost_basins_count: _Optional[int] = ..., refused: _Optional[bool] = ...) -> None: ...
 
 class AddMemberRequest(_message.Message):
-    __slots__ = ("node_id", "ttl_seconds")
+    __slots__ = ("node_id", "ttl_seconds", "secret_hash")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     TTL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SECRET_HASH_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     ttl_seconds: int
-    def __init__(self, node_id: _Optional[int] = ..., ttl_seconds: _Optional[int] = ...) -> None: ...
+    secret_hash: bytes
+    def __init__(self, node_id: _Optional[int] = ..., ttl_seconds: _Optional[int] = ..., secret_hash: _Optional[bytes] = ...) -> None: ...
 
 class AddMemberResponse(_message.Message):
     __slots__ = ("node_id", "join_token", "expires_at_ms")
