@@ -19,7 +19,7 @@ from svc_cluster.base.write_set import WriteSet
 from svc_cluster.catalog.catalog_commands import AdmitNode, OpenTicket, RemoveNode
 from svc_cluster.catalog.node_rows import NodeRecord, NodeState, registered, removed
 from svc_cluster.model.formation import MEMBERS_MAX
-from svc_cluster.model.join_token import HASH_BYTES, NODE_ID_MAX
+from svc_cluster.model.join_token import HASH_BYTES, MEMBER_ALREADY, NODE_ID_MAX
 
 TICKETS: Final = b"\x06"
 """The kind of the rows: one for each open ticket, behind it the node's id."""
@@ -67,7 +67,7 @@ def why_not_opened(tickets: TicketRows, nodes: Nodes, command: OpenTicket) -> st
     if known is not None and known.state is NodeState.REMOVED:
         return f"node {node_id} was removed from the cluster: its id is not given again"
     if known is not None:
-        return f"node {node_id} belongs to the cluster already"
+        return f"node {node_id} {MEMBER_ALREADY}"
     still_open = set(tickets) - set(expired(tickets, command.now_ms))
     if node_id in still_open:
         return (

@@ -16,6 +16,9 @@ TTL_SECONDS: Final = 24 * 3600
 TTL_SECONDS_MIN: Final = 60
 TTL_SECONDS_MAX: Final = 7 * 24 * 3600
 
+MEMBER_ALREADY: Final = "belongs to the cluster already"
+"""How a refusal ends for a node that needs no token."""
+
 _FORM: Final = re.compile(r"svc-join-([1-9][0-9]{0,9})-([0-9a-f]{64})")
 
 

@@ -42,7 +42,8 @@ def test_a_token_is_made_once_the_cluster_answers(
     tmp_path: Path, run: Callable[[list[str]], subprocess.Popen[str]]
 ) -> None:
     """The command is there before the node is. Once more it finds its file, and does nothing. What
-    is final it says at once: a second token for a node that has an open one."""
+    is final it says at once: a second token for a node that has an open one. A file whose token was
+    withdrawn is replaced."""
     node = AdminNode(tmp_path)
     token = tmp_path / "token"
     early = run(command(node.admin_rpc, token, 2))
@@ -57,6 +58,11 @@ def test_a_token_is_made_once_the_cluster_answers(
         status, said = ended(run(command(node.admin_rpc, tmp_path / "other", 2)))
         assert (status, "a join token for node 2 is open" in said) == (1, True), said
         assert not (tmp_path / "other").exists()
+        withdrawn = [*_ADMIN, "member", "remove", "2", "--address", f"127.0.0.1:{node.admin_rpc}"]
+        assert ended(run(withdrawn))[0] == 0
+        status, said = ended(run(command(node.admin_rpc, token, 2)))
+        assert (status, "its join token is in" in said) == (0, True), said
+        assert token.read_text() != kept, "nobody is let in with that one"
     finally:
         node.stop()
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from svc_cluster.cli.admin.node_choice import NodeChoice
 
     Answer = TypeVar("Answer", bound=Message)
+    Told = TypeVar("Told")
 
 
 class Form(StrEnum):
@@ -34,8 +35,8 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this it is only
 
 
 def asked(
-    choice: NodeChoice, call: Callable[[AdminClient], Coroutine[object, object, Answer]]
-) -> Answer:
+    choice: NodeChoice, call: Callable[[AdminClient], Coroutine[object, object, Told]]
+) -> Told:
     """The node's answer. Where there is none the process ends with one sentence and status 1."""
     import asyncio
 
@@ -43,7 +44,7 @@ def asked(
 
     target = choice.target()
 
-    async def ask() -> Answer:
+    async def ask() -> Told:
         async with connected(target) as client:
             return await call(client)
 

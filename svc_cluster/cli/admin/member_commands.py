@@ -20,9 +20,8 @@ from svc_cluster.model.join_token import TTL_SECONDS, TTL_SECONDS_MAX, TTL_SECON
 if TYPE_CHECKING:
     from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
     from svc_cluster.cli.admin.admin_client import AdminClient
-
-PAUSE_SECONDS: Final = 1.0
-"""Between two attempts at a cluster that does not answer yet."""
+    from svc_cluster.cli.admin.member_waiting import FoundToken, WantedToken
+    from svc_cluster.cli.admin.token_file import TokenFile
 
 WAIT_SECONDS_MAX: Final = 3600
 
@@ -69,7 +68,8 @@ def add_member(
         typer.Option(
             metavar="SECONDS",
             help="For services that start with the cluster: ask for so long while it does not "
-            "answer. A token file that is there is enough, and a node that belongs to the cluster.",
+            "answer. A node that belongs to the cluster is enough, and a token file that is there "
+            "while its token is open; one that lets nobody in is replaced.",
             min=1,
             max=WAIT_SECONDS_MAX,
         ),
@@ -81,51 +81,77 @@ def add_member(
     from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
     from svc_cluster.cli.admin.text import added
 
-    if token_file is not None and token_file.exists():
-        if wait is not None:
-            say(f"a join token for node {new} is in {token_file} already")
-            return
-        fail(f"{token_file} is there already: name a new file, or remove it first", 2)
     request = pb.AddMemberRequest(node_id=new, ttl_seconds=ttl)
-    answer = asked(choice, lambda client: _added(client, request, wait))
-    if not answer.join_token:
-        say(f"node {new} belongs to the cluster already")
+    if wait is not None:
+        found = _insist(choice, token_file, request, wait)
+        if found is not None:
+            show(found, output, partial(added, token_file))
         return
+    if token_file is not None and token_file.exists():
+        fail(f"{token_file} is there already: name a new file, or remove it first", 2)
+    answer = asked(choice, lambda client: client.add_member(request))
     if token_file is not None:
         _keep(token_file, answer.join_token, new)
         answer.join_token = ""
     show(answer, output, partial(added, token_file))
 
 
-async def _added(
-    client: AdminClient, request: pb.AddMemberRequest, wait: int | None
-) -> pb.AddMemberResponse:
-    """The answer; without a token where the node belongs to the cluster and that is enough. Raises
-    AdminError."""
+def _insist(
+    choice: NodeChoice, path: Path | None, request: pb.AddMemberRequest, wait: int
+) -> pb.AddMemberResponse | None:
+    """The answer, once there is one; the token is in the file then, where one is named. None: there
+    is nothing to tell that has not been said. Ends the process where it fails."""
+    from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
+    from svc_cluster.cli.admin.token_file import TokenFile, TokenFileError
+    from svc_cluster.model.join_token import MEMBER_ALREADY
+
+    node = request.node_id
+    try:
+        file = None if path is None else TokenFile(path, node)
+        wanted = _wanted(file, request)
+        found = asked(choice, lambda client: _found(client, wanted, wait))
+        if file is not None and found.token not in (None, wanted.kept):
+            file.take()
+        elif file is not None and (found.token is None or found.expires_at_ms is not None):
+            file.forget()
+    except TokenFileError as cause:
+        fail(str(cause), 2)
+        raise
+    if found.token is None:
+        say(f"node {node} {MEMBER_ALREADY}")
+    elif found.expires_at_ms is None:
+        say(f"no node of the cluster answers: the join token in {path} is taken as it is")
+    elif found.token == wanted.kept:
+        say(f"a join token for node {node} is in {path} already")
+    else:
+        text = found.token.text if path is None else ""
+        return pb.AddMemberResponse(
+            node_id=node, join_token=text, expires_at_ms=found.expires_at_ms
+        )
+    return None
+
+
+def _wanted(file: TokenFile | None, request: pb.AddMemberRequest) -> WantedToken:
+    import secrets
+
+    from svc_cluster.cli.admin.member_waiting import WantedToken
+    from svc_cluster.model.join_token import SECRET_BYTES, JoinToken
+
+    node, ttl = request.node_id, request.ttl_seconds
+    if file is not None:
+        return WantedToken(node, ttl, file.next_token, file.kept)
+    token = JoinToken(node, secrets.token_bytes(SECRET_BYTES))
+    return WantedToken(node, ttl, lambda: token)
+
+
+async def _found(client: AdminClient, wanted: WantedToken, wait: int) -> FoundToken:
+    """Raises AdminError."""
     import asyncio
 
-    from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
     from svc_cluster.base.clock import SystemClock
-    from svc_cluster.cli.admin.admin_client import AdminError
+    from svc_cluster.cli.admin.member_waiting import MemberWaiting
 
-    if wait is None:
-        return await client.add_member(request)
-    clock = SystemClock()
-    end = clock.monotonic() + wait
-    while True:
-        try:
-            known = (await client.members()).members
-            if any(row.node_id == request.node_id and row.state in _MEMBERS for row in known):
-                return pb.AddMemberResponse(node_id=request.node_id)
-            return await client.add_member(request)
-        except AdminError as cause:
-            if cause.is_final or clock.monotonic() >= end:
-                raise
-        await asyncio.sleep(PAUSE_SECONDS)
-
-
-_MEMBERS: Final = ("active", "draining")
-"""Their states by the catalog; one that was removed is refused."""
+    return await MemberWaiting(client, wanted, wait, SystemClock(), asyncio.sleep).run()
 
 
 def _keep(path: Path, token: str, node: int) -> None:
