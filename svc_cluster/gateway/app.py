@@ -190,6 +190,7 @@ class GatewayApp:
     async def close(self) -> None:
         """End what runs for all requests together; none is answered any more."""
         await self._tasks.cancel_all()
+        await self._services.metrics_page.close()
         await self._services.tails.close()
         if self._services.nodes is not None:
             await self._services.nodes.close()

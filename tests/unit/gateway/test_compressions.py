@@ -132,3 +132,96 @@ def test_a_page_that_is_asked_for_all_the_time_is_made_once_a_second() -> None:
         assert ANEW_BURST < made <= ANEW_BURST + 13
 
     simulate(main())
+
+
+def test_askers_who_leave_do_not_freeze_the_page() -> None:
+    """Whoever asks and leaves at once takes the allowance of a making, and the making goes on: who
+    waits is told what is a second old at most."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        made_at: list[float] = []
+
+        async def make() -> bytes:
+            await asyncio.sleep(0.05)
+            made_at.append(loop.time())
+            return b"%d" % len(made_at)
+
+        async def leave() -> None:
+            while True:
+                asker = asyncio.ensure_future(page.get(make, None))
+                await asyncio.sleep(0.01)
+                asker.cancel()
+
+        page = SharedPage(SimClock(loop), Turns())
+        leaving = asyncio.ensure_future(leave())
+        await asyncio.sleep(2 * ANEW_BURST)
+        for _ in range(10):
+            given = int(await page.get(make, None))
+            assert loop.time() - made_at[given - 1] < 1.5
+            await asyncio.sleep(0.7)
+        leaving.cancel()
+        await page.close()
+
+    simulate(main())
+
+
+@pytest.mark.parametrize("is_made_before", [True, False])
+def test_a_page_that_cannot_be_made_is_not_given_as_it_was(is_made_before: bool) -> None:
+    """Who asks while none may be made is told of the failure, and a later making mends it. However
+    often one fails, it is tried as often as others are made."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        tried = 0
+        is_broken = not is_made_before
+
+        async def make() -> bytes:
+            nonlocal tried
+            tried += 1
+            await asyncio.sleep(0.001)
+            if is_broken:
+                raise ValueError("cannot be made")
+            return b"made"
+
+        page = SharedPage(SimClock(loop), Turns())
+        if is_made_before:
+            assert await page.get(make, None) == b"made"
+        is_broken, tried = True, 0
+        for _ in range(200):
+            with pytest.raises(ValueError, match="cannot be made"):
+                await page.get(make, None)
+            await asyncio.sleep(0.01)
+        assert ANEW_BURST - 1 <= tried <= ANEW_BURST + 4
+        is_broken = False
+        await asyncio.sleep(1)
+        assert await page.get(make, "gzip") == await page.get(make, "gzip")
+        assert await page.get(make, None) == b"made"
+
+    simulate(main())
+
+
+def test_a_making_ends_with_its_page() -> None:
+    """Nothing of it is left behind a gateway that is closed, also where nobody waits for it."""
+
+    async def main() -> None:
+        how: list[str] = []
+
+        async def make() -> bytes:
+            try:
+                await asyncio.sleep(100)
+            except asyncio.CancelledError:
+                how.append("cancelled")
+                raise
+            return b""
+
+        page = SharedPage(SimClock(asyncio.get_running_loop()), Turns())
+        asker = asyncio.ensure_future(page.get(make, None))
+        await asyncio.sleep(1)
+        asker.cancel()
+        await asyncio.sleep(1)
+        assert how == []
+        await page.close()
+        assert how == ["cancelled"]
+
+    simulate(main())
