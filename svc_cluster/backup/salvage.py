@@ -1,8 +1,9 @@
 """What can be read of a damaged replica becomes one that has no damage, but lacks rows.
 
 The rows are written anew, so that its log is applied to them as to any others. A stream that lacks
-its row, or its name's, gets it from what else is there of it. Where batches are missing, all others
-are kept; the stream goes on from the last run of them, because readers are told of no gaps.
+its row, or its name's, gets it from what else is there of it; of one whose row is lost and that has
+no batch nobody knows how far it was, and it is left out. Where batches are missing, all others are
+kept; the stream goes on from the last run of them, because readers are told of no gaps.
 """
 
 from __future__ import annotations
@@ -92,12 +93,18 @@ def _mended(made: KeyReader, out: Salvage) -> WriteSet:
     for key, value in made.scan(*_NAMES):
         entry = rows.decode_entry(keys.name_of(key), value)
         named.add(entry.stream_id)
-        if entry.stream_id not in states:
-            write_set.put(*_rebuilt(made, entry))
+        if entry.stream_id in states:
+            continue
+        state = _rebuilt(made, entry)
+        if state is None:
+            write_set.delete(key)
             out.mended.append(
-                f"{entry.name}: its row is LOST: it has the records that can be read, and keeps "
-                "them for ever; set its configuration anew"
+                f"{entry.name}: its row is LOST, and no record of it can be read: it is LEFT OUT, "
+                "as nobody knows from which record it would go on"
             )
+            continue
+        write_set.put(keys.stream_key(entry.stream_id), rows.encode_stream(state))
+        out.mended.append(f"{entry.name}: its row is LOST: {_told_of_rebuilt(state)}")
     for stream_id in sorted(states - named):
         state = _state(made, stream_id)
         write_set.put(keys.name_key(state.name), rows.encode_entry(state.entry))
@@ -106,10 +113,12 @@ def _mended(made: KeyReader, out: Salvage) -> WriteSet:
             _made_name(made, stream_id), stream_id, _begun(made, stream_id), None, None
         )
         write_set.put(keys.name_key(entry.name), rows.encode_entry(entry))
-        write_set.put(*_rebuilt(made, entry))
+        state = _rebuilt(made, entry)
+        assert state is not None, "it was found by its batches"
+        write_set.put(keys.stream_key(stream_id), rows.encode_stream(state))
         out.mended.append(
             f"{entry.name}: a stream whose name and row are LOST; it may have been deleted, and "
-            "nobody reads it where it had a cipher"
+            f"nobody reads it where it had a cipher: {_told_of_rebuilt(state)}"
         )
     return write_set
 
@@ -140,8 +149,12 @@ def _begun(made: KeyReader, stream_id: StreamId) -> TimestampMs:
     return decode_placement(value).arrival_ms
 
 
-def _rebuilt(made: KeyReader, entry: StreamEntry) -> tuple[bytes, bytes]:
-    """The row of a stream as its batches make it."""
+def _rebuilt(made: KeyReader, entry: StreamEntry) -> StreamState | None:
+    """The row of a stream as its batches make it; None: there is none, and it cannot be made."""
+    batches = keys.batches_range(entry.stream_id)
+    first = next(iter(made.scan(*batches)), None)
+    if first is None:
+        return None
     state = StreamState(
         entry.stream_id,
         entry.name,
@@ -150,13 +163,19 @@ def _rebuilt(made: KeyReader, entry: StreamEntry) -> tuple[bytes, bytes]:
         entry.cipher,
         entry.deleted_at_ms,
     )
-    batches = keys.batches_range(entry.stream_id)
-    first = next(iter(made.scan(*batches)), None)
-    if first is not None:
-        _, last = next(iter(made.scan(*batches, reverse=True)))
-        trim_point = decode_placement(first[1]).first_seq_num
-        state = msgspec.structs.replace(_ended(state, last), trim_point=trim_point)
-    return keys.stream_key(entry.stream_id), rows.encode_stream(state)
+    _, last = next(iter(made.scan(*batches, reverse=True)))
+    trim_point = decode_placement(first[1]).first_seq_num
+    return msgspec.structs.replace(_ended(state, last), trim_point=trim_point)
+
+
+def _told_of_rebuilt(state: StreamState) -> str:
+    """What nobody knows of a stream any more that has its row from its batches."""
+    first, tail = int(state.trim_point), int(state.tail_seq_num)
+    return (
+        f"it has what can be read of its records {first} to {tail - 1}, keeps them for ever and "
+        f"goes on from record {tail}; records from {tail} on and ahead of {first} may be LOST, and "
+        "its fencing token and configuration are: set them anew"
+    )
 
 
 def _ended(stream: StreamState, last: bytes) -> StreamState:

@@ -17,12 +17,13 @@ from svc_cluster.base.ids import CATALOG_GROUP, Generation, LogIndex, SeqNum, St
 from svc_cluster.base.log_ops import AppendEntries, CreateReplica, LogEntry, LogOp
 from svc_cluster.codec.log_entry import encode_command, join_commands
 from svc_cluster.model.read_bounds import ReadBounds
+from svc_cluster.model.stream_config import StreamConfig
 from svc_cluster.replica.prefixed import generation_prefix
 from svc_cluster.storage.payload.payload_frame import PayloadPlace
 from svc_cluster.storage.payload.pointer import Pointer, encode_pointer
 from svc_cluster.stream import keys
 from svc_cluster.stream.basin_state import BasinState
-from svc_cluster.stream.commands import ExpirePrefix
+from svc_cluster.stream.commands import BasinCommand, CreateStream, ExpirePrefix
 from svc_cluster.stream.scan import read_batches
 from tests.unit.backup.left_directory import leave, noops, tear
 from tests.unit.backup.memory_cluster import TERM, Basin
@@ -170,17 +171,63 @@ def test_a_stream_without_any_batch_goes_on_with_its_next_number(tmp_path: Path)
 
 
 def test_a_stream_that_lacks_its_row_has_its_records(tmp_path: Path) -> None:
-    """And is kept for ever, as nobody knows how long it was to be kept."""
+    """And is kept for ever, as nobody knows how long it was to be kept. It is told what else is
+    lost with the row."""
     here = left(tmp_path, keys.stream_key(ONE))
     here.leave()
     made = here.recovered()
-    assert len(lines(here.told, "one: its row is LOST")) == 1
+    assert lines(here.told, "one: its row is LOST") == [
+        "one: its row is LOST: it has what can be read of its records 0 to 29, keeps them for ever "
+        "and goes on from record 30; records from 30 on and ahead of 0 may be LOST, and its fencing "
+        "token and configuration are: set them anew"
+    ]
     assert lines(here.told, "the row of stream 1 cannot be read")
     state = here.restored(made)
     assert numbers(state, "one") == (0, 30)
     stream = state.stream_by_name("one")
     assert stream is not None
     assert stream.config.retention.age_seconds is None
+
+
+def test_a_stream_that_lacks_its_row_says_what_may_be_lost_at_its_ends(tmp_path: Path) -> None:
+    """Nobody knows any more that there were batches ahead of the first and behind the last."""
+    here = left(tmp_path, keys.stream_key(ONE), batch(0), batch(8), batch(9))
+    here.leave()
+    made = here.recovered()
+    (told,) = lines(here.told, "one: its row is LOST")
+    assert "goes on from record 24; records from 24 on and ahead of 3 may be LOST" in told
+    assert numbers(here.restored(made), "one") == (3, 24)
+
+
+def test_a_stream_that_lacks_its_row_and_every_batch_is_left_out(tmp_path: Path) -> None:
+    """Its numbers would begin again with 0, and readers that have gone on from the last would wait
+    for ever. It is named, what its log has is not applied to it, and another may have its name."""
+    scene = Scene()
+    basin = scene.filled()
+    basin.trim(ONE, 30)
+    for number in range(10):
+        basin.rows.rows.pop(batch(number), None)
+    damage(basin, keys.stream_key(ONE))
+    here = Left(tmp_path, scene, basin)
+    assert basin.state.basin is not None
+    anew = CreateStream(basin.state.basin.next_stream_id, "one", StreamConfig(), TimestampMs(1))
+    commands: list[BasinCommand] = [ExpirePrefix(ONE, SeqNum(30), NEVER_MS), anew]
+    for index, command in enumerate(commands, basin.state.applied_index + 1):
+        payload = join_commands([encode_command(command)])
+        here.more.append(LogEntry(LogIndex(index), TERM, payload))
+    here.leave()
+    made = here.recovered()
+    assert lines(here.told, "one: ") == [
+        "one: ends before record 0",
+        "one: its row is LOST, and no record of it can be read: it is LEFT OUT, as nobody knows "
+        "from which record it would go on",
+    ]
+    assert lines(here.told, "the row of stream 1 cannot be read")
+    state = here.restored(made)
+    one = state.stream_by_name("one")
+    assert one is not None
+    assert one.stream_id == anew.stream_id
+    assert numbers(state, "two") == (0, 30)
 
 
 def test_a_stream_that_lacks_its_name_has_it_from_its_row(tmp_path: Path) -> None:
@@ -195,7 +242,8 @@ def test_a_stream_that_lacks_both_gets_another_name(tmp_path: Path) -> None:
     here = left(tmp_path, keys.name_key("one"), keys.stream_key(ONE))
     here.leave()
     made = here.recovered()
-    assert lines(here.told, "recovered-1: a stream whose name and row are LOST")
+    (told,) = lines(here.told, "recovered-1: a stream whose name and row are LOST")
+    assert told.endswith("its fencing token and configuration are: set them anew")
     assert numbers(here.restored(made), "recovered-1") == (0, 30)
 
 
