@@ -5,6 +5,8 @@ bounds on request heads.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from itertools import islice
 from typing import Any, Final, cast
 
 from aiohttp import StreamReader, web
@@ -83,6 +85,11 @@ class Http1Connection(RequestHandler):
         self.client = NOWHERE
         self._intake: Intake | None = None
         self._ahead = Ahead(owner.intakes)
+        self._queued: deque[int] = deque()
+        """The bytes of each request that the library has not begun with, head and body."""
+        self._head_bytes = 0
+        """What the parser has of a head that is not whole."""
+        self._is_overfull = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.client = client_of(transport)
@@ -97,6 +104,7 @@ class Http1Connection(RequestHandler):
             self._intake.received(len(data))
         if self._dropping or (data and self._is_plain_now(data)):
             return
+        self._forget_begun()
         self._unparsed += data
         if len(self._unparsed) > _UNPARSED_BYTES_MAX:
             self.force_close()  # it goes on sending although nothing is read from it
@@ -114,23 +122,40 @@ class Http1Connection(RequestHandler):
             super().data_received(unparsed[start:])
         elif not self._has_ended() and (self._framing.in_body or not self._retiring):
             self._unparsed = unparsed[start:]
-        self._count_ahead(len(data))
+        if not self._ahead.hold(self._ahead_bytes()):
+            self._drop_ahead()
 
-    def _count_ahead(self, size: int) -> None:
-        """So much has come. What comes behind a request that is being answered has a bound, on all
-        connections together; where there is no room nothing of it is kept, and the connection ends
-        with that answer."""
-        is_ahead = self._request_count - self._replies > len(self._messages) > 0
-        if not is_ahead or self._has_ended():
-            self._ahead.release()
-        elif not self._ahead.hold(self._ahead.bytes + size):
-            self._ahead.release()
-            self._dropping = True
-            self._unparsed = b""
-            for _, payload in self._messages:
+    def _forget_begun(self) -> None:
+        while len(self._queued) > len(self._messages):
+            self._queued.popleft()
+
+    def _in_turn(self) -> int:
+        """How many in the queue are not ahead: the first, where no request is being answered."""
+        return int(0 < len(self._messages) == self._request_count - self._replies)
+
+    def _ahead_bytes(self) -> int:
+        """How much is there of requests whose turn has not come."""
+        self._forget_begun()
+        in_turn = self._in_turn()
+        is_of_turn = self._framing.in_body and len(self._messages) == in_turn
+        if is_of_turn or self._request_count == self._replies:
+            return 0
+        behind = self._head_bytes + len(self._unparsed)
+        return behind + sum(islice(self._queued, in_turn, None))
+
+    def _drop_ahead(self) -> None:
+        """Nothing is kept of what has no room: the connection ends with the answer in turn."""
+        self._ahead.release()
+        self._dropping = self._is_overfull = True
+        self._unparsed = b""
+        for _ in range(len(self._messages) - self._in_turn()):
+            _, payload = self._messages.pop()
+            self._request_count -= 1
+            if payload.exception() is None:
                 payload.read_nowait(-1)  # the parser holds on to it
-            self._messages.clear()
-            self.close()
+        self._deadline.cancel()
+        self._pause_reading_for_buffer()
+        self.close()
 
     def _is_plain_now(self, data: bytes) -> bool:
         """Hand the connection back, with a whole plain request that comes when it is at rest.
@@ -174,11 +199,17 @@ class Http1Connection(RequestHandler):
         framing = self._framing
         in_body = framing.in_body
         requests_before = self._request_count
+        if not in_body:
+            self._head_bytes += len(piece)
+        elif self._queued:
+            self._queued[-1] += len(piece)
         if piece and not in_body:
             self._line_bytes = len(framing.first_line())
         super().data_received(piece)
         if self._request_count != requests_before:
             self._deadline.cancel()
+            self._queued.append(self._head_bytes)
+            self._head_bytes = 0
             message, payload = self._messages[-1]
             if not isinstance(message, RawRequestMessage):
                 self._parser_failed(in_body=in_body)
@@ -311,7 +342,7 @@ class Http1Connection(RequestHandler):
 
     def replied(self) -> None:
         self._replies += 1
-        self._ahead.release()
+        self._ahead.hold(min(self._ahead.bytes, self._ahead_bytes()))
         if self._retiring:
             self.close()  # the head of this answer may have left before
 
@@ -328,9 +359,13 @@ class Http1Connection(RequestHandler):
         if self.transport is not None and self.transport.can_write_eof():
             self.transport.write_eof()
 
+    def is_overfull(self) -> bool:
+        return self._is_overfull
+
     async def linger(self) -> None:
         self._dropping = True
         self.half_close()
+        self._resume_reading_for_buffer()
         try:
             async with asyncio.timeout(self._owner.limits.linger):
                 await self._lost.wait()

@@ -45,6 +45,10 @@ class Http1Wire(Protocol):
         """Until the client has read enough. Raises ConnectionResetError."""
         ...
 
+    def is_overfull(self) -> bool:
+        """Whether what was sent ahead is dropped, of which more may come."""
+        ...
+
     async def linger(self) -> None:
         """Say so, drop what still comes, and wait a moment for the client to end."""
         ...
@@ -240,7 +244,7 @@ class Reply:
             self._response.place = None
             self._response = _SENT
             self._exchange.wire.replied()
-        if self._linger:
+        if self._linger or self._exchange.wire.is_overfull():
             await self._exchange.wire.linger()
 
     async def _write(self) -> None:

@@ -13,11 +13,21 @@ import pytest
 
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.http import http1_plain, intake
+from svc_cluster.http.connection import TimeLimits
 from svc_cluster.http.http1_answer import SLICE_BYTES
 from svc_cluster.http.http1_connection import Http1Connection
 from svc_cluster.http.message import Request, Response
 from svc_cluster.http.sniff import WRITE_BYTES_MAX
-from tests.contract.plain_client import HEAD, all_of, answer, arrive, connected, post, reset
+from tests.contract.plain_client import (
+    ENTIRE,
+    HEAD,
+    all_of,
+    answer,
+    arrive,
+    connected,
+    post,
+    reset,
+)
 from tests.contract.scripted_app import DEADLINE, Peer, ScriptedApp, run_client
 
 CONNECTIONS: Final = 24
@@ -26,6 +36,9 @@ AHEAD: Final = post(b"/length", bytes(40_000))[:12_000]
 """A head and the beginning of its body."""
 WAIT: Final = b"GET /wait HTTP/1.1\r\nhost: x\r\n\r\n"
 ODD_WAIT: Final = b"GET /wait HTTP/1.1\r\nhost: x\r\nte: trailers\r\n\r\n"
+ODD_ENDLESS: Final = b"GET /endless HTTP/1.1\r\nhost: x\r\nte: trailers\r\n\r\n"
+WHOLE: Final = post(b"/length", bytes(10_000))
+NO_HEAD: Final = b"not a head\r\n\r\n"
 PAGE: Final = bytes(range(256)) * 4096
 """1 MiB."""
 
@@ -44,7 +57,7 @@ def _kept(peer: Peer) -> int:
     for each in list(http1.manager.connections):
         assert isinstance(each, Http1Connection)
         kept += len(each._unparsed)
-        kept += sum(payload._size for _, payload in list(each._messages))
+        kept += sum(getattr(payload, "_size", 0) for _, payload in list(each._messages))
     return kept
 
 
@@ -85,6 +98,108 @@ def test_what_is_sent_ahead_has_a_bound_on_all_connections_together(
             _until(lambda: intakes.ahead == 0, "something stays counted")
 
     run_client(script, unread_gauge=gauge)
+
+
+@pytest.mark.parametrize("behind", [WHOLE * 4, WHOLE * 4 + NO_HEAD])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_is_ahead_stays_counted_behind_each_answer(
+    monkeypatch: pytest.MonkeyPatch, behind: bytes, at_once: bool
+) -> None:
+    """The next answer is no end of what is behind it: all of that is still there, and it is counted
+    as it came, together with the request in front of it or later."""
+    monkeypatch.setattr(intake, "AHEAD_BYTES_MAX", BOUND)
+
+    def script(peer: Peer) -> None:
+        intakes = peer.server._http1._common.intakes
+        with connected(peer) as sock:
+            if at_once:
+                sock.sendall(ENTIRE + ODD_ENDLESS + behind)
+            else:
+                sock.sendall(ODD_WAIT)
+                arrive(peer, 1)
+                sock.sendall(ODD_ENDLESS + behind)
+                _until(lambda: intakes.ahead == len(ODD_ENDLESS + behind), "not all is held")
+                peer.go()
+            assert answer(sock).startswith(b"HTTP/1.1 200 OK\r\n")
+            arrive(peer, 2)
+            _until(lambda: intakes.ahead == len(behind), f"{intakes.ahead}, not {len(behind)}")
+            time.sleep(0.1)
+            assert intakes.ahead == len(behind)
+            assert _kept(peer) >= 30_000
+            reset(sock)
+        _until(lambda: intakes.ahead == 0, "something stays counted")
+
+    run_client(script)
+
+
+def test_what_the_parser_was_not_given_is_counted() -> None:
+    """Behind as many requests as the library takes at a time."""
+    behind = 40 * ENTIRE + 3 * WHOLE
+
+    def script(peer: Peer) -> None:
+        intakes = peer.server._http1._common.intakes
+        with connected(peer) as sock:
+            sock.sendall(ENTIRE + ODD_ENDLESS + behind)
+            assert answer(sock).startswith(b"HTTP/1.1 200 OK\r\n")
+            arrive(peer, 2)
+            _until(lambda: _kept(peer) > 5_000, "nothing waits")
+            time.sleep(0.1)
+            assert _kept(peer) < intakes.ahead <= len(behind)
+            reset(sock)
+        _until(lambda: intakes.ahead == 0, "something stays counted")
+
+    run_client(script)
+
+
+def test_what_comes_at_once_and_has_no_room_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of requests that come together the first is answered; what is behind it has its bound from
+    the beginning."""
+    monkeypatch.setattr(intake, "AHEAD_BYTES_MAX", 2000)
+
+    def script(peer: Peer) -> None:
+        with connected(peer) as sock:
+            sock.sendall(ODD_WAIT + post(b"/length", bytes(1000)) * 5)
+            arrive(peer, 1)
+            _until(lambda: _kept(peer) == 0, "it is kept")
+            assert peer.server._http1._common.intakes.ahead == 0
+            peer.go()
+            last = answer(sock)
+            assert last.endswith(b"waited")
+            assert b"connection: close" in last
+            assert all_of(sock) == b""
+            assert len(peer.app.requests) == 1
+
+    run_client(script)
+
+
+@pytest.mark.parametrize("first", [WAIT, ODD_WAIT], ids=["plain", "library"])
+def test_a_client_that_still_sends_does_not_lose_the_last_answer(
+    monkeypatch: pytest.MonkeyPatch, first: bytes
+) -> None:
+    """What comes behind an answer that ends its connection, because there was no room, is read and
+    dropped, for a reset would take the answer along. With the client's end the connection has
+    gone."""
+    monkeypatch.setattr(intake, "AHEAD_BYTES_MAX", 2000)
+
+    def script(peer: Peer) -> None:
+        http1 = peer.server._http1
+        with connected(peer) as sock:
+            sock.sendall(first)
+            arrive(peer, 1)
+            sock.sendall(post(b"/length", bytes(1000)) * 5)
+            time.sleep(0.3)
+            peer.go()
+            assert peer.next_end() == "done"
+            for _ in range(5):
+                time.sleep(0.05)
+                sock.sendall(WHOLE)
+            assert answer(sock).endswith(b"waited")
+            assert all_of(sock) == b""
+            sock.sendall(WHOLE)
+            assert http1._common.connections == 1
+        _until(lambda: http1._common.connections == 0, "the connection stays")
+
+    run_client(script, limits=TimeLimits(linger=2 * DEADLINE))
 
 
 def test_a_body_that_begins_behind_an_answer_has_a_deadline(

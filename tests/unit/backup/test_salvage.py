@@ -178,8 +178,8 @@ def test_a_stream_that_lacks_its_row_has_its_records(tmp_path: Path) -> None:
     made = here.recovered()
     assert lines(here.told, "one: its row is LOST") == [
         "one: its row is LOST: it has what can be read of its records 0 to 29, keeps them for ever "
-        "and goes on from record 30; records from 30 on and ahead of 0 may be LOST, and its fencing "
-        "token and configuration are: set them anew"
+        "and goes on from record 30; records from 30 on and ahead of 0 may be LOST, and its "
+        "fencing token and configuration are: set them anew"
     ]
     assert lines(here.told, "the row of stream 1 cannot be read")
     state = here.restored(made)
