@@ -19,6 +19,7 @@ import msgspec
 from svc_cluster.cli.local.embedded import EmbeddedNode, embedded_settings
 from svc_cluster.cli.local.ports import HeldPorts
 from svc_cluster.cli.processes.process import run
+from svc_cluster.gateway.api import shared_page
 from svc_cluster.gateway.limits.body_budget import BodyPatience
 
 
@@ -71,6 +72,8 @@ def main(
     patience: str = "{}",
 ) -> None:
     overrides = json.loads(node)
+    # tests ask for metrics all the time, of now; this bound has tests of its own
+    shared_page.ANEW_BURST = float("inf")  # type: ignore[misc]
     run(
         lambda stop: serve(
             Path(directory),

@@ -2,9 +2,9 @@
 
 It is made for all together who have asked before its making begins, in each coding once; whoever
 comes later waits for the next. So nobody is told what was before they asked, and however many ask,
-one page is being made. Pages that were made may be held by clients that do not read them: beyond a
-few at once one a second is made, and who asks in between gets what the last making came to, its
-failure too. A making that has begun goes on to its end, whoever of those who wait for it leaves.
+one page is being made. Pages that were made may be held by clients that do not read them: beyond
+ANEW_BURST at once a few a second are made, and who asks in between gets what the last making came
+to, its failure too. A making that has begun goes on to its end, whoever of those who wait leaves.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from svc_cluster.base.tasks import Tasks
 from svc_cluster.codec.compression import compress_steps
 from svc_cluster.gateway.api.turns import Turns
 
-ANEW_PER_SECOND: Final = 1.0
-ANEW_BURST: Final = 20.0
+ANEW_PER_SECOND: Final = 4.0
+ANEW_BURST: Final = 200.0
 """Pages that are made as fast as they are asked for."""
 
 
