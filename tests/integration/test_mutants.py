@@ -133,6 +133,40 @@ def test_what_a_guard_starts_has_the_bug_too(tree: Path) -> None:
     assert not copy.path.exists()
 
 
+STARVED = """
+import pathlib
+
+SEEN = pathlib.Path({seen!r})
+
+
+def test_by_luck():
+    is_first = not SEEN.exists()
+    SEEN.touch()
+    assert not is_first
+"""
+
+
+def test_what_is_starved_once_is_no_fault_where_a_second_attempt_is_asked_for(
+    tree: Path, tmp_path: Path
+) -> None:
+    """It is told; by default it is a fault, and what survives twice is one in any case."""
+    seen = tmp_path / "seen"
+    (tree / "tests/test_sums.py").write_text(TESTS + STARVED.format(seen=str(seen)))
+    mutants = load(tree / "tests" / "mutants")
+    said: list[str] = []
+    assert run(tree, mutants, say=said.append).faults
+    seen.unlink()
+    said.clear()
+    outcome = run(tree, mutants, say=said.append, attempts=2)
+    assert not outcome.faults and [one.mutant.name for one in outcome.caught] == ["wrong-sum"]
+    assert said[0].startswith("second attempt: without a mutant the guard of wrong-sum is red")
+    listed(tree, mutant("survivor", WRONG_SUM.replace("test_sums", "test_weak")))
+    said.clear()
+    outcome = run(tree, load(tree / "tests" / "mutants"), say=said.append, attempts=2)
+    assert len(outcome.faults) == 1 and "survivor SURVIVED" in outcome.faults[0]
+    assert said[0] == "second attempt: survivor SURVIVED"
+
+
 UNTRUE = {
     "survivor": (WRONG_SUM.replace("test_sums", "test_weak"), "survivor SURVIVED: Two and two"),
     "red": (WRONG_SUM.replace("test_sums", "test_red"), "the guard of red is red"),

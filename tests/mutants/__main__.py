@@ -33,6 +33,9 @@ def _arguments(given: list[str] | None) -> argparse.Namespace:
         default=TOTAL_SECONDS_MAX / 60,
         help="begin nothing more after this long",
     )
+    parser.add_argument(
+        "--attempts", type=int, default=1, help="before a fault is one; each but the last is told"
+    )
     parser.add_argument("--record", action="store_true", help=f"write {LEDGER.name}")
     parser.add_argument("--list", action="store_true", help="only say which there are")
     return parser.parse_args(given)
@@ -76,7 +79,7 @@ def main(given: list[str] | None = None, root: Path = ROOT) -> int:
         for mutant in mutants:
             print(f"{mutant.area:8} {mutant.name:48} {mutant.rule}")
         return 0
-    outcome = run(root, mutants, seconds_max=arguments.minutes * 60)
+    outcome = run(root, mutants, seconds_max=arguments.minutes * 60, attempts=arguments.attempts)
     if arguments.record:
         ledger.write(everything, outcome.caught)
     return summary(outcome, bounded=arguments.minutes * 60 < TOTAL_SECONDS_MAX)

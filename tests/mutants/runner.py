@@ -54,6 +54,7 @@ class _Run:
     outcome: Outcome
     say: Callable[[str], None]
     ends: float
+    attempts: int
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -64,9 +65,11 @@ def run(
     seconds_max: float = TOTAL_SECONDS_MAX,
     guard_seconds_max: float = GUARD_SECONDS_MAX,
     say: Callable[[str], None] = print,
+    attempts: int = 1,
 ) -> Outcome:
     """Each guard without any mutant first, then with each of its mutants. A guard is not begun
-    after `seconds_max`."""
+    after `seconds_max`. What is a fault has so many `attempts`, and each but the last is told:
+    guards of real processes may be starved."""
     started = time.monotonic()
     outcome = Outcome()
     applying: list[Mutant] = []
@@ -79,7 +82,7 @@ def run(
         else:
             applying.append(mutant)
     jobs = deque(guard_sets(applying).values())
-    shared = _Run(jobs, outcome, say, started + seconds_max)
+    shared = _Run(jobs, outcome, say, started + seconds_max, attempts)
     threads = [
         threading.Thread(target=_work, args=(shared, root, guard_seconds_max), name=f"mutants-{n}")
         for n in range(min(WORKERS, len(jobs)))
@@ -122,9 +125,13 @@ def _judge(shared: _Run, copy: Copy, mutants: list[Mutant], guard_seconds_max: f
             shared.outcome.left += mutants
         return
     guard = mutants[0].guard
+    names = ", ".join(mutant.name for mutant in mutants)
     plain = copy.run(guard, guard_seconds_max)
+    for _ in range(1, shared.attempts):
+        if plain.status != 0:
+            _again(shared, f"without a mutant the guard of {names} is {_what(plain)}")
+            plain = copy.run(guard, guard_seconds_max)
     if plain.status != 0:
-        names = ", ".join(mutant.name for mutant in mutants)
         _fault(shared, f"without a mutant the guard of {names} is {_what(plain)}", plain)
         return
     for mutant in mutants:
@@ -134,15 +141,28 @@ def _judge(shared: _Run, copy: Copy, mutants: list[Mutant], guard_seconds_max: f
             continue
         digest = mutant.digest(copy.path)
         verdict = copy.run_mutated(mutant, guard_seconds_max)
-        by = verdict.by if verdict.red else None
-        if verdict.status is None and mutant.hangs:
-            by = "the guard's time"
+        for _ in range(1, shared.attempts):
+            if _caught_by(mutant, verdict) is None:
+                _again(shared, f"{mutant.name} {_survived(verdict)}")
+                verdict = copy.run_mutated(mutant, guard_seconds_max)
+        by = _caught_by(mutant, verdict)
         if by is None:
             _fault(shared, f"{mutant.name} {_survived(verdict)}: {mutant.rule}", verdict)
             continue
         with shared.lock:
             shared.outcome.caught.append(Catch(mutant, by, verdict.seconds, digest))
             shared.say(f"caught {mutant.area:8} {mutant.name:48} {verdict.seconds:5.1f} s  {by}")
+
+
+def _caught_by(mutant: Mutant, verdict: Verdict) -> str | None:
+    if verdict.status is None and mutant.hangs:
+        return "the guard's time"
+    return verdict.by if verdict.red else None
+
+
+def _again(shared: _Run, what: str) -> None:
+    with shared.lock:
+        shared.say(f"second attempt: {what}")
 
 
 def _what(verdict: Verdict) -> str:
