@@ -11,6 +11,7 @@ import ssl
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Protocol
 
 from svc_cluster.base.log import get_logger
@@ -165,7 +166,12 @@ class Acceptor:
                 sock.close()
                 self._turned_away(str(address[0]), _TOO_MANY)
             else:
-                self._tasks.spawn(self._take(sock, str(address[0]), self._context), "take a caller")
+                self._begin(sock, str(address[0]))
+
+    def _begin(self, sock: socket.socket, address: str) -> None:
+        """A stop in the middle of it, or before its first turn, leaves no socket behind."""
+        taking = self._tasks.spawn_one(self._take(sock, address, self._context), "take a caller")
+        taking.add_done_callback(partial(_close_cancelled, sock))
 
     async def _take(
         self, sock: socket.socket, address: str, context: ssl.SSLContext | None
@@ -325,6 +331,11 @@ class Acceptor:
             on_received=lambda: self.received(connection),
             turns=self._turns,
         )
+
+
+def _close_cancelled(sock: socket.socket, taking: asyncio.Task[None]) -> None:
+    if taking.cancelled():
+        sock.close()
 
 
 _CallerKey = tuple[str, str]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -438,6 +440,37 @@ def test_strangers_do_not_get_through_the_handshake_of_tls(
             assert called.ups.empty() and plain.ups.empty() and pair.served.empty()
             await connector.close()
             await clear.close()
+
+    run(body())
+
+
+def test_an_acceptor_that_stops_amid_handshakes_leaves_no_socket(
+    run: Callable[..., None], tmp_path: Path
+) -> None:
+    """Neither of a caller that is in the middle of one, nor of one whose turn has not begun."""
+    own = Pki(tmp_path).tls("node2", node=2)
+
+    async def body() -> None:
+        loop = asyncio.get_running_loop()
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            async with listening_securely(own) as pair:
+                callers = [socket.create_connection(("127.0.0.1", pair.port)) for _ in range(9)]
+                while pair.acceptor.unproven < len(callers):
+                    await asyncio.sleep(0)
+                taken = [socket.socketpair() for _ in range(3)]
+                for sock, _ in taken:
+                    sock.setblocking(False)
+                    pair.acceptor._begin(sock, "here")  # and not one turn for it
+            await asyncio.sleep(0)
+            assert all(sock.fileno() == -1 for sock, _ in taken)
+            for one in [*callers, *(other for _, other in taken)]:
+                one.setblocking(False)
+                assert await loop.sock_recv(one, 1) == b"", "it is told"
+                one.close()
+            del taken
+            gc.collect()
+        assert [str(one.message) for one in told if one.category is ResourceWarning] == []
 
     run(body())
 
