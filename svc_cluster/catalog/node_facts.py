@@ -6,7 +6,8 @@ from dataclasses import astuple, dataclass
 from typing import Final
 
 SINCE: Final = 3
-"""The active version from which on this is said."""
+"""The active version from which on this is written. A node says it in any case: one that came
+back at another address may be found by nobody, and so never hear of the version."""
 
 FACT_BYTES_MAX: Final = 256
 """What each of them has at most."""

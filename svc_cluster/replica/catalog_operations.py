@@ -4,11 +4,13 @@ decide, encode."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import ServiceError
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
+from svc_cluster.catalog import node_facts
 from svc_cluster.catalog.basin_record import BasinRecord, made_by
 from svc_cluster.catalog.catalog_commands import (
     CatalogCommand,
@@ -17,6 +19,7 @@ from svc_cluster.catalog.catalog_commands import (
     RegisterNode,
     RemoveBasin,
 )
+from svc_cluster.catalog.node_facts import NO_FACTS
 from svc_cluster.codec import config_pb
 from svc_cluster.codec.node_facts_pb import get_facts
 from svc_cluster.model.access_token import NO_PARENT
@@ -149,9 +152,14 @@ class CatalogOperations:
             get_facts(message.facts),
         )
         catalog = self._catalog(request)
-        await catalog.change(
-            lambda now_ms: catalog.sequence_register(command), self._deadline(request)
-        )
+
+        def sequence(_: TimestampMs) -> CatalogCommand | None:
+            # a node says its facts always; they are written once every release reads them
+            is_written = catalog.version.seen >= node_facts.SINCE
+            said = command if is_written else replace(command, facts=NO_FACTS)
+            return catalog.sequence_register(said)
+
+        await catalog.change(sequence, self._deadline(request))
         return say_done
 
     async def _remove_basin(self, request: pb.Request) -> Fill:

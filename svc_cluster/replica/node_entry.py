@@ -21,7 +21,7 @@ Fill = Callable[[pb.Request], None]
 def made_registration(
     node: ReplicaNode, ask: Callable[[Fill], Awaitable[pb.Response | None]]
 ) -> Registration:
-    """The node's; it says more as soon as the cluster's active version allows it."""
+    """The node's; it says all again when more of it is written."""
     config, version = node.config, node.services.version
     registration = Registration(
         config.node_id,

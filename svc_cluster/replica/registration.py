@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
@@ -65,35 +64,35 @@ class Registration:
         """Why the cluster goes on without this node; None: it does not."""
 
     def look(self) -> None:
-        """More may be said now."""
+        """More may be written now."""
         self._news.set()
 
     async def run(self) -> None:
         """Returns when the node is refused."""
-        told: AnnouncedFacts | None = None
+        told_as: bool | None = None
         while self.refusal is None:
             self._news.clear()
-            facts = self._facts if self._version.active >= node_facts.SINCE else NO_FACTS
-            if told == facts:
-                told = await self._next_time(told)
-            elif await self._tell(facts):
-                told = facts
+            # who does not know the version yet may be where only these facts say that it is
+            is_written = self._version.active >= node_facts.SINCE
+            if told_as == is_written:
+                told_as = await self._next_time(told_as)
+            elif await self._tell():
+                told_as = is_written
             else:
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _next_time(self, told: AnnouncedFacts) -> AnnouncedFacts | None:
-        """Wait until something is to be said. What is known to the catalog then; None: it is asked
-        again."""
+    async def _next_time(self, told_as: bool) -> bool | None:
+        """Wait until something is to be said. What was said last then; None: it is said again."""
         try:
             async with asyncio.timeout(REPEAT_SECONDS if self._may_be_removed() else None):
                 await self._news.wait()
         except TimeoutError:
             return None
-        return told
+        return told_as
 
-    async def _tell(self, facts: AnnouncedFacts) -> bool:
+    async def _tell(self) -> bool:
         """Whether it is known now."""
-        response = await self._ask(partial(self._fill, facts)) if self._is_whole() else None
+        response = await self._ask(self._fill) if self._is_whole() else None
         if response is None:
             return False
         if response.WhichOneof("result") == "done":
@@ -109,8 +108,8 @@ class Registration:
                 self._on_removed(self.refusal)
         return False
 
-    def _fill(self, facts: AnnouncedFacts, request: pb.Request) -> None:
+    def _fill(self, request: pb.Request) -> None:
         out = request.register_node
         out.node_id, out.incarnation, out.address = self._who
-        if facts != NO_FACTS:
-            put_facts(out.facts, facts)
+        if self._facts != NO_FACTS:
+            put_facts(out.facts, self._facts)

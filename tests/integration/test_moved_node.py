@@ -15,10 +15,12 @@ NEW_PLACE = 5
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.parametrize("knows", [True, False])
 @in_loop
-async def test_a_node_that_moves_is_followed(tmp_path: Path) -> None:
+async def test_a_node_that_moves_is_followed(tmp_path: Path, knows: bool) -> None:
     """The settings of the others go on naming the address that nobody listens on any more. The
-    row has the new one, with host and zone, and the links go there without a restart."""
+    row has the new one, with host and zone, and the links go there without a restart: also where
+    the node had heard nothing from the cluster yet when it went."""
     own = OwnNodes(tmp_path)
     own.add(MOVED, node_id=MOVED, host="rack-7", zone="west")
     own.start()
@@ -34,7 +36,10 @@ async def test_a_node_that_moves_is_followed(tmp_path: Path) -> None:
             rows = await own.cluster()
             return sorted(rows) == [1, 2, 3] and all(row["is_up"] for row in rows.values())
 
-        await until(are_up)
+        async def has_begun() -> bool:
+            return "node_started" in own.processes[f"node-{MOVED}"].said()
+
+        await until(are_up if knows else has_begun)
         own.processes[f"node-{MOVED}"].stop()
         moved_to = f"127.0.0.1:{own.ports[NEW_PLACE][0]}"
         own.add(

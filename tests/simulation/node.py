@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId
+from svc_cluster.catalog.node_facts import AnnouncedFacts
 from svc_cluster.codec.entry_version import Known
 from svc_cluster.model.versions import FIRST
 from svc_cluster.raft.group import Role
@@ -116,6 +117,10 @@ class SimNode:
         """From its next start on it runs a release that knows this much."""
         host = replace(self._config.host, known=known)
         self._config = replace(self._config, host=host)
+
+    def says(self, facts: AnnouncedFacts) -> None:
+        """From its next start on it says this of itself."""
+        self._config = replace(self._config, facts=facts)
 
     def start(self) -> None:
         assert self._owner is None, "it runs already"

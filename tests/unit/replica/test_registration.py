@@ -61,8 +61,9 @@ class Catalog:
         )
 
 
-def test_it_is_said_until_it_is_known_and_again_with_facts_once_those_may_be_said() -> None:
-    """Nobody who has not the active version says them; behind that they are said once."""
+def test_it_is_said_until_it_is_known_and_again_once_facts_are_written() -> None:
+    """Facts are said from the start: who knows no version yet may be found by them alone. Behind
+    the version that has them written they are said once more."""
 
     async def main() -> None:
         catalog = Catalog(None, "unavailable", "done", "done")
@@ -71,7 +72,7 @@ def test_it_is_said_until_it_is_known_and_again_with_facts_once_those_may_be_sai
         async with asyncio.timeout(10):
             while not made.is_done:
                 await asyncio.sleep(0.01)
-            assert catalog.heard == [("10.0.0.1:7000", "")] * 3
+            assert catalog.heard == [("10.0.0.1:7000", "zone-b")] * 3
             catalog.told.clear()
             catalog.version.applied(NEWEST)
             made.look()
