@@ -7,15 +7,12 @@ result to docs/reliability/simulation.jsonl.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import sys
-import time
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.reliability import RunLog
-from tests.simulation.core.options import Options, draw
-from tests.simulation.core.world import Outcome, run
+from tests.simulation.core.many import run_jobs
+from tests.simulation.core.options import Options
 from tests.simulation.record import Progress, record
 
 
@@ -35,25 +32,6 @@ def _virtual_s(options: Options) -> float:
     return options.chaos_seconds + options.quiet_seconds
 
 
-Job = tuple[int, int | None]
-"""(seed, nodes)"""
-
-
-def run_job(job: Job) -> tuple[Options, Outcome, float]:
-    """One seed, and the seconds that it took."""
-    began = time.monotonic()
-    options = draw(job[0], node_count=job[1])
-    return options, run(options), time.monotonic() - began
-
-
-def _results(jobs: Sequence[Job], processes: int) -> Iterator[tuple[Options, Outcome, float]]:
-    if processes == 1:
-        yield from map(run_job, jobs)
-        return
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap(run_job, jobs)
-
-
 def main() -> int:
     arguments = _arguments()
     log = RunLog("simulation", kind="core")
@@ -61,7 +39,7 @@ def main() -> int:
     every = range(arguments.start, arguments.start + arguments.seeds)
     progress.leave(every)
     jobs = [(seed, arguments.nodes) for seed in every if seed not in progress.done]
-    for options, outcome, wall_s in _results(jobs, arguments.jobs):
+    for options, outcome, wall_s in run_jobs(jobs, arguments.jobs):
         progress.note(
             options.seed,
             failed=outcome.violation is not None,
