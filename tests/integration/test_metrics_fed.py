@@ -142,11 +142,14 @@ async def work(url: str) -> None:
 
 
 async def wake(url: str) -> None:
-    """Ask the idle basin for something whenever it has had the time to rest."""
+    """Ask the idle basin for something whenever it has had the time to rest, and the other one for
+    its first records, which are read from the disk once they have gone from memory."""
+    first = f"/v1/streams/{STREAM}/records?seq_num=0&count=5"
     async with HttpClient(url) as client:
         while True:
             await asyncio.sleep(WAKE_S)
             await client.request("GET", f"/v1/streams/{STREAM}/records/tail", {"svc-basin": IDLE})
+            await client.request("GET", first, {"svc-basin": BASIN})
 
 
 def test_every_metric_is_fed(tmp_path: Path) -> None:
