@@ -1,11 +1,15 @@
 """The settings as a JSON Schema, for editors and for whoever checks files before they are used.
 
 Types, defaults and the refusal of unknown keys come from the classes themselves. Ranges are written
-down here a second time; `tests/unit/test_settings_schema.py` holds them against `check`.
+down here a second time; `tests/unit/test_settings_schema.py` holds them against `check`. What a key
+means stands in settings_meanings.toml, for the page of the configuration as well.
 """
 
 from __future__ import annotations
 
+import re
+import tomllib
+from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
@@ -61,12 +65,24 @@ CHOICES: Final[dict[str, tuple[int | str, ...]]] = {
 }
 
 
+_LINK: Final = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+
+
+def meanings(kind: type[NodeSettings | GatewaySettings]) -> dict[str, str]:
+    """Return what each key of a process's file means, as Markdown with links relative to docs/."""
+    text = files("svc_cluster").joinpath("settings_meanings.toml").read_text("utf-8")
+    found: dict[str, str] = tomllib.loads(text)["node" if kind is NodeSettings else "gateway"]
+    return found
+
+
 def schema(kind: type[NodeSettings | GatewaySettings]) -> dict[str, Any]:
     """Return the JSON Schema of a process's configuration file. What it takes may still be refused
     by `check`: it does not know of keys that belong together, nor of files."""
     found = msgspec.json.schema(kind)
     body: dict[str, Any] = found["$defs"].pop(kind.__name__)
+    meant = meanings(kind)
     for key, rule in body["properties"].items():
+        rule["description"] = _LINK.sub(r"\1", meant[key])
         if key in RANGES:
             _bound(rule, *RANGES[key])
         if key in CHOICES:

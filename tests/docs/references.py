@@ -6,10 +6,12 @@ A page keeps its own words; what stands between `<!-- made from the code -->` an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import msgspec
+import yaml
 from prometheus_client import Metric
 
 from svc_cluster.base import errors
@@ -17,6 +19,9 @@ from svc_cluster.base.errors import ErrorCode, ServiceError
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.gateway.request.dialect import Dialect
 from svc_cluster.gateway.request.error_answers import SEED_WORDS, status_of
+from svc_cluster.settings import GatewaySettings, NodeSettings
+from svc_cluster.settings_reload import RELOADABLE
+from svc_cluster.settings_schema import meanings, schema
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 BEGIN: Final = "<!-- made from the code -->\n"
@@ -133,7 +138,57 @@ def written(page: str, made: str) -> str:
     return f"{before}{begin}\n{made}\n{end}{behind}"
 
 
+def settings_tables() -> str:
+    """Return a row for each setting of a node, and of a gateway, in the order of the classes."""
+    return "\n".join(
+        f"## {heading}\n\n{settings_table(kind)}"
+        for heading, kind in (("Node", NodeSettings), ("Gateway", GatewaySettings))
+    )
+
+
+def settings_table(kind: type[NodeSettings | GatewaySettings]) -> str:
+    """Return a row for each setting: its type with the range, its default, and what it means."""
+    rules = schema(kind)["properties"]
+    rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    for field in msgspec.structs.fields(kind):
+        default = "required" if field.required else f"`{yaml_of(field.default)}`"
+        said = meanings(kind)[field.name]
+        if field.name in RELOADABLE[kind]:
+            said += ". *Reloadable.*" if said[-1] not in ".:" else " *Reloadable.*"
+        rows.append(f"| `{field.name}` | {type_of(rules[field.name])} | {default} | {said} |")
+    return "\n".join(rows) + "\n"
+
+
+def yaml_of(value: object) -> str:
+    """Return a value as a file has it."""
+    return yaml.safe_dump(value).removesuffix("...\n").strip()
+
+
+def type_of(rule: Mapping[str, Any]) -> str:
+    """Return the words for what a JSON Schema takes."""
+    if "enum" in rule:
+        return ", ".join(f"`{choice}`" for choice in rule["enum"])
+    if "anyOf" in rule:
+        return " or ".join(type_of(branch) for branch in rule["anyOf"])
+    words = _TYPES[rule["type"]]
+    if "minimum" in rule:
+        return f"{words}, {rule['minimum']:.15g} to {rule['maximum']:.15g}"
+    return words
+
+
+_TYPES: Final = {
+    "array": "list of texts",
+    "boolean": "`true` or `false`",
+    "integer": "whole number",
+    "null": "`null`",
+    "number": "number",
+    "object": "map",
+    "string": "text",
+}
+
+
 PAGES: Final[dict[str, Callable[[], str]]] = {
+    "docs/configuration.md": settings_tables,
     "docs/errors.md": error_table,
     "docs/metrics.md": metric_table,
 }

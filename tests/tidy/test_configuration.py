@@ -17,8 +17,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
 def documented(heading: str) -> dict[str, str]:
     """The default of each key of the table below a heading, as it is written there."""
     section = PAGE.read_text().split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    rows = re.findall(r"^\| `(\w+)` \| (\S+) \| \S", section, re.MULTILINE)
-    assert len(rows) == section.count("\n|") - 2, "every row has a key, a default and a meaning"
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| (\S+) \| \S", section, re.MULTILINE)
+    assert len(rows) == section.count("\n|") - 2, "every row has key, type, default and meaning"
     return dict(rows)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from svc_cluster.settings import GatewaySettings, NodeSettings
 from svc_cluster.settings_errors import SettingsError
-from svc_cluster.settings_schema import CHOICES, RANGES, schema
+from svc_cluster.settings_schema import CHOICES, RANGES, meanings, schema
 from svc_cluster.settings_sources import keys_of
 
 KINDS: tuple[type[NodeSettings | GatewaySettings], ...] = (NodeSettings, GatewaySettings)
@@ -112,3 +112,13 @@ def test_what_the_schema_refuses(kind: type[NodeSettings | GatewaySettings]) -> 
     assert not takes(kind, nodes=["127.0.0.1:1"])
     assert not takes(kind, log_format="xml")
     assert not fits(schema(kind), {"cluster_id": "c"})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_key_says_what_it_means(kind: type[NodeSettings | GatewaySettings]) -> None:
+    """There is a text for each key and for nothing else, and editors see it without its links."""
+    assert sorted(meanings(kind)) == sorted(keys_of(kind))
+    rules = schema(kind)["properties"]
+    assert all(len(rule["description"]) > 5 for rule in rules.values())
+    assert not [key for key, rule in rules.items() if "](" in rule["description"]]
+    assert "join token" in schema(NodeSettings)["properties"]["join_token_file"]["description"]
