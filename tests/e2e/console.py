@@ -2,15 +2,58 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 from typing import Any, Final
 
-from tests.contract.access import ROOT_SECRET
+from tests.contract.access import ROOT_SECRET, Account
 from tests.e2e.browser import Browser, until
+
+BASIN: Final = "of-the-console"
+_NAMES: Final = itertools.count()
 
 PICTURES: Final = os.environ.get("CONSOLE_PICTURES")
 """A directory for pictures of the views (docs/console.md); unset: none are taken."""
+
+
+def quoted(name: str) -> str:
+    return "".join(
+        chr(byte) if chr(byte).isalnum() and byte < 128 else f"%{byte:02X}"
+        for byte in name.encode()
+    )
+
+
+def address(stream: str) -> str:
+    """Where the page shows a stream of the basin."""
+    return f"#/basins/{BASIN}/streams/{quoted(stream)}"
+
+
+def made(account: Account, name: str | None = None, config: dict[str, Any] | None = None) -> str:
+    """The name of a new stream of the basin."""
+    stream = f"a stream/{next(_NAMES)}" if name is None else name
+    body = {"stream": stream} if config is None else {"stream": stream, "config": config}
+    _carried_out(account, "/v1/streams", body, 201, svc_basin=BASIN)
+    return stream
+
+
+def append(account: Account, stream: str, *records: dict[str, Any]) -> None:
+    path = f"/v1/basins/{BASIN}/streams/{quoted(stream)}/append"
+    _carried_out(account, path, {"records": list(records)}, 200)
+
+
+def _carried_out(
+    account: Account, path: str, body: dict[str, Any], status: int, **headers: str
+) -> None:
+    """A request that has this status, also where a busy machine has put it off before."""
+
+    def is_answered() -> bool:
+        answer = account.ask("POST", path, body, **headers)
+        was_put_off = answer.status == 503 and answer.headers["svc-side-effects"] == "none"
+        assert was_put_off or answer.status == status, answer
+        return not was_put_off
+
+    account.until(is_answered)
 
 
 class Console:
@@ -63,6 +106,24 @@ class Console:
           found[0].click();
         """
         self.run(script, text=text)
+
+    def watch(self) -> None:
+        """From now on, what is put into the list of records is noted, whatever leaves it again."""
+        script = """
+          window.seen = [];
+          new MutationObserver((changes) => { for (const change of changes)
+            for (const row of change.addedNodes) window.seen.push(row.dataset.seqNum);
+          }).observe(document.getElementById("records"), {childList: true});
+        """
+        self.run(script)
+
+    def seen(self) -> list[int]:
+        """The sequence numbers of all records that were shown since `watch`."""
+        return [int(number) for number in self.run("return window.seen;")]
+
+    def state(self) -> str:
+        """What the page says of its connection to the stream."""
+        return self.run("return document.getElementById('state').textContent;") or ""
 
     def bodies(self) -> list[str]:
         script = """

@@ -7,12 +7,11 @@ Authentication is on, but for the cluster whose leader is killed. Rules: contrac
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -21,13 +20,11 @@ from tests.contract.client import b64
 from tests.contract.conftest import Server
 from tests.e2e.browser import Browser, installed, until
 from tests.e2e.cluster import running, whole
-from tests.e2e.console import Console
+from tests.e2e.console import BASIN, Console, address, append, made, quoted
 from tests.e2e.load import set_up
 
-BASIN: Final = "of-the-console"
 HOSTILE: Final = "<img src=x onerror=window.hurt=1><script>window.hurt=1</script>"
 RECORDS: Final = 10_000
-NAMES = itertools.count()
 
 
 @pytest.fixture(scope="module")
@@ -52,28 +49,6 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture
 def console(account: Account, browser: Browser) -> Console:
     return Console(browser, account.endpoint)
-
-
-def made(account: Account, name: str | None = None) -> str:
-    stream = f"a stream/{next(NAMES)}" if name is None else name
-    assert account.ask("POST", "/v1/streams", {"stream": stream}, svc_basin=BASIN).status == 201
-    return stream
-
-
-def append(account: Account, stream: str, *records: dict[str, Any]) -> None:
-    path = f"/v1/basins/{BASIN}/streams/{quoted(stream)}/append"
-    assert account.ask("POST", path, {"records": list(records)}).status == 200
-
-
-def quoted(name: str) -> str:
-    return "".join(
-        chr(byte) if chr(byte).isalnum() and byte < 128 else f"%{byte:02X}"
-        for byte in name.encode()
-    )
-
-
-def address(stream: str) -> str:
-    return f"#/basins/{BASIN}/streams/{quoted(stream)}"
 
 
 def test_without_a_token_there_is_a_login_and_no_data(console: Console, account: Account) -> None:
@@ -313,20 +288,14 @@ def test_a_tail_in_a_page_loses_and_doubles_nothing_when_the_leader_is_killed(
     """Each of 10,000 records is put on the page once, in order, while the leader gets SIGKILL."""
     installed()
 
-    async def main() -> list[str]:
+    async def main() -> list[int]:
         async with running(tmp_path / "cluster") as cluster:
             await set_up(cluster.url, BASIN, ["log"])
             await whole(cluster, BASIN, 3)
             console = Console(browser, cluster.url)
             await asyncio.to_thread(console.open, None)
             await asyncio.to_thread(console.go, address("log"), "log")
-            watch = """
-              window.seen = [];
-              new MutationObserver((changes) => { for (const change of changes)
-                for (const row of change.addedNodes) window.seen.push(row.dataset.seqNum);
-              }).observe(document.getElementById("records"), {childList: true});
-            """
-            await asyncio.to_thread(console.run, watch)
+            await asyncio.to_thread(console.watch)
             sent = asyncio.create_task(asyncio.to_thread(append_all, cluster.url))
             half = "return window.seen.length > 3000;"
             await asyncio.to_thread(until, lambda: console.run(half))
@@ -334,11 +303,10 @@ def test_a_tail_in_a_page_loses_and_doubles_nothing_when_the_leader_is_killed(
             await sent
             whole_count = f"return window.seen.length >= {RECORDS};"
             await asyncio.to_thread(until, lambda: console.run(whole_count))
-            seen: list[str] = await asyncio.to_thread(console.run, "return window.seen;")
-            return seen
+            return await asyncio.to_thread(console.seen)
 
     seen = asyncio.run(main())
-    assert seen == [str(number) for number in range(RECORDS)]
+    assert seen == list(range(RECORDS))
 
 
 def append_all(url: str) -> None:
