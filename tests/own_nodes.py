@@ -59,6 +59,12 @@ class OwnNodes:
         }
         self._put(f"node-{node}", "node", told)
 
+    def add_gateway(self, name: str, place: int) -> str:
+        """A further gateway, which is not started yet, at a place where no node is: its URL."""
+        port = self.ports[place][0]
+        self._put(name, "gateway", {"nodes": self.first, "port": port})
+        return f"http://127.0.0.1:{port}"
+
     def _put(self, name: str, kind: str, settings: dict[str, Any]) -> None:
         self.settings[name] = {**self.common, **settings}
         config = self.directory / f"{name}.yaml"

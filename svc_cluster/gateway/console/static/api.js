@@ -62,19 +62,19 @@ export class Api {
     return text ? JSON.parse(text) : null;
   }
 
-  // What of a stream comes from `query` on, for ever: each item is an event's `records` and `id`.
-  // A connection that ends is made again behind the last event, so that nothing is lost or doubled.
-  // Ends when `signal` is aborted; throws what a refusal says.
-  async *follow(basin, stream, query, { key = "", lastId = "", signal, onState = () => {} }) {
+  // The records of a stream from `place.start` on, for ever, as they come. `place` is kept where this
+  // has come to, so that whoever goes on with it later loses and doubles nothing; the same holds for a
+  // connection that ends. Ends when `signal` is aborted; throws what a refusal says.
+  async *follow(basin, stream, place, { key = "", signal, onState = () => {} }) {
+    const path = streamPath(basin, stream, "/read");
+    const format = { "svc-format": "base64", ...(key ? { "svc-encryption-key": key } : {}) };
     let pause = PAUSE_MS_MIN;
-    let id = lastId;
     while (!signal.aborted) {
-      const headers = { accept: "text/event-stream", "svc-format": "base64" };
-      if (id) headers["last-event-id"] = id;
-      if (key) headers["svc-encryption-key"] = key;
       try {
-        const answer = await this.#fetched("GET", streamPath(basin, stream, "/read"),
-          { query, headers, signal });
+        await this.#settle(path, place, format, signal);
+        const headers = { ...format, accept: "text/event-stream" };
+        if (place.id) headers["last-event-id"] = place.id;
+        const answer = await this.#fetched("GET", path, { query: place.start, headers, signal });
         onState("live");
         for await (const event of events(answer.body)) {
           pause = PAUSE_MS_MIN;
@@ -86,8 +86,9 @@ export class Api {
             throw new Refusal(200, said, "");
           }
           if (event.name === "batch") {
-            id = event.id;
-            yield { id, records: JSON.parse(event.data).records };
+            yield JSON.parse(event.data).records;
+            // behind what is done with them: records that were not taken come again
+            place.id = event.id;
           }
         }
       } catch (failure) {
@@ -99,6 +100,17 @@ export class Api {
       await passed(pause, signal);
       pause = Math.min(2 * pause, PAUSE_MS_MAX);
     }
+  }
+
+  // Makes the start a number, once. So many before the tail, a time that nothing has reached and a
+  // number behind the tail are another place a moment later: what comes between two connections
+  // before the first record would be passed over.
+  async #settle(path, place, headers, signal) {
+    if (place.isSettled) return;
+    const query = { ...place.start, clamp: "true", count: "1" };
+    const answer = await this.#fetched("GET", path, { query, headers, signal });
+    const { records, tail } = JSON.parse(await answer.text());
+    Object.assign(place, { start: { seq_num: records[0]?.seq_num ?? tail.seq_num }, isSettled: true });
   }
 }
 

@@ -7,6 +7,7 @@ const ROWS_MAX = 2000;
 const SHOWN_CHARACTERS_MAX = 10000;
 const SHOWN_HEADERS_MAX = 50;
 const RECORDS_AT_ONCE = 1000;
+const BEFORE_TAIL = 20;
 
 export function decoded(base64) {
   return Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
@@ -63,15 +64,16 @@ export async function showStream(api, signal, basin, stream) {
   const list = make("ol", { id: "records", tabindex: "0", "aria-label": "Records" });
   const state = make("span", { id: "state", role: "status" }, "");
   const count = make("span", { id: "count" }, "0");
-  const tail = new Tail(api, basin, stream, signal, list, state, count);
+  const pause = make("button", { type: "button", id: "pause" }, "Pause");
+  const tail = new Tail(api, basin, stream, signal, { list, state, count, pause });
 
   const from = make("select", {},
     make("option", { value: "tail_offset" }, "so many before the tail"),
     make("option", { value: "seq_num" }, "sequence number"),
     make("option", { value: "timestamp" }, "time (UTC)"));
-  const value = make("input", { id: "start", value: "20", size: 24 });
+  const value = make("input", { id: "start", value: String(BEFORE_TAIL), size: 24 });
   from.addEventListener("change", () => {
-    value.value = { tail_offset: "20", seq_num: "0", timestamp: time(told.tail.timestamp || Date.now()) }[from.value];
+    value.value = { tail_offset: String(BEFORE_TAIL), seq_num: "0", timestamp: time(told.tail.timestamp || Date.now()) }[from.value];
   });
   const key = make("input", { type: "password", autocomplete: "off", size: 24 });
   const seek = (event) => {
@@ -81,11 +83,9 @@ export async function showStream(api, signal, basin, stream) {
       tell(from.value === "timestamp" ? "A time looks so: 2026-01-31 12:00:00" : "A whole number is needed", true);
       return;
     }
-    tail.seek({ [from.value]: wanted, clamp: "true" }, key.value.trim());
+    tail.seek({ start: { [from.value]: wanted } }, key.value.trim());
   };
-  const pause = make("button", { type: "button", id: "pause" }, "Pause");
-  pause.addEventListener("click", () => { pause.textContent = tail.toggle() ? "Pause" : "Go on"; });
-  tail.seek({ tail_offset: "20", clamp: "true" }, "");
+  tail.seek({ start: { seq_num: Math.max(0, told.tail.seq_num - BEFORE_TAIL) }, isSettled: true }, "");
   return [make("h1", {}, stream),
     make("p", {}, make("a", { href: `#/basins/${encodeURIComponent(basin)}` }, basin),
       ` · the next record gets number ${told.tail.seq_num}`),
@@ -99,54 +99,54 @@ export async function showStream(api, signal, basin, stream) {
 // Follows and shows. A pause ends the connection and keeps the place, so that nothing is gathered
 // meanwhile, and nothing is missing after it.
 class Tail {
-  constructor(api, basin, stream, signal, list, state, count) {
-    Object.assign(this, { api, basin, stream, list, state, count });
+  constructor(api, basin, stream, signal, { list, state, count, pause }) {
+    Object.assign(this, { api, basin, stream, list, state, count, pause });
     this.came = 0;
-    this.query = {};
+    this.place = {};
     this.key = "";
-    this.lastId = "";
     this.running = null;
+    pause.addEventListener("click", () => this.toggle());
     signal.addEventListener("abort", () => this.stop());
   }
 
-  seek(query, key) {
+  seek(place, key) {
     this.stop();
     this.list.replaceChildren();
-    Object.assign(this, { query, key, lastId: "", came: 0 });
+    Object.assign(this, { place, key, came: 0 });
     this.count.textContent = "0";
     this.run();
   }
 
-  // Whether it runs from now on.
   toggle() {
-    if (this.running) {
-      this.stop();
-      this.state.textContent = "paused";
-      return false;
+    if (!this.running) {
+      this.run();
+      return;
     }
-    this.run();
-    return true;
+    this.stop();
+    this.state.textContent = "paused";
   }
 
   stop() {
     this.running?.abort();
     this.running = null;
+    this.pause.textContent = "Go on";
   }
 
   async run() {
     const running = (this.running = new AbortController());
+    this.pause.textContent = "Pause";
     const onState = (text) => { if (!running.signal.aborted) this.state.textContent = text; };
     onState("connecting");
-    const options = { key: this.key, lastId: this.lastId, signal: running.signal, onState };
+    const options = { key: this.key, signal: running.signal, onState };
     try {
-      for await (const { id, records } of this.api.follow(this.basin, this.stream, this.query, options)) {
+      for await (const records of this.api.follow(this.basin, this.stream, this.place, options)) {
         if (running.signal.aborted) return;
-        this.lastId = id;
         this.show(records);
       }
     } catch (failure) {
       if (running.signal.aborted) return;
       onState(`ended: ${failure.message}`);
+      this.stop();
       if (failure.status === 401) throw failure;
     }
   }
