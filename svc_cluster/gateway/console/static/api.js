@@ -18,6 +18,16 @@ export function streamPath(basin, stream, behind = "") {
   return `/v1/basins/${encodeURIComponent(basin)}/streams/${encodeURIComponent(stream)}${behind}`;
 }
 
+// `JSON.parse` makes a double of each number, which has other digits beyond 2^53, and says nothing.
+// Whole numbers that it would change become text, digit by digit. What stands in strings stays.
+const VALUES = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g;
+
+export function parsed(text) {
+  if (!/\d{16}/.test(text)) return JSON.parse(text);
+  return JSON.parse(text.replace(VALUES, (value) =>
+    (/^-?\d+$/.test(value) && !Number.isSafeInteger(Number(value)) ? `"${value}"` : value)));
+}
+
 export class Api {
   #token = "";
 
@@ -59,7 +69,7 @@ export class Api {
   async ask(method, path, options) {
     const answer = await this.#fetched(method, path, options);
     const text = await answer.text();
-    return text ? JSON.parse(text) : null;
+    return text ? parsed(text) : null;
   }
 
   // The records of a stream from `place.start` on, for ever, as they come. `place` is kept where this
@@ -86,7 +96,7 @@ export class Api {
             throw new Refusal(200, said, "");
           }
           if (event.name === "batch") {
-            yield JSON.parse(event.data).records;
+            yield parsed(event.data).records;
             // behind what is done with them: records that were not taken come again
             place.id = event.id;
           }
@@ -109,7 +119,7 @@ export class Api {
     if (place.isSettled) return;
     const query = { ...place.start, clamp: "true", count: "1" };
     const answer = await this.#fetched("GET", path, { query, headers, signal });
-    const { records, tail } = JSON.parse(await answer.text());
+    const { records, tail } = parsed(await answer.text());
     Object.assign(place, { start: { seq_num: records[0]?.seq_num ?? tail.seq_num }, isSettled: true });
   }
 }

@@ -61,8 +61,10 @@ export function bytes(count) {
   return `${unit === 0 ? left : left.toFixed(1)} ${UNITS[unit]}`;
 }
 
+// A stream may have any number for a time: one that is no date is told as the number that it is.
 export function time(milliseconds) {
-  return new Date(milliseconds).toISOString().replace("T", " ");
+  const date = new Date(Number(milliseconds));
+  return Number.isNaN(date.getTime()) ? String(milliseconds) : date.toISOString().replace("T", " ");
 }
 
 // What the reader is told in passing, aloud where they listen.

@@ -59,6 +59,11 @@ function row(record) {
     make("pre", {}, readable(record.body)));
 }
 
+// Of a time that is written as a date, or as the number that a stream has where that is no date.
+function milliseconds(text) {
+  return /^\d+$/.test(text) ? text : String(Date.parse(text.replace(" ", "T").replace(/Z?$/, "Z")));
+}
+
 export async function showStream(api, signal, basin, stream) {
   const told = await api.ask("GET", streamPath(basin, stream, "/tail"), { signal });
   const list = make("ol", { id: "records", tabindex: "0", "aria-label": "Records" });
@@ -78,9 +83,11 @@ export async function showStream(api, signal, basin, stream) {
   const key = make("input", { type: "password", autocomplete: "off", size: 24 });
   const seek = (event) => {
     event.preventDefault();
-    const wanted = from.value === "timestamp" ? Date.parse(`${value.value.trim().replace(" ", "T").replace(/Z?$/, "Z")}`) : value.value.trim();
-    if (!/^\d+$/.test(String(wanted))) {
-      tell(from.value === "timestamp" ? "A time looks so: 2026-01-31 12:00:00" : "A whole number is needed", true);
+    const text = value.value.trim();
+    const wanted = from.value === "timestamp" ? milliseconds(text) : text;
+    if (!/^\d+$/.test(wanted)) {
+      tell(from.value === "timestamp" ? "A time looks so: 2026-01-31 12:00:00, or is a number of milliseconds"
+        : "A whole number is needed", true);
       return;
     }
     tail.seek({ start: { [from.value]: wanted } }, key.value.trim());
