@@ -1,6 +1,7 @@
-"""The console as it is used: with records that a browser has no date or number for.
+"""The console as it is used: with a token that ends, and with records
+that a browser has no date or number for.
 
-Each test has what it needs of one service. Rule: contract 4.12.
+Each test has what it needs of one service. Rules: contract 4.12 and 12.6.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ from typing import Final
 
 import pytest
 
-from tests.contract.access import ROOT_SECRET, Account
+from tests.contract.access import EVERYWHERE, ROOT_SECRET, Account
 from tests.contract.client import b64
 from tests.contract.conftest import Server
 from tests.e2e.browser import Browser, installed, until
-from tests.e2e.console import BASIN, Console, address, append, made
+from tests.e2e.console import BASIN, Console, address, append, made, quoted
 
+READS: Final = {
+    **EVERYWHERE,
+    "op_groups": {name: {"read": True} for name in ("account", "basin", "stream")},
+}
 UNCAPPED: Final = {"timestamping": {"mode": "client-prefer", "uncapped": True}}
 
 
@@ -103,3 +108,57 @@ def test_what_could_not_be_shown_is_not_stepped_over(console: Console, account: 
     console.press("Go on")
     until(lambda: len(console.bodies()) >= 4)
     assert console.bodies() == ["before", "the first", "the second", "behind"]
+
+
+@pytest.mark.parametrize("view", ["the cluster", "a stream"])
+def test_where_a_token_is_revoked_the_page_shows_a_login_and_no_data(
+    console: Console, account: Account, view: str
+) -> None:
+    """Of itself, while the view stands: nothing of what the token had opened stays on the page."""
+    stream = made(account)
+    append(account, stream, {"body": b64("for those with a token")})
+    token, secret = account.issue(READS, id=f"ends at {view}")
+    if view == "a stream":
+        shown(console, stream, secret)
+        until(lambda: "for those with a token" in console.text())
+    else:
+        console.open(secret)
+        until(lambda: console.heading() == "Cluster")
+        until(lambda: "Node 1" in console.text() and BASIN in console.text())
+    assert account.revoke(quoted(token)).status == 204
+    until(lambda: console.heading() == "Sign in")
+    for word in ("Node 1", BASIN, stream, "for those", "Sign out"):
+        assert word not in console.text()
+    assert "revoked" in console.text(), "it says why"
+    console.fill("Access token", ROOT_SECRET)
+    console.press("Sign in")
+    until(lambda: console.heading() == (stream if view == "a stream" else "Cluster"))
+
+
+def test_what_a_token_may_not_see_any_more_leaves_the_page(
+    console: Console, account: Account
+) -> None:
+    """A 403 while the map of the nodes stands takes it away, as it keeps others from seeing it."""
+    _, narrow = account.issue({**READS, "basins": {"prefix": "of-the-"}})
+    console.open()
+    until(lambda: "Node 1" in console.text() and BASIN in console.text())
+    as_another = """
+      const own = window.fetch;
+      window.fetch = (path, options) => own(path, {
+        ...options, headers: {...options.headers, authorization: `Bearer ${given.secret}`}});
+    """
+    console.run(as_another, secret=narrow)
+    until(lambda: "Your access token is for some basins only" in console.text())
+    assert "Node 1" not in console.text() and BASIN not in console.text()
+
+
+def test_signing_out_takes_what_is_shown_away_at_once(console: Console) -> None:
+    """Before the service says anything: it might be away."""
+    console.open()
+    until(lambda: "Node 1" in console.text() and BASIN in console.text())
+    script = """
+      document.querySelector("#who button").click();
+      return document.getElementById("main").innerText;
+    """
+    assert console.run(script) == ""
+    until(lambda: console.heading() == "Sign in")

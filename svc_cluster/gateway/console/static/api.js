@@ -29,6 +29,8 @@ export function parsed(text) {
 }
 
 export class Api {
+  // Called with each refusal that says that the token is not known, or not any more.
+  onUnknownToken = () => {};
   #token = "";
 
   get isSignedIn() {
@@ -52,6 +54,7 @@ export class Api {
   async #fetched(method, path, { query = {}, body, headers = {}, signal } = {}) {
     const wanted = Object.entries(query).filter(([, value]) => value !== undefined && value !== "");
     const url = wanted.length ? `${path}?${new URLSearchParams(wanted)}` : path;
+    const token = this.#token;
     const all = this.#headers(headers);
     if (body !== undefined) all["content-type"] = "application/json";
     const answer = await fetch(url, {
@@ -60,9 +63,16 @@ export class Api {
     });
     if (!answer.ok) {
       const said = await answer.json().catch(() => ({}));
-      throw new Refusal(answer.status, said, answer.headers.get("x-request-id"));
+      throw this.#refusal(token, answer.status, said, answer.headers.get("x-request-id"));
     }
     return answer;
+  }
+
+  // Of what was asked with `token`: of one from before it says nothing about today's.
+  #refusal(token, status, said, requestId) {
+    const refusal = new Refusal(status, said, requestId);
+    if (status === 401 && token === this.#token) this.onUnknownToken(refusal);
+    return refusal;
   }
 
   // The answer's JSON; null where it has no body.
@@ -82,6 +92,7 @@ export class Api {
     while (!signal.aborted) {
       try {
         await this.#settle(path, place, format, signal);
+        const token = this.#token;
         const headers = { ...format, accept: "text/event-stream" };
         if (place.id) headers["last-event-id"] = place.id;
         const answer = await this.#fetched("GET", path, { query: place.start, headers, signal });
@@ -93,7 +104,7 @@ export class Api {
             const said = JSON.parse(event.data);
             // a server that stops asks for another connection
             if (said.code === "server_draining" || said.code === "unavailable") break;
-            throw new Refusal(200, said, "");
+            throw this.#refusal(token, said.code === "authn" ? 401 : 200, said, "");
           }
           if (event.name === "batch") {
             yield parsed(event.data).records;

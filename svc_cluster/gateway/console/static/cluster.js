@@ -22,19 +22,35 @@ export async function showCluster(api, signal) {
   try {
     await look();
   } catch (failure) {
-    if (!(failure instanceof Refusal) || failure.status !== 403) throw failure;
-    return [make("h1", {}, "Cluster"), make("p", {}, "Your access token is for some basins only: what concerns all "
-      + "of them is not told to it. ", make("a", { href: "#/basins" }, "To the basins"))];
+    if (!isNotForIt(failure)) throw failure;
+    return withheld();
   }
+  const view = make("div", {}, make("h1", {}, "Cluster"), gateway, make("h2", {}, "Nodes ", asOf), nodes,
+    make("h2", {}, "Leaders"), leaders);
   const timer = setInterval(() => {
     if (document.visibilityState !== "visible") return;
     look().catch((failure) => {
-      if (!signal.aborted) asOf.textContent = `not told any more: ${failure.message}`;
+      if (signal.aborted) return;
+      if (!isNotForIt(failure)) {
+        asOf.textContent = `not told any more: ${failure.message}`;
+        return;
+      }
+      // what it may not see does not stay on the page either
+      clearInterval(timer);
+      view.replaceChildren(...withheld());
     });
   }, PERIOD_MS);
   signal.addEventListener("abort", () => clearInterval(timer));
-  return [make("h1", {}, "Cluster"), gateway, make("h2", {}, "Nodes ", asOf), nodes,
-    make("h2", {}, "Leaders"), leaders];
+  return [view];
+}
+
+function isNotForIt(failure) {
+  return failure instanceof Refusal && failure.status === 403;
+}
+
+function withheld() {
+  return [make("h1", {}, "Cluster"), make("p", {}, "Your access token is for some basins only: what concerns all "
+    + "of them is not told to it. ", make("a", { href: "#/basins" }, "To the basins"))];
 }
 
 function card(node) {

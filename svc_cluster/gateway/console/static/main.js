@@ -47,7 +47,6 @@ async function show() {
     main.focus();
   } catch (failure) {
     if (ending.signal.aborted) return;
-    if (failure instanceof Refusal && failure.status === 401) return login(failure);
     frame();
     main.replaceChildren(make("h1", {}, "This cannot be shown"),
       make("p", { class: "bad", role: "alert" }, said(failure)),
@@ -63,11 +62,20 @@ function said(failure) {
 function frame() {
   views.hidden = false;
   who.replaceChildren(...(api.isSignedIn
-    ? [make("button", { type: "button", onclick: () => { api.signOut(); show(); } }, "Sign out")]
+    ? [make("button", { type: "button", onclick: signOut }, "Sign out")]
     : []));
 }
 
+function signOut() {
+  api.signOut();
+  main.replaceChildren();
+  show();
+}
+
+// Without a token that is known nothing is shown, whoever asked: what was there is taken away.
 function login(refusal) {
+  shown.abort();
+  tell("");
   const wasWrong = api.isSignedIn;
   api.signOut();
   views.hidden = true;
@@ -93,7 +101,9 @@ window.addEventListener("hashchange", show);
 window.addEventListener("unhandledrejection", (event) => {
   event.preventDefault();
   if (event.reason?.name === "AbortError") return;
-  if (event.reason instanceof Refusal && event.reason.status === 401) login(event.reason);
-  else tell(said(event.reason), true);
+  // the login is there already
+  if (event.reason instanceof Refusal && event.reason.status === 401) return;
+  tell(said(event.reason), true);
 });
+api.onUnknownToken = login;
 show();

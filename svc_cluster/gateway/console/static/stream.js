@@ -154,7 +154,6 @@ class Tail {
       if (running.signal.aborted) return;
       onState(`ended: ${failure.message}`);
       this.stop();
-      if (failure.status === 401) throw failure;
     }
   }
 
