@@ -1,7 +1,7 @@
-"""The console as it is used: with a token that ends, and with records
+"""The console as it is used: pressed twice, with a token that ends, and with records
 that a browser has no date or number for.
 
-Each test has what it needs of one service. Rules: contract 4.12 and 12.6.
+Each test has what it needs of one service. Rules: contract 4.12, 10.1 and 12.6.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tests.contract.client import b64
 from tests.contract.conftest import Server
 from tests.e2e.browser import Browser, installed, until
 from tests.e2e.console import BASIN, Console, address, append, made, quoted
+from tests.e2e.cut_answers import CutAnswers
 
 READS: Final = {
     **EVERYWHERE,
@@ -54,6 +55,14 @@ def shown(console: Console, stream: str, secret: str = ROOT_SECRET) -> None:
     until(lambda: console.heading() == "Cluster")
     console.go(address(stream), stream)
     until(lambda: console.state() == "live")
+
+
+def kept(account: Account, stream: str) -> list[str]:
+    """The bodies that are in the stream, as base64."""
+    path = f"/v1/basins/{BASIN}/streams/{quoted(stream)}/read?seq_num=0"
+    answer = account.ask("GET", path, svc_format="base64")
+    assert answer.status == 200, answer
+    return [record["body"] for record in answer.json["records"]]
 
 
 def heads(console: Console) -> list[str]:
@@ -108,6 +117,64 @@ def test_what_could_not_be_shown_is_not_stepped_over(console: Console, account: 
     console.press("Go on")
     until(lambda: len(console.bodies()) >= 4)
     assert console.bodies() == ["before", "the first", "the second", "behind"]
+
+
+def test_a_double_click_appends_once(console: Console, account: Account) -> None:
+    """The button is off while the append is under way: one request, one record. The same text is
+    another append when it is sent later."""
+    stream = made(account)
+    shown(console, stream)
+    twice = """
+      const button = [...document.querySelectorAll("button")]
+        .find((each) => each.textContent === "Append");
+      const own = window.fetch;
+      window.appends = [];
+      window.fetch = (path, options) => {
+        if (path.endsWith("/append")) window.appends.push(options.headers["svc-request-token"]);
+        return own(path, options);
+      };
+      button.click();
+      const isOff = button.disabled;
+      button.click();
+      return isOff;
+    """
+    console.fill("Body", "pressed twice")
+    assert console.run(twice) is True
+    until(lambda: "Appended: 0 to 0" in console.text())
+    console.fill("Body", "pressed twice")
+    console.press("Append")
+    until(lambda: "Appended: 1 to 1" in console.text())
+    assert kept(account, stream) == [b64("pressed twice")] * 2
+    tokens = console.run("return window.appends;")
+    assert len(tokens) == 2 == len(set(tokens)), tokens
+
+
+def test_an_append_whose_answer_is_lost_is_there_once_when_it_is_sent_again(
+    browser: Browser, account: Account
+) -> None:
+    """The page says that it may be there; the same pressed again is the same append, and another
+    text is another one."""
+    stream = made(account)
+    with CutAnswers(int(account.endpoint.rpartition(":")[2])) as way:
+        console = Console(browser, way.url)
+        shown(console, stream)
+        way.cuts_next = True
+        console.fill("Body", "sent twice")
+        console.press("Append")
+        until(lambda: "it may be appended; press Append again" in console.text())
+        assert kept(account, stream) == [b64("sent twice")]
+        console.press("Append")
+        until(lambda: "Appended: 0 to 0" in console.text())
+        assert kept(account, stream) == [b64("sent twice")]
+        way.cuts_next = True
+        console.fill("Body", "one")
+        console.press("Append")
+        until(lambda: "it may be appended; press Append again" in console.text())
+        console.fill("Body", "another")
+        console.press("Append")
+        until(lambda: "Appended: 2 to 2" in console.text())
+        assert kept(account, stream) == [b64("sent twice"), b64("one"), b64("another")]
+        console.browser.open("about:blank")
 
 
 @pytest.mark.parametrize("view", ["the cluster", "a stream"])

@@ -11,6 +11,7 @@ export class Refusal extends Error {
     this.status = status;
     this.code = said.code ?? "";
     this.requestId = requestId ?? "";
+    this.mayHaveTakenEffect = said.may_have_taken_effect !== false;
   }
 }
 
@@ -26,6 +27,13 @@ export function parsed(text) {
   if (!/\d{16}/.test(text)) return JSON.parse(text);
   return JSON.parse(text.replace(VALUES, (value) =>
     (/^-?\d+$/.test(value) && !Number.isSafeInteger(Number(value)) ? `"${value}"` : value)));
+}
+
+// A name for one write, under which it takes effect once however often it is sent.
+// (`crypto.randomUUID` is not there on pages over plain HTTP.)
+export function newRequestToken() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 export class Api {

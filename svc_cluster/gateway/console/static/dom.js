@@ -67,6 +67,17 @@ export function time(milliseconds) {
   return Number.isNaN(date.getTime()) ? String(milliseconds) : date.toISOString().replace("T", " ");
 }
 
+// Work that is not begun again before it is done: its button is off meanwhile.
+export async function alone(button, work) {
+  if (button.disabled) return;
+  button.disabled = true;
+  try {
+    await work();
+  } finally {
+    button.disabled = false;
+  }
+}
+
 // What the reader is told in passing, aloud where they listen.
 export function tell(text, isBad = false) {
   const told = document.getElementById("told");

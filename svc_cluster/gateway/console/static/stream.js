@@ -1,7 +1,7 @@
 // One stream: its records as they come, from where one likes, and appending to it.
 
-import { streamPath } from "/console/api.js";
-import { labelled, make, tell, time } from "/console/dom.js";
+import { newRequestToken, Refusal, streamPath } from "/console/api.js";
+import { alone, labelled, make, tell, time } from "/console/dom.js";
 
 const ROWS_MAX = 2000;
 const SHOWN_CHARACTERS_MAX = 10000;
@@ -170,20 +170,39 @@ class Tail {
 function appendForm(api, basin, stream, key) {
   const body = make("textarea", { rows: 4, id: "body" });
   const lines = make("input", { type: "checkbox" });
-  const append = async (event) => {
-    event.preventDefault();
-    const texts = lines.checked ? body.value.split("\n").filter((line) => line) : [body.value];
+  const button = make("button", { class: "first" }, "Append");
+  // what was sent and has no answer that says how it went: the same once more is the same append
+  let open = {};
+  const append = async () => {
+    const text = body.value;
+    const texts = lines.checked ? text.split("\n").filter((line) => line) : [text];
     if (texts.length > RECORDS_AT_ONCE) {
       tell(`An append has at most ${RECORDS_AT_ONCE} records; these are ${texts.length}.`, true);
       return;
     }
-    const headers = key.value.trim() ? { "svc-encryption-key": key.value.trim() } : {};
-    const ack = await api.ask("POST", streamPath(basin, stream, "/append"),
-      { headers, body: { records: texts.map((text) => ({ body: encoded(text) })) } });
-    tell(`Appended: ${ack.start.seq_num} to ${ack.end.seq_num - 1}, on the disks of a majority.`);
-    body.value = "";
+    const secret = key.value.trim();
+    const what = JSON.stringify([secret, texts]);
+    if (open.what !== what) open = { what, token: newRequestToken() };
+    const headers = { "svc-request-token": open.token, ...(secret ? { "svc-encryption-key": secret } : {}) };
+    let first, behind;
+    try {
+      const ack = await api.ask("POST", streamPath(basin, stream, "/append"),
+        { headers, body: { records: texts.map((each) => ({ body: encoded(each) })) } });
+      [first, behind] = [ack.start.seq_num, ack.end.seq_num];
+    } catch (failure) {
+      if (failure instanceof Refusal && !failure.mayHaveTakenEffect) open = {};
+      else failure.message += " – it may be appended; press Append again, and it is there once";
+      throw failure;
+    }
+    open = {};
+    tell(`Appended: ${first} to ${behind - 1}, on the disks of a majority.`);
+    if (body.value === text) body.value = "";
+  };
+  const submit = (event) => {
+    event.preventDefault();
+    return alone(button, append);
   };
   return [make("h2", {}, "Append"),
-    make("form", { class: "column", onsubmit: append }, labelled("Body", body),
-      labelled("A record for each line", lines, true), make("button", { class: "first" }, "Append"))];
+    make("form", { class: "column", onsubmit: submit }, labelled("Body", body),
+      labelled("A record for each line", lines, true), button)];
 }
