@@ -116,6 +116,21 @@ class Browser:
             raise PageError(found["error"])
         return found.get("value")
 
+    def strike(self, *keys: str) -> None:
+        """Strike keys one behind the other: characters, or as WebDriver names the others."""
+        actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+        self._act(actions)
+
+    def strike_with(self, held: str, key: str) -> None:
+        """Strike a key while another one is held down."""
+        down, up = "keyDown", "keyUp"
+        strokes = ((down, held), (down, key), (up, key), (up, held))
+        self._act([{"type": kind, "value": each} for kind, each in strokes])
+
+    def _act(self, actions: list[dict[str, str]]) -> None:
+        keyboard = {"type": "key", "id": "keyboard", "actions": actions}
+        self._ask("POST", f"{self._session}/actions", {"actions": [keyboard]})
+
     def picture(self, width: int, height: int) -> bytes:
         """The page in a window of this size, in pixels, as a PNG."""
         self._ask("POST", f"{self._session}/window/rect", {"width": width, "height": height})

@@ -1,4 +1,4 @@
-"""The console as it is used: pressed twice, with a token that ends, and with records
+"""The console as it is used: by keys alone, pressed twice, with a token that ends, and with records
 that a browser has no date or number for.
 
 Each test has what it needs of one service. Rules: contract 4.12, 10.1 and 12.6.
@@ -7,7 +7,7 @@ Each test has what it needs of one service. Rules: contract 4.12, 10.1 and 12.6.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -17,6 +17,14 @@ from tests.contract.conftest import Server
 from tests.e2e.browser import Browser, installed, until
 from tests.e2e.console import BASIN, Console, address, append, made, quoted
 from tests.e2e.cut_answers import CutAnswers
+
+TAB: Final = "\ue004"
+ENTER: Final = "\ue007"
+SHIFT: Final = "\ue008"
+UP: Final = "\ue013"
+DOWN: Final = "\ue015"
+STEPS_MAX: Final = 40
+"""Tabs from one element of a page to any other."""
 
 READS: Final = {
     **EVERYWHERE,
@@ -229,3 +237,120 @@ def test_signing_out_takes_what_is_shown_away_at_once(console: Console) -> None:
     """
     assert console.run(script) == ""
     until(lambda: console.heading() == "Sign in")
+
+
+class Keyboard:
+    """Somebody who has no mouse, and hears what has the focus."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def at(self) -> str:
+        """What is said of the element with the focus."""
+        script = """
+          const at = document.activeElement;
+          const label = at.closest("label");
+          return at.getAttribute("aria-label") ?? (label ?? at).textContent.trim();
+        """
+        return "" if self._is_nowhere() else self.console.run(script)
+
+    def _is_nowhere(self) -> bool:
+        script = "return [document.body, null].includes(document.activeElement);"
+        return bool(self.console.run(script))
+
+    def go_to(self, name: str, *, back: bool = False) -> None:
+        """Tab, or Shift and Tab, until something whose name begins so has the focus, which is seen
+        then."""
+        passed: list[str] = []
+        for _ in range(STEPS_MAX):
+            if back:
+                self.console.browser.strike_with(SHIFT, TAB)
+            else:
+                self.console.browser.strike(TAB)
+            passed.append(self.at())
+            if passed[-1].startswith(name):
+                outline = "return getComputedStyle(document.activeElement).outlineStyle;"
+                assert self.console.run(outline) == "solid", f"{name} is not seen to be there"
+                return
+        raise AssertionError(f"{name} is not reached: {passed}")
+
+    def strike(self, *keys: str) -> None:
+        self.console.browser.strike(*keys)
+
+
+def test_where_a_view_cannot_be_shown_the_next_key_is_at_what_it_offers(console: Console) -> None:
+    """The page that says why has the focus, as any view has."""
+    console.open()
+    until(lambda: console.heading() == "Cluster")
+    Keyboard(console).go_to("Basins and who leads them")
+    console.go("#/basins/there-is-none", "This cannot be shown")
+    assert console.run("return document.activeElement.id;") == "main"
+    console.browser.strike(TAB)
+    assert Keyboard(console).at() == "Try again"
+
+
+def test_from_the_login_to_an_append_by_keys_alone(console: Console, account: Account) -> None:
+    """Tab, Enter, Space and arrows, and nothing else: sign in, find a stream of a basin, read it
+    from where one likes, scroll in it, pause it, append to it, and append once more."""
+    stream = made(account, "by keys")
+    append(account, stream, *({"body": b64(f"r{number}")} for number in range(60)))
+    keys = Keyboard(console)
+    console.open(None)
+    until(lambda: console.heading() == "Sign in")
+    assert keys.at() == "Access token"
+    keys.strike(*ROOT_SECRET, ENTER)
+    until(lambda: console.heading() == "Cluster")
+    until(lambda: BASIN in console.text())
+    keys.go_to("Basins", back=True)
+    keys.strike(ENTER)
+    until(lambda: console.heading() == "Basins")
+    keys.go_to(BASIN)
+    keys.strike(ENTER)
+    until(lambda: console.heading() == BASIN)
+    keys.go_to("by keys")
+    keys.strike(ENTER)
+    until(lambda: console.bodies() == [f"r{number}" for number in range(40, 60)])
+    _read(console, keys)
+    _append(console, keys)
+    assert kept(account, stream)[60:] == [b64(text) for text in ("a", "b", "c")]
+
+
+def _read(console: Console, keys: Keyboard) -> None:
+    """From number 5 on, to its beginning and its end, with a pause."""
+    keys.go_to("Begin at")
+    keys.strike(DOWN)
+    keys.go_to("Where")
+    keys.strike("5", ENTER)
+    until(lambda: console.bodies() == [f"r{number}" for number in range(5, 60)])
+    keys.go_to("Pause")
+    keys.strike(" ")
+    until(lambda: console.state() == "paused")
+    assert keys.at() == "Go on"
+    keys.strike(ENTER)
+    until(lambda: console.state() == "live")
+    keys.go_to("Records")
+    scrolled = "return document.getElementById('records').scrollTop;"
+    bottom: Any = console.run(scrolled)
+    assert bottom > 0, "it shows its end"
+    keys.strike(UP)
+    until(lambda: console.run(scrolled) < bottom)
+    keys.strike(DOWN)
+    until(lambda: console.run(scrolled) == bottom)
+
+
+def _append(console: Console, keys: Keyboard) -> None:
+    """Two lines as two records, then one, without a search for the form in between."""
+    keys.go_to("Body")
+    keys.strike("a", ENTER, "b")
+    keys.go_to("A record for each line")
+    keys.strike(" ")
+    keys.go_to("Append")
+    keys.strike(ENTER)
+    until(lambda: console.bodies()[-2:] == ["a", "b"])
+    assert "Appended: 60 to 61" in console.text()
+    until(lambda: keys.at() == "Append")
+    keys.go_to("Body", back=True)
+    keys.strike("c")
+    keys.go_to("Append")
+    keys.strike(" ")
+    until(lambda: console.bodies()[-3:] == ["a", "b", "c"])

@@ -67,14 +67,17 @@ export function time(milliseconds) {
   return Number.isNaN(date.getTime()) ? String(milliseconds) : date.toISOString().replace("T", " ");
 }
 
-// Work that is not begun again before it is done: its button is off meanwhile.
+// Work that is not begun again before it is done: its button is off meanwhile, and gets back the
+// focus that this takes from it.
 export async function alone(button, work) {
   if (button.disabled) return;
+  const hadFocus = document.activeElement === button;
   button.disabled = true;
   try {
     await work();
   } finally {
     button.disabled = false;
+    if (hadFocus && document.activeElement === document.body) button.focus();
   }
 }
 

@@ -51,6 +51,7 @@ async function show() {
     main.replaceChildren(make("h1", {}, "This cannot be shown"),
       make("p", { class: "bad", role: "alert" }, said(failure)),
       make("button", { type: "button", onclick: show }, "Try again"));
+    main.focus();
   }
 }
 
