@@ -46,7 +46,7 @@ READY := .venv/.ready $(NATIVE)
 # What keeps a loop too long is an attack too.
 TURNS := $(wildcard tests/integration/*_turns tests/integration/test_*turns*.py)
 # In this order: what is cheap and exact first.
-SUITES := unit property contract scenarios linearizability verdicts tidy prove fuzz simulation integration crashpoints hostile e2e endurance
+SUITES := unit property contract scenarios linearizability verdicts tidy docs prove fuzz simulation integration crashpoints hostile e2e endurance
 QUICK := unit property contract scenarios
 # Of tests/compatibility what needs no build of an earlier release: the kept directories and bytes.
 SAMPLES := $(filter-out %/test_mixed.py,$(wildcard tests/compatibility/test_*.py))
