@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -70,7 +70,7 @@ _LINK: Final = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 
 def meanings(kind: type[NodeSettings | GatewaySettings]) -> dict[str, str]:
     """Return what each key of a process's file means, as Markdown with links relative to docs/."""
-    text = files("svc_cluster").joinpath("settings_meanings.toml").read_text("utf-8")
+    text = Path(__file__).with_name("settings_meanings.toml").read_text("utf-8")
     found: dict[str, str] = tomllib.loads(text)["node" if kind is NodeSettings else "gateway"]
     return found
 
