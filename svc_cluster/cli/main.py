@@ -29,7 +29,7 @@ from svc_cluster.cli.local.local_directory import LocalError, overrides
 from svc_cluster.cli.processes.process import fail, run, watch_supervisor
 from svc_cluster.cli.processes.process_app import InitFile, add_process_commands
 from svc_cluster.cli.processes.start_checks import EMBEDDED_FILES_MIN
-from svc_cluster.cli.terminal import say
+from svc_cluster.cli.terminal import say, say_surely
 from svc_cluster.cli.top import add_top
 from svc_cluster.lab import bench
 from svc_cluster.lab.demo import demo
@@ -50,7 +50,7 @@ def _say_version(asked: bool) -> None:
     if asked:
         from svc_cluster.cli.processes.own_version import own_version
 
-        say(own_version())
+        say_surely(own_version())
         raise typer.Exit
 
 

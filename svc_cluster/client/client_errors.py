@@ -139,6 +139,7 @@ def lost(url: str, cause: ConnectionLostError) -> ClientError:
 def _shortly(cause: ConnectionLostError) -> str:
     fault = cause.__cause__
     if isinstance(fault, OSError) and fault.errno:
-        return os.strerror(fault.errno)
+        # numbers below 0 are the resolver's, which has words of its own for them
+        return os.strerror(fault.errno) if fault.errno > 0 else str(fault.strerror)
     text = str(cause).removeprefix("cannot connect: ").removeprefix("connection lost: ")
     return " ".join(text.split()) or "no reason"

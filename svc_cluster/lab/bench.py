@@ -17,6 +17,7 @@ from rich.table import Table
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.cli.cluster_file import read_cluster_file
 from svc_cluster.cli.processes.process import fail
+from svc_cluster.cli.terminal import say_surely as say
 from svc_cluster.http.client import ConnectionLostError
 from svc_cluster.lab.api_client import ApiError
 from svc_cluster.lab.bench_tables import markdown, medians, table
@@ -40,11 +41,11 @@ def list_command(
 ) -> None:
     """The named scenarios."""
     if as_json:
-        sys.stdout.write(msgspec.json.encode(list(SCENARIOS.values())).decode() + "\n")
+        say(msgspec.json.encode(list(SCENARIOS.values())).decode())
         return
     width = max(len(name) for name in SCENARIOS)
     for scenario in SCENARIOS.values():
-        sys.stdout.write(f"{scenario.name:{width}}  {scenario.about}\n")
+        say(f"{scenario.name:{width}}  {scenario.about}")
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -240,18 +241,16 @@ def _show(
 ) -> None:
     if as_json:
         told = {"disk_reference": reference, "rows": rows}
-        sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
+        say(msgspec.json.encode(told).decode())
         return
-    sys.stdout.write(
+    say(
         f"The disk alone: {reference['syncs_per_s']} synced 4 KiB writes a second, "
-        f"p50 {reference['p50_ms']} ms, p99 {reference['p99_ms']} ms.\n"
+        f"p50 {reference['p50_ms']} ms, p99 {reference['p99_ms']} ms."
     )
     if any(row["generator_bound"] for row in rows):
-        sys.stdout.write(
-            f"(!): the generator used more than {GENERATOR_CORES_MAX:.0%} of a core.\n"
-        )
+        say(f"(!): the generator used more than {GENERATOR_CORES_MAX:.0%} of a core.")
     if as_markdown:
-        sys.stdout.write("\n" + markdown(rows))
+        say("\n" + markdown(rows).removesuffix("\n"))
         return
     head, *body = table(rows)
     shown = Table(*head)

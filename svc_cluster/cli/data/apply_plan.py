@@ -15,6 +15,7 @@ import msgspec
 import yaml
 
 from svc_cluster.cli.data.printing import flat
+from svc_cluster.cli.data.standard_input import STANDARD_INPUT
 from svc_cluster.client.client_errors import AnswerRefusedError, ClientError
 from svc_cluster.client.service_client import ServiceClient, shaped
 from svc_cluster.client.wire_records import stream_path
@@ -73,22 +74,29 @@ class _LocationOf(msgspec.Struct):
 
 
 def read_declarations(path: Path) -> Declarations:
-    """Return what a YAML or JSON file declares. Raises ClientError, with the place in the file."""
+    """Return what a YAML or JSON file declares, `-` for standard input. Raises ClientError, with
+    the place in the file."""
+    is_input = str(path) == "-"
+    name = STANDARD_INPUT if is_input else str(path)
     try:
-        with path.open("rb") as file:
+        with open(0 if is_input else path, "rb", closefd=not is_input) as file:
             text = file.read(INIT_FILE_BYTES_MAX + 1)
     except OSError as cause:
-        raise ClientError(f"{path} cannot be read: {cause.strerror}") from cause
+        raise ClientError(f"{name} cannot be read: {cause.strerror}") from cause
+    return _declarations(text, name)
+
+
+def _declarations(text: bytes, name: str) -> Declarations:
     if len(text) > INIT_FILE_BYTES_MAX:
-        raise ClientError(f"{path} has more than {INIT_FILE_BYTES_MAX} bytes")
+        raise ClientError(f"{name} has more than {INIT_FILE_BYTES_MAX} bytes")
     try:
         content = yaml.load(text, _PlainLoader) or {}
         return decode_declarations(msgspec.json.encode(content))
     except yaml.YAMLError as cause:
         told = " ".join(str(cause).split())
-        raise ClientError(f"{path} is not YAML: {told}") from cause
+        raise ClientError(f"{name} is not YAML: {told}") from cause
     except (DeclarationError, TypeError, RecursionError) as cause:
-        raise ClientError(f"{path}: {cause}; docs/init-file.md has every member") from cause
+        raise ClientError(f"{name}: {cause}; docs/init-file.md has every member") from cause
 
 
 class _PlainLoader(yaml.SafeLoader):

@@ -36,7 +36,10 @@ _MARKS = {
 async def apply(
     call: VerbCall,
     file: Annotated[
-        Path, typer.Option("--file", "-f", help="YAML or JSON, in the form of an init file.")
+        Path,
+        typer.Option(
+            "--file", "-f", help="YAML or JSON, in the form of an init file; - is standard input."
+        ),
     ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan and change nothing.")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +16,12 @@ import typer
 from svc_cluster.cli.data.printing import say_json, size
 from svc_cluster.cli.data.read_options import Format, ReadOptions
 from svc_cluster.cli.data.record_text import RecordFormat, record_line
-from svc_cluster.cli.data.standard_input import RecordInput
+from svc_cluster.cli.data.standard_input import STANDARD_INPUT, RecordInput
 from svc_cluster.cli.data.stream_names import StreamName, stream_name
 from svc_cluster.cli.data.stream_verbs import Named, streams
 from svc_cluster.cli.data.verb import INTERRUPTED, UsageFault, VerbCall, on_interrupt
 from svc_cluster.cli.terminal import say_surely as say
+from svc_cluster.cli.terminal import to_output
 from svc_cluster.client.client_errors import ClientError
 from svc_cluster.client.definite_append import PATIENCE_SECONDS, BatchAck, DefiniteAppender
 from svc_cluster.client.stream_reading import (
@@ -77,7 +80,8 @@ async def append(
     before it, or none is appended."""
     name = stream_name(stream)
     with _opened(source) as handle:
-        lines = RecordInput(handle, format_, linger)
+        place = STANDARD_INPUT if handle == 0 else str(source)
+        lines = RecordInput(handle, format_, linger, place)
         appender = DefiniteAppender(
             call.client, name.basin, name.stream, call.patience(patience), call.new_token
         )
@@ -285,8 +289,9 @@ async def _command(
 def _write(records: list[ReadRecord], form: RecordFormat) -> None:
     """To standard output, as it comes: a reader that is slow slows the read down."""
     out = sys.stdout.buffer
-    out.write(b"".join([record_line(record, form) for record in records]))
-    out.flush()
+    with to_output():
+        out.write(b"".join([record_line(record, form) for record in records]))
+        out.flush()
 
 
 @contextlib.contextmanager
@@ -299,6 +304,8 @@ def _opened(path: Path) -> Iterator[int]:
     except OSError as cause:
         raise UsageFault(f"{path} cannot be read: {cause.strerror}") from cause
     try:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise UsageFault(f"{path} cannot be read: {os.strerror(errno.EISDIR)}")
         yield handle
     finally:
         os.close(handle)

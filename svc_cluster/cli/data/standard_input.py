@@ -14,6 +14,7 @@ from svc_cluster.cli.data.record_text import LINE_BYTES_MAX, RecordFormat, parse
 from svc_cluster.client.client_errors import ClientError
 from svc_cluster.client.wire_records import METERED_BYTES_MAX, RECORDS_MAX, AppendRecord
 
+STANDARD_INPUT: Final = "standard input"
 _READ_BYTES: Final = 256 * 1024
 
 
@@ -39,11 +40,15 @@ class RecordInput:
     """Reads records from an open file. It holds one batch that is being filled, one read of the
     file, and the beginning of one line."""
 
-    def __init__(self, handle: int, form: RecordFormat, linger_s: float) -> None:
-        """`linger_s`: how long the first record of a batch waits for others."""
+    def __init__(
+        self, handle: int, form: RecordFormat, linger_s: float, name: str = STANDARD_INPUT
+    ) -> None:
+        """`linger_s`: how long the first record of a batch waits for others. `name`: what it is
+        called where it cannot be read."""
         self._handle = handle
         self._form = form
         self._linger_s = linger_s
+        self._name = name
         self._beginning = b""
         self._waiting: list[bytes] = []
         self._lines = 0
@@ -116,8 +121,11 @@ class RecordInput:
         finally:
             stopping.cancel()
         if self._reading.done():
-            piece = self._reading.result()
-            self._reading = None
+            reading, self._reading = self._reading, None
+            try:
+                piece = reading.result()
+            except OSError as cause:
+                raise ClientError(f"{self._name} cannot be read: {cause.strerror}") from cause
         elif self._stopped.is_set():
             piece = b""
         else:

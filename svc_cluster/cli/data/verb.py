@@ -22,7 +22,13 @@ from svc_cluster.base.clock import Clock, SystemClock
 from svc_cluster.cli.data.printing import say_members
 from svc_cluster.cli.data.server_choice import ServerOptions, chosen_server
 from svc_cluster.cli.shared_options import with_shared_options
-from svc_cluster.cli.terminal import end_with
+from svc_cluster.cli.terminal import (
+    OutputError,
+    drop_output,
+    end_with,
+    end_without_output,
+    to_output,
+)
 from svc_cluster.cli.terminal import say_surely as say
 from svc_cluster.client.client_errors import ClientError
 from svc_cluster.client.definite_append import PATIENCE_SECONDS, RetryPatience
@@ -177,8 +183,11 @@ def perform(main: Callable[[], Coroutine[object, object, None]]) -> None:
         raise SystemExit(INTERRUPTED) from None
     except BrokenPipeError:
         end_without_reader()
+    except OutputError as cause:
+        end_without_output(cause)
     except OSError as cause:
-        end_with(f"{cause.filename or 'the output'}: {cause.strerror}", 1)
+        told = cause.strerror or str(cause)
+        end_with(told if cause.filename is None else f"{cause.filename}: {told}", 1)
 
 
 async def _until_reader_goes(main: Callable[[], Coroutine[object, object, None]]) -> None:
@@ -200,7 +209,8 @@ async def _until_reader_goes(main: Callable[[], Coroutine[object, object, None]]
         loop.add_reader(1, gone)
     try:
         await main()
-        sys.stdout.flush()
+        with to_output():
+            sys.stdout.flush()
     except asyncio.CancelledError:
         if is_gone:
             raise BrokenPipeError from None
@@ -219,7 +229,7 @@ def _is_pipe(handle: int) -> bool:
 
 def end_without_reader() -> NoReturn:
     """End quietly: whoever read the output has had enough. What is buffered has nowhere to go."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    drop_output()
     raise SystemExit(0)
 
 
