@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from svc_cluster.base.telling import quoted
+from svc_cluster.client.stream_key import asks_for_key, key_advice
 from svc_cluster.http.client import ConnectionLostError, HttpResponse
 
 PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
@@ -61,8 +62,12 @@ class OutcomeUnknownError(ClientError):
 class AnswerRefusedError(ClientError):
     """The server has answered that it does not do it."""
 
-    def __init__(self, status: int, code: str, message: str, body: bytes = b"") -> None:
-        advice = f"; {_ADVICE[status]}" if status in _ADVICE else ""
+    def __init__(
+        self, status: int, code: str, message: str, body: bytes = b"", advice: str = ""
+    ) -> None:
+        """`advice`: what to do, where that does not follow from the status."""
+        if status in _ADVICE:
+            advice = f"; {_ADVICE[status]}"
         super().__init__(f"{status} {code}: {message}{advice}")
         self.status = status
         self.code = code
@@ -81,8 +86,9 @@ class _ErrorBody(msgspec.Struct):
     fencing_token_mismatch: str | None = None
 
 
-def refusal(response: HttpResponse) -> AnswerRefusedError:
-    """Return what an answer that is no success says."""
+def refusal(response: HttpResponse, key_option: str) -> AnswerRefusedError:
+    """Return what an answer that is no success says. `key_option`: what names the file of a
+    stream's key."""
     try:
         told = msgspec.json.decode(response.body, type=_ErrorBody)
     except msgspec.DecodeError:
@@ -92,6 +98,7 @@ def refusal(response: HttpResponse) -> AnswerRefusedError:
         told.code or _CODES.get(response.status, "refused"),
         _message(response.status, told)[:_MESSAGE_CHARACTERS_MAX],
         response.body,
+        key_advice(key_option) if asks_for_key(told.code, told.message) else "",
     )
 
 

@@ -107,7 +107,7 @@ class DefiniteAppender:
         good, AwayError where they were not appended, and OutcomeUnknownError where nobody could be
         asked until the patience was over."""
         body = append_body(records, match_seq_num, fencing_token)
-        headers = {"s2-format": "base64", TOKEN_HEADER: self._new_token()}
+        headers = self._client.record_headers | {TOKEN_HEADER: self._new_token()}
         is_uncertain = False
         self._patience.renew()
         while True:

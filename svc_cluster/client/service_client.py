@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from svc_cluster.client.client_errors import ClientError, lost, refusal
+from svc_cluster.client.stream_key import StreamKey
 from svc_cluster.client.wire_records import ReadRecord, decode_batch, records_path
 from svc_cluster.http.client import ConnectionLostError, HttpClient, HttpResponse
 
@@ -25,6 +26,7 @@ IDLE_SECONDS_MAX: Final = 30.0
 """Without anything on a followed stream: the server sends something every 15 s at least."""
 PAGES_MAX: Final = 100_000
 """Pages of one list, whatever the server says of more."""
+KEY_OPTION: Final = "--key-file or in SVC_CLUSTER_ENCRYPTION_KEY_FILE"
 BASIN_PLACE: Final = "{basin}"
 """In the address that basins are asked at: their name."""
 
@@ -78,8 +80,17 @@ def shaped(body: bytes | msgspec.Raw, shape: type[_Shape]) -> _Shape:
 class ServiceClient:
     """Calls of the interface; not for use by two tasks at once."""
 
-    def __init__(self, address: ServerAddress) -> None:
+    def __init__(
+        self,
+        address: ServerAddress,
+        key: StreamKey | None = None,
+        key_option: str = KEY_OPTION,
+    ) -> None:
+        """`key`: what opens and seals the records of encrypted streams. `key_option`: what names
+        its file, for who is asked for it."""
         self.address = address
+        self.key = key
+        self.key_option = key_option
         self._account: HttpClient | None = None
         self._basins: dict[str, HttpClient] = {}
 
@@ -93,6 +104,12 @@ class ServiceClient:
         for http in (self._account, *self._basins.values()):
             if http is not None:
                 http.close()
+
+    @property
+    def record_headers(self) -> dict[str, str]:
+        """What a request for records has beside its own: in base64, and the key where there is
+        one."""
+        return {"s2-format": "base64"} | ({} if self.key is None else self.key.headers)
 
     async def call(
         self,
@@ -116,7 +133,7 @@ class ServiceClient:
         except ConnectionLostError as cause:
             raise lost(self._url(basin), cause) from cause
         if answer.status >= 400:
-            raise refusal(answer)
+            raise refusal(answer, self.key_option)
         return answer
 
     async def pages(
@@ -151,7 +168,7 @@ class ServiceClient:
         """Return one answer's records. `query`: such as `seq_num=0&count=1000`."""
         path = f"{records_path(stream)}?{query}"
         answer = await self.call(
-            "GET", path, basin=basin, headers={"s2-format": "base64"}, timeout_s=timeout_s
+            "GET", path, basin=basin, headers=self.record_headers, timeout_s=timeout_s
         )
         try:
             return decode_batch(answer.body)
@@ -163,7 +180,7 @@ class ServiceClient:
         connection is its own."""
         _, given = self._way(basin)
         http = HttpClient(self._basin_url(basin), self.address.tls)
-        headers = given | {"s2-format": "base64", "accept": "text/event-stream"}
+        headers = given | self.record_headers | {"accept": "text/event-stream"}
         try:
             path = f"{records_path(stream)}?{query}"
             async with aclosing(http.stream(path, headers, idle_s=IDLE_SECONDS_MAX)) as pieces:
@@ -171,7 +188,7 @@ class ServiceClient:
                     yield piece
         except ConnectionLostError as cause:
             if cause.response is not None:
-                raise refusal(cause.response) from cause
+                raise refusal(cause.response, self.key_option) from cause
             raise lost(self._url(basin), cause) from cause
         finally:
             http.close()

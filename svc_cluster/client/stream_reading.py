@@ -18,6 +18,7 @@ from svc_cluster.client.client_errors import (
 )
 from svc_cluster.client.definite_append import RetryPatience
 from svc_cluster.client.service_client import ServiceClient, StreamTail, shaped
+from svc_cluster.client.stream_key import asks_for_key, key_advice
 from svc_cluster.client.wire_records import RECORDS_MAX, ReadRecord, decode_batch
 
 EVENT_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -213,7 +214,7 @@ class StreamFollowing:
                         elif event.name == "ping":
                             self._at_tail(shaped(event.data, _Ping).tail)
                         elif event.name == "error":
-                            _end(shaped(event.data, _EventError))
+                            _end(shaped(event.data, _EventError), self._client.key_option)
                 last: ClientError = AwayError("the stream of records ended", sent=True)
             except AwayError as away:
                 if not has_answered:
@@ -275,8 +276,9 @@ class StreamFollowing:
             self._start = StreamStart("seq_num", tail.seq_num)
 
 
-def _end(told: _EventError) -> None:
+def _end(told: _EventError, key_option: str) -> None:
     """Raises what the last event of a stream says."""
     if told.code in PASSING_EVENTS:
         raise AnswerRefusedError(503, told.code, told.message)
-    raise ClientError(f"the server has ended it: {told.code}: {told.message}")
+    advice = key_advice(key_option) if asks_for_key(told.code, told.message) else ""
+    raise ClientError(f"the server has ended it: {told.code}: {told.message}{advice}")

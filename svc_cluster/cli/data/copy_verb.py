@@ -16,6 +16,7 @@ import msgspec
 import typer
 
 from svc_cluster.base.clock import SystemClock
+from svc_cluster.cli.data.key_file import read_key
 from svc_cluster.cli.data.printing import plain, say_json
 from svc_cluster.cli.data.server_choice import ServerOptions, chosen_server
 from svc_cluster.cli.data.stream_names import StreamName, basin_name, stream_name
@@ -37,9 +38,19 @@ TokenFile = Annotated[Path | None, typer.Option(help="Holds the access token for
 CaFile = Annotated[Path | None, typer.Option(help="The CA of its certificate.")]
 
 
+KeyFile = Annotated[
+    Path | None, typer.Option(help="Holds the key of its encrypted streams, base64 of 32 bytes.")
+]
+
+
 class _ListedName(msgspec.Struct):
     name: str
     deleted_at: str | None = None
+    cipher: str | None = None
+
+
+class _BasinCipher(msgspec.Struct):
+    stream_cipher: str | None = None
 
 
 @dataclass(slots=True)
@@ -58,6 +69,7 @@ class _Copying:
             target = StreamName(self.into or name.basin, name.stream)
             try:
                 await self._ensure_basin(name.basin, target.basin)
+                await self._refuse_uncovering(name, target)
                 copied = await StreamCopy(
                     self._end(self.source, name),
                     self._end(self.target, target),
@@ -100,6 +112,33 @@ class _Copying:
             config = (await self.source.call("GET", f"/v1/basins/{source}")).body
             body = b'{"config":' + config + b"}"
             await self.target.call("PUT", f"/v1/basins/{target}", body=body)
+
+    async def _refuse_uncovering(self, name: StreamName, target: StreamName) -> None:
+        """Raises ClientError for a stream whose records are encrypted at the source alone.
+        Everybody could read the copy."""
+        if await self._cipher(self.source, name) is None:
+            return
+        if await self._cipher(self.target, target) is not None:
+            return
+        answer = await self.target.call("GET", f"/v1/basins/{target.basin}")
+        if shaped(answer.body, _BasinCipher).stream_cipher is None:
+            raise ClientError(
+                f"its records are encrypted, and those in {target.basin} of the destination are "
+                "not: give that a cipher (`svc-cluster basin update --cipher`), or name another "
+                "with --basin"
+            )
+
+    async def _cipher(self, client: ServiceClient, name: StreamName) -> str | None:
+        """Return what the stream's records are encrypted with, None where they are not. It is None
+        also where there is no such stream, and where a token may not list streams."""
+        try:
+            pages = client.pages("streams", basin=name.basin, prefix=name.stream, limit=1)
+            found = [shaped(each, _ListedName) async for each in pages]
+        except AnswerRefusedError as refused:
+            if refused.status != 403:
+                raise
+            return None
+        return next((each.cipher for each in found if each.name == name.stream), None)
 
     def _end(self, client: ServiceClient, name: StreamName) -> CopyEnd:
         patience = RetryPatience(SystemClock(), random.Random(), self.patience_s)
@@ -158,6 +197,8 @@ def copy(
     to_token_file: TokenFile = None,
     from_ca_file: CaFile = None,
     to_ca_file: CaFile = None,
+    from_key_file: KeyFile = None,
+    to_key_file: KeyFile = None,
     into: Annotated[
         str | None, typer.Option("--basin", help="The basin at the destination; else the same.")
     ] = None,
@@ -169,13 +210,22 @@ def copy(
     """Copy streams between servers of the interface, S2's own among them. Records keep their
     headers, timestamps and positions, streams their configurations. It can be interrupted: asked
     for again, it goes on where it was. At the end both are read and compared. A source without its
-    first records is numbered from 0 in the copy, which is said. Access tokens are not copied."""
+    first records is numbered from 0 in the copy, which is said. Records of encrypted streams are
+    opened with the one key and sealed with the other; a copy that would not be encrypted is
+    refused. Access tokens are not copied."""
 
     async def main() -> None:
         source, target = _options("--from", from_), _options("--to", to)
+        first_key, second_key = (
+            None if path is None else read_key(path) for path in (from_key_file, to_key_file)
+        )
+        places = (
+            _server(source, from_token_file, from_ca_file),
+            _server(target, to_token_file, to_ca_file),
+        )
         async with (
-            ServiceClient(_server(source, from_token_file, from_ca_file)) as first,
-            ServiceClient(_server(target, to_token_file, to_ca_file)) as second,
+            ServiceClient(places[0], first_key, "--from-key-file") as first,
+            ServiceClient(places[1], second_key, "--to-key-file") as second,
         ):
             if (first.address.url, into) == (second.address.url, None):
                 raise UsageFault("--from and --to are the same server: name a --basin there")

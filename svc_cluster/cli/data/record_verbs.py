@@ -13,6 +13,7 @@ from typing import Annotated, Final
 
 import typer
 
+from svc_cluster.cli.data.key_file import KeyFile, stream_key
 from svc_cluster.cli.data.printing import say_json, size
 from svc_cluster.cli.data.read_options import Format, ReadOptions
 from svc_cluster.cli.data.record_text import RecordFormat, record_line
@@ -73,12 +74,14 @@ async def append(
         float, typer.Option(min=0, max=60, help="Seconds that a record waits for others.")
     ] = LINGER_SECONDS,
     patience: Patient = PATIENCE_SECONDS,
+    key_file: KeyFile = None,
 ) -> None:
     """Append the lines of a file or a pipe, in their order, each once. It ends with how many were
     appended and where; what fails for a moment is tried again under the same request token, so
     that nothing is appended twice. With --match-seq-num every record has the number behind the one
     before it, or none is appended."""
     name = stream_name(stream)
+    call.client.key = stream_key(key_file)
     with _opened(source) as handle:
         place = STANDARD_INPUT if handle == 0 else str(source)
         lines = RecordInput(handle, format_, linger, place)
@@ -165,11 +168,13 @@ async def read(
     call: VerbCall,
     stream: Named,
     options: ReadOptions,
+    key_file: KeyFile = None,
 ) -> None:
     """Print records up to the tail, from the first one where nothing else is said. As text, only
     bodies are printed and no command records."""
     start = options.start(StreamStart("seq_num", 0))
     name = stream_name(stream)
+    call.client.key = stream_key(key_file)
     pages = read_pages(
         *(call.client, name.basin, name.stream, start, options.bounds, call.patience()),
         clamp=options.clamp,
@@ -188,9 +193,11 @@ async def tail(
     ] = False,
     format_: Format = RecordFormat.TEXT,
     patience: Patient = PATIENCE_SECONDS,
+    key_file: KeyFile = None,
 ) -> None:
     """Print the last records."""
     name = stream_name(stream)
+    call.client.key = stream_key(key_file)
     start = StreamStart("tail_offset", count)
     if is_following:
         await _follow(call, name, start, StreamBounds(), format_, patience, clamp=True)
@@ -207,11 +214,13 @@ async def follow(
     stream: Named,
     options: ReadOptions,
     patience: Patient = PATIENCE_SECONDS,
+    key_file: KeyFile = None,
 ) -> None:
     """Print records as they come, from the tail where nothing else is said. When its server goes
     away it goes on behind the last record that it has printed, so that none is lost or printed
     twice."""
     start = options.start(StreamStart("tail_offset", 0))
+    call.client.key = stream_key(key_file)
     await _follow(
         *(call, stream_name(stream), start, options.bounds, options.format_, patience),
         clamp=options.clamp,
@@ -243,8 +252,10 @@ async def trim(
         int, typer.Argument(metavar="SEQ_NUM", min=0, max=U64_MAX, help="The first that is kept.")
     ],
     fencing_token: FencingToken = None,
+    key_file: KeyFile = None,
 ) -> None:
     """Remove all records before a number. The command is a record of the stream itself."""
+    call.client.key = stream_key(key_file)
     record = AppendRecord(seq_num.to_bytes(8, "big"), ((b"", b"trim"),))
     ack = await _command(call, stream_name(stream), record, fencing_token)
     if call.is_json:
@@ -263,11 +274,13 @@ async def fence(
     fencing_token: Annotated[
         str | None, typer.Option(help="Only if this is the stream's fencing token now.")
     ] = None,
+    key_file: KeyFile = None,
 ) -> None:
     """Set the stream's fencing token: an append that names another one is refused."""
     data = token.encode()
     if len(data) > FENCING_BYTES_MAX:
         raise UsageFault(f"a fencing token has at most {FENCING_BYTES_MAX} bytes: {len(data)}")
+    call.client.key = stream_key(key_file)
     record = AppendRecord(data, ((b"", b"fence"),))
     ack = await _command(call, stream_name(stream), record, fencing_token)
     if call.is_json:
