@@ -16,6 +16,15 @@ Format = Annotated[
     RecordFormat,
     typer.Option("--format", "-f", help="What a line is.", show_choices=True),
 ]
+ReadFormat = Annotated[
+    RecordFormat | None,
+    typer.Option(
+        "--format",
+        "-f",
+        help="What a line is: text, or with -o json: json.",
+        show_choices=True,
+    ),
+]
 SeqNum = Annotated[int | None, typer.Option("--seq-num", "-s", min=0, help="From this number on.")]
 Timestamp = Annotated[
     int | None, typer.Option(min=0, help="From this Unix millisecond on.", metavar="MS")
@@ -44,7 +53,7 @@ class ReadOptions(SharedOptions):
     bytes_: Bytes = None
     until: Until = None
     clamp: Clamp = False
-    format_: Format = RecordFormat.TEXT
+    format_: ReadFormat = None
 
     @property
     def bounds(self) -> StreamBounds:

@@ -76,6 +76,18 @@ def record_line(record: ReadRecord, form: RecordFormat) -> bytes:
     return msgspec.json.encode(line) + b"\n"
 
 
+def is_spoilt(record: ReadRecord) -> bool:
+    """Whether JSON with strings cannot hold what is in it."""
+    try:
+        record.body.decode()
+        for name, value in record.headers:
+            name.decode()
+            value.decode()
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
 def _encoded(data: bytes) -> str:
     return pybase64.b64encode(data).decode()
 

@@ -15,14 +15,14 @@ import typer
 
 from svc_cluster.cli.data.key_file import KeyFile, stream_key
 from svc_cluster.cli.data.printing import say_json, size
-from svc_cluster.cli.data.read_options import Format, ReadOptions
-from svc_cluster.cli.data.record_text import RecordFormat, record_line
+from svc_cluster.cli.data.read_options import Format, ReadFormat, ReadOptions
+from svc_cluster.cli.data.record_output import RecordOutput
+from svc_cluster.cli.data.record_text import RecordFormat
 from svc_cluster.cli.data.standard_input import STANDARD_INPUT, RecordInput
 from svc_cluster.cli.data.stream_names import StreamName, stream_name
 from svc_cluster.cli.data.stream_verbs import Named, streams
 from svc_cluster.cli.data.verb import INTERRUPTED, UsageFault, VerbCall, on_interrupt
 from svc_cluster.cli.terminal import say_surely as say
-from svc_cluster.cli.terminal import to_output
 from svc_cluster.client.client_errors import ClientError
 from svc_cluster.client.definite_append import PATIENCE_SECONDS, BatchAck, DefiniteAppender
 from svc_cluster.client.stream_reading import (
@@ -31,7 +31,7 @@ from svc_cluster.client.stream_reading import (
     StreamStart,
     read_pages,
 )
-from svc_cluster.client.wire_records import AppendRecord, ReadRecord
+from svc_cluster.client.wire_records import AppendRecord
 
 LINGER_SECONDS: Final = 0.05
 """So long the first record that comes through a pipe waits for others."""
@@ -179,8 +179,9 @@ async def read(
         *(call.client, name.basin, name.stream, start, options.bounds, call.patience()),
         clamp=options.clamp,
     )
-    async for records in pages:
-        _write(records, options.format_)
+    with RecordOutput(call, options.format_) as out:
+        async for records in pages:
+            out.write(records)
 
 
 @streams.verb("tail")
@@ -191,7 +192,7 @@ async def tail(
     is_following: Annotated[
         bool, typer.Option("--follow", help="And go on with what comes.")
     ] = False,
-    format_: Format = RecordFormat.TEXT,
+    format_: ReadFormat = None,
     patience: Patient = PATIENCE_SECONDS,
     key_file: KeyFile = None,
 ) -> None:
@@ -204,8 +205,9 @@ async def tail(
         return
     bounds = StreamBounds(count)
     pages = read_pages(call.client, name.basin, name.stream, start, bounds, call.patience())
-    async for records in pages:
-        _write(records, format_)
+    with RecordOutput(call, format_) as out:
+        async for records in pages:
+            out.write(records)
 
 
 @streams.verb("follow")
@@ -232,7 +234,7 @@ async def _follow(
     name: StreamName,
     start: StreamStart,
     bounds: StreamBounds,
-    form: RecordFormat,
+    form: RecordFormat | None,
     patience: float,
     *,
     clamp: bool,
@@ -240,8 +242,9 @@ async def _follow(
     following = StreamFollowing(
         call.client, name.basin, name.stream, start, bounds, call.patience(patience), clamp=clamp
     )
-    async for records in following.batches():
-        _write(records, form)
+    with RecordOutput(call, form) as out:
+        async for records in following.batches():
+            out.write(records)
 
 
 @streams.verb("trim")
@@ -297,14 +300,6 @@ async def _command(
         call.client, name.basin, name.stream, call.patience(), call.new_token
     )
     return await appender.append([record], fencing_token=fencing_token)
-
-
-def _write(records: list[ReadRecord], form: RecordFormat) -> None:
-    """To standard output, as it comes: a reader that is slow slows the read down."""
-    out = sys.stdout.buffer
-    with to_output():
-        out.write(b"".join([record_line(record, form) for record in records]))
-        out.flush()
 
 
 @contextlib.contextmanager
