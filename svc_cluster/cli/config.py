@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
+from svc_cluster.cli.output_form import Output, OutputForm, Teller
 from svc_cluster.cli.processes.process import fail
 from svc_cluster.cli.terminal import say_surely as say
 from svc_cluster.settings import GatewaySettings, NodeSettings
@@ -42,24 +43,30 @@ Config = Annotated[
 
 
 @app.command("print")
-def print_(role: Of, config: Config = None) -> None:
+def print_(role: Of, config: Config = None, output: Output = OutputForm.TABLE) -> None:
     """Print every setting in effect as YAML, from defaults, file and environment. What leads to a
     secret is masked."""
     from svc_cluster.administration.masking import shown
 
     settings = _read(role, config)
+    rows = list(shown(msgspec.to_builtins(settings)))
     # a JSON value is a YAML value
-    for row in shown(msgspec.to_builtins(settings)):
-        say(f"{row.key}: {row.value}")
+    Teller(output).end(
+        {row.key: msgspec.Raw(row.value.encode()) for row in rows},
+        [f"{row.key}: {row.value}" for row in rows],
+    )
 
 
 @app.command()
-def check(role: Of, config: Config = None) -> None:
+def check(role: Of, config: Config = None, output: Output = OutputForm.TABLE) -> None:
     """Check the settings and every file that they name as a start would, without a port and without
     the data directory. Ends with the status that a start would end with."""
     settings = _read(role, config)
     _refusing(lambda: _check_files(settings))
-    say(f"{config or 'the environment'}: a {role} can be started with it")
+    Teller(output).end(
+        {"process": role, "config": None if config is None else str(config), "state": "fit"},
+        [f"{config or 'the environment'}: a {role} can be started with it"],
+    )
 
 
 @app.command()

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.cli.cluster_file import read_cluster_file
+from svc_cluster.cli.output_form import Output, OutputForm
 from svc_cluster.cli.processes.process import fail
 from svc_cluster.cli.terminal import say_surely as say
 from svc_cluster.http.client import ConnectionLostError
@@ -35,12 +36,16 @@ WARM_UP_S: Final = 5.0
 app = typer.Typer(no_args_is_help=True, help="Measure a cluster through its public API.")
 
 
+AsJson = Annotated[bool, typer.Option("--json", help="The same as -o json.")]
+
+
 @app.command("list")
 def list_command(
-    as_json: Annotated[bool, typer.Option("--json", help="All that each of them is.")] = False,
+    as_json: AsJson = False,
+    output: Output = OutputForm.TABLE,
 ) -> None:
-    """The named scenarios."""
-    if as_json:
+    """The named scenarios; as JSON all that each of them is."""
+    if as_json or output is OutputForm.JSON:
         say(msgspec.json.encode(list(SCENARIOS.values())).decode())
         return
     width = max(len(name) for name in SCENARIOS)
@@ -114,8 +119,9 @@ def run_command(
     size: Size = None,
     batch: Batch = None,
     rate: Rate = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: AsJson = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="For a document.")] = False,
+    output: Output = OutputForm.TABLE,
 ) -> None:
     """Run scenarios one after the other and print their figures, below what the disk gives. Of
     several runs the medians are shown, with the least and the most. Latencies of an open loop
@@ -144,7 +150,8 @@ def run_command(
         finally:
             if url is not None:
                 sys.stderr.write(_what_stays(chosen, basin))
-    _show(reference, rows, as_json=as_json, as_markdown=as_markdown)
+    is_json = as_json or output is OutputForm.JSON
+    _show(reference, rows, as_json=is_json, as_markdown=as_markdown)
     if any(row["requests"] == 0 for row in rows):
         raise typer.Exit(1)
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,8 +37,8 @@ def ask(*arguments: str, given: bytes = b"") -> tuple[int, str, str]:
 @in_loop
 async def test_a_running_cluster_is_looked_into_and_left_as_it_is(tmp_path: Path) -> None:
     """One node with records: its log is listed without damage, its bundle holds every part and
-    nothing secret, its rates and its standing are shown; a damaged copy of its log is told by
-    place."""
+    nothing secret, its rates and its standing are shown, its backups told; a damaged copy of its
+    log is told by place. As JSON all of it is one line."""
     own = OwnCluster(tmp_path / "cluster", nodes=1)
     own.start()
     try:
@@ -53,9 +54,53 @@ async def test_a_running_cluster_is_looked_into_and_left_as_it_is(tmp_path: Path
         assert re.search(r"^1 +ready +\d of \d", out, re.MULTILINE), out
         assert out.startswith(f"{own.url}\nappends   0 records/s")
         assert "\x1b" not in out
+        told = line("top", *url, "--interval", "0.1", "--data-dir", str(own.directory))
+        assert (told["url"], told["appended_records"], told["failed"]) == (own.url, 0, 0)
+        assert [(each["node"], each["standing"]) for each in told["nodes"]] == [(1, "ready")]
+        _backups(own, tmp_path)
     finally:
         own.end()
     _inspect(own.directory / "node-1", tmp_path)
+
+
+def line(*arguments: str, status: int = 0) -> dict[str, Any]:
+    """The one line of JSON that a command prints."""
+    found, out, err = ask(*arguments, "-o", "json")
+    assert found == status, err
+    assert out.count("\n") == 1
+    told = json.loads(out)
+    assert isinstance(told, dict)
+    return told
+
+
+def _backups(own: OwnCluster, tmp_path: Path) -> None:
+    """What is made, what there is, whether it is whole, and what is deleted of it."""
+    place = ("--at", str(tmp_path / "backups"), "--key-file", str(tmp_path / "backup.key"))
+    made = line("backup", "create", *place, "--data-dir", str(own.directory))
+    assert (made["number"], made["records"], made["place"]) == (1, 3000, place[1])
+    assert [(each["basin"], each["records"]) for each in made["basins"]] == [("first-basin", 3000)]
+    listed = line("backup", "list", *place)
+    assert listed == {key: made[key] for key in listed}
+    whole = line("backup", "verify", *place)
+    assert (whole["number"], whole["findings"]) == (1, [])
+    assert whole["objects"] > 0
+    assert line("backup", "prune", *place, "--keep", "1") == {
+        "deleted": [],
+        "objects": 0,
+        "freed_bytes": 0,
+        "is_whole": True,
+    }
+    settings = tmp_path / "restored.yaml"
+    settings.write_text(
+        f"cluster_id: other\nnode_id: 1\ndata_dir: {tmp_path}/restored\n"
+        f"secret_file: {own.directory}/cluster.secret\nnodes: {{'1': '127.0.0.1:7001'}}\n"
+        "replication_factor: 1\n"
+    )
+    assert line("backup", "restore", *place, "--config", str(settings)) == {
+        "number": 1,
+        "node_id": 1,
+        "data_dir": f"{tmp_path}/restored",
+    }
 
 
 def _bundle(own: OwnCluster, tmp_path: Path) -> None:
@@ -79,6 +124,7 @@ def _bundle(own: OwnCluster, tmp_path: Path) -> None:
     secret = (own.directory / "cluster.secret").read_bytes().strip()
     assert all(secret not in data and len(data) <= 8 * LOG_BYTES_MAX for data in parts.values())
     assert b"svc_build_info" in parts["node-1/metrics.txt"]
+    assert line(*asked) == {"file": str(out), "parts": sorted(manifest["parts"]), "missing": {}}
 
 
 def _digests(directory: Path) -> dict[str, str]:
@@ -91,6 +137,9 @@ def _inspect(node: Path, tmp_path: Path) -> None:
     status, out, err = ask("wal", "inspect", str(node))
     assert (status, err) == (0, ""), out
     assert re.search(r"^wal-00000001.segment +active +1 .*entry:\d+", out, re.MULTILINE), out
+    told = line("wal", "inspect", str(node))
+    assert (told["damage"], told["segments"][0]["state"]) == ([], "active")
+    assert told["segments"][0]["frames"]["entry"] > 0
     assert _digests(node) == before
     hurt = tmp_path / "hurt"
     shutil.copytree(node / "wal", hurt)
@@ -103,6 +152,7 @@ def _inspect(node: Path, tmp_path: Path) -> None:
     segments = inspect_wal(hurt)
     assert [each.name for each in segments if each.holes] == [first.name]
     assert len(damage_of(segments)) == 1
+    assert line("wal", "inspect", str(hurt), status=1)["damage"] == damage_of(segments)
     status, out, _ = ask("wal", "inspect", str(hurt))
     assert status == 1
     assert re.search(rf"^damage: {first.name} at \d+: what was durable here", out, re.MULTILINE)

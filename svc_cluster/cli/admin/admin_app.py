@@ -15,8 +15,8 @@ from svc_cluster.cli.admin.member_commands import app as member_app
 from svc_cluster.cli.admin.node_commands import add_commands
 from svc_cluster.cli.admin.rebalance_command import rebalance
 from svc_cluster.cli.admin.upgrade_commands import upgrade_app
+from svc_cluster.cli.output_form import Output, OutputForm, Teller
 from svc_cluster.cli.processes.process import fail
-from svc_cluster.cli.terminal import say_surely as say
 
 if TYPE_CHECKING:
     from svc_cluster.cli.admin.authority import Authority
@@ -51,6 +51,7 @@ def bootstrap(
         list[str] | None,
         typer.Option(help="A host name or IP address of the clients' port; may be repeated."),
     ] = None,
+    output: Output = OutputForm.TABLE,
 ) -> None:
     """Make what a new cluster needs, a CA, certificates, the cluster's secret and the root token.
     Later it renews the certificates that end within 30 days."""
@@ -59,16 +60,18 @@ def bootstrap(
 
     try:
         made = fill(out, ca or out / "ca", range(1, nodes + 1), public_name or ["localhost"])
-        say(f"{out}: made {', '.join(made)}" if made else f"{out}: everything is there already")
     except AuthorityError as cause:
         fail(str(cause), 1)
+        raise
+    told = f"{out}: made {', '.join(made)}" if made else f"{out}: everything is there already"
+    Teller(output).end({"directory": str(out), "made": list(made)}, [told])
 
 
 Directory = Annotated[Path, typer.Option("--ca", help="The CA's directory.")]
 
 
 @ca_app.command("init")
-def ca_init(directory: Directory = Path("ca")) -> None:
+def ca_init(directory: Directory = Path("ca"), output: Output = OutputForm.TABLE) -> None:
     """Make a CA: ca.pem, which every process gets, and ca.key, which none does."""
     from svc_cluster.cli.admin.authority import Authority, AuthorityError
     from svc_cluster.cli.processes.own_certificate import utc_now
@@ -77,7 +80,10 @@ def ca_init(directory: Directory = Path("ca")) -> None:
         Authority.create(directory, utc_now)
     except AuthorityError as cause:
         fail(str(cause), 1)
-    say(f"{directory}/ca.pem and {directory}/ca.key: keep the key away from the nodes")
+    Teller(output).end(
+        {"certificate": f"{directory}/ca.pem", "key": f"{directory}/ca.key"},
+        [f"{directory}/ca.pem and {directory}/ca.key: keep the key away from the nodes"],
+    )
 
 
 @ca_app.command("issue")
@@ -98,6 +104,7 @@ def ca_issue(
         Path, typer.Option(help="Where tls.crt, tls.key and ca.crt are written.")
     ] = Path("certificate"),
     days: Annotated[int, typer.Option(help="How long it is valid, 1 to 3650.")] = 90,
+    output: Output = OutputForm.TABLE,
 ) -> None:
     """Make a key and a certificate for what is named: tls.crt, tls.key and ca.crt in --out."""
     from svc_cluster.cli.admin.authority import AuthorityError, certificate_names, issue
@@ -118,7 +125,10 @@ def ca_issue(
         issue(_authority(directory), names, out, days=days)
     except AuthorityError as cause:
         fail(str(cause), 1)
-    say(f"{out}/tls.crt for {', '.join(names)}, valid for {days} days")
+    Teller(output).end(
+        {"certificate": f"{out}/tls.crt", "names": list(names), "days": days},
+        [f"{out}/tls.crt for {', '.join(names)}, valid for {days} days"],
+    )
 
 
 def _authority(directory: Path) -> Authority:
@@ -133,6 +143,7 @@ def root_token(
     data_dir: Annotated[
         Path, typer.Argument(help="The data directory of any one node, running or not.")
     ],
+    output: Output = OutputForm.TABLE,
 ) -> None:
     """Make a new root access token and show it, this once; the one before ends to be valid."""
     from svc_cluster.cli.processes.root_token import leave_change, new_secret
@@ -144,16 +155,17 @@ def root_token(
         leave_change(data_dir, secret, only_if_absent=False)
     except OSError as cause:
         fail(f"{data_dir} cannot be written to: {cause.strerror}", 1)
-    say(secret)
-    say("valid a few seconds after the node runs and the cluster has a leader")
+    told = "valid a few seconds after the node runs and the cluster has a leader"
+    Teller(output).end({"access_token": secret}, [secret, told])
 
 
 @app.command("new-token")
-def new_token() -> None:
+def new_token(output: Output = OutputForm.TABLE) -> None:
     """Make an access token for `root_token_file`; it means nothing until a cluster has it."""
     from svc_cluster.cli.processes.root_token import new_secret
 
-    say(new_secret())
+    secret = new_secret()
+    Teller(output).end({"access_token": secret}, [secret])
 
 
 @audit_app.command("verify")
@@ -161,6 +173,7 @@ def audit_verify(
     files: Annotated[
         list[Path], typer.Argument(help="Audit logs of one chain, `.gz` too, in any order.")
     ],
+    output: Output = OutputForm.TABLE,
 ) -> None:
     """Find lines that were changed, taken out, put in or moved: status 1 where there are some, 2
     where a file cannot be read."""
@@ -172,8 +185,7 @@ def audit_verify(
         where = getattr(cause, "filename", None) or ", ".join(str(each) for each in files)
         fail(f"{where} cannot be read: {getattr(cause, 'strerror', None) or cause}", 2)
     else:
-        for text in (*report.notes, *report.findings, report.summary):
-            say(text)
+        Teller(output).end(report.facts(), (*report.notes, *report.findings, report.summary))
         if report.findings:
             count = len(report.findings) + report.untold
             fail(f"{count} findings: the log is not as it was written", 1)

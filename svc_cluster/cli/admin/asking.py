@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from svc_cluster.cli import output_form
 from svc_cluster.cli.processes.process import fail
 from svc_cluster.cli.terminal import say_surely as say
 
@@ -21,16 +21,8 @@ if TYPE_CHECKING:
     Told = TypeVar("Told")
 
 
-class Form(StrEnum):
-    """How an answer is printed."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
-Output = Annotated[
-    Form, typer.Option("--output", "-o", help="A table for people, or one JSON object.")
-]
+Form = output_form.OutputForm
+Output = output_form.Output
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this it is only told.")]
 
 

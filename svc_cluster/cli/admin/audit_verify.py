@@ -51,6 +51,20 @@ class Report:
             f"{self.last.digest}"
         )
 
+    def facts(self) -> dict[str, object]:
+        """Return all of it for a program."""
+        first, last = self.first, self.last
+        return {
+            "chained": self.chained,
+            "unchained": self.old,
+            "first_sequence": None if first is None else first.sequence,
+            "last_sequence": None if last is None else last.sequence,
+            "hash": None if last is None else str(last.digest),
+            "notes": self.notes,
+            "findings": self.findings,
+            "findings_untold": self.untold,
+        }
+
     def find(self, text: str) -> None:
         if len(self.findings) < FINDINGS_MAX:
             self.findings.append(text)

@@ -18,8 +18,8 @@ import msgspec
 import typer
 
 from svc_cluster.cli.admin.node_choice import Address, Authority, Certificate, DataDir, Key
+from svc_cluster.cli.output_form import Output, OutputForm, Teller
 from svc_cluster.cli.terminal import end_with
-from svc_cluster.cli.terminal import say_surely as say
 
 if TYPE_CHECKING:
     from svc_cluster.cli.admin.admin_client import Target
@@ -131,6 +131,7 @@ def bundle(
     tls_cert: Certificate = None,
     tls_key: Key = None,
     tls_ca: Authority = None,
+    output: Output = OutputForm.TABLE,
 ) -> None:  # fmt: skip
     """Write what one node, or all of a `svc-cluster local`, say of themselves into one file.
 
@@ -167,8 +168,12 @@ def bundle(
         end_with(str(cause), 2)
     except OSError as cause:
         end_with(f"{out} cannot be written: {cause.strerror}", 1)
-    say(f"{out}: {len(made.parts)} parts")
-    for name, why in made.missing.items():
-        say(f"missing: {name}: {why}")
+    Teller(output).end(
+        {"file": str(out), "parts": sorted(made.parts), "missing": made.missing},
+        [
+            f"{out}: {len(made.parts)} parts",
+            *(f"missing: {name}: {why}" for name, why in made.missing.items()),
+        ],
+    )
     if made.missing:
         raise SystemExit(1)

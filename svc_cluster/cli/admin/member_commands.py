@@ -11,7 +11,7 @@ import typer
 
 from svc_cluster.cli.admin.asking import Form, Output, asked, show
 from svc_cluster.cli.admin.node_choice import NODE_ID_MAX, NodeChoice
-from svc_cluster.cli.admin.node_commands import Json, ask
+from svc_cluster.cli.admin.node_commands import Json, ask, form_of
 from svc_cluster.cli.processes.process import fail
 from svc_cluster.cli.shared_options import with_shared_options
 from svc_cluster.cli.terminal import say_surely as say
@@ -38,9 +38,10 @@ Yes = Annotated[bool, typer.Option("--yes", help="Also where basins are lost wit
 def list_members(
     choice: NodeChoice,
     json: Json = False,
+    output: Output = Form.TABLE,
 ) -> None:
     """The nodes as one of them sees them: who is away, and who came up empty."""
-    ask("members", choice, json)
+    ask("members", choice, form_of(output, json=json))
 
 
 @app.command("add")
@@ -193,11 +194,12 @@ def replace_member(
     choice: NodeChoice,
     yes: Yes = False,
     json: Json = False,
+    output: Output = Form.TABLE,
 ) -> None:
     """Let a node that came up with an empty data directory take the place of the lost one. That one
     is refused for ever. Status 1: nothing was done."""
     from svc_cluster.cli.admin.text import replaced
 
     answer = asked(choice, lambda client: client.replace_member(lost, also_lost=yes))
-    show(answer, Form.JSON if json else Form.TABLE, partial(replaced, lost))
+    show(answer, form_of(output, json=json), partial(replaced, lost))
     raise typer.Exit(1 if answer.refused else 0)

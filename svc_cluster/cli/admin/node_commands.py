@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from svc_cluster.cli.admin.asking import Form, asked, say_json, show
+from svc_cluster.cli.admin.asking import Form, Output, asked, say_json, show
 from svc_cluster.cli.admin.node_choice import NodeChoice
 from svc_cluster.cli.shared_options import with_shared_options
 
 Operation = Literal["status", "members", "leaders", "drain", "configuration"]
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
+Json = Annotated[bool, typer.Option("--json", help="The same as -o json.")]
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -45,20 +45,25 @@ def _add(
     """Add the command that asks a node for what has this name. All of them have the same options:
     which node is asked, and how it is told."""
 
-    def command(choice: NodeChoice, json: Json = False) -> None:
-        raise typer.Exit(exit_status(ask(name, choice, json)))
+    def command(choice: NodeChoice, json: Json = False, output: Output = Form.TABLE) -> None:
+        raise typer.Exit(exit_status(ask(name, choice, form_of(output, json=json))))
 
     app.command(name, help=told)(with_shared_options(command))
 
 
-def ask(operation: Operation, choice: NodeChoice, json: bool) -> Any:
+def form_of(output: Form, *, json: bool) -> Form:
+    """Return the form that is asked for. `--json` is the older word for `-o json`."""
+    return Form.JSON if json else output
+
+
+def ask(operation: Operation, choice: NodeChoice, form: Form) -> Any:
     """Ask and print; returns the answer, and ends the process where there is none."""
     from svc_cluster.cli.admin import text as admin_text
     from svc_cluster.cli.admin.admin_client import configuration as by_key
 
     answer: Any = asked(choice, lambda client: getattr(client, operation)())
-    if json and operation == "configuration":
+    if form is Form.JSON and operation == "configuration":
         say_json(by_key(answer))
     else:
-        show(answer, Form.JSON if json else Form.TABLE, getattr(admin_text, operation))
+        show(answer, form, getattr(admin_text, operation))
     return answer

@@ -11,8 +11,8 @@ from typing import Annotated, Final
 
 import typer
 
+from svc_cluster.cli.output_form import Output, OutputForm, Teller
 from svc_cluster.cli.terminal import end_with, table
-from svc_cluster.cli.terminal import say_surely as say
 from svc_cluster.storage.wal import wal_frame as fr
 from svc_cluster.storage.wal.reader import SegmentReader
 from svc_cluster.storage.wal.segment import (
@@ -156,6 +156,7 @@ def frames_of(reader: SegmentReader) -> Iterator[tuple[int, WalFrame | None]]:
 @wal_app.command("inspect")
 def inspect(
     directory: Annotated[Path, typer.Argument(help="A node's data directory, or the wal in it.")],
+    output: Output = OutputForm.TABLE,
 ) -> None:
     """Print the segments of a log, what is in them, and damage: status 1 where there is some, 2
     where it is no log. Nothing is written, and the node may run: its newest frames may then look
@@ -169,12 +170,27 @@ def inspect(
     except (OSError, WalFormatError) as cause:
         end_with(f"{place} cannot be read: {getattr(cause, 'strerror', None) or cause}", 2)
     head = ("SEGMENT", "STATE", "NUMBER", "USED", "GROUPS", "FRAMES")
-    for line in table(head, [_row(each) for each in segments]):
-        say(line)
-    for told in damage:
-        say(f"damage: {told}")
+    Teller(output).end(
+        {"segments": [_told(each) for each in segments], "damage": damage},
+        [
+            *table(head, [_row(each) for each in segments]),
+            *(f"damage: {told}" for told in damage),
+        ],
+    )
     if damage:
         raise SystemExit(1)
+
+
+def _told(each: InspectedSegment) -> dict[str, object]:
+    return {
+        "segment": each.name,
+        "state": each.state,
+        "number": each.seq,
+        "used": each.used,
+        "size": each.size,
+        "groups": sorted(each.groups),
+        "frames": dict(sorted(each.frames.items())),
+    }
 
 
 def _row(each: InspectedSegment) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from svc_cluster.cli.output_form import Output, OutputForm, Teller
 from svc_cluster.cli.processes.process import fail
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def create(
     tls_ca: Annotated[
         Path | None, typer.Option(envvar="SVC_CLUSTER_PEER_TLS_CA", help="The cluster's CA.")
     ] = None,
+    output: Output = OutputForm.TABLE,
 ) -> None:
     """Take a backup while the cluster serves; only what is new since the last one is moved. What
     was interrupted goes on when it is repeated. With --keep or --older-than, what neither keeps is
@@ -84,47 +86,57 @@ def create(
     from svc_cluster.cli.backup.backup_places import bytes_per_second, seconds
 
     targets = _targets(address or [], data_dir, (tls_cert, tls_key, tls_ca))
+    teller = Teller(output)
 
     async def work() -> None:
         moved = bytes_per_second(rate)
         await backup_commands.take(
-            lambda: backup_commands.create(targets, to, key_file, moved, plain=plain, full=full),
+            lambda: backup_commands.create(
+                targets, to, key_file, moved, plain=plain, full=full, teller=teller
+            ),
             to,
             key_file,
             _retention(keep, older_than),
             None if every is None else seconds(every),
             plain=plain,
+            teller=teller,
         )
 
     _run(work)
 
 
 @app.command("key")
-def key(key_file: KeyFile = KEY_FILE) -> None:
+def key(key_file: KeyFile = KEY_FILE, output: Output = OutputForm.TABLE) -> None:
     """Make the key file of a place that has no backups yet, for whoever keeps it in a Secret."""
     from svc_cluster.backup.key_file import make_key
 
     async def work() -> None:
         made = make_key(key_file)
-        typer.echo(f"{key_file} is the key {made.key_id}: keep copies of it apart from the backups")
+        told = f"{key_file} is the key {made.key_id}: keep copies of it apart from the backups"
+        Teller(output).end({"file": str(key_file), "key_id": made.key_id}, [told])
 
     _run(work)
 
 
 @app.command("list")
-def show(at: At, key_file: KeyFile = KEY_FILE) -> None:
+def show(at: At, key_file: KeyFile = KEY_FILE, output: Output = OutputForm.TABLE) -> None:
     """Show the backups that there are, with the position and the time of each basin."""
     from svc_cluster.cli.backup import backup_commands
 
-    _run(lambda: backup_commands.show(at, key_file))
+    _run(lambda: backup_commands.show(at, key_file, Teller(output)))
 
 
 @app.command("verify")
-def verify(at: At, key_file: KeyFile = KEY_FILE, number: Number = None) -> None:
+def verify(
+    at: At,
+    key_file: KeyFile = KEY_FILE,
+    number: Number = None,
+    output: Output = OutputForm.TABLE,
+) -> None:
     """Read everything that a backup needs, and name what is damaged or missing: status 1 then."""
     from svc_cluster.cli.backup import backup_commands
 
-    if not _run(lambda: backup_commands.check(at, key_file, number)):
+    if not _run(lambda: backup_commands.check(at, key_file, number, Teller(output))):
         fail("the backup is not whole", 1)
 
 
@@ -138,6 +150,7 @@ def prune(
         str,
         typer.Option(help="What no backup names stays so long, for one that was interrupted."),
     ] = "24h",
+    output: Output = OutputForm.TABLE,
 ) -> None:
     """Delete the backups that neither rule keeps, never the last one, and what only they needed."""
     from svc_cluster.cli.backup import backup_commands
@@ -148,7 +161,8 @@ def prune(
         if retention is None:
             fail("name what is to be kept: --keep 7, --older-than 30d, or both", 2)
         else:
-            await backup_commands.clear(at, key_file, retention, seconds(grace))
+            kept_for = seconds(grace)
+            await backup_commands.clear(at, key_file, retention, kept_for, teller=Teller(output))
 
     _run(work)
 
@@ -170,6 +184,7 @@ def restore(
         list[str] | None,
         typer.Option(help="Up to a time (2030-01-31T12:00:00Z), or BASIN/STREAM=POSITION."),
     ] = None,
+    output: Output = OutputForm.TABLE,
 ) -> None:
     """Make the data directory of one node that has never run. Do so for every node of the cluster,
     with the same options, before the first of them starts; there may be more or fewer of them than
@@ -185,7 +200,7 @@ def restore(
         settings = load(NodeSettings, config, os.environ)
         at_ms, positions = backup_places.until(until or [])
         wishes = Wishes(None if not basin else backup_places.named(basin), at_ms, positions)
-        await bring_back(settings, at, key_file, number, wishes)
+        await bring_back(settings, at, key_file, number, wishes, Teller(output))
 
     try:
         _run(work)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from svc_cluster.backup.backup_errors import BackupError
+from svc_cluster.backup.backup_manifest import Manifest
 from svc_cluster.backup.create import BackupRun, Creation
 from svc_cluster.backup.prune import BackupRetention, prune
 from svc_cluster.backup.restore import RestoredNode, Wishes, kept_and_not, restore, when
@@ -22,18 +23,26 @@ from svc_cluster.cli.admin.admin_client import Target
 from svc_cluster.cli.backup.backup_places import open_vault, store_at, vault_to_write
 from svc_cluster.cli.backup.backup_schedule import BackupSchedule
 from svc_cluster.cli.backup.node_source import NodeSource
+from svc_cluster.cli.output_form import Teller
 from svc_cluster.cli.processes.start_checks import remember_members
-from svc_cluster.cli.terminal import say_surely as say
 from svc_cluster.settings import NodeSettings
 
 MIB = 1024 * 1024
+TO_PEOPLE: Final = Teller()
 GRACE_SECONDS: Final = 86_400
 """How long what no backup names stays, where backups are deleted behind a new one: as `--grace` of
 `prune` has it."""
 
 
 async def create(
-    targets: Sequence[Target], to: str, key_file: Path, rate: float, *, plain: bool, full: bool
+    targets: Sequence[Target],
+    to: str,
+    key_file: Path,
+    rate: float,
+    *,
+    plain: bool,
+    full: bool,
+    teller: Teller,
 ) -> None:
     """Raises BackupError."""
     async with NodeSource(targets, rate) as source:
@@ -45,13 +54,40 @@ async def create(
             raise BackupError(f"no node gives the catalog: {cause}") from cause
         vault, told = await vault_to_write(to, key_file, cluster_id, plain=plain)
         for line in told:
-            say(line)
+            teller.note(line)
         creation = Creation(version("svc-cluster"), is_full=full)
-        made = await BackupRun(vault, source, SystemClock(), creation, say).run()
-        say(
+        made = await BackupRun(vault, source, SystemClock(), creation, teller.note).run()
+        told = [
             f"backup {made.number} of {made.cluster_id} in {to}: {len(made.basins)} basins, "
             f"{vault.written_bytes} bytes added, {source.received_bytes} read from the nodes"
-        )
+        ]
+        facts = _facts(made) | {
+            "place": to,
+            "added_bytes": vault.written_bytes,
+            "received_bytes": source.received_bytes,
+        }
+        teller.end(facts, told)
+
+
+def _facts(made: Manifest) -> dict[str, object]:
+    """What a program is told of a backup."""
+    return {
+        "number": made.number,
+        "cluster_id": made.cluster_id,
+        "finished_at": when(made.finished_at_ms),
+        "records": sum(entry.records for entry in made.basins),
+        "stored_bytes": sum(entry.stored_bytes for entry in made.basins),
+        "moved_bytes": made.moved_bytes,
+        "basins": [
+            {
+                "basin": entry.basin,
+                "applied_index": entry.applied_index,
+                "taken_at": when(entry.taken_at_ms),
+                "records": entry.records,
+            }
+            for entry in made.basins
+        ],
+    }
 
 
 async def take(
@@ -62,6 +98,7 @@ async def take(
     every_seconds: int | None,
     *,
     plain: bool = False,
+    teller: Teller = TO_PEOPLE,
 ) -> None:
     """Create one backup, or one whenever it is due, and delete behind each what `retention` does
     not keep (None: nothing). `plain`: as for `create_one`. Raises BackupError."""
@@ -69,7 +106,7 @@ async def take(
     async def work() -> None:
         await create_one()
         if retention is not None:
-            await clear(to, key_file, retention, GRACE_SECONDS, plain=plain)
+            await clear(to, key_file, retention, GRACE_SECONDS, plain=plain, teller=teller)
 
     if every_seconds is None:
         await work()
@@ -80,7 +117,7 @@ async def take(
         every_seconds,
         SystemClock(),
         asyncio.sleep,
-        say,
+        teller.note,
     )
     await schedule.run()
 
@@ -95,31 +132,42 @@ async def last_finished_ms(at: str, key_file: Path, *, plain: bool = False) -> i
     return (await vault.manifest(numbers[-1])).finished_at_ms if numbers else None
 
 
-async def show(at: str, key_file: Path) -> None:
-    """Raises BackupError."""
+async def show(at: str, key_file: Path, teller: Teller) -> None:
+    """Print the backups that there are, as JSON a line each. Raises BackupError."""
     vault = await open_vault(at, key_file)
     for number in await vault.numbers():
         made = await vault.manifest(number)
         stored = sum(entry.stored_bytes for entry in made.basins)
-        say(
+        lines = [
             f"{number}  {when(made.finished_at_ms)}  {len(made.basins)} basins  "
             f"{sum(entry.records for entry in made.basins)} records  {stored / MIB:.1f} MiB, "
             f"{made.moved_bytes / MIB:.1f} of them new"
-        )
-        for entry in made.basins:
-            say(f"   {entry.basin}  index {entry.applied_index}  {when(entry.taken_at_ms)}")
+        ]
+        lines += [
+            f"   {entry.basin}  index {entry.applied_index}  {when(entry.taken_at_ms)}"
+            for entry in made.basins
+        ]
+        teller.end(_facts(made), lines)
 
 
-async def check(at: str, key_file: Path, number: int | None) -> bool:
+async def check(at: str, key_file: Path, number: int | None, teller: Teller) -> bool:
     """Whether the backup is whole. Raises BackupError."""
     vault = await open_vault(at, key_file)
     made = await vault.chosen(number)
-    report = await verify(vault, made, say)
-    for finding in report.findings:
-        say(f"DAMAGED  {finding}")
-    say(
-        f"backup {made.number}: {report.objects} objects, {report.read_bytes / MIB:.1f} MiB: "
-        + (f"{len(report.findings)} findings" if report.findings else "whole")
+    report = await verify(vault, made, teller.note)
+    standing = f"{len(report.findings)} findings" if report.findings else "whole"
+    teller.end(
+        {
+            "number": made.number,
+            "objects": report.objects,
+            "read_bytes": report.read_bytes,
+            "findings": report.findings,
+        },
+        [
+            *(f"DAMAGED  {finding}" for finding in report.findings),
+            f"backup {made.number}: {report.objects} objects, {report.read_bytes / MIB:.1f} MiB: "
+            f"{standing}",
+        ],
     )
     return not report.findings
 
@@ -131,18 +179,31 @@ async def clear(
     grace_seconds: float,
     *,
     plain: bool = False,
+    teller: Teller,
 ) -> None:
     """Raises BackupError."""
     vault = await open_vault(at, key_file, plain=plain)
     done = await prune(vault, SystemClock(), retention, grace_seconds)
     gone = ", ".join(map(str, done.backups)) or "none"
-    say(f"backups deleted: {gone}; {done.objects} objects, {done.freed_bytes / MIB:.1f} MiB")
-    if not done.is_whole:
-        say("there is more to delete: repeat")
+    lines = [f"backups deleted: {gone}; {done.objects} objects, {done.freed_bytes / MIB:.1f} MiB"]
+    teller.end(
+        {
+            "deleted": list(done.backups),
+            "objects": done.objects,
+            "freed_bytes": done.freed_bytes,
+            "is_whole": done.is_whole,
+        },
+        lines if done.is_whole else [*lines, "there is more to delete: repeat"],
+    )
 
 
 async def bring_back(
-    settings: NodeSettings, source: str, key_file: Path, number: int | None, wishes: Wishes
+    settings: NodeSettings,
+    source: str,
+    key_file: Path,
+    number: int | None,
+    wishes: Wishes,
+    teller: Teller,
 ) -> None:
     """Raises BackupError, SettingsError."""
     vault = await open_vault(source, key_file)
@@ -155,9 +216,12 @@ async def bring_back(
         tuple(sorted(NodeId(int(node)) for node in settings.nodes)),
         settings.replication_factor,
     )
-    await restore(vault, made, place, wishes, say)
+    await restore(vault, made, place, wishes, teller.note)
     remember_members(directory, settings)
     end(directory)
     for line in kept_and_not(wishes):
-        say(line)
-    say(f"node {settings.node_id} may start once every node of the cluster was restored")
+        teller.note(line)
+    teller.end(
+        {"number": made.number, "node_id": settings.node_id, "data_dir": settings.data_dir},
+        [f"node {settings.node_id} may start once every node of the cluster was restored"],
+    )

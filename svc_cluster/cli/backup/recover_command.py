@@ -10,8 +10,8 @@ import typer
 
 from svc_cluster.cli.backup.backup_app import KEY_FILE, At, KeyFile
 from svc_cluster.cli.backup.scratch import EXIT_NO_ROOM, in_scratch
+from svc_cluster.cli.output_form import Output, OutputForm, Teller
 from svc_cluster.cli.processes.process import fail
-from svc_cluster.cli.terminal import say_surely as say
 
 if TYPE_CHECKING:
     from svc_cluster.backup.quorum_loss import Recovery
@@ -38,6 +38,7 @@ def recover(
     yes: Annotated[
         bool, typer.Option("--yes", help="Take it. Without this, it is told what there is.")
     ] = False,
+    output: Output = OutputForm.TABLE,
 ) -> None:
     """Make a backup of what is left of a cluster that has lost its quorum for good. It is told for
     each basin whether something acknowledged may be missing. A new cluster is then restored from
@@ -53,7 +54,10 @@ def recover(
 
     def work(scratch: Path) -> None:
         try:
-            asyncio.run(_recover(directories, at, key_file, scratch, plain=plain, takes=yes))
+            teller = Teller(output)
+            asyncio.run(
+                _recover(directories, at, key_file, scratch, teller, plain=plain, takes=yes)
+            )
         except NoRoomError as cause:
             fail(str(cause), EXIT_NO_ROOM)
         except BackupError as cause:
@@ -67,6 +71,7 @@ async def _recover(
     at: str,
     key_file: Path,
     scratch: Path,
+    teller: Teller,
     *,
     plain: bool,
     takes: bool,
@@ -76,16 +81,18 @@ async def _recover(
 
     found = await open_recovery(directories, scratch, SystemClock())
     try:
-        for line in found.told():
-            say(line)
+        told = found.told()
         if not takes:
+            teller.end({"found": told, "backup": None}, told)
             fail("nothing was made: say --yes to make a backup of it", 1)
-        await _take(found, at, key_file, plain=plain)
+        for line in told:
+            teller.note(line)
+        await _take(found, at, key_file, teller, plain=plain)
     finally:
         await found.close()
 
 
-async def _take(found: Recovery, at: str, key_file: Path, *, plain: bool) -> None:
+async def _take(found: Recovery, at: str, key_file: Path, teller: Teller, *, plain: bool) -> None:
     from importlib.metadata import version
 
     from svc_cluster.backup.create import BackupRun, Creation
@@ -94,12 +101,15 @@ async def _take(found: Recovery, at: str, key_file: Path, *, plain: bool) -> Non
 
     vault, told = await vault_to_write(at, key_file, found.cluster_id, plain=plain)
     for line in told:
-        say(line)
+        teller.note(line)
     # what earlier backups have may be another continuation of the same records
     creation = Creation(version("svc-cluster"), is_full=True)
-    made = await BackupRun(vault, found, SystemClock(), creation, say).run()
-    say(f"backup {made.number} of {made.cluster_id} in {at}: {len(made.basins)} basins")
-    say(
-        f"next, on each node of the new cluster, whose data_dir is a new one: svc-cluster backup "
-        f"restore --at {at} --key-file {key_file} --number {made.number} --config FILE"
+    made = await BackupRun(vault, found, SystemClock(), creation, teller.note).run()
+    teller.end(
+        {"found": found.told(), "backup": made.number, "cluster_id": made.cluster_id, "place": at},
+        [
+            f"backup {made.number} of {made.cluster_id} in {at}: {len(made.basins)} basins",
+            "next, on each node of the new cluster, whose data_dir is a new one: svc-cluster "
+            f"backup restore --at {at} --key-file {key_file} --number {made.number} --config FILE",
+        ],
     )

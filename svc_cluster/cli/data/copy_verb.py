@@ -20,7 +20,8 @@ from svc_cluster.cli.data.key_file import read_key
 from svc_cluster.cli.data.printing import plain, say_json
 from svc_cluster.cli.data.server_choice import ServerOptions, chosen_server
 from svc_cluster.cli.data.stream_names import StreamName, basin_name, stream_name
-from svc_cluster.cli.data.verb import EXIT_STATUS, OutputForm, UsageFault, perform
+from svc_cluster.cli.data.verb import EXIT_STATUS, UsageFault, perform
+from svc_cluster.cli.output_form import Output, OutputForm
 from svc_cluster.cli.terminal import say_surely as say
 from svc_cluster.client.client_errors import AnswerRefusedError, ClientError
 from svc_cluster.client.definite_append import PATIENCE_SECONDS, RetryPatience
@@ -205,7 +206,7 @@ def copy(
     patience: Annotated[
         float, typer.Option(min=0, max=43_200, help="Seconds without an answer.")
     ] = PATIENCE_SECONDS,
-    output: Annotated[OutputForm, typer.Option("--output", "-o")] = OutputForm.TABLE,
+    output: Output = OutputForm.TABLE,
 ) -> None:
     """Copy streams between servers of the interface, S2's own among them. Records keep their
     headers, timestamps and positions, streams their configurations. It can be interrupted: asked

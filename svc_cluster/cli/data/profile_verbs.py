@@ -19,9 +19,9 @@ from svc_cluster.cli.data.profiles import (
     read_profiles,
     write_profiles,
 )
-from svc_cluster.cli.data.verb import EXIT_STATUS, OutputForm
+from svc_cluster.cli.data.verb import EXIT_STATUS
+from svc_cluster.cli.output_form import Output, OutputForm, Teller
 from svc_cluster.cli.terminal import end_with
-from svc_cluster.cli.terminal import say_surely as say
 from svc_cluster.client.client_errors import ClientError
 from svc_cluster.client.service_client import checked_url
 
@@ -34,7 +34,7 @@ Named = Annotated[str, typer.Argument(metavar="NAME", help="The profile.")]
 
 @profile_app.command("list", epilog=EXIT_STATUS)
 def list_profiles(
-    output: Annotated[OutputForm, typer.Option("--output", "-o")] = OutputForm.TABLE,
+    output: Output = OutputForm.TABLE,
 ) -> None:
     """List the profiles; a star marks the default one."""
     profiles = _read()
@@ -63,6 +63,7 @@ def set_profile(
     token_file: Annotated[Path | None, typer.Option(help="Holds the access token.")] = None,
     ca_file: Annotated[Path | None, typer.Option(help="The CA of its certificate.")] = None,
     default: Annotated[bool, typer.Option("--default", help="Use it from now on.")] = False,
+    output: Output = OutputForm.TABLE,
 ) -> None:
     """Make a profile, or change what is named of one. The first one is the default."""
     if not is_profile_name(name):
@@ -81,26 +82,28 @@ def set_profile(
     made = Profile(**(before | {key: text for key, text in changes.items() if text is not None}))
     chosen = name if default or profiles.default is None else profiles.default
     _write(Profiles(chosen, {**profiles.profiles, name: made}))
-    say(f"profile {name} is set{' and the default' if chosen == name else ''}")
+    told = f"profile {name} is set{' and the default' if chosen == name else ''}"
+    Teller(output).end({"profile": name, "state": "set", "default": chosen == name}, [told])
 
 
 @profile_app.command("use", epilog=EXIT_STATUS)
-def use_profile(name: Named) -> None:
+def use_profile(name: Named, output: Output = OutputForm.TABLE) -> None:
     """Make a profile the default one."""
     profiles = _read()
     _require(profiles, name)
     _write(Profiles(name, profiles.profiles))
-    say(f"profile {name} is the default")
+    told = f"profile {name} is the default"
+    Teller(output).end({"profile": name, "state": "set", "default": True}, [told])
 
 
 @profile_app.command("remove", epilog=EXIT_STATUS)
-def remove_profile(name: Named) -> None:
+def remove_profile(name: Named, output: Output = OutputForm.TABLE) -> None:
     """Remove a profile; the files that it names stay."""
     profiles = _read()
     _require(profiles, name)
     left = {key: profile for key, profile in profiles.profiles.items() if key != name}
     _write(Profiles(None if profiles.default == name else profiles.default, left))
-    say(f"profile {name} is removed")
+    Teller(output).end({"profile": name, "state": "removed"}, [f"profile {name} is removed"])
 
 
 def _place(path: Path) -> str:

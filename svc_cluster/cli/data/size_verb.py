@@ -9,7 +9,8 @@ import typer
 
 from svc_cluster.cli.data.printing import say_json, size
 from svc_cluster.cli.data.stream_options import seconds
-from svc_cluster.cli.data.verb import EXIT_STATUS, OutputForm, UsageFault, perform
+from svc_cluster.cli.data.verb import EXIT_STATUS, UsageFault, perform
+from svc_cluster.cli.output_form import Output, OutputForm
 from svc_cluster.cli.terminal import say_surely as say
 
 CPU_US_SINGLE: Final = 244.6
@@ -98,7 +99,7 @@ def size_of_load(
     record_bytes: Annotated[int, typer.Option(min=0, help="Of one record's body.")] = 1024,
     batch: Annotated[int, typer.Option(min=1, max=BATCH_MAX, help="Records an append.")] = 1,
     replicas: Annotated[int, typer.Option(min=1, max=5, help="Of each basin.")] = 3,
-    output: Annotated[OutputForm, typer.Option("--output", "-o")] = OutputForm.TABLE,
+    output: Output = OutputForm.TABLE,
 ) -> None:
     """Say what a load of appends needs: processors by what was measured on one machine, disk by
     arithmetic. Reads, bodies far from 1024 bytes and other machines differ: measure yours with

@@ -12,7 +12,6 @@ import stat
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, NoReturn
 
@@ -21,6 +20,7 @@ import typer
 from svc_cluster.base.clock import Clock, SystemClock
 from svc_cluster.cli.data.printing import say_members
 from svc_cluster.cli.data.server_choice import ServerOptions, chosen_server
+from svc_cluster.cli.output_form import Output, OutputForm
 from svc_cluster.cli.shared_options import with_shared_options
 from svc_cluster.cli.terminal import (
     OutputError,
@@ -54,13 +54,6 @@ def check_meant(is_meant: bool, name: str) -> None:
         raise UsageFault(f"this deletes {name} with all its records: say so with --yes")
 
 
-class OutputForm(StrEnum):
-    """How answers are printed."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 Name = Annotated[
     str | None, typer.Option("--profile", help="Of `svc-cluster profile`; else the default one.")
 ]
@@ -74,9 +67,6 @@ TokenFile = Annotated[
 ]
 CaFile = Annotated[
     Path | None, typer.Option("--ca-file", help="The CA of the server's certificate.")
-]
-Form = Annotated[
-    OutputForm, typer.Option("--output", "-o", help="How answers are printed.", show_choices=True)
 ]
 
 
@@ -165,7 +155,7 @@ _COMMON: Final = [
         ("url", Url, None),
         ("token_file", TokenFile, None),
         ("ca_file", CaFile, None),
-        ("output", Form, OutputForm.TABLE),
+        ("output", Output, OutputForm.TABLE),
     )
 ]
 
