@@ -16,9 +16,9 @@ import msgspec
 import typer
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.cli.data.key_file import read_key
 from svc_cluster.cli.data.printing import plain, say_json
 from svc_cluster.cli.data.server_choice import ServerOptions, chosen_server
+from svc_cluster.cli.data.stream_key_file import read_key
 from svc_cluster.cli.data.stream_names import StreamName, basin_name, stream_name
 from svc_cluster.cli.data.verb import EXIT_STATUS, UsageFault, perform
 from svc_cluster.cli.output_form import Output, OutputForm

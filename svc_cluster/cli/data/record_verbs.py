@@ -13,12 +13,12 @@ from typing import Annotated, Final
 
 import typer
 
-from svc_cluster.cli.data.key_file import KeyFile, stream_key
 from svc_cluster.cli.data.printing import say_json, size
 from svc_cluster.cli.data.read_options import Format, ReadFormat, ReadOptions
 from svc_cluster.cli.data.record_output import RecordOutput
 from svc_cluster.cli.data.record_text import RecordFormat
 from svc_cluster.cli.data.standard_input import STANDARD_INPUT, RecordInput
+from svc_cluster.cli.data.stream_key_file import KeyFile, stream_key
 from svc_cluster.cli.data.stream_names import StreamName, stream_name
 from svc_cluster.cli.data.stream_verbs import Named, streams
 from svc_cluster.cli.data.verb import INTERRUPTED, UsageFault, VerbCall, on_interrupt
