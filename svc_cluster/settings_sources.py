@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
-import yaml
 
 from svc_cluster.settings import GatewaySettings, NodeSettings
 from svc_cluster.settings_errors import MissingFileError, SettingsError
+from svc_cluster.settings_yaml import YamlError, read_yaml
 
 ENVIRONMENT_PREFIX: Final = "SVC_CLUSTER_"
 OTHER_VARIABLES: Final = frozenset(
@@ -145,10 +145,8 @@ _WRONG_VALUE: Final = re.compile(r"(.+) - at `\$\.(\w+).*`")
 
 
 def _yaml(text: str, where: str) -> Any:
-    """Raises SettingsError, in one line as everything that is said to the person who starts us."""
+    """Raises SettingsError."""
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as cause:
-        raise SettingsError(f"{where} is not YAML: {' '.join(str(cause).split())}") from cause
-    except Exception as cause:  # a date in month 13, brackets without end, and the like
-        raise SettingsError(f"{where} is not YAML: {type(cause).__name__}") from cause
+        return read_yaml(text)
+    except YamlError as cause:
+        raise SettingsError(f"{where} {cause}") from None

@@ -171,6 +171,11 @@ ROWS: dict[str, tuple[int, Make, list[str]]] = {
         lambda p: p.node(data_dirs="/x"),
         ["data_dirs", "'/x'", "remove it"],
     ),
+    "a key that stands twice": (
+        78,
+        lambda p: Case("node", {}, raw=b"zone: a\nhost: h\nzone: b\n"),
+        ["'zone' twice", "in the lines 1 and 3", "leave one of them out"],
+    ),
     "a value of the wrong type": (78, lambda p: p.node(node_id="one"), ["node_id", "'one'", "int"]),
     "a value out of its range": (
         78,

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import yaml
 
 from svc_cluster.cli.data.printing import flat
 from svc_cluster.cli.data.standard_input import STANDARD_INPUT
@@ -41,6 +40,7 @@ from svc_cluster.model.declarations import (
     DeclaredToken,
 )
 from svc_cluster.model.stream_config import S2_STORAGE_CLASS_DEFAULT, BasinConfig, resolve
+from svc_cluster.settings_yaml import YamlError, read_plain_yaml
 
 
 class Due(StrEnum):
@@ -90,29 +90,12 @@ def _declarations(text: bytes, name: str) -> Declarations:
     if len(text) > INIT_FILE_BYTES_MAX:
         raise ClientError(f"{name} has more than {INIT_FILE_BYTES_MAX} bytes")
     try:
-        content = yaml.load(text, _PlainLoader) or {}
+        content = read_plain_yaml(text) or {}
         return decode_declarations(msgspec.json.encode(content))
-    except yaml.YAMLError as cause:
-        told = " ".join(str(cause).split())
-        raise ClientError(f"{name} is not YAML: {told}") from cause
+    except YamlError as cause:
+        raise ClientError(f"{name} {cause}") from None
     except (DeclarationError, TypeError, RecursionError) as cause:
         raise ClientError(f"{name}: {cause}; docs/init-file.md has every member") from cause
-
-
-class _PlainLoader(yaml.SafeLoader):
-    """Without aliases: a page of them stands for gigabytes. Moments stay text."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.composer.ComposerError(None, None, "aliases are not taken here")
-        return super().compose_node(parent, index)
-
-
-def _text(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
-    return str(loader.construct_scalar(node))
-
-
-_PlainLoader.add_constructor("tag:yaml.org,2002:timestamp", _text)
 
 
 async def plan(

@@ -40,7 +40,7 @@ access_tokens:
         ("a: &x [1]\nb: *x", "aliases are not taken"),
         ("- 1", "x: "),
         ("basins: !!python/object/apply:os.system [id]", "is not YAML"),
-        ("[" * 5000 + "]" * 5000, "x: "),
+        ("[" * 5000 + "]" * 5000, "x is not YAML: RecursionError"),
         ("{1: 2}", "x: "),
         ("#" * (1 << 20) + "# more", "has more than"),
     ],
