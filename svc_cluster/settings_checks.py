@@ -11,6 +11,7 @@ from typing import Final
 from svc_cluster.model.join_token import JoinToken, parse_join_token
 from svc_cluster.model.location import is_location_name
 from svc_cluster.settings_errors import CredentialError, MissingFileError, SettingsError
+from svc_cluster.settings_secrets import in_place_of_a_file, looks_like_secret, told_place
 
 PORT_MAX: Final = 65_535
 LOCATIONS_MAX: Final = 1_000
@@ -118,8 +119,8 @@ def check_host_names(key: str, hosts: Sequence[str], at_most: int) -> None:
         labels = host.split(".")
         if len(host) > HOST_NAME_BYTES_MAX or not all(_HOST_LABEL.fullmatch(x) for x in labels):
             raise SettingsError(
-                f"{key} has {host!r}: write a host name alone, such as b.example.com, without "
-                "scheme, port, or a dot at either end"
+                f"{key} has {told_place(host)!r}: write a host name alone, such as b.example.com, "
+                "without scheme, port, or a dot at either end"
             )
 
 
@@ -130,7 +131,8 @@ def check_url(key: str, url: str | None) -> None:
     """Raises SettingsError unless it is an URL of HTTP, with a host and a path, or None."""
     if url is not None and not _URL.fullmatch(url):
         raise SettingsError(
-            f"{key} is {url!r}: write an URL with its path, such as http://collector:4318/v1/traces"
+            f"{key} is {told_place(url)!r}: write an URL with its path, such as "
+            "http://collector:4318/v1/traces, without user and password"
         )
 
 
@@ -163,8 +165,8 @@ def check_address(key: str, address: str) -> None:
         and int(port) <= PORT_MAX
     ):
         raise SettingsError(
-            f"{key} has the address {address!r}: write it as host:port, with a port of 0 to "
-            f"{PORT_MAX}"
+            f"{key} has the address {told_place(address)!r}: write it as host:port, with a port of "
+            f"0 to {PORT_MAX}"
         )
 
 
@@ -183,11 +185,19 @@ def is_loopback(address: str) -> bool:
         return False
 
 
+def refuse_secret(key: str, name: str) -> None:
+    """Raises CredentialError where the name of a file that cannot be read is probably what should
+    stand in it."""
+    if looks_like_secret(name):
+        raise CredentialError(in_place_of_a_file(key))
+
+
 def read_join_token(path: str, node_id: int) -> JoinToken:
     """The join token in a file. Raises SettingsError where it is not one for this node."""
     try:
         text = Path(path).read_text("ascii")
     except (OSError, UnicodeDecodeError) as cause:
+        refuse_secret("join_token_file", path)
         why = cause.strerror if isinstance(cause, OSError) else "it is not text"
         raise MissingFileError(
             f"join_token_file {path} cannot be read ({why}): put the join token of `svc-cluster "
@@ -212,6 +222,7 @@ def read_secret(path: str) -> bytes:
     try:
         secret = Path(path).read_bytes().strip()
     except OSError as cause:
+        refuse_secret("secret_file", path)
         raise MissingFileError(
             f"secret_file {path} cannot be read ({cause.strerror}): put the cluster's secret "
             "there, readable for this user"

@@ -14,7 +14,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from svc_cluster.settings import GatewaySettings, NodeSettings
+from svc_cluster.settings_checks import refuse_secret
 from svc_cluster.settings_errors import MissingFileError, SettingsError
+from svc_cluster.settings_secrets import MASK, names_secret, without_secrets
 from svc_cluster.settings_yaml import YamlError, read_yaml
 
 ENVIRONMENT_PREFIX: Final = "SVC_CLUSTER_"
@@ -44,6 +46,7 @@ def load(kind: type[_Settings], path: Path | None, environment: Mapping[str, str
     try:
         raw = _yaml(path.read_text(), f"the file {path}")
     except OSError as cause:
+        refuse_secret("--config", str(path))
         raise MissingFileError(
             f"the file {path} cannot be read ({cause.strerror}): name one that this user may read "
             "with --config"
@@ -122,18 +125,18 @@ def _nearest(word: str, known: Iterable[str], prefix: str = "") -> str:
 
 
 def _explanation(fault: str, values: Mapping[str, Any], known: Iterable[str]) -> str:
-    """The decoder's words with key, value and remedy in them."""
+    """The decoder's words with key, value and remedy in them. Nobody knows what stands under a key
+    that we do not: `root_token`, for one, so that is not repeated."""
     page = "docs/configuration.md has every key"
     if found := _UNKNOWN_KEY.fullmatch(fault):
-        value = str(values.get(found[1]))[:VALUE_CHARACTERS_MAX]
         near = _nearest(found[1], known)
-        return (
-            f"there is no key {found[1]} (here {value!r}): remove it, or correct it{near}; {page}"
-        )
+        return f"there is no key {found[1]}: remove it, or correct it{near}; {page}"
     if found := _MISSING_KEY.fullmatch(fault):
         return f"{found[1]} is missing: set it; {page}"
     if found := _WRONG_VALUE.fullmatch(fault):
-        value = repr(values.get(found[2]))[:VALUE_CHARACTERS_MAX]
+        value = MASK
+        if not names_secret(found[2]):
+            value = without_secrets(repr(values.get(found[2])))[:VALUE_CHARACTERS_MAX]
         return f"{found[2]} is {value}: {found[1][0].lower()}{found[1][1:]}; {page}"
     return f"{fault}; {page}"
 

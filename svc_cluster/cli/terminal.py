@@ -77,6 +77,8 @@ def _unusable(number: int) -> io.TextIOWrapper:
     raw = cast(BinaryIO, io.FileIO(number, "w", closefd=False))
     return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True)
 
+from svc_cluster.settings_secrets import without_secrets
+
 
 def say(line: str) -> None:
     """A line on standard output. Where that is a file on a full disk, the line is lost and nothing
@@ -94,9 +96,9 @@ def say_surely(line: str) -> None:
 
 def last_words(text: str) -> None:
     """To standard error, which may be a file on a full disk: the exit status must not depend on
-    that."""
+    that. No sentence is meant to have a secret in it; on the day one does, it is masked."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(text)
+        sys.stderr.write(without_secrets(text))
         sys.stderr.flush()
 
 

@@ -169,7 +169,7 @@ ROWS: dict[str, tuple[int, Make, list[str]]] = {
     "a key that does not exist": (
         78,
         lambda p: p.node(data_dirs="/x"),
-        ["data_dirs", "'/x'", "remove it"],
+        ["data_dirs", "remove it", "did you mean data_dir?"],
     ),
     "a key that stands twice": (
         78,
@@ -258,6 +258,11 @@ ROWS: dict[str, tuple[int, Make, list[str]]] = {
         65,
         lambda p: p.node(root_token_file=p.write("token", "hello")),
         ["root_token_file", "new-token"],
+    ),
+    "a secret in place of its file's name": (
+        65,
+        lambda p: p.node(root_token_file="svct_" + "s" * 51),
+        ["root_token_file looks like the secret itself", "put the secret into a file"],
     ),
     "a certificate that has expired": (
         65,

@@ -20,6 +20,7 @@ import typer
 from svc_cluster.cli.admin.node_choice import Address, Authority, Certificate, DataDir, Key
 from svc_cluster.cli.output_form import Output, OutputForm, Teller
 from svc_cluster.cli.terminal import end_with
+from svc_cluster.settings_secrets import without_secrets
 
 if TYPE_CHECKING:
     from svc_cluster.cli.admin.admin_client import Target
@@ -91,10 +92,17 @@ class Bundle:
                 continue
             try:
                 with path.open("rb") as file:
-                    file.seek(max(0, path.stat().st_size - LOG_BYTES_MAX))
-                    self.parts[f"logs/{path.name}"] = file.read(LOG_BYTES_MAX)
+                    begin = max(0, path.stat().st_size - LOG_BYTES_MAX)
+                    file.seek(begin)
+                    text = file.read(LOG_BYTES_MAX).decode(errors="replace")
             except OSError as cause:
                 self.missing[f"logs/{path.name}"] = str(cause.strerror)
+                continue
+            if begin:  # of a secret that is cut nobody sees what it is
+                text = text.partition("\n")[2]
+            # a line of another release, or of a fault, may say what none of ours should
+            masked = "".join(without_secrets(line) for line in text.splitlines(keepends=True))
+            self.parts[f"logs/{path.name}"] = masked.encode()
 
     def write(self, out: Path) -> None:
         """Whole or not at all, for its owner only. Raises OSError."""

@@ -13,6 +13,7 @@ from typing import Final
 from svc_cluster.cli.data.profiles import Profile, ProfileError, profiles_path, read_profiles
 from svc_cluster.client.client_errors import ClientError
 from svc_cluster.client.service_client import ServerAddress, checked_url
+from svc_cluster.settings_secrets import in_place_of_a_file, looks_like_secret
 
 URL_DEFAULT: Final = "http://127.0.0.1:8080"
 TOKEN_BYTES_MAX: Final = 4096
@@ -104,6 +105,8 @@ def _read_token(path: Path) -> str:
         with path.open("rb") as file:
             text = file.read(TOKEN_BYTES_MAX + 1).decode(errors="replace").strip()
     except OSError as cause:
+        if looks_like_secret(str(path)):
+            raise ClientError(in_place_of_a_file("--token-file")) from None
         raise ClientError(f"the token file {path} cannot be read: {cause.strerror}") from cause
     if not text:
         raise ClientError(f"the token file {path} is empty: put an access token into it")

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from svc_cluster.cli.cluster_file import sync, write_atomically
 from svc_cluster.cli.processes.root_token import leave_change, new_secret, read_secret_text
+from svc_cluster.settings_checks import refuse_secret
 from svc_cluster.settings_errors import (
     EXIT_CONFIGURATION,
     EXIT_DIRECTORY,
@@ -127,6 +128,7 @@ def _first_secret(path: Path | None) -> str:
     try:
         return read_secret_text(path)
     except FileNotFoundError:
+        refuse_secret("--root-token-file", str(path))
         secret = new_secret()
     except OSError as cause:
         raise _unusable_token_file(path, cause) from cause
@@ -144,6 +146,8 @@ def _first_secret(path: Path | None) -> str:
 
 
 def _unusable_token_file(path: Path, cause: OSError) -> LocalError:
+    """The refusal; raises CredentialError where it is no name of a file at all."""
+    refuse_secret("--root-token-file", str(path))
     return LocalError(
         f"--root-token-file {path} cannot be used ({cause.strerror}): name a file that this user "
         "may read, or one to be made in a directory that is there",

@@ -15,6 +15,7 @@ from svc_cluster.codec.declarations_json import (
 )
 from svc_cluster.model.access_secret import is_secret_text, secret_hash
 from svc_cluster.model.declarations import Declarations, DeclaredToken, SecretSource
+from svc_cluster.settings_checks import refuse_secret
 from svc_cluster.settings_errors import CredentialError, MissingFileError, SettingsError
 
 SECRET_FILE_BYTES_MAX: Final = 4096
@@ -28,6 +29,7 @@ def read_init_file(path: Path, environment: Mapping[str, str] = os.environ) -> D
         with path.open("rb") as file:
             body = file.read(INIT_FILE_BYTES_MAX + 1)
     except OSError as cause:
+        refuse_secret("init_file", str(path))
         raise MissingFileError(
             f"init_file {path} cannot be read ({cause.strerror}): name a file of declarations that "
             "this user may read, or leave it out"
@@ -77,6 +79,7 @@ def _secret(
         with (directory / source.file).open("rb") as file:
             return file.read(SECRET_FILE_BYTES_MAX).decode(errors="replace").strip()
     except OSError as cause:
+        refuse_secret(where, source.file)
         raise MissingFileError(
             f"{where} names {source.file}, which cannot be read ({cause.strerror}): put an access "
             "token of `svc-cluster admin new-token` there, readable for this user"

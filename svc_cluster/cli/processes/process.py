@@ -24,6 +24,7 @@ from svc_cluster.cli.processes.native_core import choose_core, core_state
 from svc_cluster.cli.processes.start_checks import raise_file_limit
 from svc_cluster.cli.terminal import end_with, last_words
 from svc_cluster.settings_errors import EXIT_CONFIGURATION, SettingsError
+from svc_cluster.settings_secrets import without_secrets
 
 SUPERVISOR_FD: Final = "SVC_CLUSTER_SUPERVISOR_FD"
 """Environment variable: a pipe that closes when the supervisor is gone."""
@@ -53,7 +54,8 @@ def refuse_start(refusal: SettingsError) -> NoReturn:
     """Say why this process does not start, in the form of its log, and end it with the status of
     the refusal."""
     if is_json():
-        log.error("start_refused", message=str(refusal), exit_status=refusal.exit_status)
+        message = without_secrets(str(refusal))
+        log.error("start_refused", message=message, exit_status=refusal.exit_status)
     else:
         last_words(f"svc-cluster: {refusal}\n")
     raise SystemExit(refusal.exit_status)
@@ -191,7 +193,7 @@ def exit_fatal(fault: BaseException) -> None:
 
 
 def _say_fault(fault: BaseException) -> None:
-    sentence = f"fatal: {type(fault).__name__}: {fault}"
+    sentence = without_secrets(f"fatal: {type(fault).__name__}: {fault}")
     if is_json():
         log.error(
             "process_ended_by_fault", exc_info=fault, message=sentence, exit_status=EXIT_FATAL

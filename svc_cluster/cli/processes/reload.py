@@ -22,6 +22,7 @@ from svc_cluster.codec.config_json import rfc3339
 from svc_cluster.settings import GatewaySettings, NodeSettings
 from svc_cluster.settings_errors import SettingsError
 from svc_cluster.settings_reload import Reading, reading
+from svc_cluster.settings_secrets import without_secrets
 
 log = get_logger("process")
 
@@ -85,7 +86,8 @@ class Reloader(Generic[_Settings]):
             if found.changes:
                 self._audit.check()
         except (SettingsError, UnavailableError) as refusal:
-            log.error("settings_refused", reason=str(refusal), remedy="the old ones stay in effect")
+            reason = without_secrets(str(refusal))
+            log.error("settings_refused", reason=reason, remedy="the old ones stay in effect")
             self._tell("none", [], is_refusal=True)
             return
         if found.changes:

@@ -28,6 +28,7 @@ from svc_cluster.model.access_secret import (
 )
 from svc_cluster.model.access_token import ROOT_TOKEN_ID
 from svc_cluster.model.provision import Provision
+from svc_cluster.settings_checks import refuse_secret
 from svc_cluster.settings_errors import CredentialError, MissingFileError
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def given_change(path: Path) -> RootChange:
     try:
         hashed = secret_hash(read_secret_text(path))
     except OSError as cause:
+        refuse_secret("root_token_file", str(path))
         raise MissingFileError(
             f"root_token_file {path} cannot be read ({cause.strerror}): put a token of "
             "`svc-cluster admin new-token` there, readable for this user"

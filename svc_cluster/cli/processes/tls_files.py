@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,7 @@ from svc_cluster.link.tls import (
 )
 from svc_cluster.settings import GatewaySettings, NodeSettings
 from svc_cluster.settings_errors import CredentialError, MissingFileError, SettingsError
+from svc_cluster.settings_secrets import in_place_of_a_file, looks_like_secret
 
 log = get_logger("tls")
 
@@ -56,11 +57,19 @@ def peer_tls(settings: NodeSettings | GatewaySettings) -> PeerTls | None:
         tls.read()
         check_peer_certificate(tls, own, utc_now())
     except CertificateError as cause:
-        raise _refusal("peer_tls_cert, peer_tls_key and peer_tls_ca", cause) from cause
+        files = {
+            "peer_tls_cert": tls.certificate,
+            "peer_tls_key": tls.key,
+            "peer_tls_ca": tls.authority,
+        }
+        raise _refusal("peer_tls_cert, peer_tls_key and peer_tls_ca", files, cause) from cause
     return tls
 
 
-def _refusal(keys: str, cause: CertificateError) -> SettingsError:
+def _refusal(keys: str, files: Mapping[str, Path], cause: CertificateError) -> SettingsError:
+    for key, path in files.items():
+        if looks_like_secret(str(path)):  # a key in PEM, say, in place of its file's name
+            return CredentialError(in_place_of_a_file(key))
     if isinstance(cause, UnreadableError):
         return MissingFileError(f"{cause}: put the file there, readable for this user ({keys})")
     return CredentialError(f"{cause} ({keys})")
@@ -90,7 +99,10 @@ class PublicCertificate:
         try:
             self._seen = self._load()
         except CertificateError as cause:
-            raise _refusal(keys, cause) from cause
+            files = {"tls_cert": certificate, "tls_key": key}
+            if client_ca is not None:
+                files["tls_client_ca"] = client_ca
+            raise _refusal(keys, files, cause) from cause
 
     def _new_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

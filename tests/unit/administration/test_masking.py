@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from svc_cluster.administration.masking import MASK, VALUE_CHARACTERS_MAX, shown
+from svc_cluster.administration.masking import VALUE_CHARACTERS_MAX, shown
 from svc_cluster.settings import NodeSettings
+from svc_cluster.settings_secrets import MASK
 
 SECRET = "svct_" + "s" * 51
 

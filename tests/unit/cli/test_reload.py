@@ -100,6 +100,20 @@ def test_refused_settings_leave_the_old_ones(caplog: pytest.LogCaptureFixture) -
     assert record.__dict__["fields"]["reason"] == "the file x is not YAML: what is this"
 
 
+def test_a_refusal_is_told_without_what_looks_like_a_secret(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whatever its sentence says: the log goes to whoever helps."""
+
+    async def body(rig: Rig) -> None:
+        rig.said = SettingsError("url is http://u:Tr0ub4dor@h/p?key=Tr0ub4dor here")
+        await rig.reloader.reload()
+
+    play(body)
+    (record,) = [one for one in caplog.records if one.levelname == "ERROR"]
+    assert record.__dict__["fields"]["reason"] == "url is http://[masked]@h/p?[masked] here"
+
+
 def test_a_surprise_is_not_the_end_of_reloading(caplog: pytest.LogCaptureFixture) -> None:
     """Nobody expects this fault; it is in the log, and the next signal is heard."""
 
