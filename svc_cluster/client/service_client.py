@@ -221,7 +221,12 @@ class ServiceClient:
 
 def checked_url(text: str, what: str) -> str:
     """Return an address with its scheme: without one it is http:// for this machine, https:// for
-    another. Raises ClientError, which names `what` was given."""
+    another. Raises ClientError, which names `what` was given, and repeats no password."""
+    if "@" in text:
+        raise ClientError(
+            f"{what} has a user's name in it: take out what stands up to the @, nothing of it is "
+            "ever sent; an access token stands in a file, which --token-file names"
+        )
     url = text.strip().removesuffix("/")
     if "//" not in text:
         host = urlsplit(f"//{url}").hostname or ""

@@ -24,6 +24,7 @@ from svc_cluster.cli.output_form import Output, OutputForm, Teller
 from svc_cluster.cli.terminal import end_with
 from svc_cluster.client.client_errors import ClientError
 from svc_cluster.client.service_client import checked_url
+from svc_cluster.settings_secrets import in_place_of_a_file, looks_like_secret, without_secrets
 
 profile_app = typer.Typer(
     no_args_is_help=True, help="The servers that are asked, by name, in a file of this user."
@@ -38,8 +39,13 @@ def list_profiles(
 ) -> None:
     """List the profiles; a star marks the default one."""
     profiles = _read()
+    # a file that was written by hand may hold what `profile set` refuses
+    shown = {
+        name: Profile(**{key: without_secrets(text) for key, text in given(profile).items()})
+        for name, profile in profiles.profiles.items()
+    }
     if output is OutputForm.JSON:
-        say_json(msgspec.to_builtins(profiles))
+        say_json(msgspec.to_builtins(Profiles(profiles.default, shown)))
         return
     rows = [
         (
@@ -48,7 +54,7 @@ def list_profiles(
             profile.token_file or "-",
             profile.ca_file or "-",
         )
-        for name, profile in sorted(profiles.profiles.items())
+        for name, profile in sorted(shown.items())
     ]
     say_table(("PROFILE", "URL", "TOKEN FILE", "CA FILE"), rows)
 
@@ -68,6 +74,8 @@ def set_profile(
     """Make a profile, or change what is named of one. The first one is the default."""
     if not is_profile_name(name):
         end_with(f"{name!r} is no name of a profile: use 1 to 64 printable characters", 2)
+    if token_file is not None and looks_like_secret(str(token_file)) and not token_file.exists():
+        end_with(in_place_of_a_file("--token-file"), 2)
     profiles = _read()
     try:
         changes = {
