@@ -83,6 +83,35 @@ def test_requests_without_sense(
 
 
 @pytest.mark.parametrize(
+    ("scope", "told"),
+    [
+        (
+            {"op_groups": {"streem": {"read": True}}},
+            "there is no member `scope.op_groups.streem`; there are `account`, `basin`, `stream`",
+        ),
+        (
+            {"op_groups": {"stream": {"reed": True}}},
+            "there is no member `scope.op_groups.stream.reed`; there are `read`, `write`",
+        ),
+    ],
+)
+def test_a_slip_in_a_group_of_operations_is_named(
+    guarded: Account, scope: dict[str, Any], told: str
+) -> None:
+    """It is ignored, as every unknown member, so that nothing is permitted; with strictness it is
+    refused by itself. Both say which groups there are."""
+    body = {"id": "slip", "scope": scope}
+    for headers, status in (({"user_agent": "s2-sdk-rust/1"}, 422), ({"svc_format": "utf8"}, 400)):
+        answer = wanted(guarded, body, **headers)
+        assert (answer.status, answer.json["code"]) == (status, "invalid"), answer
+        assert answer.json["message"] == f"Access token permissions cannot be empty; {told}"
+        answer = wanted(guarded, body, **headers, svc_strict="true")
+        assert (answer.status, answer.json["code"]) == (400, "bad_json"), answer
+        assert answer.json["message"] == told
+    assert guarded.revoke("slip").status == 404
+
+
+@pytest.mark.parametrize(
     "body",
     [
         {},
@@ -358,7 +387,8 @@ def test_no_name_leads_out_of_a_prefix(guarded: Account, basin: str) -> None:
     assert (raw_once.status, raw_once.json["name"]) == (201, "%2e%2e%2fsecret")
     empty = guarded.ask("POST", "/v1/streams", {"stream": ""}, secret, **here)
     assert (empty.status, empty.json["code"]) == (400, "bad_json")
-    assert guarded.ask("GET", "/v1/streams/", None, secret, **here).status == 400
+    assert guarded.ask("GET", "/v1/streams/", None, secret, **here).status == 404
+    assert guarded.ask("GET", "/v1/streams//records", None, secret, **here).status == 400
 
     page = guarded.ask("GET", "/v1/streams", None, secret, **here).json
     assert {each["name"] for each in page["streams"]} == {*made, "known", "%2e%2e%2fsecret"}

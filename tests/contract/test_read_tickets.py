@@ -275,7 +275,14 @@ def test_a_ticket_beside_a_token_is_neither(guarded: Account, basin: str) -> Non
     ticket = issued(guarded, basin, {"exact": "b"})
     both = read(guarded, basin, "b", ticket, authorization=f"Bearer {ROOT_SECRET}")
     assert is_refused(both, "not both")
-    assert read(guarded, basin, "b", f"{ticket}&ticket={ticket}").status == 401
+    twice = "the read ticket in the query shows nothing: the parameter `ticket` is given twice"
+    assert is_refused(read(guarded, basin, "b", f"{ticket}&ticket={ticket}"), twice)
+    headers = {"s2_basin": basin}
+    path = f"{records('b')}?ticket={ticket}&seq_num=0&seq_num=1"
+    other = guarded.ask("GET", path, None, None, **headers)
+    assert is_refused(other, "shows nothing: the parameter `seq_num` is given twice")
+    named = guarded.ask("GET", f"{path}&ticket={ticket}", None, ROOT_SECRET, **headers)
+    assert (named.status, named.json["code"]) == (400, "bad_query")
 
 
 def test_without_authentication_there_is_nothing_to_issue(

@@ -171,9 +171,15 @@ def test_403_does_not_tell_the_prefix_of_the_token(stocked: Account, asking: Cli
         ("/v1/basins/abcdefgh/streams/a/b/read", "; a slash within a name is sent as %2F"),
         ("/v1/access-tokens/a/b", "; a slash within a name is sent as %2F"),
         ("/v1/streams/s/records/", "; without the slash at its end there is"),
-        ("/v1/basins/", ""),
+        ("/v1/basins/", "; without the slash at its end there is"),
+        ("/v1/basins/told-basin/streams/", "; without the slash at its end there is"),
+        ("/v1/streams/", "; without the slash at its end there is"),
+        ("/v1/access-tokens/", "; without the slash at its end there is"),
+        ("/v1/metrics/told-basin/", "; without the slash at its end there is"),
+        ("/v1/basins//", ""),
         ("/health/", "; without the slash at its end there is"),
         ("/nowhere", ""),
+        ("/", ""),
         ("/nowhere/", ""),
         ("/v2/streams/a/b/records", ""),
         ("/" * 4000, ""),
@@ -185,11 +191,33 @@ def test_404_of_a_path_hints_at_what_was_meant(
     """A slash in a name, and one at the end; what is like nothing gets no hint."""
     marked = {f"{dialect}-strict": "false"}
     answer = asking.get(path, {**bearer(ROOT_SECRET), **marked})
-    if path == "/v1/basins/":
-        assert (answer.status, answer.json["code"]) == (400, "bad_path")
-        return
     assert (answer.status, answer.json["code"]) == (404, "not_found"), answer
     assert answer.json["message"] == f"there is nothing at this path{told}"
+
+
+@pytest.mark.parametrize("dialect", ["svc", "s2"])
+@pytest.mark.parametrize(
+    "path", ["/v1/streams//records", "/v1/basins//streams/s", f"/v1/basins/{BASIN}/streams//read"]
+)
+def test_two_slashes_behind_each_other_are_told_as_such(
+    stocked: Account, asking: Client, path: str, dialect: str
+) -> None:
+    """Not how long a name is to be: there is none."""
+    answer = asking.get(path, {**bearer(ROOT_SECRET), f"{dialect}-basin": BASIN})
+    assert (answer.status, answer.json["code"]) == (400, "bad_path")
+    told = "the path has two slashes behind each other, where a name belongs"
+    assert answer.json["message"] == told
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "POST", "PATCH", "DELETE"])
+def test_a_path_that_ends_with_a_slash_is_nothing_for_any_method(
+    stocked: Account, asking: Client, method: str
+) -> None:
+    """Whatever the method can do with a name, or without one."""
+    for path in ("/v1/basins/", "/v1/streams/", "/v1/access-tokens/"):
+        answer = asking.request(method, path, b"{}", {**bearer(ROOT_SECRET), "svc-basin": BASIN})
+        assert (answer.status, answer.json["code"]) == (404, "not_found")
+        assert answer.json["message"].endswith("; without the slash at its end there is")
 
 
 def test_options_of_the_server_as_a_whole(stocked: Account, asking: Client) -> None:

@@ -6,6 +6,7 @@ was revoked, which look alike. Source: contract 12.1.
 
 from __future__ import annotations
 
+import re
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Final
@@ -227,6 +228,8 @@ class AccessControl:
                 return await self._ticket_holder(request, ticket, identity, takes_ticket)
             if identity is not None and not shows_secret:
                 return await self._certified(identity)
+            if not shows_secret:
+                check_ticket(request.query)
             return await self._holder(request, identity)
         except UnauthenticatedError:
             # only now: a valid token is let in, whatever else comes from its address
@@ -323,6 +326,21 @@ def ticket_of(request: Request) -> str | None:
         return Query(request.query).text("ticket")
     except MalformedError:
         return None
+
+
+def check_ticket(query: str) -> None:
+    """Raises UnauthenticatedError where a ticket stands in a query that is malformed, which is all
+    that a request shows: without a word on it, it would be told to show something."""
+    if _TICKET.search(query):
+        try:
+            Query(query)
+        except MalformedError as cause:
+            raise UnauthenticatedError(
+                f"the read ticket in the query shows nothing: {cause.message}"
+            ) from None
+
+
+_TICKET: Final = re.compile(r"(?:^|&)ticket=")
 
 
 def bearer_secret(request: Request) -> str:

@@ -39,7 +39,8 @@ from svc_cluster.http.message import JSON, Response, json_response
 from svc_cluster.model.access import Op
 from svc_cluster.model.usage import Counts, Readings, bucket_range, gauge_points
 
-RANGE_SECONDS_MAX: Final = 90 * 86400
+_DAY_SECONDS: Final = 86400
+RANGE_SECONDS_MAX: Final = 90 * _DAY_SECONDS
 WHOLE_BYTES_MAX: Final = 1024 * 1024
 """A longer answer is sent as it is made."""
 BUCKETS_AT_ONCE: Final = 512
@@ -275,10 +276,20 @@ def parse(query: Query, sets: type[_Set], now_seconds: int) -> tuple[_Set, Wante
     if end > now_seconds + LEEWAY_SECONDS:
         raise InvalidError("end is in the future")
     if end - start > RANGE_SECONDS_MAX:
-        raise InvalidError("start and end are at most 90 days apart")
+        raise InvalidError(
+            f"start and end are at most {RANGE_SECONDS_MAX // _DAY_SECONDS} days apart "
+            f"({RANGE_SECONDS_MAX} seconds); these are {_days(end - start)} "
+            f"({end - start} seconds)"
+        )
     if interval is not default and which in _ONE_INTERVAL:
         raise InvalidError(f"the set {which.value} has no interval but {default.value}")
     return which, Wanted(start, end, interval)
+
+
+def _days(seconds: int) -> str:
+    """Whole days, or between which."""
+    days, rest = divmod(seconds, _DAY_SECONDS)
+    return f"more than {days} days" if rest else f"{days} days"
 
 
 _Word = TypeVar("_Word", bound=Enum)

@@ -98,7 +98,10 @@ class Router:
             node.resource = resource
 
     def find(self, segments: list[str]) -> Resource | None:
-        """The resource of a raw path, split at its slashes behind the first."""
+        """The resource of a raw path, split at its slashes behind the first. There is none behind a
+        slash at its end: that no name follows it is told like that of any other path."""
+        if not segments or not segments[-1]:
+            return None
         node = self._root
         for segment in segments:
             following = node.children.get(segment, node.any)
@@ -147,7 +150,7 @@ def route(
         raise MethodNotAllowedError(resource.allow)
     basin = stream = None
     if resource.basin_slot is not None:
-        basin = decode_percent(segments[resource.basin_slot], ErrorCode.BAD_PATH)
+        basin = _name(segments, resource.basin_slot)
         if not names.is_basin_name(basin):
             raise MalformedError(ErrorCode.BAD_PATH, names.not_a_basin_name(basin))
         if host_basin is not None and host_basin != basin:
@@ -155,12 +158,21 @@ def route(
     else:
         basin = host_basin
     if resource.stream_slot is not None:
-        stream = decode_percent(segments[resource.stream_slot], ErrorCode.BAD_PATH)
+        stream = _name(segments, resource.stream_slot)
         if not endpoint.is_name_of_stream(stream):
             raise MalformedError(ErrorCode.BAD_PATH, names.not_a_stream_name(stream))
     token_id = None
     if resource.token_slot is not None:
-        token_id = decode_percent(segments[resource.token_slot], ErrorCode.BAD_PATH)
+        token_id = _name(segments, resource.token_slot)
         if not names.is_stored_token_id(token_id):
             raise MalformedError(ErrorCode.BAD_PATH, names.not_a_token_id(token_id))
     return Match(endpoint, basin, stream, token_id)
+
+
+def _name(segments: list[str], slot: int) -> str:
+    """Raises MalformedError (bad_path)."""
+    if not segments[slot]:
+        raise MalformedError(
+            ErrorCode.BAD_PATH, "the path has two slashes behind each other, where a name belongs"
+        )
+    return decode_percent(segments[slot], ErrorCode.BAD_PATH)

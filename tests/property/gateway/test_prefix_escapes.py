@@ -320,16 +320,16 @@ def test_an_empty_name_is_no_name(begins_with: str) -> None:
             ("svc-basin", BASIN),
             ("content-type", "application/json"),
         ]
-        for method, path, body in (
-            ("GET", "/v1/streams/", b""),
-            ("PUT", "/v1/streams/", b"{}"),
-            ("GET", "/v1/streams//records", b""),
-            ("POST", "/v1/streams//records", b'{"records":[{"body":"eA=="}]}'),
-            ("GET", f"/v1/basins/{BASIN}/streams//read", b""),
-            ("POST", "/v1/streams", b'{"stream":""}'),
+        for method, path, body, status in (
+            ("GET", "/v1/streams/", b"", 404),
+            ("PUT", "/v1/streams/", b"{}", 404),
+            ("GET", "/v1/streams//records", b"", 400),
+            ("POST", "/v1/streams//records", b'{"records":[{"body":"eA=="}]}', 400),
+            ("GET", f"/v1/basins/{BASIN}/streams//read", b"", 400),
+            ("POST", "/v1/streams", b'{"stream":""}', 400),
         ):
             answer = await app.handle(Request(method, path, "", headers, BytesBody(body)))
-            assert answer.status == 400, (method, path, answer)
+            assert answer.status == status, (method, path, answer)
         found, _ = await backend.list_streams(BASIN, begins_with, "", 10)
         assert [info.name for info in found if info.name == begins_with] == []
 

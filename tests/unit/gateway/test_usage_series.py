@@ -127,9 +127,15 @@ def test_what_is_stored_is_put_together_of_all_spans() -> None:
 
 
 def test_more_than_ninety_days_are_refused() -> None:
-    answer, backend, _ = ask(f"set=append-ops&start={START - 1}&end={END}")
-    assert (answer["status"], answer["code"], backend.asked) == (400, "invalid", [])
-    assert "90 days" in answer["message"]
+    """It is told how many days were asked for, and how many may be."""
+    most = "start and end are at most 90 days apart (7776000 seconds); these are"
+    for more, told in (
+        (1, "more than 90 days (7776001 seconds)"),
+        (86_400, "91 days (7862400 seconds)"),
+    ):
+        answer, backend, _ = ask(f"set=append-ops&start={START - more}&end={END}")
+        assert (answer["status"], answer["code"], backend.asked) == (400, "invalid", [])
+        assert answer["message"] == f"{most} {told}"
 
 
 def test_a_series_without_room_is_refused_and_gives_back_what_it_held() -> None:
