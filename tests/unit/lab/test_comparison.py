@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from svc_cluster.lab.load.scenarios import SCENARIOS
-from tests.comparison.__main__ import APPENDS, ROOT, STREAMS, plan, side_run
+from tests.comparison.__main__ import APPENDS, STREAMS, plan, side_run
 from tests.comparison.peers import OURS, PEERS, Peer, Processes
 from tests.comparison.records import (
     BEGIN,
@@ -120,13 +120,3 @@ def test_each_scenario_is_compared_with_those_that_can_take_part() -> None:
     firsts = [peer for scenario, peer in turns if scenario.name == "unary-1"]
     assert firsts == [None, *PEERS]
     assert plan(["session"], [peer for peer in PEERS if not peer.has_streams]) == []
-
-
-def test_the_page_says_of_the_peers_alone_that_they_are_compared() -> None:
-    """`docs/comparison.md` knows what the command runs, and what it does not."""
-    rows = [line.split("|") for line in (ROOT / "docs/comparison.md").read_text().splitlines()]
-    (names,) = (row for row in rows if " svc-cluster " in row)
-    (looked_at,) = (row for row in rows if " looked at " in row)
-    pairs = zip(names, looked_at, strict=True)
-    compared = {name.split()[0] for name, text in pairs if "`make compare`" in text}
-    assert compared == {peer.name.split(",")[0].split()[0] for peer in PEERS}
