@@ -36,14 +36,14 @@ def names_secret(key: str) -> bool:
 
 
 def without_secrets(text: str) -> str:
-    """Return the text without what looks like an access token, a join token or a key, and without
-    what URLs hold before an `@` and behind a `?`, where collectors of traces want their keys."""
+    """Return the text without what looks like an access token, a join token or a key. What URLs
+    hold before an `@` is masked too, and behind a `?`: collectors of traces want keys there."""
     return redacted(_MARKED.sub(MASK, _QUERY.sub(rf"\1{MASK}", _USER.sub(rf"\1{MASK}@", text))))
 
 
 def told_place(text: str) -> str:
-    """Return a URL or an address, written rightly or not, as it may be told: without all that
-    stands before its last `@`, and behind its first `?` or `#`."""
+    """Return a URL or an address, written rightly or not, as it may be told. All that stands before
+    its last `@` is masked, and behind its first `?` or `#`."""
     place = _AUTHORITY_AND_MORE.sub(lambda found: f"{found[1] or ''}{MASK}@", text)
     ends = [place.index(mark) for mark in "?#" if mark in place]
     return without_secrets(place if not ends else f"{place[: min(ends) + 1]}{MASK}")

@@ -1,15 +1,17 @@
-"""YAML as this project reads it: a key that stands twice is refused, and refusals repeat no part of
-the text, which may be a secret."""
+"""YAML as this project reads it: a key that stands twice is refused.
+
+A refusal repeats no part of the text but such a key: it may be a secret.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
 KEY_CHARACTERS_MAX: Final = 64
-"""Of a key that stands twice so much is told."""
+"""Characters of a key that stands twice that are told."""
 _QUOTES: Final = re.compile(r"""('(?:\\?.|<[a-z ]+>)')|['"].*""")
 """A character, or the library's own word for what it found; or what it repeats of the text."""
 _MERGE: Final = "tag:yaml.org,2002:merge"
@@ -64,18 +66,18 @@ def _text(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
 _PlainLoader.add_constructor("tag:yaml.org,2002:timestamp", _text)
 
 
-def read_yaml(text: str) -> Any:
+def read_yaml(text: str) -> object:
     """Return what a file of settings, or a variable, holds. Raises YamlError."""
     return _read(text, _Loader)
 
 
-def read_plain_yaml(text: bytes) -> Any:
+def read_plain_yaml(text: bytes) -> object:
     """Return what a file from anywhere holds, in YAML or JSON, without aliases and with moments as
     text. Raises YamlError."""
     return _read(text, _PlainLoader)
 
 
-def _read(text: str | bytes, loader: type[_Loader]) -> Any:
+def _read(text: str | bytes, loader: type[_Loader]) -> object:
     try:
         return yaml.load(text, loader)
     except _DoubledKeyError as cause:

@@ -329,8 +329,8 @@ def ticket_of(request: Request) -> str | None:
 
 
 def check_ticket(query: str) -> None:
-    """Raises UnauthenticatedError where a ticket stands in a query that is malformed, which is all
-    that a request shows: without a word on it, it would be told to show something."""
+    """Raises UnauthenticatedError where a ticket stands in a query that is malformed. A request
+    that shows nothing else would be told to show something."""
     if _TICKET.search(query):
         try:
             Query(query)
