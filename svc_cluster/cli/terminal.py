@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO, Final, NoReturn, cast
 
+from svc_cluster.settings_secrets import without_secrets
+
 _DESCRIPTORS: Final = ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY))
 """Standard input and output, so that neither can be used; and error, where nobody listens."""
 
@@ -76,8 +78,6 @@ def _unusable(number: int) -> io.TextIOWrapper:
     # typeshed asks for a buffer, TextIOWrapper for none
     raw = cast(BinaryIO, io.FileIO(number, "w", closefd=False))
     return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True)
-
-from svc_cluster.settings_secrets import without_secrets
 
 
 def say(line: str) -> None:
