@@ -3,7 +3,7 @@ was when its server ends."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final
@@ -80,7 +80,7 @@ async def read_pages(
     patience: RetryPatience,
     *,
     clamp: bool = False,
-) -> AsyncIterator[list[ReadRecord]]:
+) -> AsyncGenerator[list[ReadRecord], None]:
     """Yield what the stream has from `start` on, until its tail or the bounds; what fails for a
     moment is asked again. Raises ClientError."""
     options = ["clamp=true"] if clamp else []

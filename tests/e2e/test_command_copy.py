@@ -2,91 +2,30 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 
+import msgspec
 import pytest
 
-from svc_cluster.base.clock import SystemClock
-from svc_cluster.client.definite_append import DefiniteAppender, RetryPatience
-from svc_cluster.client.service_client import ServerAddress, ServiceClient
-from svc_cluster.client.stream_copy import CopiedStream, CopyEnd, CopyError, StreamCopy
-from svc_cluster.client.stream_reading import StreamBounds, StreamStart, read_pages
-from svc_cluster.client.wire_records import AppendRecord, ReadRecord
-from tests.contract.conftest import Server
+from svc_cluster.client.copy_end import CopyError
+from svc_cluster.client.wire_records import AppendRecord
+from tests.e2e.copy_scene import (
+    BASIN,
+    CLIENT_TIMES,
+    Both,
+    Scene,
+    StoppedError,
+    numbered,
+    two_servers,
+)
 from tests.integration.processes import in_loop
-
-BASIN = "copied-basin"
-
-
-@dataclass
-class Both:
-    """Two servers, the second of which begins empty."""
-
-    first: str
-    second: str
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    servers = [Server(tmp_path_factory.mktemp("copy"), 10.0) for _ in range(2)]
-    yield Both(*(f"http://127.0.0.1:{server.port}" for server in servers))
-    for server in servers:
-        server.stop()
-
-
-def patience() -> RetryPatience:
-    return RetryPatience(SystemClock(), random.Random(1), 20.0)
-
-
-def tokens() -> Callable[[], str]:
-    numbers = random.Random()
-    return lambda: f"{numbers.getrandbits(100):x}"
-
-
-class Scene:
-    """One stream on both servers."""
-
-    def __init__(self, both: Both, stream: str) -> None:
-        self.source = ServiceClient(ServerAddress(url=both.first))
-        self.target = ServiceClient(ServerAddress(url=both.second))
-        self.stream = stream
-
-    async def __aenter__(self) -> Scene:
-        for client in (self.source, self.target):
-            await client.call("PUT", f"/v1/basins/{BASIN}")
-        arrival = b'{"timestamping":{"mode":"arrival"},"retention_policy":{"infinite":{}}}'
-        await self.source.call("PUT", f"/v1/streams/{self.stream}", basin=BASIN, body=arrival)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.source.close()
-        self.target.close()
-
-    async def append(self, client: ServiceClient, *records: AppendRecord) -> None:
-        appender = DefiniteAppender(client, BASIN, self.stream, patience(), tokens())
-        for begin in range(0, len(records), 1000):
-            await appender.append(records[begin : begin + 1000])
-
-    async def read(self, client: ServiceClient, start: int = 0) -> list[ReadRecord]:
-        pages = read_pages(
-            client, BASIN, self.stream, StreamStart("seq_num", start), StreamBounds(), patience()
-        )
-        return [record async for page in pages for record in page]
-
-    async def copy(self, told: Callable[[str, int, int], None] = lambda *_: None) -> CopiedStream:
-        source = CopyEnd(self.source, BASIN, self.stream, patience())
-        target = CopyEnd(self.target, BASIN, self.stream, patience())
-        return await StreamCopy(source, target, tokens(), told).run()
-
-
-def numbered(count: int) -> list[AppendRecord]:
-    return [AppendRecord(b"%d \x00\xff" % n, ((b"k", b"%d" % n),)) for n in range(count)]
-
-
-class _Stopped(Exception):
-    """The copier ends here, as by a kill: what it has sent is there, what it knows is not."""
+    with two_servers(lambda: tmp_path_factory.mktemp("copy")) as servers:
+        yield servers
 
 
 @in_loop
@@ -105,11 +44,11 @@ async def test_a_copy_has_all_and_goes_on_where_it_was(both: Both) -> None:
                 if what == "copied" and first:
                     first = False
                     begun.append(place)
-                    raise _Stopped
+                    raise StoppedError
 
             try:
                 result = await scene.copy(stop_behind_the_first)
-            except _Stopped:
+            except StoppedError:
                 continue
         assert begun == [1000, 2000, 3000, 3501]
         assert (result.copied, result.resumed_at, result.shift) == (0, 3501, 0)
@@ -153,8 +92,7 @@ async def test_a_trimmed_start_is_numbered_from_0_and_said(both: Both) -> None:
 
 @in_loop
 async def test_what_holds_something_else_is_left_alone(both: Both) -> None:
-    """A destination with records of its own is not appended to; one that differs in the middle is
-    no copy, and the first record that differs is named."""
+    """A destination with records of its own is not appended to."""
     async with Scene(both, "other") as scene:
         await scene.append(scene.source, *numbered(20))
         stream = b'{"timestamping":{"mode":"client-require","uncapped":true}}'
@@ -163,17 +101,29 @@ async def test_what_holds_something_else_is_left_alone(both: Both) -> None:
         with pytest.raises(CopyError, match="holds 1 records that are not the first ones"):
             await scene.copy()
         assert [record.body for record in await scene.read(scene.target)] == [b"mine"]
-    async with Scene(both, "spoilt") as scene:
-        await scene.append(scene.source, *numbered(20))
-        await scene.target.call("PUT", "/v1/streams/spoilt", basin=BASIN, body=stream)
-        records = [
-            AppendRecord(record.body, record.headers, record.timestamp)
-            for record in await scene.read(scene.source)
-        ]
-        records[7] = AppendRecord(b"flipped", records[7].headers, records[7].timestamp)
+
+
+@pytest.mark.parametrize("what", ["body", "headers", "timestamp"])
+@in_loop
+async def test_what_differs_in_the_middle_is_no_copy(both: Both, what: str) -> None:
+    """By its body, its headers or its timestamp: the first record that differs is named, and
+    nothing is appended."""
+    async with Scene(both, f"spoilt-{what}") as scene:
+        body = msgspec.json.encode(CLIENT_TIMES)
+        for client in (scene.source, scene.target):
+            await client.call("PUT", f"/v1/streams/{scene.stream}", basin=BASIN, body=body)
+        records = [replace(each, timestamp=1000 + 10 * n) for n, each in enumerate(numbered(20))]
+        await scene.append(scene.source, *records, AppendRecord(b"behind", timestamp=2000))
+        seventh = records[7]
+        records[7] = {
+            "body": replace(seventh, body=b"flipped"),
+            "headers": replace(seventh, headers=((b"k", b"v"),)),
+            "timestamp": replace(seventh, timestamp=1075),
+        }[what]
         await scene.append(scene.target, *records)
         with pytest.raises(CopyError, match="record 7 of the source is another than record 7"):
             await scene.copy()
+        assert len(await scene.read(scene.target)) == 20
 
 
 @in_loop

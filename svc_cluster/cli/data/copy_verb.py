@@ -24,9 +24,10 @@ from svc_cluster.cli.data.verb import EXIT_STATUS, UsageFault, perform
 from svc_cluster.cli.output_form import Output, OutputForm
 from svc_cluster.cli.terminal import say_surely as say
 from svc_cluster.client.client_errors import AnswerRefusedError, ClientError
+from svc_cluster.client.copy_end import CopyEnd
 from svc_cluster.client.definite_append import PATIENCE_SECONDS, RetryPatience
 from svc_cluster.client.service_client import ServerAddress, ServiceClient, shaped
-from svc_cluster.client.stream_copy import CopiedStream, CopyEnd, StreamCopy
+from svc_cluster.client.stream_copy import CopiedStream, StreamCopy
 
 _PLACES: Final = ("HOME", "XDG_CONFIG_HOME")
 _SCHEMES: Final = ("http://", "https://")
@@ -174,7 +175,7 @@ class _Copying:
             told += f", {copied.resumed_at} were there"
         if copied.shift:
             told += (
-                f"; positions are not kept, the source begins at {copied.shift}, which is 0 in the "
+                f"; positions are not kept, the source's record {copied.shift} is record 0 in the "
                 "copy"
             )
         say(told)
