@@ -159,6 +159,8 @@ def until(wishes: list[str]) -> tuple[int | None, dict[tuple[str, str], int]]:
             basin, _, stream = place.partition("/")
             if not stream or not position.isascii() or not position.isdigit():
                 raise BackupError(f"{wish!r}: use BASIN/STREAM=POSITION, or a time")
+            if (basin, stream) in positions:
+                raise BackupError(f"--until names {basin}/{stream} twice: use one position")
             positions[(basin, stream)] = int(position)
             continue
         try:

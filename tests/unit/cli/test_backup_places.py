@@ -9,7 +9,7 @@ import pytest
 
 from svc_cluster.backup.backup_errors import BackupError, ObjectStoreError
 from svc_cluster.backup.directory_store import DirectoryStore
-from svc_cluster.cli.backup.backup_places import open_vault, vault_to_write
+from svc_cluster.cli.backup.backup_places import open_vault, until, vault_to_write
 
 
 def test_a_place_that_says_it_is_not_sealed_is_not_believed_beside_a_key(tmp_path: Path) -> None:
@@ -58,3 +58,16 @@ def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(ObjectStoreError, match="no file"):
         asyncio.run(DirectoryStore(tmp_path).get("folder"))
+
+
+def test_a_stream_is_cut_at_one_position() -> None:
+    """Two for one stream are refused by its name, also where they are equal; a time beside it, and
+    a stream of the same name in another basin, are not."""
+    moment = "2030-01-31T12:00:00Z"
+    assert until(["a/b=1", "c/b=2", moment]) == (
+        1_896_091_200_000,
+        {("a", "b"): 1, ("c", "b"): 2},
+    )
+    for second in ("a/b=2", "a/b=1"):
+        with pytest.raises(BackupError, match=r"^--until names a/b twice: use one position$"):
+            until(["a/b=1", second])
