@@ -54,10 +54,6 @@ class Wishes:
     positions: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """By basin and stream, as they are called in the backup, the record each is cut ahead of."""
 
-    @property
-    def is_whole(self) -> bool:
-        return self.basins is None and self.until_ms is None and not self.positions
-
 
 @dataclass(frozen=True, slots=True)
 class _Basin:
@@ -131,6 +127,11 @@ async def fill(
             f"{each.wanted.name}: as of {when(each.entry.taken_at_ms)}, index "
             f"{each.entry.applied_index}; what came later is not in it"
         )
+        if not each.wanted.is_whole_of(each.entry.basin):
+            say(
+                f"{each.wanted.name}: not kept: outcomes of requests with a token (such a request "
+                "is a new one), usage (counted anew)"
+            )
         if place.node_id in records[each.wanted.name].replicas:
             await _basin(vault, files, each, digest, say)
     return Restored(restore_id, content.active_version)
@@ -150,6 +151,11 @@ async def _basin(vault: Vault, files: Files, basin: _Basin, digest: int, say: Sa
         await files.put(taken)
     await files.delete(kept.surplus())
     await files.put(kept.rows(LOG_INDEX, TERM, digest))
+    if kept.keeps_outcomes and not kept.keeps_usage:
+        say(
+            f"{basin.wanted.name}: not kept: usage (counted anew, since records were trimmed while "
+            "the backup was taken)"
+        )
     for stream, tail in kept.cuts():
         say(f"{basin.wanted.name}/{stream}: ends before record {tail}")
     for stream in kept.dropped:
@@ -163,6 +169,9 @@ def _chosen(manifest: Manifest, records: tuple[BasinRecord, ...], wishes: Wishes
     for name in asked:
         if name not in entries:
             raise BackupError(f"backup {manifest.number} has no basin {name}: see list")
+    for basin, stream in wishes.positions:
+        if basin not in names:
+            raise BackupError(f"basin {basin} is not restored, and {basin}/{stream} is to be cut")
     if len(set(names.values())) < len(names):
         raise BackupError("two basins would get one name: give each another one")
     for name in names.values():
@@ -232,16 +241,20 @@ def when(at_ms: int) -> str:
 
 
 def kept_and_not(wishes: Wishes) -> list[str]:
-    """What becomes of everything that is not a record."""
-    whole = wishes.is_whole
-    account = "kept" if wishes.basins is None else "not kept: they are the account's"
+    """What becomes of everything that is not a record, and of records as soon as nodes run."""
+    is_all = wishes.basins is None
+    account = "kept" if is_all else "not kept: they are the account's"
+    is_cut = wishes.until_ms is not None or bool(wishes.positions)
+    later = "" if wishes.until_ms is None else "; one of which that was asked for later is there"
     return [
         f"access tokens: {account}",
-        "outcomes of requests with a token: "
-        + ("kept" if whole else "not kept: such a request is a new one"),
-        "fencing tokens: kept" + ("" if whole else ", but cleared where a stream was cut"),
-        "streams that were being deleted: are deleted further",
+        "outcomes of requests with a token: kept, but those of the basins that say otherwise above"
+        + ("" if is_all else ", and the account's"),
+        "fencing tokens: kept" + (", but cleared where a stream was cut" if is_cut else ""),
+        f"streams that were being deleted: are deleted further{later}",
         "basins that were being deleted: not kept",
-        "usage: " + ("kept" if whole else "counted anew"),
+        "usage: kept, but that of the basins that say otherwise above, which is counted anew",
         "sequence numbers, timestamps, trim points, configurations: kept as they were",
+        "retention goes on: records that are older by now than their stream's retention_policy "
+        "allows, and streams for which delete_on_empty is over, are deleted as soon as nodes run",
     ]

@@ -38,6 +38,10 @@ class BasinWish:
     until_ms: int | None = None
     positions: Mapping[str, int] = field(default_factory=dict)
 
+    def is_whole_of(self, basin: str) -> bool:
+        """Whether it is all of the basin, under its own name."""
+        return self == BasinWish(basin)
+
 
 @dataclass(slots=True)
 class _Found:
@@ -87,7 +91,9 @@ class RestoredBasin:
             for stream_id, stream in self.streams.items()
             if wanted.until_ms is not None and stream.created_at_ms > wanted.until_ms
         }
-        self.is_whole = not trimmed and wanted == BasinWish(basin)
+        self.keeps_outcomes = wanted.is_whole_of(basin)
+        """Every request with a token has had the effect here that its outcome tells."""
+        self.keeps_usage = self.keeps_outcomes and not trimmed
         """Nothing is renamed, cut, or lacks what was trimmed: what was counted holds still."""
 
     def batch(self, stream_id: int, placement: BatchPlacement, value: bytes) -> bool:
@@ -188,8 +194,13 @@ class RestoredBasin:
             elif first_stream <= key < end_stream:
                 if (kept := streams.get(int(keys.stream_of(key)))) is not None:
                     yield key, rows.encode_stream(kept)
-            elif self.is_whole or not (key[:1] in _IDEMPOTENCY or key[0] >= _USAGE_FIRST):
+            elif self._keeps(key):
                 yield key, value
+
+    def _keeps(self, key: bytes) -> bool:
+        if key[:1] in _IDEMPOTENCY:
+            return self.keeps_outcomes
+        return self.keeps_usage or key[0] < _USAGE_FIRST
 
     def _ended(self, stream: StreamState) -> StreamState:
         found = self._found[int(stream.stream_id)]
