@@ -106,6 +106,15 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What this backup has added."""
 
 
+def missed(manifest: Manifest) -> list[str]:
+    """What is to be said wherever a backup is shown, checked or restored, a line each; empty for
+    one that has every basin."""
+    if not manifest.missed:
+        return []
+    names = ", ".join(manifest.missed)
+    return [f"not in backup {manifest.number}, created or deleted while it was taken: {names}"]
+
+
 class Progress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One chunk that an unfinished backup has kept already."""
 

@@ -72,8 +72,11 @@ class DirectoryStore:
         except OSError as cause:
             raise self._failed(prefix, cause) from cause
 
-    def _walked(self, folder: Path, prefix: str) -> Iterator[ObjectInfo]:
-        """Raises OSError. A directory is read as it is gone through: it may have any size."""
+    def _walked(
+        self, folder: Path, prefix: str, *, unfinished: bool = False
+    ) -> Iterator[ObjectInfo]:
+        """The objects, or the files of puts that have not ended. Raises OSError. A directory is
+        read as it is gone through: it may have any size."""
         try:
             entries = os.scandir(folder)
         except FileNotFoundError:
@@ -83,10 +86,11 @@ class DirectoryStore:
                 path = Path(entry.path)
                 if entry.is_dir():
                     if not entry.is_symlink():
-                        yield from self._walked(path, prefix)
+                        yield from self._walked(path, prefix, unfinished=unfinished)
                     continue
                 name = path.relative_to(self._directory).as_posix()
-                if entry.name.startswith(_UNFINISHED) or not name.startswith(prefix):
+                is_unfinished = entry.name.startswith(_UNFINISHED)
+                if is_unfinished != unfinished or not name.startswith(prefix):
                     continue
                 try:
                     facts = path.stat()
@@ -110,6 +114,17 @@ class DirectoryStore:
                 _sync(path.parent)
         except OSError as cause:
             raise self._failed(name, cause) from cause
+
+    async def sweep(self, before_ms: int) -> tuple[int, int]:
+        count = size = 0
+        try:
+            for each in self._walked(self._directory, "", unfinished=True):
+                if each.modified_at_ms < before_ms:
+                    (self._directory / each.name).unlink(missing_ok=True)
+                    count, size = count + 1, size + each.size
+        except OSError as cause:
+            raise self._failed(_UNFINISHED, cause) from cause
+        return count, size
 
     async def close(self) -> None:
         """Nothing is held open."""

@@ -111,4 +111,9 @@ class ObjectStore(Protocol):
         """One that is not there is deleted already."""
         ...
 
+    async def sweep(self, before_ms: int) -> tuple[int, int]:
+        """Delete what puts that were killed have left, as far as it was there before that time by
+        the store's clock. Returns how many and their bytes."""
+        ...
+
     async def close(self) -> None: ...

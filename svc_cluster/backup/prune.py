@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from svc_cluster.backup.backup_manifest import Manifest, Progress, decode
+from svc_cluster.backup.backup_errors import BackupError, DamagedError
+from svc_cluster.backup.backup_manifest import Manifest
 from svc_cluster.backup.objects import ObjectInfo
 from svc_cluster.backup.publish import PRUNE_SECONDS_MAX, written_at_ms
 from svc_cluster.backup.vault import (
     CHUNKS,
+    CLAIMS,
     CLOCKS,
     PARTS,
     PROGRESS,
     PRUNING,
     Vault,
     manifest_name,
+    noted_chunk,
 )
 from svc_cluster.base.clock import Clock
 
 CLAIM_SECONDS_MAX: Final = 3600
-"""An older claim is that of a process which is gone."""
+"""An older claim, or an older file of a put that has not ended, is that of a process which is
+gone."""
 
 _WORK_SECONDS_MAX: Final = PRUNE_SECONDS_MAX / 2
 
@@ -31,10 +35,12 @@ _WORK_SECONDS_MAX: Final = PRUNE_SECONDS_MAX / 2
 @dataclass(frozen=True, slots=True)
 class BackupRetention:
     """A backup goes once it is neither among the newest `keep` nor younger than `older_than_ms`.
-    None: that rule keeps none. The last one always stays."""
+    None: that rule keeps none, and with neither rule none goes. The last one always stays."""
 
     keep: int | None
     older_than_ms: int | None
+    damaged: tuple[int, ...] = ()
+    """Backups whose manifests are damaged, and which go whatever the rules say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +51,32 @@ class Pruned:
     objects: int
     freed_bytes: int
     is_whole: bool
+    damaged: tuple[str, ...] = ()
+    """What is wrong with backups that were deleted."""
+    unclear: tuple[str, ...] = ()
+    """What is wrong with backups that were not: what they need is not known, so no content was
+    deleted."""
 
 
 def doomed(
-    backups: Sequence[tuple[int, int]], retention: BackupRetention, now_ms: int
+    backups: Sequence[tuple[int, int]],
+    retention: BackupRetention,
+    now_ms: int,
+    damaged: Collection[int] = (),
 ) -> tuple[int, ...]:
-    """Which of these backups are to go: numbers and when each was finished, in order. Pure."""
-    assert retention.keep is not None or retention.older_than_ms is not None, "one rule is needed"
+    """Which of these backups are to go: numbers and when each was put there, in order. `damaged`
+    ones keep no place of a whole one, and go by the same rules. Pure."""
+    if retention.keep is None and retention.older_than_ms is None:
+        return ()
     count = max(retention.keep or 0, 1)
-    newest = {number for number, _ in backups[-count:]}
-    least_ms = now_ms if retention.older_than_ms is None else now_ms - retention.older_than_ms
+    whole = [number for number, _ in backups if number not in damaged]
+    if len(whole) < count:
+        return ()
+    least_ms = None if retention.older_than_ms is None else now_ms - retention.older_than_ms
     return tuple(
         number
-        for number, finished_at_ms in backups
-        if number not in newest and finished_at_ms < least_ms
+        for number, put_at_ms in backups
+        if number < whole[-count] and (least_ms is None or put_at_ms < least_ms)
     )
 
 
@@ -72,26 +90,47 @@ async def prune(
 ) -> Pruned:
     """Delete backups first, then contents; what ends in between leaves contents that nobody names,
     which the next time finds. What is refused is refused before anything is deleted, and no number
-    of objects is: this is what brings it down. Raises BackupError."""
-    began = clock.monotonic()
-    mark = f"{PRUNING}{secrets.token_hex(8)}"
-    await vault.write(mark, b"")
+    of objects is: this is what brings it down. All ages are told by the store's clock. Raises
+    BackupError."""
+    marks: list[str] = []
     try:
-        now_ms = await written_at_ms(vault, mark)
-        backups = [
-            (number, (await vault.manifest(number)).finished_at_ms)
-            for number in await vault.numbers()
-        ]
-        going = doomed(backups, retention, clock.wall_ms())
-        named = await _named(vault, going, now_ms, grace_seconds)
-        for number in going:
+        began = clock.monotonic()
+        now_ms = await _put_mark(vault, marks)
+        needed = _Needed(vault, retention, now_ms, round(grace_seconds * 1000))
+        # reading what all backups name may outlast a mark, and then backups are published: a new
+        # mark, and another look, until one has found nothing new. What is deleted is deleted while
+        # the last mark stands, so its time alone counts
+        while await needed.look():
+            began = clock.monotonic()
+            await _put_mark(vault, marks)
+        for mark in marks[:-1]:
+            await vault.store.delete(mark)
+        for number in needed.going:
             await vault.store.delete(manifest_name(number))
-        contents = _Contents(vault, named, now_ms - round(grace_seconds * 1000) + 1)
-        is_whole = await contents.clear(clock, began + _WORK_SECONDS_MAX)
+        contents = _Contents(vault, needed.names, now_ms - round(grace_seconds * 1000) + 1)
+        is_whole = bool(needed.unclear) or await contents.clear(clock, began + _WORK_SECONDS_MAX)
+        least_ms = now_ms - round(max(grace_seconds, CLAIM_SECONDS_MAX) * 1000)
+        count, freed = await vault.store.sweep(least_ms)
         await _clear_marks(vault, now_ms)
     finally:
-        await vault.store.delete(mark)
-    return Pruned(going, contents.count, contents.freed, is_whole)
+        for mark in marks:
+            await vault.store.delete(mark)
+    return Pruned(
+        needed.going,
+        contents.count + count,
+        contents.freed + freed,
+        is_whole,
+        tuple(needed.damaged),
+        tuple(needed.unclear),
+    )
+
+
+async def _put_mark(vault: Vault, marks: list[str]) -> int:
+    """Returns when it was put, by the store's clock."""
+    mark = f"{PRUNING}{secrets.token_hex(8)}"
+    marks.append(mark)
+    await vault.write(mark, b"")
+    return await written_at_ms(vault, mark)
 
 
 class _Contents:
@@ -117,27 +156,90 @@ class _Contents:
         return True
 
 
-async def _named(vault: Vault, going: Sequence[int], now_ms: int, grace_seconds: float) -> set[str]:
-    """What backups other than those that go, those that are about to be, and unfinished ones
-    cannot do without. Raises ObjectStoreError where that is more than is held in memory."""
-    named: set[str] = set()
-    manifests: list[Manifest] = [
-        await vault.manifest(each) for each in await vault.numbers() if each not in going
-    ]
-    for info, claimed in await vault.claims():
-        if info.modified_at_ms < now_ms - CLAIM_SECONDS_MAX * 1000:
-            await vault.store.delete(info.name)
-        else:
-            manifests.append(claimed)
-    for manifest in manifests:
-        await vault.add_names(manifest, named)
-    async for page in vault.store.pages(PROGRESS):
-        for info in page:
-            if info.modified_at_ms >= now_ms - grace_seconds * 1000:
-                named.add(info.name)
-                named.add(decode(info.name, await vault.read(info.name), Progress).chunk.name)
-        vault.store.bounds.check_named(len(named), vault.store.place)
-    return named
+class _Needed:
+    """Which backups go, and what the others, those that are about to be, and unfinished ones cannot
+    do without."""
+
+    def __init__(
+        self, vault: Vault, retention: BackupRetention, now_ms: int, grace_ms: int
+    ) -> None:
+        self._vault = vault
+        self._retention = retention
+        self._now_ms = now_ms
+        self._grace_ms = grace_ms
+        self._seen: set[str] = set()
+        self.names: set[str] = set()
+        self.going: tuple[int, ...] = ()
+        self.damaged: list[str] = []
+        self.unclear: list[str] = []
+
+    async def look(self) -> bool:
+        """Whether there was anything that was not seen before. Raises ObjectStoreError where the
+        names are more than are held in memory."""
+        is_first = not self._seen
+        # claims come ahead of manifests: who publishes puts the manifest before the claim goes, so
+        # what has no claim any more by the first listing is in the second one. The other way round
+        # a backup that is published between the two is in neither
+        claims = await self._claims()
+        backups = await self._backups()
+        if is_first:
+            self._decide(backups)
+        going = {manifest_name(number) for number in self.going}
+        found = {**claims, **{info.name: what for _, info, what in backups}}
+        for name in sorted(found.keys() - going):
+            await self._add(found[name])
+        self._seen |= found.keys()
+        await self._notes()
+        return bool(found)
+
+    async def _claims(self) -> dict[str, Manifest | DamagedError]:
+        found: dict[str, Manifest | DamagedError] = {}
+        for info in await self._vault.store.list(CLAIMS):
+            if info.modified_at_ms < self._now_ms - CLAIM_SECONDS_MAX * 1000:
+                await self._vault.store.delete(info.name)
+            elif info.name not in self._seen and (what := await self._vault.opened(info.name)):
+                found[info.name] = what
+        return found
+
+    async def _backups(self) -> list[tuple[int, ObjectInfo, Manifest | DamagedError]]:
+        found = []
+        for number, info in await self._vault.manifests():
+            if info.name not in self._seen and (what := await self._vault.opened(info.name)):
+                found.append((number, info, what))
+        return found
+
+    def _decide(self, backups: Sequence[tuple[int, ObjectInfo, Manifest | DamagedError]]) -> None:
+        damaged = {
+            number: str(what) for number, _, what in backups if isinstance(what, DamagedError)
+        }
+        asked = set(self._retention.damaged)
+        if asked - damaged.keys():
+            raise BackupError(
+                f"backup {min(asked - damaged.keys())} in {self._vault.store.place} has no damaged "
+                "manifest: --keep and --older-than say which whole ones go"
+            )
+        ages = [(number, info.modified_at_ms) for number, info, _ in backups]
+        going = doomed(ages, self._retention, self._now_ms, damaged)
+        self.going = tuple(sorted({*going, *asked}))
+        self.damaged = [text for number, text in damaged.items() if number in self.going]
+
+    async def _add(self, what: Manifest | DamagedError) -> None:
+        """What a backup needs of which the manifest or a part cannot be read is not guessed."""
+        try:
+            if isinstance(what, DamagedError):
+                raise what
+            await self._vault.add_names(what, self.names)
+        except DamagedError as cause:
+            self.unclear.append(str(cause))
+
+    async def _notes(self) -> None:
+        """The chunk of a note is told by the note's name: one that is damaged holds nothing up."""
+        store = self._vault.store
+        async for page in store.pages(PROGRESS):
+            for info in page:
+                if info.modified_at_ms >= self._now_ms - self._grace_ms:
+                    self.names |= {info.name, noted_chunk(info.name)}
+            store.bounds.check_named(len(self.names), store.place)
 
 
 async def _clear_marks(vault: Vault, now_ms: int) -> None:

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from typing import Final
 
 from svc_cluster.backup.backup_errors import BackupError, DamagedError, WrongKeyError
@@ -82,10 +83,15 @@ class Vault:
 
     async def read(self, name: str) -> bytes:
         """What is in an object. Raises DamagedError, NewerFormatError."""
-        stored = await self.store.get(name)
-        if stored is None:
+        data = await self.found(name)
+        if data is None:
             raise DamagedError(f"{name} is missing in {self.store.place}")
-        return self._wrapping.unwrap(name, stored)
+        return data
+
+    async def found(self, name: str) -> bytes | None:
+        """The same of one that somebody may delete meanwhile. None: there is none."""
+        stored = await self.store.get(name)
+        return None if stored is None else self._wrapping.unwrap(name, stored)
 
     async def write(self, name: str, data: bytes) -> bool:
         """False: there is one of this name, which is left as it is."""
@@ -115,17 +121,39 @@ class Vault:
 
     async def numbers(self) -> list[int]:
         """The backups that there are, in order."""
-        return [_number(each) for each in await self.store.list(MANIFESTS)]
+        return [number for number, _ in await self.manifests()]
+
+    async def manifests(self) -> list[tuple[int, ObjectInfo]]:
+        """The same with what the store says of their manifests."""
+        return [(_number(each), each) for each in await self.store.list(MANIFESTS)]
 
     async def manifest(self, number: int) -> Manifest:
         """Raises BackupError where there is none of this number, or it is of something else."""
-        return await self._manifest(manifest_name(number))
+        name = manifest_name(number)
+        return self._manifest(name, await self.read(name))
 
-    async def claims(self) -> list[tuple[ObjectInfo, Manifest]]:
-        return [(each, await self._manifest(each.name)) for each in await self.store.list(CLAIMS)]
+    async def opened(self, name: str) -> Manifest | DamagedError | None:
+        """A backup, or a claim of one; or what is wrong with it. None: it is gone by now. Raises
+        NewerFormatError."""
+        try:
+            data = await self.found(name)
+            return None if data is None else self._manifest(name, data)
+        except DamagedError as cause:
+            return cause
 
-    async def _manifest(self, name: str) -> Manifest:
-        found = decode(name, await self.read(name), Manifest)
+    async def last(self, say: Callable[[str], None]) -> Manifest | None:
+        """The last backup whose manifest can be read; those behind it are said. None: there is
+        none. Raises NewerFormatError."""
+        for number in reversed(await self.numbers()):
+            found = await self.opened(manifest_name(number))
+            if isinstance(found, Manifest):
+                return found
+            if found is not None:
+                say(f"backup {number}: {found}")
+        return None
+
+    def _manifest(self, name: str, data: bytes) -> Manifest:
+        found = decode(name, data, Manifest)
         if found.vault_id != self.file.vault_id:
             raise DamagedError(f"{name} belongs to other backups than those in {self.store.place}")
         return found
@@ -168,10 +196,15 @@ class Vault:
         ]
 
     async def note_progress(self, progress: Progress) -> str:
-        """Keep it and return the object's name."""
+        """Keep it and return the object's name, from which `noted_chunk` tells the chunk's."""
         name = f"{PROGRESS}{progress.group_id}/{progress.chunk.name.rpartition('/')[2]}"
         await self.write(name, encode(progress))
         return name
+
+
+def noted_chunk(name: str) -> str:
+    """The name of the chunk that a note of this name is about, be the note whole or not."""
+    return CHUNKS + name.rpartition("/")[2]
 
 
 def check_key(file: VaultFile, wrapping_key_id: str, place: str) -> None:

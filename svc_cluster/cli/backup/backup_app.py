@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -120,10 +121,12 @@ def key(key_file: KeyFile = KEY_FILE, output: Output = OutputForm.TABLE) -> None
 
 @app.command("list")
 def show(at: At, key_file: KeyFile = KEY_FILE, output: Output = OutputForm.TABLE) -> None:
-    """Show the backups that there are, with the position and the time of each basin."""
+    """Show the backups that there are, with the position and the time of each basin; status 1 where
+    one cannot be read."""
     from svc_cluster.cli.backup import backup_commands
 
-    _run(lambda: backup_commands.show(at, key_file, Teller(output)))
+    if not _run(lambda: backup_commands.show(at, key_file, Teller(output))):
+        fail("not every backup can be read", 1)
 
 
 @app.command("verify")
@@ -150,21 +153,33 @@ def prune(
         str,
         typer.Option(help="What no backup names stays so long, for one that was interrupted."),
     ] = "24h",
+    number: Annotated[
+        list[int] | None,
+        typer.Option(help="Delete this backup, whose manifest is damaged; may be repeated.", min=1),
+    ] = None,
     output: Output = OutputForm.TABLE,
 ) -> None:
-    """Delete the backups that neither rule keeps, never the last one, and what only they needed."""
+    """Delete the backups that neither rule keeps, never the last one, and what only they needed.
+    Where it cannot be read what a backup needs that stays, no content is deleted: status 1."""
+    from svc_cluster.backup.prune import BackupRetention
     from svc_cluster.cli.backup import backup_commands
     from svc_cluster.cli.backup.backup_places import seconds
 
-    async def work() -> None:
+    async def work() -> bool:
         retention = _retention(keep, older_than)
-        if retention is None:
+        if retention is None and not number:
             fail("name what is to be kept: --keep 7, --older-than 30d, or both", 2)
-        else:
-            kept_for = seconds(grace)
-            await backup_commands.clear(at, key_file, retention, kept_for, teller=Teller(output))
+        retention = retention or BackupRetention(None, None)
+        asked = replace(retention, damaged=tuple(number or ()))
+        kept_for = seconds(grace)
+        return await backup_commands.clear(at, key_file, asked, kept_for, teller=Teller(output))
 
-    _run(work)
+    if not _run(work):
+        fail(
+            "damaged backups stay, and with them all contents: create --full may mend contents; a "
+            "manifest goes with --number",
+            1,
+        )
 
 
 @app.command("restore")

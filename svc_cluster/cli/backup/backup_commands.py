@@ -9,13 +9,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from svc_cluster.backup.backup_errors import BackupError
-from svc_cluster.backup.backup_manifest import Manifest
+from svc_cluster.backup.backup_errors import BackupError, DamagedError, NewerFormatError
+from svc_cluster.backup.backup_manifest import Manifest, missed
 from svc_cluster.backup.create import BackupRun, Creation
 from svc_cluster.backup.prune import BackupRetention, prune
 from svc_cluster.backup.restore import RestoredNode, Wishes, kept_and_not, restore, when
 from svc_cluster.backup.seed import end
-from svc_cluster.backup.vault import vault_file
+from svc_cluster.backup.vault import manifest_name, vault_file
 from svc_cluster.backup.verify import verify
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.base.ids import CATALOG_GROUP, NodeId
@@ -78,6 +78,7 @@ def _facts(made: Manifest) -> dict[str, object]:
         "records": sum(entry.records for entry in made.basins),
         "stored_bytes": sum(entry.stored_bytes for entry in made.basins),
         "moved_bytes": made.moved_bytes,
+        "missed": list(made.missed),
         "basins": [
             {
                 "basin": entry.basin,
@@ -112,7 +113,7 @@ async def take(
         await work()
         return
     schedule = BackupSchedule(
-        partial(last_finished_ms, to, key_file, plain=plain),
+        partial(last_finished_ms, to, key_file, plain=plain, teller=teller),
         work,
         every_seconds,
         SystemClock(),
@@ -122,21 +123,40 @@ async def take(
     await schedule.run()
 
 
-async def last_finished_ms(at: str, key_file: Path, *, plain: bool = False) -> int | None:
+async def last_finished_ms(
+    at: str, key_file: Path, *, plain: bool = False, teller: Teller = TO_PEOPLE
+) -> int | None:
     """When the last backup was finished, Unix milliseconds; None: there is none. Raises
     BackupError."""
     if await vault_file(store_at(at)) is None:
         return None
     vault = await open_vault(at, key_file, plain=plain)
-    numbers = await vault.numbers()
-    return (await vault.manifest(numbers[-1])).finished_at_ms if numbers else None
+    last = await vault.last(teller.note)
+    return None if last is None else last.finished_at_ms
 
 
-async def show(at: str, key_file: Path, teller: Teller) -> None:
-    """Print the backups that there are, as JSON a line each. Raises BackupError."""
+async def show(at: str, key_file: Path, teller: Teller) -> bool:
+    """Print the backups that there are, as JSON a line each. Returns whether every one can be read.
+    Raises BackupError."""
     vault = await open_vault(at, key_file)
+    is_well = True
     for number in await vault.numbers():
-        made = await vault.manifest(number)
+        try:
+            made = await vault.opened(manifest_name(number))
+        except NewerFormatError as cause:
+            is_well = False
+            teller.end(
+                {"number": number, "unreadable": str(cause)}, [f"NEWER  backup {number}: {cause}"]
+            )
+            continue
+        if made is None:
+            continue  # deleted meanwhile
+        if isinstance(made, DamagedError):
+            is_well = False
+            teller.end(
+                {"number": number, "unreadable": str(made)}, [f"DAMAGED  backup {number}: {made}"]
+            )
+            continue
         stored = sum(entry.stored_bytes for entry in made.basins)
         lines = [
             f"{number}  {when(made.finished_at_ms)}  {len(made.basins)} basins  "
@@ -147,7 +167,9 @@ async def show(at: str, key_file: Path, teller: Teller) -> None:
             f"   {entry.basin}  index {entry.applied_index}  {when(entry.taken_at_ms)}"
             for entry in made.basins
         ]
+        lines += [f"   {line}" for line in missed(made)]
         teller.end(_facts(made), lines)
+    return is_well
 
 
 async def check(at: str, key_file: Path, number: int | None, teller: Teller) -> bool:
@@ -162,9 +184,11 @@ async def check(at: str, key_file: Path, number: int | None, teller: Teller) -> 
             "objects": report.objects,
             "read_bytes": report.read_bytes,
             "findings": report.findings,
+            "missed": list(made.missed),
         },
         [
             *(f"DAMAGED  {finding}" for finding in report.findings),
+            *missed(made),
             f"backup {made.number}: {report.objects} objects, {report.read_bytes / MIB:.1f} MiB: "
             f"{standing}",
         ],
@@ -180,21 +204,31 @@ async def clear(
     *,
     plain: bool = False,
     teller: Teller,
-) -> None:
-    """Raises BackupError."""
+) -> bool:
+    """Whether nothing stays because it is not known what needs it. Raises BackupError."""
     vault = await open_vault(at, key_file, plain=plain)
     done = await prune(vault, SystemClock(), retention, grace_seconds)
+    lines = [f"DAMAGED  {finding}: this backup was deleted" for finding in done.damaged]
+    lines += [
+        f"DAMAGED  {finding}: what its backup needs is not known, so no content was deleted"
+        for finding in done.unclear
+    ]
     gone = ", ".join(map(str, done.backups)) or "none"
-    lines = [f"backups deleted: {gone}; {done.objects} objects, {done.freed_bytes / MIB:.1f} MiB"]
+    lines.append(
+        f"backups deleted: {gone}; {done.objects} objects, {done.freed_bytes / MIB:.1f} MiB"
+    )
     teller.end(
         {
             "deleted": list(done.backups),
             "objects": done.objects,
             "freed_bytes": done.freed_bytes,
             "is_whole": done.is_whole,
+            "damaged": list(done.damaged),
+            "unclear": list(done.unclear),
         },
         lines if done.is_whole else [*lines, "there is more to delete: repeat"],
     )
+    return not done.unclear
 
 
 async def bring_back(
@@ -219,7 +253,7 @@ async def bring_back(
     await restore(vault, made, place, wishes, teller.note)
     remember_members(directory, settings)
     end(directory)
-    for line in kept_and_not(wishes):
+    for line in (*kept_and_not(wishes), *missed(made)):
         teller.note(line)
     teller.end(
         {"number": made.number, "node_id": settings.node_id, "data_dir": settings.data_dir},
