@@ -6,9 +6,9 @@ comes last; until then there is no backup.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from svc_cluster.backup.backup_errors import BackupError, DamagedError, InterruptedSourceError
 from svc_cluster.backup.backup_manifest import (
@@ -23,6 +23,7 @@ from svc_cluster.backup.backup_manifest import (
 )
 from svc_cluster.backup.catalog_rows import CatalogContentRows, read_catalog
 from svc_cluster.backup.chunk import BatchChunkBuilder, placed
+from svc_cluster.backup.continued import Continued
 from svc_cluster.backup.coverage import RecordRange, first_of, missing, still_wanted, streams_of
 from svc_cluster.backup.publish import Publisher
 from svc_cluster.backup.row_frames import frame
@@ -38,9 +39,6 @@ from svc_cluster.base.clock import Clock
 from svc_cluster.base.ids import CATALOG_GROUP
 from svc_cluster.stream import keys
 from svc_cluster.stream.rows import StreamState
-
-FRUITLESS_MAX: Final = 5
-"""Answers in a row that end before they have brought one batch; then the backup ends."""
 
 Say = Callable[[str], None]
 
@@ -77,29 +75,35 @@ class BackupRun:
         self._say = say
         self._publisher = Publisher(vault)
         self._nodes: tuple[tuple[int, str], ...] = ()
-        self._there: set[str] = set()
-        """Parts and chunks that are kept already: one that should be and is not is taken anew."""
-        self._used: list[str] = []
+        self._noted: list[str] = []
         """Notes of progress, which are of no use once the backup is there."""
 
     async def run(self) -> Manifest:
         """Take it and return what it is. Raises BackupError, with nothing half done that counts."""
         started_at_ms = self._clock.wall_ms()
         await self._publisher.begin()
+        there: set[str] = set()
         for folder in (PARTS, CHUNKS):
-            self._there.update(each.name for each in await self._vault.store.list(folder))
-        warning = self._vault.store.bounds.warning(len(self._there), self._vault.store.place)
+            there.update(each.name for each in await self._vault.store.list(folder))
+        warning = self._vault.store.bounds.warning(len(there), self._vault.store.place)
         if warning is not None:
             self._say(warning)
         content = await self._content(CATALOG_GROUP)
         catalog = read_catalog(content.rows)
         self._nodes = catalog.nodes
-        base = await self._base()
+        continued = Continued(
+            self._vault,
+            self._source,
+            self._say,
+            self._nodes,
+            there,
+            is_full=self._creation.is_full,
+        )
         part = await self._part_of(content, ())
         entry = GroupEntry(
             content.group_id, "", content.applied_index, content.taken_at_ms, part, 0, 0, 0
         )
-        basins, missed = await self._basins(catalog, base)
+        basins, missed = await self._basins(catalog, continued)
         await self._check_version(catalog.active_version)
         numbers = await self._vault.numbers()
         manifest = Manifest(
@@ -117,14 +121,15 @@ class BackupRun:
             self._vault.written_bytes,
         )
         await self._publisher.publish(manifest)
-        for name in self._used:
+        for name in (*self._noted, *continued.notes):
             await self._vault.store.delete(name)
         await self._source.finished(manifest.finished_at_ms)
         return manifest
 
     async def _basins(
-        self, catalog: CatalogContentRows, base: Manifest | None
+        self, catalog: CatalogContentRows, continued: Continued
     ) -> tuple[list[GroupEntry], list[str]]:
+        base = await continued.base()
         known = {} if base is None else {entry.group_id: entry for entry in base.basins}
         basins: list[GroupEntry] = []
         missed: list[str] = []
@@ -133,7 +138,7 @@ class BackupRun:
                 continue
             try:
                 before = known.get(record.group_id)
-                entry = await self._basin(record.group_id, record.name, before)
+                entry = await self._basin(record.group_id, record.name, before, continued)
             except GroupUnreachableError as cause:
                 if await self._is_there(record.group_id):
                     raise BackupError(
@@ -180,39 +185,19 @@ class BackupRun:
             )
         return content
 
-    async def _base(self) -> Manifest | None:
-        """The last backup, where it is of these very data directories. Another cluster may have
-        gone on differently from the same records, as one does that was restored from a backup."""
-        numbers = [] if self._creation.is_full else await self._vault.numbers()
-        if not numbers:
-            return None
-        last = await self._vault.manifest(numbers[-1])
-        if not set(last.nodes) & set(self._nodes):
-            self._say(
-                "the data directories are all other ones than those of the last backup: all "
-                "records are taken anew"
-            )
-            return None
-        return last
-
     async def _basin(
-        self, group_id: int, name: str, before: GroupEntry | None
+        self, group_id: int, name: str, before: GroupEntry | None, continued: Continued
     ) -> GroupEntry | None:
         """None: it has not begun, so that nobody has been told that it is there."""
         content = await self._content(group_id)
         if not any(key == keys.BASIN_KEY for key, _ in content.rows):
             return None
-        known = await self._known(before)
-        if (
-            before is not None
-            and known is not None
-            and known.applied_index == content.applied_index
-            and self._there.issuperset(chunk.name for chunk in known.chunks)
-        ):
+        known = await continued.known(before)
+        if before is not None and continued.is_unchanged(known, content):
             self._say(f"{name}: nothing has changed")
             return before
-        held = await self._held(group_id, known)
         streams = streams_of(name, content.rows)
+        held = await continued.held(name, content, before, known, streams)
         fetched = _Fetched(streams, list(still_wanted(streams, held)))
         await self._fetch(content, fetched)
         chunks = still_wanted(streams, fetched.chunks)
@@ -234,25 +219,6 @@ class BackupRun:
             records,
             stored,
         )
-
-    async def _known(self, before: GroupEntry | None) -> GroupPart | None:
-        """What the last backup says of a group, where that can be read."""
-        if before is None:
-            return None
-        try:
-            return await self._vault.part(before)
-        except DamagedError as cause:
-            self._say(f"{before.basin}: {cause}: its records are taken anew")
-            return None
-
-    async def _held(self, group_id: int, known: GroupPart | None) -> list[ChunkEntry]:
-        """What is kept already of this group."""
-        held = {} if known is None else {chunk.name: chunk for chunk in known.chunks}
-        for name, progress in await self._vault.progress(group_id):
-            self._used.append(name)
-            if set(progress.nodes) & set(self._nodes) and not self._creation.is_full:
-                held.setdefault(progress.chunk.name, progress.chunk)
-        return [chunk for name, chunk in held.items() if name in self._there]
 
     async def _part_of(
         self,
@@ -279,20 +245,13 @@ class BackupRun:
     async def _fetch(self, content: GroupContent, fetched: _Fetched) -> None:
         """Until nothing is missing. What an answer brought before it ended early is kept."""
         builder = BatchChunkBuilder(self._creation.chunk_bytes)
-        fruitless = 0
         while wanted := missing(fetched.streams, fetched.chunks, fetched.trimmed):
             reached = {each.stream_id: each.first for each in wanted}
-            before = dict(reached)
-            try:
+            # what answers bring that end early is kept; one that brings nothing is up to the source
+            with contextlib.suppress(InterruptedSourceError):
                 for first in range(0, len(wanted), RANGES_AT_ONCE):
                     some = wanted[first : first + RANGES_AT_ONCE]
                     await self._take(content, some, fetched, builder, reached)
-            except InterruptedSourceError as cause:
-                fruitless = 0 if reached != before else fruitless + 1
-                if fruitless >= FRUITLESS_MAX:
-                    raise BackupError(
-                        f"group {content.group_id} gives nothing more ({cause}): repeat later"
-                    ) from cause
             if not builder.is_empty:
                 await self._keep(content, fetched, builder)
 
@@ -338,7 +297,7 @@ class BackupRun:
         name = await self._vault.keep(CHUNKS, data)
         chunk = ChunkEntry(name, len(data), extents)
         progress = Progress(FORMAT_VERSION, content.group_id, self._nodes, chunk)
-        self._used.append(await self._vault.note_progress(progress))
+        self._noted.append(await self._vault.note_progress(progress))
         fetched.chunks.append(chunk)
 
 

@@ -48,7 +48,8 @@ class Source(Protocol):
         self, group_id: int, applied_index: int, ranges: Sequence[RecordRange]
     ) -> AsyncIterator[StreamBegins | Row]:
         """The batches of the ranges, in their order, at most RANGES_AT_ONCE of these. Raises
-        InterruptedSourceError wherever it ends early, GroupUnreachableError, BackupError."""
+        InterruptedSourceError wherever it ends early, GroupUnreachableError once no answer has
+        brought a batch for as long as the source is patient, BackupError."""
         ...
 
     async def finished(self, finished_at_ms: int) -> None:

@@ -188,12 +188,14 @@ class Vault:
                 names.update(chunk.name for chunk in part.chunks)
                 self.store.bounds.check_named(len(names), self.store.place)
 
-    async def progress(self, group_id: int) -> list[tuple[str, Progress]]:
-        """What unfinished backups have kept of this group, with the objects' names."""
-        return [
-            (each.name, decode(each.name, await self.read(each.name), Progress))
-            for each in await self.store.list(f"{PROGRESS}{group_id}/")
-        ]
+    async def notes(self, group_id: int) -> list[str]:
+        """The names of what unfinished backups have noted of this group."""
+        return [each.name for each in await self.store.list(f"{PROGRESS}{group_id}/")]
+
+    async def progress(self, name: str) -> Progress | None:
+        """A note; None: it is gone by now. Raises DamagedError, NewerFormatError."""
+        data = await self.found(name)
+        return None if data is None else decode(name, data, Progress)
 
     async def note_progress(self, progress: Progress) -> str:
         """Keep it and return the object's name, from which `noted_chunk` tells the chunk's."""

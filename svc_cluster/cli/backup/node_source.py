@@ -24,8 +24,16 @@ PAUSE_SECONDS: Final = 0.3
 class NodeSource:
     """Implements Source over some nodes of a cluster; use as an async context manager."""
 
-    def __init__(self, targets: Sequence[Target], bytes_per_second: float) -> None:
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        bytes_per_second: float,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
         self._targets = targets
+        self._patience_seconds = patience_seconds
+        self._fruitless_since: dict[int, float] = {}
+        """By group, when the first of the last answers was asked for that brought no batch."""
         self._rate = ExportRate(SystemClock(), bytes_per_second)
         self._stack = AsyncExitStack()
         self._clients: list[AdminClient] = []
@@ -47,7 +55,7 @@ class NodeSource:
     async def content(self, group_id: int) -> GroupContent:
         request = pb.ExportRequest(group_id=group_id)
         clock = SystemClock()
-        give_up_at = clock.monotonic() + PATIENCE_SECONDS
+        give_up_at = clock.monotonic() + self._patience_seconds
         while True:
             refusals = []
             for place in self._order(group_id):
@@ -101,8 +109,9 @@ class NodeSource:
         for each in ranges:
             request.ranges.add(stream_id=each.stream_id, first=each.first, end=each.end)
         reader = RowReader()
-        is_whole = False
+        is_whole = has_brought = False
         place = self._order(group_id)[0]
+        began = SystemClock().monotonic()
         try:
             async with aclosing(self._clients[place].export(request)) as portions:
                 async for portion in portions:
@@ -111,18 +120,31 @@ class NodeSource:
                         yield StreamBegins(begins.stream_id, begins.trim_point, begins.gone)
                     if portion.rows:
                         for row in reader.feed(portion.rows):
+                            has_brought = True
                             yield row
                         await self._spend(len(portion.rows))
                     is_whole = portion.last
+            if not is_whole or not reader.is_whole:
+                raise AdminError("a node ended its answer early")
         except AdminError as cause:
             if cause.is_final:
                 raise BackupError(str(cause)) from cause
             # another one next time
             self._lucky[group_id] = (place + 1) % len(self._clients)
-            await asyncio.sleep(PAUSE_SECONDS)
+            await self._bear(group_id, None if has_brought else began, cause)
             raise InterruptedSourceError(str(cause)) from cause
-        if not is_whole or not reader.is_whole:
-            raise InterruptedSourceError("a node ended its answer early")
+        self._fruitless_since.pop(group_id, None)
+
+    async def _bear(self, group_id: int, began: float | None, cause: AdminError) -> None:
+        """An answer that was asked for at `began` has brought nothing; None: it has. Raises
+        GroupUnreachableError where that has been so for too long, as where a group is deleted."""
+        if began is None:
+            self._fruitless_since.pop(group_id, None)
+        else:
+            since = self._fruitless_since.setdefault(group_id, began)
+            if SystemClock().monotonic() - since >= self._patience_seconds:
+                raise GroupUnreachableError(str(cause)) from cause
+        await asyncio.sleep(PAUSE_SECONDS)
 
     async def _spend(self, size: int) -> None:
         self.received_bytes += size
