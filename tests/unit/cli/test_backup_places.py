@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from svc_cluster.backup.backup_errors import BackupError, ObjectStoreError
+from svc_cluster.backup.backup_errors import BackupError, ObjectStoreError, WrongKeyError
 from svc_cluster.backup.directory_store import DirectoryStore
+from svc_cluster.backup.key_file import make_key, read_key
 from svc_cluster.cli.backup.backup_places import open_vault, until, vault_to_write
 
 
@@ -28,6 +29,33 @@ def test_a_place_that_says_it_is_not_sealed_is_not_believed_beside_a_key(tmp_pat
         await open_vault(str(place), tmp_path / "no key")
 
     asyncio.run(main())
+
+
+def test_a_place_is_sealed_or_not_for_good_and_with_one_key(tmp_path: Path) -> None:
+    """What is written there must be what is there: another key, `--plain` over sealed ones and none
+    over plain ones are each refused by name, before anything is written."""
+    sealed, plain = tmp_path / "sealed", tmp_path / "plain"
+    key_file, other, none = (tmp_path / name for name in ("key", "other", "none"))
+    make_key(other)
+
+    async def main() -> None:
+        vault, _ = await vault_to_write(str(sealed), key_file, "main", plain=False)
+        await vault_to_write(str(plain), none, "main", plain=True)
+        names = {read_key(each).key_id for each in (key_file, other)}
+        with pytest.raises(WrongKeyError) as refused:
+            await open_vault(str(sealed), other)
+        assert all(name in str(refused.value) for name in names)
+        with pytest.raises(WrongKeyError):
+            await vault_to_write(str(sealed), other, "main", plain=False)
+        with pytest.raises(BackupError, match="are sealed: leave --plain out"):
+            await vault_to_write(str(sealed), key_file, "main", plain=True)
+        with pytest.raises(BackupError, match="are not sealed: repeat with --plain if so"):
+            await vault_to_write(str(plain), none, "main", plain=False)
+        again = await open_vault(str(sealed), key_file)
+        assert again.file == vault.file
+
+    asyncio.run(main())
+    assert not none.exists()
 
 
 def test_a_link_leads_nowhere(tmp_path: Path) -> None:
