@@ -16,10 +16,11 @@ _USER: Final = re.compile(r"(://)[^\"\s/?#]+@")
 _QUERY: Final = re.compile(r'(://[^"\s?#\\]*[?#])(?:[^"\s\\]|\\.)+')
 _AUTHORITY_AND_MORE: Final = re.compile(r"\A(\w+:/{1,2})?.*@", re.DOTALL)
 _MARKED: Final = re.compile(
-    r"svc-join-[0-9]+-[0-9a-f]+|(?<=svc-backup-key-1 )\S+ \S+|-----BEGIN [A-Z ]*PRIVATE KEY-----.*",
-    re.DOTALL,
+    r'svc-join-[0-9]+-[0-9a-f]+|(?<=svc-backup-key-1 )[^\s"]+ [^\s"]+'
+    r'|-----BEGIN [A-Z ]*PRIVATE KEY-----[^"]*'
 )
-"""Secrets with a mark of ours beside those that `redacted` knows, and keys in PEM."""
+"""Secrets with a mark of ours beside those that `redacted` knows, and keys in PEM. None has a
+quotation mark, so that JSON stays JSON."""
 
 _NAME_PART_CHARACTERS: Final = 20
 _RANDOM: Final = (

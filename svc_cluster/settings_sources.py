@@ -22,6 +22,12 @@ from svc_cluster.settings_yaml import YamlError, read_yaml
 ENVIRONMENT_PREFIX: Final = "SVC_CLUSTER_"
 OTHER_VARIABLES: Final = frozenset(
     {
+        "BACKUP_ADDRESSES",
+        "BACKUP_KEY_FILE",
+        "BACKUP_OBJECTS_MAX",
+        "BACKUP_OBJECT_MIB_MAX",
+        "BACKUP_PLACE",
+        "ENCRYPTION_KEY_FILE",
         "ID",
         "IMAGE",
         "LOCAL_OVERRIDES",

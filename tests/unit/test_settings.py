@@ -13,8 +13,9 @@ from svc_cluster.model.location import Location
 from svc_cluster.settings import GatewaySettings, NodeSettings
 from svc_cluster.settings_checks import read_secret
 from svc_cluster.settings_errors import SettingsError
-from svc_cluster.settings_sources import load, with_environment
+from svc_cluster.settings_sources import check_variables, load, with_environment
 
+ROOT = Path(__file__).resolve().parents[2]
 NODE = {
     "cluster_id": "c",
     "node_id": 1,
@@ -209,3 +210,13 @@ def test_a_variable_that_is_no_setting_is_refused(tmp_path: Path) -> None:
     assert load(NodeSettings, path, others) == load(NodeSettings, path, {})
     with pytest.raises(SettingsError, match="enableServiceLinks"):
         load(NodeSettings, path, {"SVC_CLUSTER_SERVICE_HOST": "10.0.0.1"})
+
+
+def test_the_variables_of_commands_stop_no_process() -> None:
+    """Whatever the code reads behind the prefix is a key, or known to be another's: who exports it
+    for one command starts nodes in the same shell."""
+    written = set()
+    for path in (ROOT / "svc_cluster").rglob("*.py"):
+        written |= set(re.findall(r"\bSVC_CLUSTER_([A-Z][A-Z_]*[A-Z])\b", path.read_text()))
+    assert {"ENCRYPTION_KEY_FILE", "BACKUP_KEY_FILE", "NODE_ID"} <= written
+    check_variables({f"SVC_CLUSTER_{name}": "x" for name in written})

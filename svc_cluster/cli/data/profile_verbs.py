@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -74,7 +75,8 @@ def set_profile(
     """Make a profile, or change what is named of one. The first one is the default."""
     if not is_profile_name(name):
         end_with(f"{name!r} is no name of a profile: use 1 to 64 printable characters", 2)
-    if token_file is not None and looks_like_secret(str(token_file)) and not token_file.exists():
+    # a name that is too long for one is no file either: Path.exists would raise it, name and all
+    if token_file and looks_like_secret(str(token_file)) and not os.path.exists(token_file):
         end_with(in_place_of_a_file("--token-file"), 2)
     profiles = _read()
     try:

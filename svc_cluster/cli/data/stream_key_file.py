@@ -11,6 +11,7 @@ import typer
 
 from svc_cluster.client.client_errors import ClientError
 from svc_cluster.client.stream_key import KEY_BYTES, KEY_TEXT_BYTES_MAX, StreamKey
+from svc_cluster.settings_secrets import in_place_of_a_file, looks_like_secret
 
 KEY_FILE_VARIABLE: Final = "SVC_CLUSTER_ENCRYPTION_KEY_FILE"
 
@@ -38,6 +39,8 @@ def read_key(path: Path) -> StreamKey:
         with path.open("rb") as file:
             text = file.read(KEY_TEXT_BYTES_MAX + 1).decode(errors="replace").strip()
     except OSError as cause:
+        if looks_like_secret(str(path)):
+            raise ClientError(in_place_of_a_file("the key file")) from None
         raise ClientError(f"the key file {path} cannot be read: {cause.strerror}") from cause
     try:
         return StreamKey(text)

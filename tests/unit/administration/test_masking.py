@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 
 from svc_cluster.administration.masking import VALUE_CHARACTERS_MAX, shown
 from svc_cluster.settings import NodeSettings
@@ -74,3 +75,15 @@ def test_what_a_url_holds_beside_its_place_is_masked() -> None:
     }
     plain = {"traces_endpoint": "http://127.0.0.1:4318/v1/traces", "cors": "why? because"}
     assert seen(plain) == {key: (value, False) for key, value in plain.items()}
+
+
+@pytest.mark.parametrize(
+    "secret",
+    ["-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----\n", "svc-backup-key-1 ab cd"],
+)
+def test_what_is_masked_leaves_json(secret: str) -> None:
+    """A key in the place of its file, alone and inside a map: what follows is still told."""
+    rows = seen({"tls_cert": secret, "nodes": {"1": secret, "2": "10.0.0.2:7000"}})
+    assert all(masked for _, masked in rows.values())
+    assert "MIIE" not in str(rows) and "cd" not in str(rows)
+    assert rows["nodes"][0]["2"] == "10.0.0.2:7000"

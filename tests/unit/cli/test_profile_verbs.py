@@ -51,6 +51,8 @@ def test_a_token_is_not_taken_for_the_name_of_its_file(
     out, err = capsys.readouterr()
     assert err.startswith("svc-cluster: --token-file looks like the secret itself, which is not")
     assert TOKEN not in out + err
+    assert ended("set", "p", "--token-file", TOKEN * 6) == 2, "longer than any name of a file"
+    assert TOKEN not in str(capsys.readouterr())
     assert not file.exists()
     with pytest.raises(ClientError) as refused:
         chosen_server(ServerOptions(token_file=Path(TOKEN)), {})
