@@ -89,6 +89,8 @@ def _backups(own: OwnCluster, tmp_path: Path) -> None:
         "objects": 0,
         "freed_bytes": 0,
         "is_whole": True,
+        "damaged": [],
+        "unclear": [],
     }
     settings = tmp_path / "restored.yaml"
     settings.write_text(
