@@ -102,9 +102,13 @@ class CopyEnd:
             try:
                 return (await self.client.tail(self.basin, self.stream)).seq_num
             except (AwayError, AnswerRefusedError) as cause:
-                passes = isinstance(cause, AwayError) or cause.is_passing
-                if not passes or not await self.patience.wait():
+                if not await self._passes(cause):
                     raise
+
+    async def _passes(self, cause: AwayError | AnswerRefusedError) -> bool:
+        """Return whether the same may go well now; a while has passed then."""
+        passes = isinstance(cause, AwayError) or cause.is_passing
+        return passes and await self.patience.wait()
 
     async def config(self) -> dict[str, object]:
         """Return the whole configuration; what is null in it is the default."""
@@ -112,10 +116,18 @@ class CopyEnd:
         return dict.fromkeys(_MEMBERS) | shaped(answer.body, dict[str, object])
 
     async def configure(self, config: dict[str, object]) -> None:
-        """Change these members of the configuration."""
-        await self.client.call(
-            "PATCH", stream_path(self.stream), basin=self.basin, body=msgspec.json.encode(config)
-        )
+        """Change these members of the configuration. What passes is waited for: once more is the
+        same as once."""
+        path, body = stream_path(self.stream), msgspec.json.encode(config)
+        while True:
+            try:
+                await self.client.call("PATCH", path, basin=self.basin, body=body)
+            except (AwayError, AnswerRefusedError) as cause:
+                if not await self._passes(cause):
+                    raise
+            else:
+                self.patience.renew()
+                return
 
     async def ensure(self, config: dict[str, object]) -> None:
         """Give the stream this configuration; make it where it is missing."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
@@ -22,7 +22,7 @@ from svc_cluster.client.client_errors import (
 )
 from svc_cluster.client.copy_end import CopyEnd, CopyError
 from svc_cluster.client.copy_overlap import Overlap, moved
-from svc_cluster.client.definite_append import DefiniteAppender
+from svc_cluster.client.definite_append import DefiniteAppender, happened_perhaps
 from svc_cluster.client.wire_records import AppendRecord, ReadRecord
 
 _ATTEMPTS_MAX: Final = 20
@@ -30,7 +30,8 @@ _ATTEMPTS_MAX: Final = 20
 
 KEEPS_TIMESTAMPS: Final = {"mode": "client-require", "uncapped": True}
 """The timestamping of a destination while records are copied: they keep the source's."""
-_UNCHANGED: Final = frozenset({401, 403, 404})
+_INTERRUPTED_SECONDS_MAX: Final = 5.0
+"""For the configuration to be put back, where somebody waits for the end."""
 _MARK_SECONDS_MIN: Final = 1_000_000_000
 """A stream that is marked is not deleted for so long, which is some thirty years at least."""
 
@@ -56,17 +57,23 @@ class StreamCopy:
         target: CopyEnd,
         new_token: Callable[[], str],
         told: Callable[[str, int, int], None],
+        left: Callable[[str], None],
     ) -> None:
-        """`told` is called with what is being done, how far it has come and how far it goes."""
+        """`told` is called with what is being done, how far it has come and how far it goes. `left`
+        is called with what is left to do behind a copy that ends otherwise than by ClientError."""
         self._source = source
         self._target = target
         self._overlap = Overlap(source, target)
         self._told = told
+        self._left = left
         self._new_token = new_token
+        self._may_be_changed = False
+        """Whether the destination's configuration may be another than it was."""
 
     async def run(self) -> CopiedStream:
         """Copy what the source holds now and compare it. Raises ClientError; to be run again then,
-        it goes on where it was. The destination's configuration is then what it was."""
+        it goes on where it was. The destination's configuration is then what it was, or it is
+        said that it is not."""
         end = await self._source.tail()
         await self._source.first_from(0)  # what cannot be read leaves nothing at the destination
         before = await self._target_config()
@@ -78,9 +85,8 @@ class StreamCopy:
             standing = await self._overlap.standing(end)  # what is not a copy is left as it is
         config = await self._source.config()
         try:
-            await self._target.ensure(
-                config | {"timestamping": KEEPS_TIMESTAMPS, "delete_on_empty": {"min_age_secs": 0}}
-            )
+            kept = {"timestamping": KEEPS_TIMESTAMPS, "delete_on_empty": {"min_age_secs": 0}}
+            await self._change(self._target.ensure(config | kept))
             standing = standing or await self._overlap.standing(end)
             copied = await self._copy(standing.begin, end, standing.shift)
             compared = await self._overlap.compare(end, standing.shift, self._told)
@@ -88,24 +94,44 @@ class StreamCopy:
             await self._put_back(config if before is None else before, cause)
             raise
         # only now: until here the timestamps are the source's whatever its mode is
-        await self._target.configure(config)
-        return CopiedStream(copied, standing.begin - standing.shift, standing.shift, end, compared)
-
-    async def _put_back(self, config: dict[str, object], cause: BaseException) -> None:
-        """Give the destination this configuration, whatever has ended the copy. Raises CopyError
-        where that cannot be done either, and somebody is told."""
         try:
             await self._target.configure(config)
-        except ClientError as failed:
-            # who may not change it has not done so, and of what is gone nothing is left
-            is_as_it_was = isinstance(failed, AnswerRefusedError) and failed.status in _UNCHANGED
-            if is_as_it_was or not isinstance(cause, ClientError):
-                return
-            raise CopyError(
-                f"{cause}; and the configuration of {self._target.name}, which is that of a copy "
-                f"under way, could not be put back ({failed}): ask for the same copy again, or "
+        except BaseException as cause:
+            await self._put_back(config, cause)
+            raise
+        return CopiedStream(copied, standing.begin - standing.shift, standing.shift, end, compared)
+
+    async def _change(self, change: Awaitable[None]) -> None:
+        """Change the destination's configuration: only what is refused for certain leaves it."""
+        was_changed, self._may_be_changed = self._may_be_changed, True
+        try:
+            await change
+        except AnswerRefusedError as refused:
+            self._may_be_changed = was_changed or happened_perhaps(refused)
+            raise
+
+    async def _put_back(self, config: dict[str, object], cause: BaseException) -> None:
+        """Give the destination this configuration, whatever has ended the copy. Where that cannot
+        be done either it is said, by CopyError behind a ClientError."""
+        if not self._may_be_changed:
+            return
+        is_told = isinstance(cause, ClientError)
+        try:
+            async with asyncio.timeout(None if is_told else _INTERRUPTED_SECONDS_MAX):
+                await self._target.configure(config)
+        except BaseException as failed:
+            if isinstance(failed, AnswerRefusedError) and failed.status == 404:
+                return  # of what is gone nothing is left
+            left = (
+                f"the configuration of {self._target.name}, which is that of a copy under way, "
+                f"could not be put back ({_why(failed)}): ask for the same copy again, or "
                 "reconfigure the stream"
-            ) from cause
+            )
+            if is_told and isinstance(failed, ClientError):
+                raise CopyError(f"{cause}; and {left}") from cause
+            self._left(left)
+            if not isinstance(failed, ClientError | TimeoutError):
+                raise
 
     async def _target_config(self) -> dict[str, object] | None:
         """The configuration of the destination's stream; None where there is none yet."""
@@ -129,9 +155,10 @@ class StreamCopy:
         own = {"delete_on_empty": before["delete_on_empty"]}
         mark = {"min_age_secs": _MARK_SECONDS_MIN + zlib.crc32(self._new_token().encode()) // 8}
         try:
-            await self._target.configure({"delete_on_empty": mark})
+            await self._change(self._target.configure({"delete_on_empty": mark}))
             seen = (await self._source.config())["delete_on_empty"]
             await self._target.configure(own)
+            self._may_be_changed = False
         except BaseException as cause:
             await self._put_back(own, cause)
             raise
@@ -190,6 +217,12 @@ class StreamCopy:
             if there != at:
                 break
         raise CopyError(f"somebody else appends to {self._target.name}: its tail is not {at}")
+
+
+def _why(failed: BaseException) -> str:
+    if isinstance(failed, ClientError):
+        return str(failed)
+    return "no answer in time" if isinstance(failed, TimeoutError) else "interrupted"
 
 
 async def _next(pages: AsyncGenerator[list[ReadRecord], None]) -> list[ReadRecord] | None:

@@ -22,6 +22,14 @@ BASIN = "copied-basin"
 CLIENT_TIMES = {"timestamping": {"mode": "client-require", "uncapped": True}}
 
 
+def unheard(*_: object) -> None:
+    """What is told of a copy that nobody listens to."""
+
+
+UNHEARD = (unheard, unheard)
+"""What is told on the way, and what is left to do."""
+
+
 @dataclass
 class Both:
     """Two servers, the second of which begins empty."""
@@ -120,8 +128,12 @@ class Scene:
             CopyEnd(self.target, BASIN, self.stream, patience()),
         )
 
-    async def copy(self, told: Callable[[str, int, int], None] = lambda *_: None) -> CopiedStream:
-        return await StreamCopy(*self.ends, tokens(), told).run()
+    async def copy(
+        self,
+        told: Callable[[str, int, int], None] = unheard,
+        left: Callable[[str], None] = unheard,
+    ) -> CopiedStream:
+        return await StreamCopy(*self.ends, tokens(), told, left).run()
 
     async def copy_a_page(self) -> None:
         """Copy the first page, and be stopped behind it."""

@@ -22,6 +22,7 @@ from svc_cluster.client.wire_records import AppendRecord, ReadRecord, records_pa
 from svc_cluster.http.client import HttpResponse
 from tests.e2e.copy_scene import (
     BASIN,
+    UNHEARD,
     Both,
     Scene,
     WatchedClient,
@@ -153,7 +154,7 @@ async def test_a_refused_append_ends_one_copy_and_not_the_next_one(both: Both) -
             await scene.copy()
         assert ended.is_set()
         ends = [replace(end, client=scene.source) for end in behind.ends[:1]]
-        result = await StreamCopy(ends[0], behind.ends[1], tokens(), lambda *_: None).run()
+        result = await StreamCopy(ends[0], behind.ends[1], tokens(), *UNHEARD).run()
         assert (result.copied, result.compared) == (3, 3)
 
 
@@ -285,7 +286,7 @@ async def test_a_stream_is_not_copied_onto_itself(both: Both, tmp_path: Path) ->
             scene.ends[0],
             CopyEnd(calls, BASIN, "itself", patience()),
             tokens(),
-            lambda *_: None,
+            *UNHEARD,
         )
         with pytest.raises(CopyError, match="are the same stream"):
             await copy.run()
@@ -316,7 +317,7 @@ async def test_a_record_that_is_missing_and_was_not_removed_is_a_difference(both
                 for number, end in enumerate(scene.ends)
             ]
             with pytest.raises(CopyError, match="record 7 of the source is another than record 7"):
-                await StreamCopy(ends[0], ends[1], tokens(), lambda *_: None).run()
+                await StreamCopy(ends[0], ends[1], tokens(), *UNHEARD).run()
 
 
 class _NoLists(CopyEnd):
@@ -334,6 +335,6 @@ async def test_streams_that_nothing_tells_apart_are_tried(both: Both) -> None:
         await scene.append(scene.source, *numbered(3))
         ends = [_NoLists(end.client, end.basin, end.stream, end.patience) for end in scene.ends]
         for copied in (3, 0):
-            result = await StreamCopy(ends[0], ends[1], tokens(), lambda *_: None).run()
+            result = await StreamCopy(ends[0], ends[1], tokens(), *UNHEARD).run()
             assert (result.copied, result.compared) == (copied, 3)
             assert await scene.config(scene.target) == await scene.config(scene.source)

@@ -22,6 +22,7 @@ from svc_cluster.cli.data.stream_key_file import read_key
 from svc_cluster.cli.data.stream_names import StreamName, basin_name, stream_name
 from svc_cluster.cli.data.verb import EXIT_STATUS, UsageFault, perform
 from svc_cluster.cli.output_form import Output, OutputForm
+from svc_cluster.cli.terminal import last_words
 from svc_cluster.cli.terminal import say_surely as say
 from svc_cluster.client.client_errors import AnswerRefusedError, ClientError
 from svc_cluster.client.copy_end import CopyEnd
@@ -77,6 +78,7 @@ class _Copying:
                     self._end(self.target, target),
                     lambda: secrets.token_hex(16),
                     partial(self._progress, name),
+                    self._tell_left,
                 ).run()
             except ClientError as cause:
                 failed += 1
@@ -155,6 +157,10 @@ class _Copying:
         if sys.stderr.isatty():
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+    def _tell_left(self, text: str) -> None:
+        self._clear()
+        last_words(f"svc-cluster: {text}\n")
 
     def _tell(self, name: StreamName, target: StreamName, copied: CopiedStream) -> None:
         if self.is_json:
