@@ -177,3 +177,38 @@ def test_a_copy_of_an_encrypted_stream_is_encrypted(terminal: Terminal, tmp_path
     again = terminal.done("stream", "read", "copied-basin/copied", "--key-file", "other")
     assert again == "a\nb\n"
     assert terminal.ask("stream", "read", "copied-basin/copied", "--key-file", "key")[0] == 1
+
+
+@pytest.mark.parametrize("held", [b"", b"a\n"])
+def test_a_cipher_that_came_later_encrypts_no_stream(terminal: Terminal, held: bytes) -> None:
+    """What the destination holds unencrypted is not appended to, although its basin was given a
+    cipher since, as a refusal advises. Once it is deleted the copy is made, encrypted."""
+    name, basin = f"sealed-basin/later-{len(held)}", f"older-basin-{len(held)}"
+    stream = f"{basin}/later-{len(held)}"
+    terminal.done("stream", "create", name)
+    terminal.done("stream", "append", name, "--key-file", "key", given=b"a\nb\n")
+    terminal.done("basin", "create", basin)
+    terminal.done("stream", "create", stream)
+    if held:
+        terminal.done("stream", "append", stream, given=held)
+    terminal.done("basin", "update", basin, "--cipher", "aes-256-gcm")
+    asked = (
+        *("copy", name, "--from", terminal.url, "--to", terminal.url, "--basin", basin),
+        *("--from-key-file", "key", "--to-key-file", "other", "-o", "json"),
+    )
+    status, out, _ = terminal.ask(*asked)
+    assert (status, json.loads(out)) == (
+        1,
+        {
+            "stream": name,
+            "failed": f"its records are encrypted, and those in {stream} of the destination are "
+            "not, whatever cipher its basin has now: delete that stream, or copy to another",
+        },
+    )
+    assert terminal.done("stream", "read", stream) == held.decode()
+    terminal.done("stream", "delete", stream, "--yes")
+    told = json.loads(terminal.done(*asked))
+    assert (told["copied"], told["compared"]) == (2, 2)
+    assert terminal.done("stream", "read", stream, "--key-file", "other") == "a\nb\n"
+    assert terminal.ask("stream", "read", stream)[0] == 1
+    assert terminal.done(*asked).count('"copied":0') == 1, "an encrypted copy is gone on with"

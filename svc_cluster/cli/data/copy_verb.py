@@ -120,29 +120,61 @@ class _Copying:
     async def _refuse_uncovering(self, name: StreamName, target: StreamName) -> None:
         """Raises ClientError for a stream whose records are encrypted at the source alone.
         Everybody could read the copy."""
-        if await self._cipher(self.source, name) is None:
+        try:
+            stream = await _listed(self.source, name)
+            is_encrypted = stream is not None and stream.cipher is not None
+            why = "its records are encrypted"
+        except AnswerRefusedError as refused:
+            if refused.status != 403:
+                raise
+            # without its key no record of an encrypted stream can be read
+            is_encrypted = self.source.key is not None
+            why = (
+                "its records are taken for encrypted (there is --from-key-file, and its token may "
+                "not list streams)"
+            )
+        if not is_encrypted:
             return
-        if await self._cipher(self.target, target) is not None:
+        if await self._is_there(target, why):
             return
         answer = await self.target.call("GET", f"/v1/basins/{target.basin}")
         if shaped(answer.body, _BasinCipher).stream_cipher is None:
             raise ClientError(
-                f"its records are encrypted, and those in {target.basin} of the destination are "
-                "not: give that a cipher (`svc-cluster basin update --cipher`), or name another "
-                "with --basin"
+                f"{why}, and those in {target.basin} of the destination are not: give that a "
+                "cipher (`svc-cluster basin update --cipher`), or name another with --basin"
             )
 
-    async def _cipher(self, client: ServiceClient, name: StreamName) -> str | None:
-        """Return what the stream's records are encrypted with, None where they are not. It is None
-        also where there is no such stream, and where a token may not list streams."""
+    async def _is_there(self, target: StreamName, why: str) -> bool:
+        """Return whether the destination has the stream, encrypted. Raises ClientError where it is
+        there and is not, or does not say so: what its basin has now changes nothing of that."""
         try:
-            pages = client.pages("streams", basin=name.basin, prefix=name.stream, limit=1)
-            found = [shaped(each, _ListedName) async for each in pages]
+            there = await _listed(self.target, target)
         except AnswerRefusedError as refused:
             if refused.status != 403:
                 raise
-            return None
-        return next((each.cipher for each in found if each.name == name.stream), None)
+            if not await self._answers(target):
+                return False
+            raise ClientError(
+                f"{why}, and whether those in {target} of the destination are cannot be seen: use "
+                "a token there that may list streams, or copy to another stream"
+            ) from refused
+        if there is None or there.deleted_at is not None:
+            return False
+        if there.cipher is None:
+            raise ClientError(
+                f"{why}, and those in {target} of the destination are not, whatever cipher its "
+                "basin has now: delete that stream, or copy to another"
+            )
+        return True
+
+    async def _answers(self, target: StreamName) -> bool:
+        try:
+            await self._end(self.target, target).config()
+        except AnswerRefusedError as refused:
+            if refused.status != 404:
+                raise
+            return False
+        return True
 
     def _end(self, client: ServiceClient, name: StreamName) -> CopyEnd:
         patience = RetryPatience(SystemClock(), random.Random(), self.patience_s)
@@ -191,6 +223,13 @@ class _Copying:
             say_json({"stream": str(name), "failed": str(cause)})
         else:
             say(f"{plain(str(name))}: not copied: {cause}")
+
+
+async def _listed(client: ServiceClient, name: StreamName) -> _ListedName | None:
+    """Return what the list of streams says of one; None where it is not there."""
+    pages = client.pages("streams", basin=name.basin, prefix=name.stream, limit=1)
+    found = [shaped(each, _ListedName) async for each in pages]
+    return next((each for each in found if each.name == name.stream), None)
 
 
 def copy(
