@@ -18,6 +18,7 @@ from svc_cluster.backup.row_frames import Row, rows_of
 from svc_cluster.backup.source import RANGES_AT_ONCE, GroupContent, Source, StreamBegins
 from svc_cluster.backup.vault import Vault
 from svc_cluster.model.record import BatchPlacement
+from svc_cluster.stream import keys
 from svc_cluster.stream.batch_row import metered_before
 from svc_cluster.stream.rows import StreamState
 
@@ -87,7 +88,7 @@ class Continued:
         return (
             known is not None
             and known.applied_index == content.applied_index
-            and known.applied_term == content.applied_term
+            and _is_same_history(known, content)
             and self._there.issuperset(chunk.name for chunk in known.chunks)
         )
 
@@ -235,14 +236,29 @@ class Continued:
 def went_back(before: GroupEntry, known: GroupPart | None, content: GroupContent) -> bool:
     """Whether a group is at an earlier place of its log than it was, or at a place that this log
     cannot have. Neither the index nor the term of what is applied ever decreases, and of one index
-    there is one term. Pure."""
+    there is one history. Pure."""
     if content.applied_index < before.applied_index:
         return True
     if known is None:
         return False
     if content.applied_index == before.applied_index:
-        return content.applied_term != known.applied_term
+        return not _is_same_history(known, content)
     return content.applied_term < known.applied_term
+
+
+def _is_same_history(known: GroupPart, content: GroupContent) -> bool:
+    """Whether both have applied the very same entries, by the row that has a digest of all of them.
+    Index and term do not tell: disks that were put back may come to the same term once more, by
+    another election, and to the same index with other records."""
+    try:
+        before = _applied_row(rows_of(known.rows))
+    except DamagedError:
+        return False
+    return before is not None and before == _applied_row(content.rows)
+
+
+def _applied_row(rows: Iterable[Row]) -> bytes | None:
+    return next((value for key, value in rows if key == keys.APPLIED_KEY), None)
 
 
 def _same_ends(name: str, known: GroupPart | None, streams: Mapping[int, StreamState]) -> set[int]:

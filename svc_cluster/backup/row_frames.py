@@ -11,6 +11,7 @@ _LENGTH: Final = 4
 KEY_BYTES_MAX: Final = 64 * 1024
 VALUE_BYTES_MAX: Final = 64 * 1024 * 1024
 """No release wrote a larger row; what says so is no row."""
+_PIECE_BYTES: Final = 1024 * 1024
 
 Row = tuple[bytes, bytes]
 
@@ -50,8 +51,10 @@ class RowReader:
 
 
 def rows_of(data: bytes) -> Iterator[Row]:
-    """All rows of `data`. Raises DamagedError where it ends within one."""
+    """All rows of `data`, of which a piece at a time is copied: a caller may need the first ones
+    alone. Raises DamagedError where it ends within one."""
     reader = RowReader()
-    yield from reader.feed(data)
+    for start in range(0, len(data), _PIECE_BYTES):
+        yield from reader.feed(data[start : start + _PIECE_BYTES])
     if not reader.is_whole:
         raise DamagedError("the last row is cut")

@@ -11,12 +11,13 @@ from svc_cluster.backup.backup_errors import BackupError, DamagedError, Interrup
 from svc_cluster.backup.backup_manifest import GroupEntry, GroupPart
 from svc_cluster.backup.continued import went_back
 from svc_cluster.backup.coverage import RecordRange
-from svc_cluster.backup.row_frames import Row
+from svc_cluster.backup.row_frames import Row, frame
 from svc_cluster.backup.source import GroupContent, GroupUnreachableError, StreamBegins
 from svc_cluster.backup.vault import CLAIMS, PROGRESS
-from svc_cluster.base.ids import StreamId, TimestampMs
+from svc_cluster.base.ids import LogIndex, StreamId, Term, TimestampMs
 from svc_cluster.catalog.catalog_commands import DeleteBasin
 from svc_cluster.stream import keys
+from svc_cluster.stream.rows import AppliedRow, encode_applied
 from tests.unit.backup.memory_cluster import AT_MS, Basin, MemoryCluster
 from tests.unit.backup.memory_objects import KilledError
 from tests.unit.backup.scene import Scene
@@ -108,6 +109,11 @@ def test_a_base_of_before_is_not_vouched_for_by_notes_of_behind() -> None:
         is_the_basin(scene, basin)
 
 
+def applied(log_index: int, term: int, digest: int = 7) -> Row:
+    row = AppliedRow(LogIndex(log_index), Term(term), digest)
+    return keys.APPLIED_KEY, encode_applied(row)
+
+
 @pytest.mark.parametrize(
     ("known", "now", "wanted"),
     [
@@ -126,10 +132,52 @@ def test_neither_index_nor_term_goes_back(
 ) -> None:
     """Each pair is an applied index and its term."""
     entry = GroupEntry(2, "first-basin", known[0], AT_MS, "parts/x")
-    part = GroupPart(1, 2, known[0], known[1], AT_MS, 1, (), b"")
-    content = GroupContent("cluster-a", 2, now[0], now[1], AT_MS, 1, (), ())
+    part = GroupPart(1, 2, known[0], known[1], AT_MS, 1, (), frame(*applied(*known)))
+    content = GroupContent("cluster-a", 2, now[0], now[1], AT_MS, 1, (), (applied(*now),))
     assert went_back(entry, part, content) == wanted
     assert went_back(entry, None, content) == (now[0] < known[0])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [b"", frame(*applied(10, 3))[:-1], frame(*applied(10, 3, digest=8)), frame(b"\x01", b"basin")],
+    ids=["none", "cut", "another", "not there"],
+)
+def test_a_group_that_is_not_known_to_be_the_same_at_its_index_went_back(rows: bytes) -> None:
+    """The last backup's digest of all entries is another one, is cut, or is not there."""
+    entry = GroupEntry(2, "first-basin", 10, AT_MS, "parts/x")
+    content = GroupContent(
+        "cluster-a", 2, 10, 3, AT_MS, 1, (), ((b"", b"before it"), applied(10, 3))
+    )
+    part = GroupPart(1, 2, 10, 3, AT_MS, 1, (), rows)
+    assert went_back(entry, part, content)
+    same = GroupPart(1, 2, 10, 3, AT_MS, 1, (), b"".join(frame(*row) for row in content.rows))
+    assert not went_back(entry, same, content)
+
+
+def test_another_history_that_came_to_the_same_index_and_term_is_taken_anew() -> None:
+    """The disks were put back, and the next election made the same term as the one before: the last
+    record is another one, of the same length and the same moment."""
+    scene = Scene()
+    scene.cluster, old = cluster("old", [3] * 10, same=9)
+    before = scene.backup()
+    scene.cluster, basin = cluster("NEW", [3] * 10, same=9)
+    assert old.rows.rows != basin.rows.rows
+    is_the_basin(scene, basin)
+    assert old.state.applied_index == basin.state.applied_index == before.basins[0].applied_index
+    assert len(went_anew(scene)) == 1
+    assert "its data directories were put back" in went_anew(scene)[0]
+
+
+def test_the_same_history_at_the_same_index_is_not_read_again() -> None:
+    """What another process has of it is the same, byte for byte."""
+    scene = Scene()
+    scene.cluster, _ = cluster("old", [3] * 10)
+    scene.backup()
+    scene.cluster, basin = cluster("old", [3] * 10)
+    is_the_basin(scene, basin)
+    assert scene.cluster.read_batches == 0
+    assert "first-basin: nothing has changed" in scene.said
 
 
 def test_an_unchanged_index_of_another_term_is_a_change() -> None:
