@@ -192,8 +192,10 @@ def test_a_cipher_that_came_later_encrypts_no_stream(terminal: Terminal, held: b
     if held:
         terminal.done("stream", "append", stream, given=held)
     terminal.done("basin", "update", basin, "--cipher", "aes-256-gcm")
-    asked = ("copy", name, "--from", terminal.url, "--to", terminal.url, "--from-key-file", "key")
-    asked = (*asked, "--to-key-file", "other", "-o", "json", "--basin")
+    asked = [
+        *("copy", name, "--from", terminal.url, "--to", terminal.url),
+        *("--from-key-file", "key", "--to-key-file", "other", "-o", "json", "--basin"),
+    ]
     status, out, _ = terminal.ask(*asked, basin)
     assert (status, json.loads(out)) == (
         1,
