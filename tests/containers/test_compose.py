@@ -115,18 +115,21 @@ def test_what_is_declared_is_there_from_the_start(cluster: Compose) -> None:
 class Load:
     """Clients that append and read until they are stopped, and what came of it."""
 
-    def __init__(self, compose: Compose, token: str) -> None:
+    def __init__(self, compose: Compose, token: str, stream: str = "s") -> None:
+        """`stream`: one that no other load of the same cluster has, or the checker finds records
+        that nobody appended."""
         self.compose = compose
+        self.stream = stream
         self.rng = random.Random("containers")
         self.recorder = ChaosRecorder(1)
         self.apis = [ChaosApi(compose.url, token)]
-        self.history = self.recorder.stream(BASIN, "s")
+        self.history = self.recorder.stream(BASIN, stream)
         self._clients: list[Client] = []
         self._running: list[asyncio.Future[None]] = []
 
     async def set_up(self) -> None:
         await self.insist(lambda: self.apis[0].create_basin(BASIN))
-        await self.insist(lambda: self.apis[0].create_stream(BASIN, "s"))
+        await self.insist(lambda: self.apis[0].create_stream(BASIN, self.stream))
 
     async def insist(self, call: Callable[[], Awaitable[None]]) -> None:
         async with asyncio.timeout(STEP_S):
@@ -189,7 +192,7 @@ class Load:
 
         async def more() -> None:
             while True:
-                answer = await self.apis[0].read(BASIN, "s", len(found), 1000)
+                answer = await self.apis[0].read(BASIN, self.stream, len(found), 1000)
                 found.extend(answer.records)
                 if len(found) >= answer.tail:
                     return

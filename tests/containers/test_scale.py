@@ -82,7 +82,8 @@ def test_nodes_come_with_tokens_and_leave_again(cluster: Compose) -> None:
         assert (await members(cluster))[node] == "removed"
 
     async def play() -> list[str]:
-        load = Load(cluster, cluster.read_file("svc-0", "/pki/root-token").strip())
+        token = cluster.read_file("svc-0", "/pki/root-token").strip()
+        load = Load(cluster, token, "scaled")
         await load.set_up()
         await more_basins(load)
         load.start()
