@@ -82,6 +82,10 @@ def test_nodes_come_with_tokens_and_leave_again(cluster: Compose) -> None:
         assert (await members(cluster))[node] == "removed"
 
     async def play() -> list[str]:
+        await asyncio.to_thread(
+            cluster.run, "--profile", "observability", "up", "--detach", "--no-build"
+        )
+        await cluster.wait_healthy("prometheus")
         token = cluster.read_file("svc-0", "/pki/root-token").strip()
         load = Load(cluster, token, "scaled")
         await load.set_up()
