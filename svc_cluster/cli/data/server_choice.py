@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from svc_cluster.cli.data.profiles import Profile, ProfileError, profiles_path, read_profiles
+from svc_cluster.cli.data.secret_reading import read_secret_file
 from svc_cluster.client.client_errors import ClientError
 from svc_cluster.client.service_client import ServerAddress, checked_url
-from svc_cluster.settings_secrets import in_place_of_a_file, looks_like_secret
 
 URL_DEFAULT: Final = "http://127.0.0.1:8080"
 TOKEN_BYTES_MAX: Final = 4096
@@ -101,13 +101,7 @@ def _beside(path: Path, name: str | None) -> Path | None:
 
 
 def _read_token(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            text = file.read(TOKEN_BYTES_MAX + 1).decode(errors="replace").strip()
-    except OSError as cause:
-        if looks_like_secret(str(path)):
-            raise ClientError(in_place_of_a_file("--token-file")) from None
-        raise ClientError(f"the token file {path} cannot be read: {cause.strerror}") from cause
+    text = read_secret_file(path, "the token file", "--token-file", TOKEN_BYTES_MAX)
     if not text:
         raise ClientError(f"the token file {path} is empty: put an access token into it")
     return text

@@ -9,9 +9,9 @@ from typing import Annotated, Final
 
 import typer
 
+from svc_cluster.cli.data.secret_reading import read_secret_file
 from svc_cluster.client.client_errors import ClientError
 from svc_cluster.client.stream_key import KEY_BYTES, KEY_TEXT_BYTES_MAX, StreamKey
-from svc_cluster.settings_secrets import in_place_of_a_file, looks_like_secret
 
 KEY_FILE_VARIABLE: Final = "SVC_CLUSTER_ENCRYPTION_KEY_FILE"
 
@@ -35,13 +35,7 @@ def stream_key(path: Path | None, environment: Mapping[str, str] = os.environ) -
 def read_key(path: Path) -> StreamKey:
     """Return the key that the file holds, whatever white space is around it. Raises ClientError,
     which says nothing of what is in it."""
-    try:
-        with path.open("rb") as file:
-            text = file.read(KEY_TEXT_BYTES_MAX + 1).decode(errors="replace").strip()
-    except OSError as cause:
-        if looks_like_secret(str(path)):
-            raise ClientError(in_place_of_a_file("the key file")) from None
-        raise ClientError(f"the key file {path} cannot be read: {cause.strerror}") from cause
+    text = read_secret_file(path, "the key file", "the key file", KEY_TEXT_BYTES_MAX)
     try:
         return StreamKey(text)
     except ValueError as cause:
