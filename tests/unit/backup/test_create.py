@@ -68,7 +68,8 @@ def test_a_second_backup_moves_what_is_new_and_nothing_else() -> None:
 
 
 def test_a_cluster_of_other_data_directories_shares_no_records_with_earlier_backups() -> None:
-    """It was restored from a backup, say, and has gone on differently at the same positions."""
+    """It was restored from a backup, say, and has gone on differently at the same positions: with
+    as many bytes at the same times, so that nothing but the directories tells."""
     scene = Scene()
     scene.filled()
     scene.backup()
@@ -77,7 +78,9 @@ def test_a_cluster_of_other_data_directories_shares_no_records_with_earlier_back
     for name in ("one", "two"):
         stream_id = basin.create(name)
         for number in range(10):
-            basin.append(stream_id, f"other/{number}".encode() * 10, count=3, at_ms=1)
+            body = f"{name.upper()}/{number}".encode() * 10
+            basin.append(stream_id, body, count=3, at_ms=10_000 + number)
+    basin.append(StreamId(2), b"later", count=1, at_ms=10_010)
     scene.cluster = other
     made = scene.backup()
     same_but_the_place(scene.restored(made)[0].groups[group(scene)], basin.rows)
