@@ -33,6 +33,7 @@ from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import ADVERSARIAL, NetworkProfile, SimNetwork
 from tests.simulation.node import SimNode, World
 from tests.simulation.options import Options
+from tests.simulation.releases import OLD, PARKED
 from tests.simulation.report import ErrorLog, Report, SimulationFailedError
 from tests.simulation.store import StallingStore
 from tests.simulation.trace import Trace
@@ -88,6 +89,8 @@ class SimCluster:
         self.network = SimNetwork(loop, self._stream_of("network"), profile)
         self.nemesis = Nemesis(loop, options, trace, self.network, self._rng, errors)
         self.nodes = [self._make_node(number) for number in range(1, options.nodes + 1)]
+        for node in self.nodes[: options.older_nodes]:
+            node.knows(OLD)
         self.gateways = [self._make_gateway(number) for number in range(options.gateways)]
         self.apis: list[ConfiguringClient] = [
             HttpClient(gateway) if options.http else BackendClient(gateway)
@@ -167,6 +170,7 @@ class SimCluster:
             self.loop.create_task(worker.run(), name=f"client {number}")
             for number, worker in enumerate(workers)
         ]
+        self.nemesis.upgrade_later(self.nodes[: self.options.older_nodes])
         await self.guarded(self.nemesis.torment(), watch, *working)
         self.nemesis.heal()
         for worker in workers:
@@ -419,10 +423,12 @@ def simulate(
     sink: Any = None,
 ) -> Report:
     """Run one seed through its phases; its options are drawn unless they are given."""
+    options = options or Options.draw(random.Random(f"{seed}/options"))
     return in_simulation(
         seed,
-        options or Options.draw(random.Random(f"{seed}/options")),
+        options,
         SimCluster.run,
         keep_trace=keep_trace,
         sink=sink,
+        expected=PARKED if options.older_nodes else (),
     )

@@ -23,6 +23,7 @@ from tests.simulation.loop import SimLoop
 from tests.simulation.network import NetworkProfile, SimNetwork
 from tests.simulation.node import Luck, SimNode
 from tests.simulation.options import Options
+from tests.simulation.releases import NEW
 from tests.simulation.trace import Trace
 
 ROT_SHARE = 0.4
@@ -72,6 +73,7 @@ class Nemesis:
         self.not_whole: Callable[[], str | None] = lambda: None
         self._rotten: SimNode | None = None
         self._harmed: _Harmed | None = None
+        self._older: set[int] = set()
         self._ever_harmed: dict[tuple[int, int], int] = {}
         self._rng = rng
         self._context = contextvars.copy_context()
@@ -118,6 +120,20 @@ class Nemesis:
         node.crash(rng, luck)
         self.crashes += 1
         self._restart_after(node, down_s)
+
+    def upgrade_later(self, nodes: Sequence[SimNode]) -> None:
+        """These are of an older release, and each becomes a newer one at a moment of its own before
+        the faults end: its process ends by a power cut as any other does."""
+        for node in nodes:
+            self._older.add(node.node_id)
+            moment = self._rng.uniform(0.1, 0.9) * self.options.safety_s
+            self.loop.call_later(moment, self._upgrade, node, context=self._context)
+
+    def _upgrade(self, node: SimNode) -> None:
+        self.trace.fact("upgrade", node.node_id)
+        node.knows(NEW)
+        self._older.discard(node.node_id)
+        self.crash(node, self._rng, self._rng.choice((0.05, 0.5, 3.0)))
 
     def _restart_after(self, node: SimNode, down_s: float) -> None:
         self._restarts[node.node_id] = self.loop.call_later(
@@ -269,8 +285,8 @@ class Nemesis:
 
         Only when everything else is whole, so that a good copy of each committed entry is on the
         other nodes and stays there: no other fault until the node is repaired."""
-        if self.not_whole() is not None:
-            return
+        if self._older or self.not_whole() is not None:
+            return  # what is of an older release may be no good copy to be repaired from
         node = rng.choice(self.nodes)
         down_s = rng.uniform(0.1, 2)
         self.crash(node, rng, down_s)
@@ -282,7 +298,7 @@ class Nemesis:
         """Records of one replica vanish from its store, or others are in their place, on a leader
         too. Only when all is whole, one replica at a time, and nothing else until it is repaired:
         a minority is damaged, and the scrub has time for its round."""
-        if self.not_whole() is not None or self.options.scrub_seconds == 0:
+        if self._older or self.not_whole() is not None or self.options.scrub_seconds == 0:
             return
         node = rng.choice((self._leader(rng), rng.choice(self.nodes)))
         if node.node is None or not node.node.host.basins:

@@ -82,6 +82,9 @@ class Options:
     """Bits at rest change and writes go astray, on one node at a time. Never drawn."""
     rest_seconds: float = 0.0
     """How long nothing happens to a basin before it rests; 0: none ever does."""
+    older_nodes: int = 0
+    """So many of the first nodes are of a release that knows no request tokens. Each becomes a
+    newer one at a moment of its own while there are faults."""
     safety_s: float = 60.0
     workload: WorkloadOptions = field(default_factory=WorkloadOptions)
 
@@ -121,6 +124,7 @@ class Options:
             drawn.constants += (("group_walks.GROUPS_PER_TURN", visits),)
         drawn.payload_bytes_min = rng.choice((0, 64, 64, 1_000))
         drawn.rest_seconds = rng.choice((0.0, 0.05, 0.5, 2.0))
+        drawn.older_nodes = rng.choice((0, 0, 0, 1, 2))
         return drawn
 
     def _draw_odd(self, rng: random.Random) -> None:

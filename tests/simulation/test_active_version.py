@@ -19,7 +19,8 @@ from svc_cluster.replica.node_questions import NODE_SECONDS
 from svc_cluster.replica.repeatable import Fill
 from tests.simulation.cluster import SimCluster, in_simulation
 from tests.simulation.node import SimNode
-from tests.simulation.test_mixed_releases import CALM, FAULTY, NEW
+from tests.simulation.releases import NEW
+from tests.simulation.test_mixed_releases import CALM, FAULTY
 
 SEEDS = int(os.environ.get("MIXED_SEEDS", "2"))
 NEXT = FIRST + 1

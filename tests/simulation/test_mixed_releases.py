@@ -12,7 +12,6 @@ from dataclasses import replace
 import pytest
 
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId
-from svc_cluster.codec.entry_version import BASIN_KINDS, CATALOG_KINDS, Known
 from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.replica import held
 from svc_cluster.replica.group_replica import AnyGroup
@@ -22,16 +21,12 @@ from tests.simulation.cluster import LIVENESS_S, Report, SimCluster, in_simulati
 from tests.simulation.node import SimNode
 from tests.simulation.options import Options
 from tests.simulation.recorder import Retries
+from tests.simulation.releases import NEW, OLD, PARKED
 from tests.simulation.workload import NoEffectError, WorkloadOptions
 
 SEEDS = int(os.environ.get("MIXED_SEEDS", "6"))
 
-OLD = Known(basin=BASIN_KINDS - {"keyed_write"}, catalog=CATALOG_KINDS - {"keyed_write"})
-"""A release from before writes could be repeated with a request token."""
-
-NEW = Known()
 BASIN = GroupId(CATALOG_GROUP + 1)
-PARKED = ("replica_parked",)
 COMPARED_S = 45.0
 """Longer than two comparisons of states."""
 
