@@ -90,7 +90,7 @@ SCENES: dict[str, Scene] = {
             faults=("slow_disk", "crash_leader", "crash_most", "isolate_leader", "partition"),
             fault_pause_s=0.4,
         ),
-        (16, 22, 37),
+        (43, 88, 95),
     ),
     "promises before a crash": Scene(
         replace(POWER, faults=("crash_all", "crash_most", "crash_leader")), (8, 9, 12)
