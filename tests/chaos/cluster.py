@@ -35,6 +35,8 @@ SETTINGS: Final[dict[str, Any]] = {
     "log_retention_seconds": 5.0,
     "flush_seconds": 1.0,
     "disk_reserve_mib": 64,
+    "replace_lost_nodes": True,
+    "scrub_interval_seconds": 2.0,
     "log_format": "text",
 }
 

@@ -40,6 +40,7 @@ ROUND_S: Final = 180.0
 EXPECTED_EXITS: Final = {
     "D10": (-signal.SIGKILL, EXIT_STORAGE),
     "D11": (-signal.SIGKILL, EXIT_STORAGE),
+    "D16": (-signal.SIGKILL, 0),
 }
 """Elsewhere only our own SIGKILL ends a process."""
 
@@ -91,7 +92,11 @@ class Round:
         self._clients: list[Client] = []
         self._retrier = Retrier(self.apis, BASIN, f"retry-{number}")
         self._sessions = SessionWriter(
-            self.apis, BASIN, f"session-{number}", random.Random(f"{seed}/{number}/sessions")
+            self.apis,
+            BASIN,
+            f"session-{number}",
+            random.Random(f"{seed}/{number}/sessions"),
+            planned_stops=row == "D16",
         )
         self.final: tuple[SeenRecord, ...] = ()
 
