@@ -114,7 +114,7 @@ SCENES: dict[str, Scene] = {
     "trims": Scene(BASE, (1, 2, 3)),
     "sessions": Scene(SESSIONS, (1, 2, 3)),
     "retries": Scene(RETRIES, (3, 7, 8)),
-    "reports of usage": Scene(REPORTS, (4, 18, 19)),
+    "reports of usage": Scene(REPORTS, (6, 7, 20)),
 }
 
 
