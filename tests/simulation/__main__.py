@@ -33,6 +33,7 @@ COUNTED = (
     "repaired",
     "looks",
     "rested",
+    "amid_changes",
     "events",
 )
 
@@ -87,8 +88,11 @@ def main() -> int:
     features = counted(progress.done, rot=arguments.rot)
     if len(progress.done) > 10:
         print("\n".join(table(features, len(progress.done))))
+    struck = sum(facts.get("amid_changes", 0) > 0 for facts in progress.done.values())
+    print(f"in {struck} of {len(progress.done)} seeds a fault struck while members changed")
     if arguments.record:
         facts = {
+            "amid_changes": struck,
             "virtual_s": virtual_s,
             "acked": progress.total("acked"),
             "crashes": progress.total("crashes"),

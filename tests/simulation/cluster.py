@@ -24,11 +24,12 @@ from tests.simulation.checkers.votes import VoteChecker
 from tests.simulation.churn import Churner
 from tests.simulation.clock import DRIFT_MAX, SimClock
 from tests.simulation.configs import node_config
-from tests.simulation.configurer import Configurer, configurers
+from tests.simulation.configurer import configurers
 from tests.simulation.disk import DiskProfile, SimDisk
 from tests.simulation.http_client import HttpClient
 from tests.simulation.knobs import changed
 from tests.simulation.loop import SimLoop, run
+from tests.simulation.mover import LIVENESS_S, Mover
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import ADVERSARIAL, NetworkProfile, SimNetwork
 from tests.simulation.node import SimNode, World
@@ -46,12 +47,16 @@ from tests.simulation.workload import (
     UnknownOutcomeError,
 )
 
-__all__ = ["Report", "SimCluster", "SimulationFailedError", "in_simulation", "simulate"]
+__all__ = [
+    "LIVENESS_S",
+    "Report",
+    "SimCluster",
+    "SimulationFailedError",
+    "in_simulation",
+    "simulate",
+]
 
 T = TypeVar("T")
-
-LIVENESS_S = 20.0
-"""Virtual seconds from the healing to a whole cluster."""
 
 UNKNOWN_SETTLE_S = 12.0
 """Longer than every deadline of gateways and nodes: nothing of before is under way any more."""
@@ -165,17 +170,21 @@ class SimCluster:
         ]
         targets = self.options.workload.configured
         changing = configurers(self.apis, self._stream_of("configurers"), targets)
-        workers: list[Client | Churner | Configurer] = [*clients, *self._churners(), *changing]
+        movers = [Mover(self)] if self.options.moves else []
+        workers: list[Any] = [*clients, *self._churners(), *changing, *movers]
         working = [
             self.loop.create_task(worker.run(), name=f"client {number}")
             for number, worker in enumerate(workers)
         ]
+        self.nemesis.is_changing = lambda: any(mover.is_changing() for mover in movers)
         self.nemesis.upgrade_later(self.nodes[: self.options.older_nodes])
         await self.guarded(self.nemesis.torment(), watch, *working)
         self.nemesis.heal()
         for worker in workers:
             worker.stopping = True
         await self.guarded(self.nemesis.mended(), watch)
+        for mover in movers:
+            await self.guarded(mover.until("no change is open", mover.is_still), watch)
         await self.guarded(self.settle(working), watch)
         finals = [await self.guarded(self.read_all(h), watch) for h in self.recorder.streams]
         watch.cancel()
@@ -365,6 +374,7 @@ class SimCluster:
         report.trims, report.event_batches = counts.trims, counts.event_batches
         report.session_batches, report.retries = counts.session_batches, counts.retries
         report.lives = counts.lives
+        report.amid_changes = self.nemesis.amid_changes
         report.repaired = sum(node.repaired for node in self.nodes)
         report.snapshots = sum(node.snapshots_installed for node in self.nodes)
         report.elections, report.looks = self.checker.elections, self.checker.looks

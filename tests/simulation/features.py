@@ -29,6 +29,7 @@ def features_of(options: Options) -> Iterator[str]:
         "short segments": options.segment_bytes < MIB,
         "settings that are tiny or odd": bool(options.constants),
         "four or five nodes": options.nodes > 3,
+        "a basin that moves": options.moves,
         "nodes of an older release": options.older_nodes > 0,
         "several gateways": options.gateways > 1,
         "several basins": options.basins > 1,

@@ -71,6 +71,8 @@ class Nemesis:
         self.network = network
         self.look: Callable[[], None] = lambda: None
         self.not_whole: Callable[[], str | None] = lambda: None
+        self.is_changing: Callable[[], bool] = lambda: False
+        self.amid_changes = 0
         self._rotten: SimNode | None = None
         self._harmed: _Harmed | None = None
         self._older: set[int] = set()
@@ -98,6 +100,7 @@ class Nemesis:
             if options.harm and rng.random() < HARM_SHARE:
                 fault = "harm"
             self.faults[fault] = self.faults.get(fault, 0) + 1
+            self.amid_changes += self.is_changing()
             self.trace.fact("fault", fault)
             getattr(self, f"_fault_{fault}")(rng)
 
@@ -285,7 +288,7 @@ class Nemesis:
 
         Only when everything else is whole, so that a good copy of each committed entry is on the
         other nodes and stays there: no other fault until the node is repaired."""
-        if self._older or self.not_whole() is not None:
+        if self._older or self.is_changing() or self.not_whole() is not None:
             return  # what is of an older release may be no good copy to be repaired from
         node = rng.choice(self.nodes)
         down_s = rng.uniform(0.1, 2)
@@ -298,7 +301,9 @@ class Nemesis:
         """Records of one replica vanish from its store, or others are in their place, on a leader
         too. Only when all is whole, one replica at a time, and nothing else until it is repaired:
         a minority is damaged, and the scrub has time for its round."""
-        if self._older or self.not_whole() is not None or self.options.scrub_seconds == 0:
+        if self._older or self.is_changing() or self.options.scrub_seconds == 0:
+            return
+        if self.not_whole() is not None:
             return
         node = rng.choice((self._leader(rng), rng.choice(self.nodes)))
         if node.node is None or not node.node.host.basins:
@@ -358,11 +363,12 @@ class Nemesis:
         return is_mended
 
     def _is_destroyed(self, harmed: _Harmed) -> bool:
-        """Whether the basin was deleted, and the harmed replica with it."""
+        """Whether the basin was deleted or has moved away, and the harmed replica with it."""
         host = None if harmed.node.node is None else harmed.node.node.host
         if host is None or host.catalog is None or host.replica(harmed.group_id) is not None:
             return False
-        return harmed.group_id not in host.catalog.state.basins_by_group
+        record = host.trusted_record(harmed.group_id)
+        return record is None or harmed.node.node_id not in record.replicas
 
     def _held(self, node: SimNode, group_id: GroupId) -> tuple[int, int, int] | None:
         """Generation, applied index, and the digest of the content; None while it is repaired."""
@@ -372,6 +378,11 @@ class Nemesis:
         generation = replica.group.generation
         found = whole(content_of(group_id), PrefixedReader(node.state, generation))
         return int(generation), replica.group.applied_index, found.digest
+
+    @property
+    def is_patient(self) -> bool:
+        """Whether something is rotten or harmed: until it is whole, no member changes either."""
+        return self._harmed is not None or self._rotten is not None
 
     def _is_mended(self) -> bool:
         """Whether nothing is rotten or harmed, or no longer."""

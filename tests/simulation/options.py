@@ -82,6 +82,8 @@ class Options:
     """Bits at rest change and writes go astray, on one node at a time. Never drawn."""
     rest_seconds: float = 0.0
     """How long nothing happens to a basin before it rests; 0: none ever does."""
+    moves: bool = False
+    """The first basin moves from node to node, and changes are given up on the way."""
     older_nodes: int = 0
     """So many of the first nodes are of a release that knows no request tokens. Each becomes a
     newer one at a moment of its own while there are faults."""
@@ -90,6 +92,17 @@ class Options:
 
     @staticmethod
     def draw(rng: random.Random) -> Options:
+        drawn = Options.draw_unchanging(rng)
+        drawn.older_nodes = rng.choice((0, 0, 0, 1, 2))
+        drawn.moves = rng.random() < 0.7
+        if drawn.moves:
+            drawn.nodes = max(drawn.nodes, rng.choice((4, 5)))
+        return drawn
+
+    @staticmethod
+    def draw_unchanging(rng: random.Random) -> Options:
+        """What seeds drew before members and releases changed in any: those that were kept until
+        then are played with it."""
         some = tuple(fault for fault in FAULTS if rng.random() < 0.5)
         drawn = Options(
             nodes=rng.choice((3, 3, 3, 4, 5)),
@@ -124,7 +137,6 @@ class Options:
             drawn.constants += (("group_walks.GROUPS_PER_TURN", visits),)
         drawn.payload_bytes_min = rng.choice((0, 64, 64, 1_000))
         drawn.rest_seconds = rng.choice((0.0, 0.05, 0.5, 2.0))
-        drawn.older_nodes = rng.choice((0, 0, 0, 1, 2))
         return drawn
 
     def _draw_odd(self, rng: random.Random) -> None:

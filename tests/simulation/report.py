@@ -33,6 +33,8 @@ class Report:
     faults: dict[str, int] = field(default_factory=dict)
     events: int = 0
     looks: int = 0
+    amid_changes: int = 0
+    """Faults that struck while a change of members was open."""
     rested: int = 0
     """Looks at which some basin was at rest."""
     digest: int = 0

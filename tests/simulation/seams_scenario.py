@@ -19,7 +19,8 @@ from svc_cluster.replica.host import Host
 from svc_cluster.replica.reconciler import Reconciler
 from svc_cluster.replica.seamed import number_of
 from tests.simulation.cluster import SimCluster, in_simulation
-from tests.simulation.moves_scenario import BASIN, OPTIONS, Mover
+from tests.simulation.mover import BASIN, Mover
+from tests.simulation.moves_scenario import OPTIONS
 from tests.simulation.node import Luck, SimNode
 
 HELD_S = 3.0

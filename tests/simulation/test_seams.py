@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from tests.simulation.moves_scenario import BASIN, Mover, free_nodes, swapped
+from tests.simulation.mover import BASIN, Mover, free_nodes, swapped
 from tests.simulation.seams_scenario import (
     HELD_S,
     flushed,
