@@ -86,6 +86,13 @@ class Configure:
 
     configuration: Configuration
     last_index: LogIndex
+    known_term: Term = Term(0)
+    """A later term, in which a damaged replica was already: it has forgotten by what."""
+
+    @property
+    def term(self) -> Term:
+        """Terms never go back."""
+        return max(self.configuration.first_term, self.known_term)
 
 
 LogOp = (

@@ -31,7 +31,8 @@ class Learner:
         and nothing is added to it, until a snapshot has replaced it."""
         self.recovers = recovered.damaged
         self.configuration = recovered.configuration
-        """The one that it is in; None: none is known yet, and nothing is taken."""
+        """The one that it is in; None: none is known yet, and nothing is taken. It may have been a
+        member of configuration 0 then, and has forgotten how it voted: it begins a later one."""
         self.told: Configuration | None = None
         """A later one, as a peer has told it."""
         self.behind: NodeId | None = None
@@ -69,7 +70,7 @@ class Learner:
     def hear(self, sender: NodeId, body: PeerMessage) -> None:
         """A message of one who takes this replica for a member."""
         known = self.configuration
-        number = -1 if known is None else known.number
+        number = self._number_of(known)
         if isinstance(body, Ended):
             if configuration_of(body.sender_term) == body.configuration.number:
                 self.learn(body.configuration)
@@ -80,16 +81,19 @@ class Learner:
 
     def learn(self, configuration: Configuration) -> None:
         """A peer tells a decided configuration, perhaps late."""
-        known = self.told or self.configuration
-        if known is None or configuration.number > known.number:
+        if configuration.number > self._number_of(self.told or self.configuration):
             self.told = configuration
+
+    @staticmethod
+    def _number_of(known: Configuration | None) -> int:
+        """Configuration 0 is never begun by a frame: who does not know one is told of a later."""
+        return 0 if known is None else known.number
 
     def next_at(self, applied_index: LogIndex) -> Configuration | None:
         """The configuration to begin now: a peer has told it, or the seal is applied here."""
         seal = self.log.seal(applied_index)
-        if self.told is not None or seal is None:
+        if self.told is not None or seal is None or self.configuration is None:
             return self.told
-        assert self.configuration is not None, "nothing is taken before one is known"
         return successor(self.configuration, seal)
 
     def take(self, feed: Feed) -> None:

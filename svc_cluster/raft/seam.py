@@ -139,16 +139,19 @@ def conclude(
     if not is_complete and commit_index >= seal_index:
         raise EngineFault(f"another entry is decided at {seal_index} than the seal that is told")
     last_index = LogIndex(max(seal_index, commit_index) if is_complete else commit_index)
+    # a damaged replica may have forgotten by which configuration it came into its term
+    known_term = log.term if log.term > next_one.first_term else Term(0)
+    op = Configure(next_one, last_index, known_term)
     recovered = RecoveredLog(
         ended.group_id,
         ended.generation,
         log.base_index,
         log.base_term,
-        next_one.first_term,
+        op.term,
         None,
         last_index,
         log.entries[: last_index - log.base_index],
         ended.damaged,
         next_one,
     )
-    return Ending(Configure(next_one, last_index), recovered)
+    return Ending(op, recovered)

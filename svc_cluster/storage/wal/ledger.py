@@ -172,9 +172,12 @@ class GroupLedger:
             self.terms.pop()
 
     def _configure(self, body: FrameBody) -> None:
-        assert body.term > self.term, "a configuration begins above all terms of those before"
+        assert body.term >= self.term, "terms never go back"
+        begun = fr.configuration_in(body)
+        before = 0 if self.configuration is None else self.configuration.number
+        assert begun.number > before, "configurations follow one another, and no frame begins 0"
         self._truncate(body.log_index + 1)
-        self.configuration = fr.configuration_in(body)
+        self.configuration = begun
         self.term, self.voted_for = body.term, None
         if body.log_index >= self.configuration.seal_index:
             self.commit_index = max(self.commit_index, self.configuration.seal_index)

@@ -55,7 +55,7 @@ ENTRY_AT: Final = 12
 
 CONFIGURE: Final = 13
 """The replica begins another configuration: `log_index` is the last that stays, `term` that one's
-first, and the payload is the configuration."""
+first or a later one that it was in, and the payload is the configuration."""
 NEWEST_KIND: Final = CONFIGURE
 
 FLAG_DAMAGED: Final = 2
@@ -223,8 +223,8 @@ def encode_ops(group: GroupId, ops: Sequence[LogOp]) -> Iterator[FrameBody]:
             case DestroyReplica():
                 yield FrameBody(DESTROY, group)
             case Configure(configuration, last_index):
-                term, payload = configuration.first_term, encode_configuration(configuration)
-                yield FrameBody(CONFIGURE, group, last_index, term, payload)
+                payload = encode_configuration(configuration)
+                yield FrameBody(CONFIGURE, group, last_index, op.term, payload)
 
 
 def entry_name(body: FrameBody) -> EntryName:

@@ -22,6 +22,7 @@ from svc_cluster.raft.group import (
 )
 from svc_cluster.raft.learner import Learner
 from svc_cluster.raft.messages import PeerMessage
+from svc_cluster.replica.openings import decided
 from tests.simulation.core.node import UNDECIDED_MAX, Store
 from tests.simulation.seals.durable_copy import GROUP, Batch, DurableCopy, Ground, Life
 from tests.unit.raft.harness import copy_of, replay
@@ -34,6 +35,7 @@ class Surroundings(Ground, Protocol):
     def pull(self, asking: Copy, to: NodeId) -> None: ...
     def install_snapshot(self, source: Copy, to: NodeId) -> None: ...
     def reachable(self, node_id: NodeId) -> list[NodeId]: ...
+    def is_first_over(self) -> bool: ...
 
 
 class Copy(DurableCopy):
@@ -52,9 +54,14 @@ class Copy(DurableCopy):
         self.drain()
 
     def _part(self, recovered: RecoveredLog) -> EngineGroup | Learner:
-        known = recovered.configuration or self.world.first
+        known = recovered.configuration
         applied_index = LogIndex(self.store.applied_index)
         settings = self.world.options.settings
+        if known is None and self.world.options.forgets_first and self.world.is_first_over():
+            self.world.checkers.counts["forgot_first"] += 1
+            log = decided(recovered, applied_index)
+            return Learner(recovered=log, applied_index=applied_index, settings=settings)
+        known = known or self.world.first
         if not known.includes(self.replica_id):
             return Learner(recovered=recovered, applied_index=applied_index, settings=settings)
         return EngineGroup(

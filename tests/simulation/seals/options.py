@@ -41,6 +41,9 @@ class SealOptions:
     """Seals only for next members that are ready; otherwise for any that are up and nearly there,
     which may lose a quorum, and never the truth."""
     chaos_seconds: float
+    forgets_first: bool
+    """Who starts where a later configuration has surely begun is not told who the first members
+    were, as the catalog does not keep that (`first_nodes_of`)."""
     quiet_seconds: float = 10.0
     mistake: HostMistake | None = None
 
@@ -66,4 +69,5 @@ def draw(seed: int, *, chaos_seconds: float = 12.0) -> SealOptions:
         loses_disks=rng.random() < 0.5,
         asks_readiness=rng.random() < 0.5,
         chaos_seconds=chaos_seconds,
+        forgets_first=rng.random() < 0.5,
     )

@@ -321,6 +321,15 @@ class SealWorld(Links):
         begun = [c for c in members if not c.gone and c.configuration == newest and c.is_whole]
         return len(begun) >= newest.quorum and not self._is_sealing()
 
+    def is_first_over(self) -> bool:
+        """Whether some later configuration is begun by a quorum of its own."""
+        for known in self.checkers.decided.values():
+            members = [self.copies.get(member.replica_id) for member in known.members]
+            numbers = [c.configuration.number for c in members if c is not None and not c.gone]
+            if sum(number >= known.number > 0 for number in numbers) >= known.quorum:
+                return True
+        return False
+
     def _is_sealing(self) -> bool:
         """Whether the members to come are not known to everybody yet: they count as well."""
         for copy in self.places.values():

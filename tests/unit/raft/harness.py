@@ -95,8 +95,11 @@ def replay(recovered: RecoveredLog, ops: list[LogOp]) -> None:
 
 def _configure(recovered: RecoveredLog, op: Configure) -> None:
     del recovered.entries[op.last_index - recovered.base_index :]
+    before = 0 if recovered.configuration is None else recovered.configuration.number
+    assert op.configuration.number > before, "configurations follow one another"
+    assert op.term >= recovered.term, "terms never go back"
     recovered.configuration = op.configuration
-    recovered.term, recovered.voted_for = op.configuration.first_term, None
+    recovered.term, recovered.voted_for = op.term, None
     if op.last_index >= op.configuration.seal_index:
         recovered.commit_index = max(recovered.commit_index, op.configuration.seal_index)
     recovered.commit_index = LogIndex(min(recovered.commit_index, op.last_index))

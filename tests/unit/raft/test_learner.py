@@ -183,8 +183,27 @@ def test_a_damaged_learner_neither_takes_nor_tells() -> None:
 
 
 def test_a_learner_that_knows_no_configuration_tells_nothing() -> None:
-    """It cannot say of what its entries are part, and asks who takes it for a member."""
+    """It cannot say of what its entries are part, and asks who speaks of a later one."""
     one = learner(RecoveredLog(GROUP, Generation(1)))
     one.hear(NodeId(3), append(1, (1, 1), 1))
-    assert one.ready() is None
-    assert (one.behind, one.feed(LogIndex(0), LogIndex(1))) == (3, None)
+    assert (one.ready(), one.behind, one.feed(LogIndex(0), LogIndex(1))) == (None, None, None)
+    one.hear(NodeId(3), append(ONE + 1, (1, 1), 1))
+    assert (one.ready(), one.behind, one.feed(LogIndex(0), LogIndex(1))) == (None, 3, None)
+
+
+def test_who_may_have_been_a_first_member_begins_a_later_configuration_alone() -> None:
+    """The catalog does not keep who the first members were. Told that it is one of them, by a peer
+    that is far behind, it would vote again in terms in which it has voted; not even a seal in its
+    own log is followed then."""
+    held = [entry(1, 1), entry(2, 1), sealed(3, 2, 1, 2, 5)]
+    log = RecoveredLog(GROUP, Generation(1), term=Term(7), entries=held)
+    one = learner(log, applied_index=3)
+    one.take(feed(1, 3, FIRST))
+    one.hear(NodeId(3), Ended(FIRST.first_term, FIRST))
+    one.learn(FIRST)
+    assert (one.next_at(LogIndex(3)), one.ready(), one.last_index) == (None, None, 3)
+    one.take(feed(1, 4))
+    assert one.next_at(LogIndex(3)) == NEXT
+    ending = one.end(NEXT)
+    assert ending.op == Configure(NEXT, LogIndex(3))
+    assert ending.recovered.term == NEXT.first_term

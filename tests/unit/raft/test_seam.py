@@ -268,6 +268,21 @@ def test_a_replica_that_forgot_a_configuration_waits_to_be_told() -> None:
         Node(2, [1, 2, 3], disk)
 
 
+@pytest.mark.parametrize(("term", "then"), [(ONE + 3, ONE + 3), (3 * ONE + 2, 3 * ONE + 2)])
+def test_the_term_of_a_forgotten_configuration_does_not_go_back(term: int, then: int) -> None:
+    """Told of a configuration that it was in, or of one before that: it goes on in the term that it
+    was in, recovers, and has a vote nowhere."""
+    disk = log_of(1, 1, term=term)
+    disk.damaged = True
+    node = Node(2, [1, 2, 3], disk)
+    ending = end_of(node, NEXT)
+    assert ending.op == Configure(NEXT, LogIndex(0), Term(term))
+    assert (ending.recovered.term, ending.recovered.damaged) == (then, True)
+    node.start()
+    assert node.group.recovery
+    assert node.group.seam.is_lost == (term > 2 * ONE)
+
+
 def test_another_entry_decided_in_the_place_of_the_seal_is_a_fault() -> None:
     """Then two histories were decided, and nothing is to be built on either."""
     node = Node(2, [1, 2, 3], log_of(1, 1, 1, commit_index=3))

@@ -110,6 +110,26 @@ def test_who_lacks_the_seal_keeps_what_was_known_to_be_committed() -> None:
     )
 
 
+def test_a_term_that_a_damaged_replica_was_in_is_kept() -> None:
+    """It has lost the frame by which it came there: the next one does not take it back."""
+    disk = FakeDisk()
+    wal = open_wal(disk)
+    later = (1 << TERM_BITS) + 9
+    put(wal, disk, 1, create(), entries(1, 1, 2), commit(2), hard_state(later, 2))
+    put(wal, disk, 1, Configure(NEXT, LogIndex(2), Term(later)))
+    assert what(log_of(open_wal(disk.crash()), 1)) == (NEXT, later, None, 2, [1, 2])
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_no_frame_begins_the_first_configuration_or_one_twice(number: int) -> None:
+    """A vote of its terms would be forgotten."""
+    disk = FakeDisk()
+    wal = configured_log(disk)
+    again = configuration(number, 4, 2, 1, 2, 5)
+    with pytest.raises(AssertionError, match="no frame begins 0"):
+        wal.append(GroupId(1), [Configure(again, LogIndex(4), Term(1 << TERM_BITS))], None)
+
+
 def test_a_crash_before_the_frame_leaves_the_replica_in_its_configuration() -> None:
     """Cut at every byte of its window: the replica is as it was, or wholly in the next."""
     before = FakeDisk()
