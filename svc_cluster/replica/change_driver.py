@@ -16,7 +16,7 @@ from svc_cluster.base.ids import GroupId, NodeId, ReplicaId
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.basin_record import BasinRecord, members_of_replicas
 from svc_cluster.catalog.group_change import GroupChange
-from svc_cluster.raft.readiness import ReplicaWord, Sealing, refusal
+from svc_cluster.raft.readiness import HEARD_SECONDS_MAX, ReplicaWord, Sealing, refusal
 from svc_cluster.raft.seal import GroupSeal
 from svc_cluster.replica.seamed import number_of
 
@@ -105,6 +105,10 @@ class ChangeDriver:
             # no seal is in the log of who serves, and none is made behind this row
             await self._report(record, change, pb.CHANGE_STEP_GIVEN_UP, replica)
             return True
+        damaged = self._damaged_newcomer(replica, change)
+        if damaged is not None:
+            await self._give_up(replica, record, change, damaged)
+            return True
         reason = self.refusal(replica, record, change)
         self.reasons[record.group_id] = reason or ""
         if reason is not None:
@@ -114,6 +118,40 @@ class ChangeDriver:
             return True
         await self._seal(replica, change)
         return True
+
+    def _damaged_newcomer(self, replica: BasinReplica, change: GroupChange) -> NodeId | None:
+        """A node that is to have a replica, on which the new one says that it is damaged. Nothing
+        mends a copy that is no member: it may have forgotten a promise of a later configuration."""
+        engine, now = replica.group.engine, self._host.services.clock.monotonic()
+        words = self.words.get(replica.group.group_id, {})
+        for node in change.replicas:
+            word = words.get(node)
+            if word is None or node in engine.members or not word.recovers:
+                continue
+            if now - word.heard_at <= HEARD_SECONDS_MAX:
+                return node
+        return None
+
+    async def _give_up(
+        self, replica: BasinReplica, record: BasinRecord, change: GroupChange, damaged: NodeId
+    ) -> None:
+        """The damaged copy goes with the change. Whoever wants it asks again, for a replica under
+        another number."""
+        reason = f"the new replica on node {damaged} is damaged"
+        self.reasons[record.group_id] = reason
+        self._host.services.log_of(record.group_id).warning(
+            "change_given_up", change_id=change.change_id, reason=reason
+        )
+        if not change.sealing_term:
+            await self._report(record, change, pb.CHANGE_STEP_GIVEN_UP, replica)
+            return
+
+        def fill(request: pb.Request) -> None:
+            request.change_members.basin = record.name
+
+        await self._host.ask_catalog(
+            fill
+        )  # a wish: what got leave to seal is given up by two steps
 
     async def _report(
         self,

@@ -8,12 +8,12 @@ import random
 
 import pytest
 
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from tests.simulation.cluster import SimCluster, in_simulation
+from tests.simulation.mover import BASIN, Mover, free_nodes
 from tests.simulation.moves_scenario import (
     OPTIONS,
     STEPS_SEED,
-    Mover,
-    free_nodes,
     play_move,
     play_wandering,
 )
@@ -99,3 +99,74 @@ def test_a_copy_stays_until_the_one_that_takes_its_place_is_there() -> None:
         watch.cancel()
 
     in_simulation(1, OPTIONS, run)
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_a_copy_that_is_damaged_before_it_is_a_member_goes_with_its_change(
+    is_allowed: bool,
+) -> None:
+    """Nothing mends who is no member. The change is given up, whether its seal had leave already or
+    not; the copy goes, and asked again the basin moves to a whole one under another number."""
+
+    async def run(cluster: SimCluster) -> None:
+        mover = Mover(cluster)
+        watch = await mover.begin()
+        row = mover.record()
+        assert row is not None
+        first = [*map(int, row.replicas)]
+        new = free_nodes(mover)[0]
+        node = next(one for one in cluster.nodes if one.node_id == new)
+        assert node.node is not None
+        lost = node.node.host.lost
+        lost.settle = lambda: None  # type: ignore[method-assign]
+        lost.are_possible = True  # its log has lost frames, and may have had the group
+        await mover.ask(first[0], first[1], new)
+        if is_allowed:
+            await mover.until("everybody knows of it", lambda: not mover.is_still())
+            await _allow(mover)
+        replica_ids = set()
+
+        def is_damaged() -> bool:
+            assert node.node is not None
+            row, copy = mover.record(), node.node.host.basins.get(BASIN)
+            if row is not None and row.change is not None:
+                replica_ids.add(row.change.replica_ids[-1])
+            return copy is not None and bool(copy.group.engine.recovery)
+
+        await mover.until("the copy is damaged", is_damaged)
+        del lost.settle
+        lost.settle()
+        await mover.until("given up", mover.is_still)
+        after = mover.record()
+        assert after is not None
+        assert [*map(int, after.replicas)] == first
+        await mover.until("the copy is gone", lambda: new not in mover.holders())
+        await cluster.guarded(mover.move(first[0], first[1], new), watch)
+        after = mover.record()
+        assert after is not None
+        assert replica_ids
+        assert not replica_ids & {*after.placements}
+        await cluster.guarded(mover.finish(), watch)
+        watch.cancel()
+
+    in_simulation(1, OPTIONS, run, expected=("replica_recovering",))
+
+
+async def _allow(mover: Mover) -> None:
+    """A leader of the group has said that it would seal, and has leave since."""
+    row = mover.record()
+    assert row is not None
+    assert row.change is not None
+    change_id, replicas = row.change.change_id, row.replicas
+    nodes = [node.node for node in mover.cluster.nodes if node.node_id in replicas]
+    groups = [node.host.basins[BASIN].group for node in nodes if node is not None]
+    term = max(group.engine.term for group in groups)
+
+    def fill(request: pb.Request) -> None:
+        said = request.report_change
+        said.group_id, said.change_id, said.term = BASIN, change_id, term
+        said.step = pb.CHANGE_STEP_READY
+
+    assert nodes[0] is not None
+    assert await nodes[0].ask_catalog(fill) is not None
+    await mover.until("nobody seals without leave", lambda: mover.leave() == term)
