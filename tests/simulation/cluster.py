@@ -104,6 +104,7 @@ class SimCluster:
         self.nemesis.nodes, self.nemesis.gateways = self.nodes, self.gateways
         self.nemesis.look = self.look
         self.nemesis.not_whole = self.not_whole
+        self.nemesis.on_disk_lost = self.checker.forget_disk
         self.checker.is_harmed = self.nemesis.is_harmed
 
     def _stream_of(self, what: str) -> random.Random:
@@ -425,6 +426,12 @@ def in_simulation(
         logger.manager._clear_cache()  # type: ignore[attr-defined]
 
 
+def _errors_of(options: Options) -> tuple[str, ...]:
+    """What a run with these options says as an error, as it should."""
+    parked = PARKED if options.older_nodes else ()
+    return (*parked, "node_refused") if options.loses_disks else parked
+
+
 def simulate(
     seed: int,
     options: Options | None = None,
@@ -440,5 +447,5 @@ def simulate(
         SimCluster.run,
         keep_trace=keep_trace,
         sink=sink,
-        expected=PARKED if options.older_nodes else (),
+        expected=_errors_of(options),
     )

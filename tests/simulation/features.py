@@ -30,6 +30,7 @@ def features_of(options: Options) -> Iterator[str]:
         "settings that are tiny or odd": bool(options.constants),
         "four or five nodes": options.nodes > 3,
         "a basin that moves": options.moves,
+        "disks that are lost": options.loses_disks,
         "nodes of an older release": options.older_nodes > 0,
         "several gateways": options.gateways > 1,
         "several basins": options.basins > 1,

@@ -18,16 +18,19 @@ from tests.simulation.adapters import addresses_of, hears_address, peer_address
 from tests.simulation.backend_client import SimGateway
 from tests.simulation.checkers.raft import InvariantError
 from tests.simulation.decay import decay
+from tests.simulation.disk import SimDisk
 from tests.simulation.harm import harm_batches
 from tests.simulation.loop import SimLoop
 from tests.simulation.network import NetworkProfile, SimNetwork
 from tests.simulation.node import Luck, SimNode
 from tests.simulation.options import Options
 from tests.simulation.releases import NEW
+from tests.simulation.store import StallingStore
 from tests.simulation.trace import Trace
 
 ROT_SHARE = 0.4
 HARM_SHARE = 0.3
+LOSS_SHARE = 0.15
 
 FOUND_S = 60.0
 """Virtual seconds in which harm is found and repaired: as long as it takes replicas to know of each
@@ -73,9 +76,12 @@ class Nemesis:
         self.not_whole: Callable[[], str | None] = lambda: None
         self.is_changing: Callable[[], bool] = lambda: False
         self.amid_changes = 0
+        self.on_disk_lost: Callable[[int], None] = lambda _: None
         self._rotten: SimNode | None = None
         self._harmed: _Harmed | None = None
         self._older: set[int] = set()
+        self._lost: SimNode | None = None
+        self._whole_by = 0.0
         self._ever_harmed: dict[tuple[int, int], int] = {}
         self._rng = rng
         self._context = contextvars.copy_context()
@@ -99,6 +105,8 @@ class Nemesis:
                 fault = "rot"
             if options.harm and rng.random() < HARM_SHARE:
                 fault = "harm"
+            if options.loses_disks and rng.random() < LOSS_SHARE:
+                fault = "loss"
             self.faults[fault] = self.faults.get(fault, 0) + 1
             self.amid_changes += self.is_changing()
             self.trace.fact("fault", fault)
@@ -317,6 +325,22 @@ class Nemesis:
             self._harmed = _Harmed(node, group_id, generation, what, deadline)
             self._ever_harmed[node.node_id, group_id] = generation
 
+    def _fault_loss(self, rng: random.Random) -> None:
+        """The disk of a node is gone for good, and an empty one is in its place. Only when all is
+        whole, one at a time, and nothing else until it has its place: what it had promised is
+        forgotten, and the others are a quorum that is whole. A basin may be moving."""
+        if self._older or self.not_whole() is not None:
+            return
+        node = rng.choice((self._leader(rng), rng.choice(self.nodes)))
+        if not node.alive:
+            return
+        self.crash(node, rng, rng.uniform(0.05, 2))
+        self.trace.fact("loss", node.node_id)
+        self.on_disk_lost(node.node_id)
+        node.disk = SimDisk(self.loop, random.Random(rng.getrandbits(64)), node.disk.profile)
+        node.store = StallingStore(self.loop, random.Random(rng.getrandbits(64)))
+        self._lost, self._whole_by = node, self.loop.time() + FOUND_S
+
     def is_harmed(self, node_id: int, group_id: int) -> bool:
         """Whether this replica was harmed and not made anew since. Its digest, which is taken over
         all that entries ever did there, stays another's even where what was harmed is trimmed."""
@@ -338,9 +362,21 @@ class Nemesis:
         )
 
     async def mended(self) -> None:
-        """Return once nothing is harmed any more. Raises InvariantError when it takes too long."""
-        while not self._is_harm_mended():
+        """Return once nothing is harmed or lost any more. Raises InvariantError when it takes too
+        long."""
+        while not self._is_harm_mended() or not self._is_loss_mended():
             await asyncio.sleep(0.25)
+
+    def _is_loss_mended(self) -> bool:
+        """Whether the node that lost its disk is whole again. Raises InvariantError."""
+        if self._lost is not None and self.not_whole() is None:
+            self._lost = None
+        if self._lost is not None and self.loop.time() > self._whole_by:
+            raise InvariantError(
+                f"a-lost-disk-is-replaced: node {self._lost.node_id} is not whole within "
+                f"{FOUND_S} s: {self.not_whole()}"
+            )
+        return self._lost is None
 
     def _is_harm_mended(self) -> bool:
         """Whether the harmed replica was made anew from the others, or holds again what they hold,
@@ -382,11 +418,11 @@ class Nemesis:
     @property
     def is_patient(self) -> bool:
         """Whether something is rotten or harmed: until it is whole, no member changes either."""
-        return self._harmed is not None or self._rotten is not None
+        return not (self._harmed is self._rotten is self._lost is None)
 
     def _is_mended(self) -> bool:
-        """Whether nothing is rotten or harmed, or no longer."""
-        if not self._is_harm_mended():
+        """Whether nothing is rotten, harmed or lost, or no longer."""
+        if not self._is_harm_mended() or not self._is_loss_mended():
             return False
         if self._rotten is not None and self.not_whole() is None:
             self._rotten = None

@@ -35,6 +35,10 @@ SMALL_ENTRY_BYTES = 64 * 1024
 workload is about as long."""
 
 
+AGAIN_S = 5.0
+"""Between two replacements of one node, where disks are lost."""
+
+
 @dataclass(slots=True)
 class Options:
     """What a seed has drawn. Printed when it fails."""
@@ -67,7 +71,9 @@ class Options:
     faults: tuple[str, ...] = FAULTS
     fault_pause_s: float = 4.0
     replace_lost_nodes: bool = False
-    """Nodes that come up empty are given their places unasked. Never drawn."""
+    """Nodes that come up empty are given their places unasked."""
+    loses_disks: bool = False
+    """Disks are lost for good, one at a time."""
     balance_seconds: float = 0.0
     """How often the catalog's leader looks whether leads are uneven; 0: never. Never drawn."""
     scrub_seconds: float = 5.0
@@ -97,6 +103,9 @@ class Options:
         drawn.moves = rng.random() < 0.7
         if drawn.moves:
             drawn.nodes = max(drawn.nodes, rng.choice((4, 5)))
+        drawn.loses_disks = drawn.replace_lost_nodes = rng.random() < 0.3
+        if drawn.loses_disks:
+            drawn.constants += (("lost_nodes.AGAIN_SECONDS", AGAIN_S),)
         return drawn
 
     @staticmethod
