@@ -5,7 +5,7 @@ SHELL := /bin/bash
 # Tests start a thousand processes: where the environment forbids to keep what is compiled, each of
 # them compiles the product again, which takes as long as all else that it does to start.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup run test console-test docs docs-test references audit release test-python native-fuzz alerts-check alerts-fire test-quick demo check fmt sim chaos elastic hostile crashpoints corruption mutants scorecard prove fuzz verdicts held soak s2-cli contract-drift command-docs bench proto clean \
+.PHONY: help setup run test test-long test-all console-test docs docs-test references audit release test-python native-fuzz alerts-check alerts-fire test-quick demo check fmt sim chaos elastic hostile crashpoints corruption mutants scorecard prove fuzz verdicts held soak s2-cli contract-drift command-docs bench proto clean \
 	image nginx-image prometheus-image compose-test backup-test helm-check
 
 PYTHON ?= python3
@@ -50,6 +50,7 @@ SUITES := unit property contract scenarios linearizability verdicts tidy docs pr
 QUICK := unit property contract scenarios
 # Of tests/compatibility what needs no build of an earlier release: the kept directories and bytes.
 SAMPLES := $(filter-out %/test_mixed.py,$(wildcard tests/compatibility/test_*.py))
+PYTEST = SIMULATION_SEEDS=$${SIMULATION_SEEDS:-20} CORE_SEEDS=$${CORE_SEEDS:-160} TURNS_SLACK=$${TURNS_SLACK:-2} .venv/bin/python -m pytest -n $(WORKERS) --dist worksteal --durations 30 --durations-min 5
 TESTS := $(foreach suite,$(SUITES),$(wildcard tests/$(suite))) $(SAMPLES)
 
 help: ## Show this list
@@ -81,11 +82,17 @@ setup: $(READY) ## Make .venv with the locked dependencies (again only when they
 run: .venv/.run $(NATIVE) ## Three nodes and a gateway on PORT (8080), data in ./data, until Ctrl-C or RUN_SECONDS
 	@.venv/bin/svc-cluster local --nodes 3 --port $(PORT) --data-dir ./data --demo
 
-test: $(READY) ## The whole test suite, some 20 minutes on two cores (WORKERS=3: three at a time)
-	@SIMULATION_SEEDS=$${SIMULATION_SEEDS:-20} CORE_SEEDS=$${CORE_SEEDS:-160} TURNS_SLACK=$${TURNS_SLACK:-2} .venv/bin/python -m pytest -n $(WORKERS) --dist worksteal --durations 30 --durations-min 5 $(TESTS)
+test: $(READY) ## All tests but the long ones, under 15 minutes on two cores (WORKERS=3: three at a time)
+	@$(PYTEST) -m "not long" $(TESTS)
+
+test-long: $(READY) ## The tests that take long: many seeds, kills, whole clusters that come and go
+	@$(PYTEST) -m long $(TESTS)
+
+test-all: $(READY) ## Both at once; the times of all tests go into build/test-times.json
+	@TEST_TIMES=$(CURDIR)/build/test-times.json $(PYTEST) $(TESTS)
 
 test-quick: $(READY) ## What decides, without processes: unit, property, scenarios, contract; under 4 minutes
-	@.venv/bin/python -m pytest -n $(shell nproc) --dist worksteal $(foreach suite,$(QUICK),tests/$(suite))
+	@.venv/bin/python -m pytest -n $(shell nproc) --dist worksteal -m "not long" $(foreach suite,$(QUICK),tests/$(suite))
 
 coverage: $(READY) ## Branches that tests take in the rooms that decide, against what is kept (RAISE=--raise)
 	@.venv/bin/python -m tests.branch_coverage $(RAISE)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from hypothesis import settings
 
 from svc_cluster import _native
-from tests import second_attempts
+from tests import long_tests, second_attempts
 
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
@@ -31,6 +33,9 @@ _simulated: Counter[str] = Counter()
 
 _seconds: defaultdict[str, float] = defaultdict(float)
 """What the tests of each suite took together, by its folder, set-up included."""
+
+_function_seconds: defaultdict[str, float] = defaultdict(float)
+"""The same of each test, with all its parameters."""
 
 _attempts: Final = second_attempts.Attempts()
 
@@ -54,6 +59,7 @@ def nothing_is_unpickled() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    long_tests.mark(items)
     second_attempts.allow(items, {item.nodeid: suite_of(item.nodeid) for item in items})
 
 
@@ -65,6 +71,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     _attempts.add(report)
     _seconds[suite_of(report.nodeid)] += report.duration
+    _function_seconds[long_tests.function_of(report.nodeid)] += report.duration
     for name, value in report.user_properties:
         if name == SIMULATED and report.when == "call" and isinstance(value, dict):
             _simulated.update(value)
@@ -92,6 +99,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """A large sample that did too little proves nothing and fails; so do many second attempts."""
+    times = os.environ.get(long_tests.TIMES)
+    if times and not hasattr(session.config, "workerinput"):
+        told = {name: round(seconds, 2) for name, seconds in _function_seconds.items()}
+        Path(times).parent.mkdir(parents=True, exist_ok=True)
+        Path(times).write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
     if _attempts.too_many:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     seeds = _simulated["seeds"]

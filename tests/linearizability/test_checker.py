@@ -70,7 +70,6 @@ def test_bodies_prove_that_they_are_whole() -> None:
     assert not is_whole(body[:-1])
 
 
-@pytest.mark.slow
 def test_operations_by_the_hundred_thousand_take_seconds() -> None:
     """The checker is fast enough for long runs against a live cluster."""
     history = generate_large(random.Random(1), operations=300_000, clients=64)

@@ -418,7 +418,7 @@ class Nemesis:
     @property
     def is_patient(self) -> bool:
         """Whether something is rotten or harmed: until it is whole, no member changes either."""
-        return not (self._harmed is self._rotten is self._lost is None)
+        return any(each is not None for each in (self._harmed, self._rotten, self._lost))
 
     def _is_mended(self) -> bool:
         """Whether nothing is rotten, harmed or lost, or no longer."""

@@ -60,14 +60,12 @@ def test_no_seed_under_load_breaks_an_invariant(first: int) -> None:
     assert sum(outcome.crashes for outcome in outcomes) > 10
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", KEPT_SEEDS)
 def test_seeds_that_once_failed_hold(seed: int) -> None:
     """The whole length of a history that found a fault in the engine, the adapter or the tests."""
     assert run(draw(seed, heavy=True)).violation is None
 
 
-@pytest.mark.slow
 def test_a_replica_far_behind_is_given_the_time_to_catch_up() -> None:
     """A heavy load in answers of one entry: the slowest replica is not late, it has more to do."""
     assert run(draw(16_759)).violation is None
@@ -80,7 +78,6 @@ def test_one_seed_twice_is_one_history() -> None:
     assert first.trace != run(draw(4, chaos_seconds=3.0)).trace
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rule", sorted(SEEDS_OF))
 def test_seeds_in_which_a_rule_matters_hold(rule: str) -> None:
     """Histories that need the rule: each breaks an invariant in an engine without it."""
