@@ -17,6 +17,7 @@ import pytest
 from svc_cluster.http import http1_plain
 from svc_cluster.http.connection import TimeLimits
 from svc_cluster.http.http1_plain import BODY_BYTES_MAX
+from svc_cluster.http.intake import AHEAD_BYTES_MAX
 from tests.contract.plain_client import ENTIRE, HEAD, answer, connected, post, reset, some
 from tests.contract.scripted_app import DEADLINE, Peer, run_client
 
@@ -29,6 +30,8 @@ LIBRARY_BYTES_MAX: Final = 1536 * 1024
 GONE_BYTES_MAX: Final = 384 * 1024
 """What all of them leave when they have gone: what uvloop keeps of what it has used."""
 SENT_MAX: Final = 8 * 1024 * 1024
+SOME_BYTES: Final = AHEAD_BYTES_MAX // CONNECTIONS - 32 * 1024
+"""For which all connections together would have room, and one has not."""
 QUIET_SECONDS: Final = 0.2
 """A server that takes nothing for so long takes nothing."""
 
@@ -50,17 +53,19 @@ def _push(sock: socket.socket, data: bytes, *, at_most: int = SENT_MAX) -> None:
     sock.settimeout(QUIET_SECONDS)
     with contextlib.suppress(TimeoutError, ConnectionError):
         while sent < at_most:
-            sent += sock.send(view[sent % len(data) :])
+            sent += sock.send(view[sent % len(data) :][: at_most - sent])
     sock.settimeout(DEADLINE)
 
 
-def _sends(data: bytes, again: bytes = b"") -> Callable[[socket.socket], None]:
+def _sends(
+    data: bytes, again: bytes = b"", *, at_most: int = SENT_MAX
+) -> Callable[[socket.socket], None]:
     def put(sock: socket.socket) -> None:
         sock.settimeout(QUIET_SECONDS)
         with contextlib.suppress(TimeoutError, ConnectionError):
             sock.sendall(data)
         if again:
-            _push(sock, again)
+            _push(sock, again, at_most=at_most)
 
     return put
 
@@ -99,6 +104,7 @@ STATES: Final[dict[str, tuple[Callable[[socket.socket], None], int]]] = {
     "half a head behind the library's": (_sends(ENTIRE + HALF_A_HEAD), LIBRARY_BYTES_MAX),
     "large body handed over": (_sends(HEAD, LARGE), LIBRARY_BYTES_MAX),
     "large body behind an answer": (_sends(WAIT, LARGE), PLAIN_BYTES_MAX),
+    "some of it behind an answer": (_sends(WAIT, LARGE, at_most=SOME_BYTES), PLAIN_BYTES_MAX),
     "chunks handed over": (_sends(HEAD + CHUNKED, CHUNKS), LIBRARY_BYTES_MAX),
     "upgrade": (_sends(HEAD + UPGRADE, MANY), LIBRARY_BYTES_MAX),
     "upgrade behind an answer": (_sends(WAIT + UPGRADE, MANY), PLAIN_BYTES_MAX),
