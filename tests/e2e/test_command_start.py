@@ -21,6 +21,11 @@ def environment(home: Path) -> dict[str, str]:
     return {"HOME": str(home), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
 
 
+def hear_interrupts() -> None:
+    """Whoever started the tests in the background has them pass over Ctrl-C, and their children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(
     ("arguments", "module"),
     [
@@ -47,6 +52,7 @@ def test_an_interrupt_while_it_is_loaded_is_quiet(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=hear_interrupts,
     )
     assert process.stderr is not None
     for line in process.stderr:
