@@ -16,6 +16,7 @@ import pytest
 
 from svc_cluster.cli.admin.debug_bundle import LOG_BYTES_MAX
 from svc_cluster.cli.admin.wal_inspect import damage_of, inspect_wal
+from svc_cluster.cli.backup.backup_app import EXIT_NOT_CLEARED
 from svc_cluster.lab.own_cluster import OwnCluster
 from tests.integration.processes import in_loop
 
@@ -103,6 +104,26 @@ def _backups(own: OwnCluster, tmp_path: Path) -> None:
         "node_id": 1,
         "data_dir": f"{tmp_path}/restored",
     }
+    _backup_beside_a_damaged_one(own, tmp_path, place)
+
+
+def _backup_beside_a_damaged_one(own: OwnCluster, tmp_path: Path, place: tuple[str, ...]) -> None:
+    """The new one is there, nothing could be deleted behind it, and a program is told by the status
+    that to repeat it mends nothing."""
+    manifest = tmp_path / "backups" / "manifests" / "0000000001"
+    data = manifest.read_bytes()
+    manifest.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    asked = ("backup", "create", *place, "--data-dir", str(own.directory), "--keep", "3")
+    found, out, err = ask(*asked, "-o", "json")
+    assert found == EXIT_NOT_CLEARED == 3, err
+    made, cleared = [json.loads(each) for each in out.splitlines()]
+    assert (made["number"], made["records"]) == (2, 3000)
+    assert (cleared["deleted"], cleared["objects"], len(cleared["unclear"])) == ([], 0, 1)
+    assert line("backup", "verify", *place)["number"] == 2
+    line("backup", "prune", *place, "--number", "1")
+    found, out, err = ask(*asked, "-o", "json")
+    assert found == 0, err
+    assert [json.loads(each).get("number") for each in out.splitlines()] == [3, None]
 
 
 def _bundle(own: OwnCluster, tmp_path: Path) -> None:

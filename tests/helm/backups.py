@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+EXIT_NOT_CLEARED = 3
+"""What the command ends with where to repeat it mends nothing (`backup_app.EXIT_NOT_CLEARED`; the
+chart is checked without the product)."""
+
 Objects = dict[tuple[str, str], dict[str, Any]]
 
 NAME = ("CronJob", "demo-svc-cluster-backup")
@@ -51,6 +55,18 @@ def faults(name: str, objects: Objects, values: dict[str, Any]) -> Iterator[str]
         "what it runs": container["args"]
         == ["backup", "create", "--keep", "7", "--older-than", "30d"],
         "every node": env["SVC_CLUSTER_BACKUP_ADDRESSES"].split() == addresses,
+        "what is not repeated": job["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]
+        == [
+            {
+                "action": "FailJob",
+                "onExitCodes": {
+                    "containerName": container["name"],
+                    "operator": "In",
+                    "values": [EXIT_NOT_CLEARED],
+                },
+                "onPodConditions": [],
+            }
+        ],
         "its place": env["SVC_CLUSTER_BACKUP_PLACE"] == wanted["place"],
         "the credentials": container["envFrom"] == [{"secretRef": {"name": "bucket"}}],
         "key and certificate": secrets == {"backup-key", "demo-svc-cluster-administrator-tls"},

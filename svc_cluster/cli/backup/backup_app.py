@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
@@ -17,6 +17,10 @@ from svc_cluster.cli.processes.process import fail
 if TYPE_CHECKING:
     from svc_cluster.backup.prune import BackupRetention
     from svc_cluster.cli.admin.admin_client import Target
+
+EXIT_NOT_CLEARED: Final = 3
+"""The status of a `create` whose backup is there, and behind which nothing could be deleted: to
+repeat it mends nothing (the chart does not)."""
 
 app = typer.Typer(no_args_is_help=True, help="Backups of a whole cluster, and what comes of them.")
 
@@ -82,16 +86,17 @@ def create(
 ) -> None:
     """Take a backup while the cluster serves; only what is new since the last one is moved. What
     was interrupted goes on when it is repeated. With --keep or --older-than, what neither keeps is
-    deleted behind it, as `prune` does."""
+    deleted behind it, as `prune` does: where damage keeps contents from that, the backup is there
+    and the status is 3."""
     from svc_cluster.cli.backup import backup_commands
     from svc_cluster.cli.backup.backup_places import bytes_per_second, seconds
 
     targets = _targets(address or [], data_dir, (tls_cert, tls_key, tls_ca))
     teller = Teller(output)
 
-    async def work() -> None:
+    async def work() -> bool:
         moved = bytes_per_second(rate)
-        await backup_commands.take(
+        return await backup_commands.take(
             lambda: backup_commands.create(
                 targets, to, key_file, moved, plain=plain, full=full, teller=teller
             ),
@@ -103,7 +108,8 @@ def create(
             teller=teller,
         )
 
-    _run(work)
+    if not _run(work):
+        raise typer.Exit(EXIT_NOT_CLEARED)
 
 
 @app.command("key")

@@ -100,18 +100,23 @@ async def take(
     *,
     plain: bool = False,
     teller: Teller = TO_PEOPLE,
-) -> None:
+) -> bool:
     """Create one backup, or one whenever it is due, and delete behind each what `retention` does
-    not keep (None: nothing). `plain`: as for `create_one`. Raises BackupError."""
+    not keep (None: nothing). `plain`: as for `create_one`. Returns whether nothing stays because it
+    is not known what needs it. Raises BackupError."""
 
-    async def work() -> None:
+    async def made_and_cleared() -> bool:
         await create_one()
-        if retention is not None:
-            await clear(to, key_file, retention, GRACE_SECONDS, plain=plain, teller=teller)
+        if retention is None:
+            return True
+        return await clear(to, key_file, retention, GRACE_SECONDS, plain=plain, teller=teller)
 
     if every_seconds is None:
-        await work()
-        return
+        return await made_and_cleared()
+
+    async def work() -> None:
+        await made_and_cleared()
+
     schedule = BackupSchedule(
         partial(last_finished_ms, to, key_file, plain=plain, teller=teller),
         work,
@@ -121,6 +126,7 @@ async def take(
         teller.note,
     )
     await schedule.run()
+    return True
 
 
 async def last_finished_ms(
