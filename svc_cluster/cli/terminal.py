@@ -16,6 +16,9 @@ _DESCRIPTORS: Final = ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY))
 """Standard input and output, so that neither can be used; and error, where nobody listens."""
 
 
+_PRINTS_HELP: Final = "rich."
+
+
 class OutputError(OSError):
     """What is printed cannot be written where it goes."""
 
@@ -37,14 +40,22 @@ def to_output() -> Iterator[None]:
 
 def end_without_output(fault: OSError) -> NoReturn:
     """Say that the output cannot be written, and end the process. Raises the fault where it is
-    another's; what prints the text of `--help` is not of this product."""
+    another's; what prints the text of `--help`, asked for or not, is not of this product."""
     if not isinstance(fault, OutputError):
-        is_output = fault.errno == errno.EBADF or "--help" in sys.argv
+        is_output = fault.errno == errno.EBADF or _raised_in(fault).startswith(_PRINTS_HELP)
         if fault.filename is not None or not is_output:
             raise fault
         fault = OutputError(fault.errno, fault.strerror)
     drop_output()
     end_with(str(fault), 1)
+
+
+def _raised_in(fault: OSError) -> str:
+    """The module whose code the fault comes from."""
+    at = fault.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return "" if at is None else str(at.tb_frame.f_globals.get("__name__"))
 
 
 def drop_output() -> None:

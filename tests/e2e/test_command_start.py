@@ -108,6 +108,9 @@ def shell(home: Path, line: str) -> tuple[int, str, str]:
         "completion bash",
         "admin new-token",
         "stream read --help",
+        "",
+        "basin",
+        "admin",
     ],
 )
 def test_an_output_that_cannot_be_written_is_named_in_one_line(tmp_path: Path, asked: str) -> None:
