@@ -26,6 +26,7 @@ from tests.simulation.clock import DRIFT_MAX, SimClock
 from tests.simulation.configs import node_config
 from tests.simulation.configurer import configurers
 from tests.simulation.disk import DiskProfile, SimDisk
+from tests.simulation.drainer import Drainer
 from tests.simulation.http_client import HttpClient
 from tests.simulation.knobs import changed
 from tests.simulation.loop import SimLoop, run
@@ -172,7 +173,8 @@ class SimCluster:
         targets = self.options.workload.configured
         changing = configurers(self.apis, self._stream_of("configurers"), targets)
         movers = [Mover(self)] if self.options.moves else []
-        workers: list[Any] = [*clients, *self._churners(), *changing, *movers]
+        drainers = [Drainer(self)] if self.options.drains else []
+        workers: list[Any] = [*clients, *self._churners(), *changing, *movers, *drainers]
         working = [
             self.loop.create_task(worker.run(), name=f"client {number}")
             for number, worker in enumerate(workers)

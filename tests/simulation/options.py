@@ -75,7 +75,7 @@ class Options:
     loses_disks: bool = False
     """Disks are lost for good, one at a time."""
     balance_seconds: float = 0.0
-    """How often the catalog's leader looks whether leads are uneven; 0: never. Never drawn."""
+    """How often the catalog's leader looks whether leads are uneven; 0: never."""
     scrub_seconds: float = 5.0
     """From one round of the scrub to the next; 0: no node takes part."""
     bytes_per_s: tuple[float, float] | None = None
@@ -88,6 +88,8 @@ class Options:
     """Bits at rest change and writes go astray, on one node at a time. Never drawn."""
     rest_seconds: float = 0.0
     """How long nothing happens to a basin before it rests; 0: none ever does."""
+    drains: bool = False
+    """Nodes are drained and let go on: leads leave them, and replicas where there is room."""
     moves: bool = False
     """The first basin moves from node to node, and changes are given up on the way."""
     older_nodes: int = 0
@@ -103,7 +105,9 @@ class Options:
         drawn.moves = rng.random() < 0.7
         if drawn.moves:
             drawn.nodes = max(drawn.nodes, rng.choice((4, 5)))
+        drawn.drains = rng.random() < 0.4
         drawn.loses_disks = drawn.replace_lost_nodes = rng.random() < 0.3
+        drawn.balance_seconds = rng.choice((0.0, 0.0, 1.0, 5.0))
         if drawn.loses_disks:
             drawn.constants += (("lost_nodes.AGAIN_SECONDS", AGAIN_S),)
         return drawn
