@@ -1,11 +1,16 @@
-"""For how long the leader of a group waits for a member that is away before it seals without it."""
+"""For how long the leader of a group waits for a member that is away before it seals without it,
+and for which damaged copy it does not wait at all."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
-from svc_cluster.base.ids import NodeId
+import pytest
+
+from svc_cluster.base.ids import GroupId, LogIndex, NodeId
+from svc_cluster.catalog.group_change import GroupChange
+from svc_cluster.raft.readiness import HEARD_SECONDS_MAX, ReplicaWord
 from svc_cluster.replica.change_driver import ABSENT_SECONDS, ChangeDriver
 
 
@@ -36,3 +41,31 @@ def test_a_node_counts_until_it_was_away_for_long() -> None:
     assert may_be_there(3, 9 * ABSENT_SECONDS), "nobody looked meanwhile: it may have been back"
     assert looks(3, 9 * ABSENT_SECONDS + 1, 10 * ABSENT_SECONDS) == {True}
     assert not may_be_there(3, 10 * ABSENT_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("node", "ago", "recovers", "damaged"),
+    [
+        (5, 0.5, True, 5),
+        (5, HEARD_SECONDS_MAX, True, 5),
+        (5, HEARD_SECONDS_MAX + 0.1, True, None),
+        (5, 0.5, False, None),
+        (2, 0.5, True, None),
+        (6, 0.5, True, None),
+    ],
+    ids=["now", "just now", "long ago", "whole", "a member", "nobody of the next"],
+)
+def test_a_damaged_copy_ends_a_change_where_it_is_to_be_a_member_and_says_so_now(
+    node: int, ago: float, recovers: bool, damaged: int | None
+) -> None:
+    """A member that recovers is mended by its leader, and waited for."""
+    now = 100.0
+    clock = SimpleNamespace(monotonic=lambda: now)
+    host: Any = SimpleNamespace(services=SimpleNamespace(clock=clock))
+    driver = ChangeDriver(host, lambda failure: None)
+    members = (NodeId(1), NodeId(2), NodeId(3))
+    engine = SimpleNamespace(members=members)
+    replica: Any = SimpleNamespace(group=SimpleNamespace(group_id=GroupId(2), engine=engine))
+    change = GroupChange(9, (NodeId(1), NodeId(2), NodeId(5)), (), "a test")
+    driver.heard(GroupId(2), NodeId(node), ReplicaWord(LogIndex(0), now - ago, recovers))
+    assert driver._damaged_newcomer(replica, change) == damaged
