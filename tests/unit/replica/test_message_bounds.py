@@ -16,27 +16,33 @@ from svc_cluster.model.usage import REPORT_MINUTES_MAX, REPORT_OPS_MAX
 from tests.unit.replica.test_service_session import ADMITTED, GROUP, Rig, with_rig
 
 MANY = 200_000
+ALLOWED = 2_000
+"""So many empty minutes, or operations, are no longer than what a request may be that is short."""
 TRACED_BYTES_MAX = 2 * 1024 * 1024
 """What is made of such a message beside itself; with each of its members it is tens of MiB."""
 
 
-def _many_minutes(request: pb.Request) -> None:
-    request.report_usage.MergeFromString(b"\x1a\x00" * MANY)
+def _minutes(request: pb.Request, count: int) -> None:
+    request.report_usage.MergeFromString(b"\x1a\x00" * count)
 
 
-def _many_operations(request: pb.Request) -> None:
-    request.report_usage.minutes.add().MergeFromString(b"\x4a\x00" * MANY)
+def _operations(request: pb.Request, count: int) -> None:
+    request.report_usage.minutes.add().MergeFromString(b"\x4a\x00" * count)
 
 
-@pytest.mark.parametrize("fill", [_many_minutes, _many_operations])
+@pytest.mark.parametrize(
+    ("count", "why"),
+    [(MANY, "a request longer than what it asks"), (ALLOWED, "no gateway writes such a report")],
+)
+@pytest.mark.parametrize("fill", [_minutes, _operations])
 def test_a_report_of_many_is_refused_before_it_is_converted(
-    fill: Callable[[pb.Request], None],
+    fill: Callable[[pb.Request, int], None], count: int, why: str
 ) -> None:
     """Without effect, with little memory; the next request of the same caller is answered."""
 
     async def body(rig: Rig) -> None:
         request = pb.Request(group_id=GROUP, deadline_ms=60_000)
-        fill(request)
+        fill(request, count)
         data = request.SerializeToString()
         tracemalloc.start()
         try:
@@ -47,6 +53,7 @@ def test_a_report_of_many_is_refused_before_it_is_converted(
             tracemalloc.stop()
         refusal = rig.caller.refusal(1)
         assert refusal.code is ErrorCode.INVALID and not refusal.may_have_taken_effect
+        assert str(refusal) == why
         assert peak < TRACED_BYTES_MAX
         rig.gate.set()
         rig.ask(2)
