@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.configuration import Configuration, first_configuration
-from svc_cluster.base.ids import GroupId, NodeId, ReplicaId
+from svc_cluster.base.ids import GroupId, NodeId, ReplicaId, Term
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.basin_record import BasinRecord, members_of_replicas
 from svc_cluster.catalog.group_change import GroupChange
@@ -42,6 +42,13 @@ UNSEEN_SECONDS: Final = 2.0
 
 WAIT_SECONDS: Final = 0.005
 
+DAMAGED_SECONDS: Final = 2.0
+"""For so long a new replica says that it is damaged before its change is given up. One that stood
+in its place before, and goes, has said its last word by then."""
+
+WISHED_SECONDS: Final = 1.0
+"""Between two wishes that a change be given up."""
+
 
 class ChangeDriver:
     """The one of a node, for the groups that it leads."""
@@ -54,6 +61,10 @@ class ChangeDriver:
         """What replicas that are no members have said of themselves when they asked for more."""
         self.reasons: dict[GroupId, str] = {}
         """Why a change that is to be sealed here is not, as looked at last."""
+        self.ended: dict[GroupId, str] = {}
+        """How the last change ended that was given up here, until another one is begun."""
+        self._damaged: dict[GroupId, tuple[tuple[int, NodeId], float]] = {}
+        """Which new replica says that it is damaged: of which change, on which node, since when."""
         self._away: dict[NodeId, tuple[float, float]] = {}
         """Nodes with members of open changes that were away at every look: since when, and when
         they were looked at last."""
@@ -68,6 +79,7 @@ class ChangeDriver:
         group_id = record.group_id
         if record.change is not None and group_id not in self._running:
             self._running.add(group_id)
+            self.ended.pop(group_id, None)
             self._tasks.spawn(self._run(group_id), "change members")
 
     def heard(self, group_id: GroupId, node_id: NodeId, word: ReplicaWord) -> None:
@@ -91,19 +103,20 @@ class ChangeDriver:
             self._running.discard(group_id)
             self.reasons.pop(group_id, None)
             self.words.pop(group_id, None)
+            self._damaged.pop(group_id, None)
 
     async def _step(self, replica: BasinReplica, record: BasinRecord, change: GroupChange) -> bool:
         """One step. Whether there is another one to be made here."""
         engine = replica.group.engine
         number = number_of(engine)
         if number == record.configuration + 1:
-            await self._report(record, change, pb.CHANGE_STEP_CONFIGURED, replica)
+            await self._report(record, change, pb.CHANGE_STEP_CONFIGURED, engine.term)
             return True
         if number != record.configuration:
             return False
         if change.is_cancelled:
             # no seal is in the log of who serves, and none is made behind this row
-            await self._report(record, change, pb.CHANGE_STEP_GIVEN_UP, replica)
+            await self._report(record, change, pb.CHANGE_STEP_GIVEN_UP, engine.term)
             return True
         damaged = self._damaged_newcomer(replica, change)
         if damaged is not None:
@@ -114,54 +127,58 @@ class ChangeDriver:
         if reason is not None:
             return True
         if change.sealing_term != engine.term:
-            await self._report(record, change, pb.CHANGE_STEP_READY, replica)
+            await self._report(record, change, pb.CHANGE_STEP_READY, engine.term)
             return True
         await self._seal(replica, change)
         return True
 
     def _damaged_newcomer(self, replica: BasinReplica, change: GroupChange) -> NodeId | None:
-        """A node that is to have a replica, on which the new one says that it is damaged. Nothing
-        mends a copy that is no member: it may have forgotten a promise of a later configuration."""
-        engine, now = replica.group.engine, self._host.services.clock.monotonic()
-        words = self.words.get(replica.group.group_id, {})
+        """A node that is to have a replica, on which the new one goes on saying that it is damaged.
+        Nothing mends a copy that is no member: it may have forgotten a promise of a later
+        configuration. A word may still be of a copy of before, which goes meanwhile."""
+        group, now = replica.group, self._host.services.clock.monotonic()
+        words = self.words.get(group.group_id, {})
+        of, since = self._damaged.get(group.group_id, (None, now))
         for node in change.replicas:
             word = words.get(node)
-            if word is None or node in engine.members or not word.recovers:
+            if word is None or node in group.engine.members or not word.recovers:
                 continue
-            if now - word.heard_at <= HEARD_SECONDS_MAX:
-                return node
+            if now - word.heard_at > HEARD_SECONDS_MAX:
+                continue
+            if of != (change.change_id, node):
+                of, since = (change.change_id, node), now
+            self._damaged[group.group_id] = of, since
+            return node if now - since >= DAMAGED_SECONDS else None
+        self._damaged.pop(group.group_id, None)
         return None
 
     async def _give_up(
         self, replica: BasinReplica, record: BasinRecord, change: GroupChange, damaged: NodeId
     ) -> None:
-        """The damaged copy goes with the change. Whoever wants it asks again, for a replica under
-        another number."""
+        """Wish the change given up, as an operator would. The damaged copy goes with it; whoever
+        wants it asks again, for a replica under another number.
+
+        The leader's own word, that it makes no seal, is not given: behind it leave may come that
+        was asked for before, to who then still sees a change."""
+        group_id = record.group_id
         reason = f"the new replica on node {damaged} is damaged"
-        self.reasons[record.group_id] = reason
-        self._host.services.log_of(record.group_id).warning(
-            "change_given_up", change_id=change.change_id, reason=reason
-        )
-        if not change.sealing_term:
-            await self._report(record, change, pb.CHANGE_STEP_GIVEN_UP, replica)
-            return
-
-        def fill(request: pb.Request) -> None:
-            request.change_members.basin = record.name
-
-        await self._host.ask_catalog(
-            fill
-        )  # a wish: what got leave to seal is given up by two steps
+        self.reasons[group_id] = reason
+        told = f"the move to {', '.join(map(str, change.replicas))} was given up: {reason}"
+        if self.ended.get(group_id) != told:
+            self.ended[group_id] = told
+            self._host.services.log_of(group_id).warning(
+                "change_given_up", change_id=change.change_id, reason=reason
+            )
+        await self._report(record, change, pb.CHANGE_STEP_GIVEN_UP, Term(0))
+        await asyncio.sleep(WISHED_SECONDS)
 
     async def _report(
         self,
         record: BasinRecord,
         change: GroupChange,
         step: pb.ChangeStep,
-        replica: BasinReplica,
+        term: Term,
     ) -> None:
-        term = replica.group.engine.term
-
         def fill(request: pb.Request) -> None:
             said = request.report_change
             said.group_id, said.change_id = record.group_id, change.change_id

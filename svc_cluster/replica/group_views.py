@@ -51,7 +51,8 @@ def view(host: Host, group_id: GroupId) -> pb.GroupView:
     )
     if isinstance(replica, BasinReplica) and replica.state.basin is not None:
         told.frozen = replica.state.basin.frozen
-    told.change_waits = host.changes.reasons.get(group_id, "")
+    changes = host.changes
+    told.change_waits = changes.reasons.get(group_id) or changes.ended.get(group_id, "")
     if isinstance(replica, BasinReplica) and (reading := replica.state.usage.reading) is not None:
         told.streams, told.stored_bytes = reading[1].streams, reading[1].stored_bytes
     return told

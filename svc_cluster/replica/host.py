@@ -438,6 +438,7 @@ class Host:
         replica = self.basins.pop(group_id, None)
         self.services.rest.closed(group_id)
         self.receiver.drop(group_id)
+        self.changes.ended.pop(group_id, None)
         self._beyond_repair.discard(group_id)
         log = self._recovered.pop(group_id, None) or self.held_groups.unopened.pop(group_id, None)
         if replica is not None:

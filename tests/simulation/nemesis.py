@@ -403,7 +403,9 @@ class Nemesis:
         host = None if harmed.node.node is None else harmed.node.node.host
         if host is None or host.catalog is None or host.replica(harmed.group_id) is not None:
             return False
-        record = host.trusted_record(harmed.group_id)
+        if host.catalog.group.engine.recovery:
+            return False
+        record = host.catalog.state.basins_by_group.get(harmed.group_id)
         return record is None or harmed.node.node_id not in record.replicas
 
     def _held(self, node: SimNode, group_id: GroupId) -> tuple[int, int, int] | None:
