@@ -367,9 +367,21 @@ class Nemesis:
         while not self._is_harm_mended() or not self._is_loss_mended():
             await asyncio.sleep(0.25)
 
+    def _has_place(self, node: SimNode) -> bool:
+        """Whether the directory that the node has now has been given its place, and has its part of
+        the catalog. A node that is refused has no group, and nobody lacks it among four."""
+        if node.node is None or node.node.host.catalog is None:
+            return False
+        for other in self.nodes:
+            catalog = None if other.node is None else other.node.host.catalog
+            if catalog is not None and catalog.group.is_serving:
+                row = catalog.state.nodes.get(node.config.node_id)
+                return row is not None and not row.is_replacing and row.ordinal > 0
+        return False
+
     def _is_loss_mended(self) -> bool:
         """Whether the node that lost its disk is whole again. Raises InvariantError."""
-        if self._lost is not None and self.not_whole() is None:
+        if self._lost is not None and self._has_place(self._lost) and self.not_whole() is None:
             self._lost = None
         if self._lost is not None and self.loop.time() > self._whole_by:
             raise InvariantError(
