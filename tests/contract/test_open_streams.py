@@ -76,16 +76,17 @@ def test_one_stream_more_is_refused_until_one_ends(small: Server, scheme: str) -
         until_open(client, 0)
 
 
-def test_a_connection_that_is_kept_keeps_nothing_of_its_answer(small: Server) -> None:
+@pytest.mark.parametrize("more", ["", "te: trailers\r\n"], ids=["plain", "library"])
+def test_a_connection_that_is_kept_keeps_nothing_of_its_answer(small: Server, more: str) -> None:
     """A follower that has had what it wanted, and a read: their connections stay open and idle, and
-    what they held is free."""
+    what they held is free. So it is where the library serves what is of no plain shape."""
     with Client(f"http://127.0.0.1:{small.port}") as client:
         until_open(client, 0)
         for accept in ("text/event-stream", "application/json"):
             with socket.create_connection(("127.0.0.1", small.port), timeout=SECONDS) as sock:
                 sock.sendall(
                     f"GET {RECORDS}?seq_num=0&count=1 HTTP/1.1\r\nhost: localhost\r\n"
-                    f"svc-basin: {BASIN}\r\naccept: {accept}\r\n\r\n".encode()
+                    f"svc-basin: {BASIN}\r\naccept: {accept}\r\n{more}\r\n".encode()
                 )
                 said = b""
                 ends = b"[DONE]" if accept.startswith("text") else b"}}"

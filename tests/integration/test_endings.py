@@ -68,6 +68,7 @@ async def _await_none(server: Server) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "library"])
 @pytest.mark.parametrize("factory", LOOPS)
 @pytest.mark.parametrize(
     ("sent", "says_no_more"),
@@ -96,16 +97,18 @@ def test_what_nobody_reads_ends_with_its_connection(
     sent: bytes,
     says_no_more: bool,
     factory: Callable[[], asyncio.AbstractEventLoop],
+    plain: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whatever closes it, `TimeLimits.write` later the connection is gone, and with it its place,
-    its handler and what was unsent."""
+    """Whatever closes it, and whoever serves it (`http1_plain`, or the library from the first byte
+    on), `TimeLimits.write` later the connection is gone, and with it its place, its handler and
+    what was unsent."""
 
     async def main() -> None:
         app = Sending()
         monkeypatch.setattr(http1_connection, "client_of", app.client_of)
         monkeypatch.setattr(http1_plain, "client_of", app.client_of)
-        server = await serve(app, "127.0.0.1", 0, limits=LIMITS)
+        server = await serve(app, "127.0.0.1", 0, limits=LIMITS, plain=plain)
         _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
         try:
             cast(asyncio.ReadTransport, writer.transport).pause_reading()

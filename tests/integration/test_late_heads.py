@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import pytest
+
 from svc_cluster.base.clock import Clock, SystemClock
 from svc_cluster.base.errors import ServiceError
 from svc_cluster.http.message import Request, Response
@@ -33,11 +35,12 @@ class Endless:
         return Response(408, [("content-type", "text/plain")], b"refused")
 
 
-def test_no_refusal_stands_in_the_middle_of_an_answer() -> None:
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "library"])
+def test_no_refusal_stands_in_the_middle_of_an_answer(plain: bool) -> None:
     """The connection ends instead: a client would take the refusal for a piece of the body."""
 
     async def heard() -> bytes:
-        server = await serve(Endless(), "127.0.0.1", 0, header_seconds=0.2)
+        server = await serve(Endless(), "127.0.0.1", 0, header_seconds=0.2, plain=plain)
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         try:
             writer.write(ASKED)
