@@ -104,7 +104,11 @@ async def basin(node: ReplicaNode, name: str) -> pb.BasinResponse:
         out.move.reason = record.change.reason
         out.move.sealing = bool(record.change.sealing_term)
         out.move.given_up = record.change.is_cancelled
-        out.move.waits = next((waits for _, waits in views if waits), "")
+    told = next((waits for _, waits in views if waits), "")
+    if record.change is not None:
+        out.move.waits = told
+    else:
+        out.last_move = told
     return out
 
 

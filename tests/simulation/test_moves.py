@@ -9,8 +9,10 @@ import random
 import pytest
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.administration import cluster_calls
+from svc_cluster.replica.change_driver import WISHED_SECONDS
 from tests.simulation.cluster import SimCluster, in_simulation
-from tests.simulation.mover import BASIN, Mover, free_nodes
+from tests.simulation.mover import BASIN, NAME, Mover, free_nodes
 from tests.simulation.moves_scenario import (
     OPTIONS,
     STEPS_SEED,
@@ -140,10 +142,18 @@ def test_a_copy_that_is_damaged_before_it_is_a_member_goes_with_its_change(
         after = mover.record()
         assert after is not None
         assert [*map(int, after.replicas)] == first
+        await asyncio.sleep(2 * WISHED_SECONDS)
+        shown = await node.within(cluster_calls.basin(node.node, NAME))
+        to = f"{first[0]}, {first[1]}, {new}"
+        reason = f"the new replica on node {new} is damaged"
+        assert shown.last_move == f"the move to {to} was given up: {reason}"
+        assert not shown.HasField("move")
         await mover.until("the copy is gone", lambda: new not in mover.holders())
         await cluster.guarded(mover.move(first[0], first[1], new), watch)
         after = mover.record()
         assert after is not None
+        shown = await node.within(cluster_calls.basin(node.node, NAME))
+        assert shown.last_move == "", "another one was begun since"
         assert replica_ids
         assert not replica_ids & {*after.placements}
         await cluster.guarded(mover.finish(), watch)

@@ -84,6 +84,8 @@ def basin(answer: pb.BasinResponse) -> list[str]:
         lines.append(f"frozen: {answer.frozen}")
     if answer.HasField("move"):
         lines.append(_move(answer.move))
+    if answer.last_move:
+        lines.append(answer.last_move)
     lines += table(
         ("NODE", "ROLE", "TERM", "APPLIED", "COMMIT", "LAST", "LOG MIB", "DIGEST", "STORED MIB"),
         map(_replica_row, answer.replicas),

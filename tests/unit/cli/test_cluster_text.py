@@ -128,3 +128,11 @@ def test_what_is_being_moved_is_told_with_its_reason() -> None:
     assert cluster_text.placement(answer) == lines
     done = cluster_text.rebalanced(pb.PlanPlacementResponse(begun=3, done=True))
     assert done == ["every replica is where it should be: 3 moves begun, 0 of all moves are open"]
+
+
+def test_how_the_last_move_ended_is_told_where_its_leader_gave_it_up() -> None:
+    """Below the basin; nothing where it was not, or nobody knows any more."""
+    told = "the move to 1, 2, 4 was given up: the new replica on node 4 is damaged"
+    shown = cluster_text.basin(pb.BasinResponse(basin="b", group_id=2, leader=1, last_move=told))
+    assert shown[:2] == ["basin b: group 2, led by node 1", told]
+    assert told not in cluster_text.basin(pb.BasinResponse(basin="b", group_id=2, leader=1))

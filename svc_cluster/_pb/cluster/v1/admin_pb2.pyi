@@ -419,7 +419,7 @@ class BasinRequest(_message.Message):
     def __init__(self, basin: _Optional[str] = ...) -> None: ...
 
 class BasinResponse(_message.Message):
-    __slots__ = ("basin", "group_id", "leader", "replicas", "diverged", "deleted", "frozen", "configuration", "move")
+    __slots__ = ("basin", "group_id", "leader", "replicas", "diverged", "deleted", "frozen", "configuration", "move", "last_move")
     BASIN_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
@@ -429,6 +429,7 @@ class BasinResponse(_message.Message):
     FROZEN_FIELD_NUMBER: _ClassVar[int]
     CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
     MOVE_FIELD_NUMBER: _ClassVar[int]
+    LAST_MOVE_FIELD_NUMBER: _ClassVar[int]
     basin: str
     group_id: int
     leader: int
@@ -438,7 +439,8 @@ class BasinResponse(_message.Message):
     frozen: str
     configuration: int
     move: BasinMove
-    def __init__(self, basin: _Optional[str] = ..., group_id: _Optional[int] = ..., leader: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[BasinReplica, _Mapping]]] = ..., diverged: _Optional[bool] = ..., deleted: _Optional[bool] = ..., frozen: _Optional[str] = ..., configuration: _Optional[int] = ..., move: _Optional[_Union[BasinMove, _Mapping]] = ...) -> None: ...
+    last_move: str
+    def __init__(self, basin: _Optional[str] = ..., group_id: _Optional[int] = ..., leader: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[BasinReplica, _Mapping]]] = ..., diverged: _Optional[bool] = ..., deleted: _Optional[bool] = ..., frozen: _Optional[str] = ..., configuration: _Optional[int] = ..., move: _Optional[_Union[BasinMove, _Mapping]] = ..., last_move: _Optional[str] = ...) -> None: ...
 
 class BasinMove(_message.Message):
     __slots__ = ("to", "reason", "sealing", "given_up", "waits")
