@@ -328,7 +328,10 @@ def test_a_basin_stores_no_more_than_it_may(tenants: Account) -> None:
     trims are taken, and make room."""
     account, path = tenants, "/v1/streams/full/records"
     account.until(lambda: account.ask("GET", "/v1/basins").status == 200)
-    basin = account.ask("GET", "/v1/basins").json["basins"][0]["name"]
+    there = account.ask("GET", "/v1/basins").json["basins"]
+    basin = there[0]["name"] if there else "stored-basin"
+    if not there:  # no other test of this module came before
+        assert account.ask("POST", "/v1/basins", {"basin": basin}).status == 201
     assert account.ask("POST", "/v1/streams", {"stream": "full"}, svc_basin=basin).status == 201
 
     def append(size: int, **headers: str) -> Answer:
