@@ -15,6 +15,7 @@ from svc_cluster.catalog.canonical_rows import meta_at
 from svc_cluster.catalog.catalog_state import CatalogState
 from svc_cluster.catalog.join_tickets import TICKETS
 from svc_cluster.catalog.node_rows import places_of
+from svc_cluster.catalog.own_group import OWN_GROUP
 from svc_cluster.catalog.placement import place_basin
 from svc_cluster.catalog.placement_model import PlacementNode
 from svc_cluster.model.places import Places
@@ -98,7 +99,7 @@ def restored_catalog(
     for key, value in rows:
         if key == catalog_state.META:
             out.append((key, meta_at(value, log_index, term, digest)))
-        elif key[:1] in (catalog_state.NODE, catalog_state.BASIN, TICKETS):
+        elif key[:1] in (catalog_state.NODE, catalog_state.BASIN, TICKETS, OWN_GROUP):
             continue
         elif keeps_account or key in (location_table.CHOICE, active_version.ACTIVE):
             out.append((key, value))

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from svc_cluster.base.configuration import GroupMember, Members
-from svc_cluster.base.ids import GroupId, NodeId, ReplicaId, Term, TimestampMs
+from svc_cluster.base.ids import GroupId, NodeId, ReplicaId, TimestampMs
 from svc_cluster.catalog.catalog_commands import CreateBasin
-from svc_cluster.catalog.group_change import GroupChange
+from svc_cluster.catalog.group_change import GroupChange, GroupRow
+from svc_cluster.catalog.stored_change import StoredChange, change_of, stored_change
 from svc_cluster.model.stream_config import (
     BasinConfig,
     PartialStreamConfig,
@@ -21,7 +21,7 @@ from svc_cluster.model.stream_config import (
 
 
 @dataclass(frozen=True, slots=True)
-class BasinRecord:
+class BasinRecord(GroupRow):
     name: str
     group_id: GroupId
     replicas: tuple[NodeId, ...]
@@ -35,33 +35,8 @@ class BasinRecord:
     owner: int = 0
     """See `CreateBasin`."""
     configuration: int = 0
-    """The newest of its group's configurations that the catalog knows to have begun."""
     replica_ids: tuple[ReplicaId, ...] = ()
-    """They are of the `replicas`, in their order; empty: each has its node's number."""
     change: GroupChange | None = None
-    """The open change of the group's members."""
-
-    def is_on(self, node_id: NodeId) -> bool:
-        """Whether a replica of the group belongs on the node, or is to."""
-        change = self.change
-        return node_id in self.replicas or (change is not None and node_id in change.replicas)
-
-    @property
-    def placements(self) -> tuple[ReplicaId, ...]:
-        """The replica ids of the `replicas`, in their order."""
-        return self.replica_ids or tuple(ReplicaId(node) for node in self.replicas)
-
-    @property
-    def members(self) -> Members:
-        """The members of the group's configuration."""
-        return members_of_replicas(self.replicas, self.placements)
-
-
-def members_of_replicas(
-    replicas: tuple[NodeId, ...], replica_ids: tuple[ReplicaId, ...]
-) -> Members:
-    """The replicas of a row as a configuration has them."""
-    return tuple(sorted(map(GroupMember, replicas, replica_ids)))
 
 
 class _StoredBasin(msgspec.Struct, array_like=True):
@@ -96,21 +71,12 @@ class _StoredSharedBasin(_StoredOwnedBasin, array_like=True):
     shared_caching: bool | None = None
 
 
-class _StoredChange(msgspec.Struct, array_like=True):
-    change_id: int
-    replicas: list[int]
-    replica_ids: list[int]
-    reason: str
-    sealing_term: int
-    is_cancelled: bool
-
-
 class _StoredMovedBasin(_StoredSharedBasin, array_like=True):
     """This is the row of a basin whose group has changed its members, or is to."""
 
     configuration: int = 0
     replica_ids: list[int] = []
-    change: _StoredChange | None = None
+    change: StoredChange | None = None
 
 
 _WidestRow = _StoredMovedBasin
@@ -141,7 +107,7 @@ def basin_to_bytes(record: BasinRecord) -> bytes:
         kind = _StoredMovedBasin
         members["configuration"] = record.configuration
         members["replica_ids"] = list(record.replica_ids)
-        members["change"] = _stored_change(record.change)
+        members["change"] = stored_change(record.change)
     elif members["shared_caching"] is None:
         del members["shared_caching"]
         kind = _StoredOwnedBasin if record.owner else _StoredBasin
@@ -195,31 +161,5 @@ def basin_from_bytes(raw: bytes) -> BasinRecord:
         owner=stored.owner,
         configuration=stored.configuration,
         replica_ids=tuple(ReplicaId(n) for n in stored.replica_ids),
-        change=_change_of(stored.change),
-    )
-
-
-def _stored_change(change: GroupChange | None) -> _StoredChange | None:
-    if change is None:
-        return None
-    return _StoredChange(
-        change.change_id,
-        list(change.replicas),
-        list(change.replica_ids),
-        change.reason,
-        change.sealing_term,
-        change.is_cancelled,
-    )
-
-
-def _change_of(stored: _StoredChange | None) -> GroupChange | None:
-    if stored is None:
-        return None
-    return GroupChange(
-        stored.change_id,
-        tuple(NodeId(n) for n in stored.replicas),
-        tuple(ReplicaId(n) for n in stored.replica_ids),
-        stored.reason,
-        Term(stored.sealing_term),
-        stored.is_cancelled,
+        change=change_of(stored.change),
     )

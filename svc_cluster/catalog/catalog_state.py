@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
-import xxhash
 
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, LogIndex, NodeId, Term
 from svc_cluster.base.key_reader import KeyReader
@@ -35,6 +34,7 @@ from svc_cluster.catalog.catalog_commands import (
     RemoveNode,
     ReplaceNode,
 )
+from svc_cluster.catalog.catalog_digest import chained_digest
 from svc_cluster.catalog.group_change import (
     AllowSeal,
     BeginChange,
@@ -45,7 +45,7 @@ from svc_cluster.catalog.group_change import (
 )
 from svc_cluster.catalog.join_tickets import Ticket, TicketTable
 from svc_cluster.catalog.location_table import Choice, LocationTable, SetDefaultLocation
-from svc_cluster.catalog.member_changes import begun, moved_on, why_not_begun
+from svc_cluster.catalog.member_changes import Row, begun, moved_on, why_not_begun
 from svc_cluster.catalog.node_rows import (
     REMOVED,
     NodeRecord,
@@ -53,11 +53,11 @@ from svc_cluster.catalog.node_rows import (
     drained,
     encode_node,
     incarnations,
-    lasting_nodes,
     places_of,
     registered,
     succeeded,
 )
+from svc_cluster.catalog.own_group import CatalogGroup, OwnGroup, why_it_votes, why_no_place
 from svc_cluster.catalog.token_commands import IssueToken, RevokeToken, SetRootToken
 from svc_cluster.catalog.token_table import TokenPlan, TokenTable
 from svc_cluster.model.idempotency_table import IdempotencyRow, IdempotencyTable, Mark
@@ -108,6 +108,7 @@ class CatalogPlan:
     location: Choice | None = None
     version: VersionPlan = field(default_factory=VersionPlan)
     next_placement: int | None = None
+    own_group: CatalogGroup | None = None
     tickets: dict[NodeId, Ticket | None] = field(default_factory=dict)
     idempotency_rows: dict[bytes, IdempotencyRow] = field(default_factory=dict)
     """Repeatable requests that the entry decides, by their keys."""
@@ -140,6 +141,7 @@ class CatalogState:
         self.locations = LocationTable(reader)
         self.active_version = ActiveVersion(reader)
         self.placements = Placements(reader)
+        self.own_group = OwnGroup(reader)
         self.tickets = TicketTable(reader)
         self.idempotency = IdempotencyTable(
             reader, IDEMPOTENCY_ROWS, _IDEMPOTENCY_TIME, _IDEMPOTENCY_COUNT
@@ -215,7 +217,7 @@ class CatalogState:
             plan.write_set, plan.idempotency_rows, forgotten
         )
         plan.usage.write(plan.write_set, keeps_hours=self.active_version.keeps_hours)
-        plan.meta.digest = _digest(self._meta.digest, log_index, plan.write_set)
+        plan.meta.digest = chained_digest(self._meta.digest, log_index, plan.write_set)
         plan.write_set.put(META, msgspec.msgpack.encode(plan.meta))
         return plan
 
@@ -235,6 +237,7 @@ class CatalogState:
         self.locations.commit(plan.location)
         self.active_version.commit(plan.version)
         self.placements.commit(plan.next_placement)
+        self.own_group.commit(plan.own_group)
         self.tickets.commit(plan.tickets)
         self.idempotency.commit(plan.idempotency_mark)
         self.usage.commit(plan.usage)
@@ -250,7 +253,10 @@ class CatalogState:
         match command:
             case RegisterNode():
                 return self._put_node(plan, registered({**self.nodes, **plan.nodes}, command))
-            case ReplaceNode():
+            case ReplaceNode(node_id):
+                reason = why_no_place(plan.own_group or self.own_group.row, node_id)
+                if reason is not None:
+                    return CatalogRejected(reason)
                 return self._put_node(plan, succeeded({**self.nodes, **plan.nodes}, command))
             case DrainNode():
                 return self._put_node(plan, drained({**self.nodes, **plan.nodes}, command))
@@ -327,6 +333,9 @@ class CatalogState:
         if isinstance(command, RemoveNode):
             basins = {**self.basins, **plan.basins}.values()
             replicas = sum(one is not None and one.is_on(command.node_id) for one in basins)
+            reason = why_it_votes(plan.own_group or self.own_group.row, command.node_id)
+            if reason is not None:
+                return CatalogRejected(reason)
         nodes = {**self.nodes, **plan.nodes}
         found = self.tickets.decide(plan.tickets, plan.write_set, nodes, command, replicas)
         return CatalogApplied() if found is None else self._put_node(plan, found)
@@ -345,21 +354,31 @@ class CatalogState:
         self, plan: CatalogPlan, command: ChangeCommand
     ) -> CatalogApplied | CatalogRejected:
         """A step of a change of a group's members."""
+        if command.group_id == CATALOG_GROUP:
+            own = self.own_group.before(plan.own_group, command)
+            made = "no such group" if own is None else self._changed(plan, own, command)
+            if isinstance(made, str):
+                return CatalogRejected(made)
+            plan.own_group = made
+            self.own_group.write(plan.write_set, made)
+            return CatalogApplied()
         record = self._of_group(plan, command.group_id)
-        if record is None:
-            return CatalogRejected("no such group")
-        if isinstance(command, BeginChange):
-            reason = why_not_begun(record, lasting_nodes({**self.nodes, **plan.nodes}), command)
-            if reason is not None:
-                return CatalogRejected(reason)
-            first = plan.next_placement or self.placements.next
-            found, plan.next_placement = begun(record, command, first)
-            self.placements.write(plan.write_set, plan.next_placement)
-            return self._write_basin(plan, found)
-        outcome = moved_on(record, command)
+        outcome = "no such group" if record is None else self._changed(plan, record, command)
         if isinstance(outcome, str):
             return CatalogRejected(outcome)
         return self._write_basin(plan, outcome)
+
+    def _changed(self, plan: CatalogPlan, row: Row, command: ChangeCommand) -> Row | str:
+        """What the step makes of the row, or why it has no effect."""
+        if not isinstance(command, BeginChange):
+            return moved_on(row, command)
+        reason = why_not_begun(row, {**self.nodes, **plan.nodes}, command)
+        if reason is not None:
+            return reason
+        first = plan.next_placement or self.placements.next
+        found, plan.next_placement = begun(row, command, first)
+        self.placements.write(plan.write_set, plan.next_placement)
+        return found
 
     def _of_group(self, plan: CatalogPlan, group_id: GroupId) -> BasinRecord | None:
         found = self.basins_by_group.get(group_id)
@@ -374,14 +393,3 @@ class CatalogState:
         plan.basins[record.name] = record
         plan.write_set.put(BASIN + record.name.encode(), basin_to_bytes(record))
         return CatalogApplied(record)
-
-
-def _digest(before: int, log_index: int, write_set: WriteSet) -> int:
-    """Chained over all entries: equal applied indexes must show equal digests."""
-    hasher = xxhash.xxh3_64(struct.pack("<QQ", before, log_index))
-    for key, value, end in write_set.ops:
-        hasher.update(struct.pack("<III", len(key), len(value or b""), len(end or b"")))
-        hasher.update(key)
-        hasher.update(value or b"")
-        hasher.update(end or b"")
-    return hasher.intdigest()

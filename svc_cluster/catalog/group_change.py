@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from svc_cluster.base.ids import GroupId, NodeId, ReplicaId, Term
+from svc_cluster.base.configuration import GroupMember, Members
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId, ReplicaId, Term, TimestampMs
 from svc_cluster.base.key_reader import KeyReader
 from svc_cluster.base.write_set import WriteSet
 
@@ -34,6 +35,8 @@ class BeginChange:
     configuration: int
     replicas: tuple[NodeId, ...]
     reason: str
+    present: tuple[NodeId, ...] = ()
+    """The members that the catalog's own group has, which no row says before its first change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,50 @@ class GroupChange:
     """The newest term whose leader may seal; 0: nobody may yet."""
     is_cancelled: bool = False
     """An operator wishes it given up, and nobody gets leave to seal any more."""
+
+
+class GroupRow:
+    """What a row says of a group's members, whichever group it is."""
+
+    __slots__ = ()
+
+    group_id: GroupId
+    replicas: tuple[NodeId, ...]
+    configuration: int
+    """The newest of the group's configurations that the catalog knows to have begun."""
+    replica_ids: tuple[ReplicaId, ...]
+    """They are of the `replicas`, in their order; empty: each has its node's number."""
+    change: GroupChange | None
+    """The open change of the group's members."""
+    deleted_at_ms: TimestampMs | None
+
+    def is_on(self, node_id: NodeId) -> bool:
+        """Whether a replica of the group belongs on the node, or is to."""
+        change = self.change
+        return node_id in self.replicas or (change is not None and node_id in change.replicas)
+
+    @property
+    def placements(self) -> tuple[ReplicaId, ...]:
+        """The replica ids of the `replicas`, in their order."""
+        return self.replica_ids or tuple(ReplicaId(node) for node in self.replicas)
+
+    @property
+    def members(self) -> Members:
+        """The members of the group's configuration."""
+        return members_of_replicas(self.replicas, self.placements)
+
+
+def members_of_replicas(
+    replicas: tuple[NodeId, ...], replica_ids: tuple[ReplicaId, ...]
+) -> Members:
+    """The replicas of a row as a configuration has them."""
+    return tuple(sorted(map(GroupMember, replicas, replica_ids)))
+
+
+def beginning(row: GroupRow, replicas: tuple[NodeId, ...], reason: str) -> BeginChange:
+    """The command that begins a change of the row's group as it is now."""
+    present = row.replicas if row.group_id == CATALOG_GROUP else ()
+    return BeginChange(row.group_id, row.configuration, replicas, reason, present)
 
 
 class Placements:

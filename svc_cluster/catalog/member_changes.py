@@ -1,9 +1,10 @@
-"""What a command makes of the row of the basin whose group changes its members; pure."""
+"""What a command makes of the row of the group that changes its members; pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from svc_cluster.base.configuration import CONFIGURATIONS_MAX, MEMBERS_MAX, configuration_of
 from svc_cluster.base.ids import NodeId, ReplicaId, Term
@@ -15,13 +16,19 @@ from svc_cluster.catalog.group_change import (
     CancelChange,
     Configured,
     GroupChange,
+    GroupRow,
 )
+from svc_cluster.catalog.node_rows import NodeRecord, lasting_nodes
+from svc_cluster.catalog.own_group import CatalogGroup, why_it_stays
+
+Row = TypeVar("Row", BasinRecord, CatalogGroup)
+"""A row of either kind; what is made of one is of the same kind."""
 
 
 def why_not_begun(
-    record: BasinRecord, nodes: Collection[NodeId], command: BeginChange
+    record: GroupRow, nodes: Mapping[NodeId, NodeRecord], command: BeginChange
 ) -> str | None:
-    """Why the change has no effect; None: it is begun. `nodes`: all that are registered."""
+    """Why the change has no effect; None: it is begun. `nodes`: all rows of nodes."""
     wanted = command.replicas
     if record.deleted_at_ms is not None:
         return "the basin is being deleted"
@@ -35,11 +42,16 @@ def why_not_begun(
         return "these cannot be the members of a group"
     if len(command.reason.encode()) > REASON_BYTES_MAX:
         return f"the reason has more than {REASON_BYTES_MAX} bytes"
-    unknown = sorted(set(wanted) - set(nodes))
+    unknown = sorted(set(wanted) - lasting_nodes(nodes))
     if unknown:
         return f"no node {unknown[0]} is registered"
     if set(wanted) == set(record.replicas):
         return "these are the members already"
+    if (
+        isinstance(record, CatalogGroup)
+        and (reason := why_it_stays(record, nodes, len(wanted))) is not None
+    ):
+        return reason
     return _why_not_followed(record.replicas, wanted)
 
 
@@ -53,7 +65,7 @@ def _why_not_followed(now: Collection[NodeId], wanted: Collection[NodeId]) -> st
     return f"{staying} of the members stay, {quorum} are needed: change fewer of them at once"
 
 
-def begun(record: BasinRecord, command: BeginChange, placement: int) -> tuple[BasinRecord, int]:
+def begun(record: Row, command: BeginChange, placement: int) -> tuple[Row, int]:
     """Return the row with the change, and the next number. It takes its own number and one for each
     replica on a node that has none. The others stay what they are."""
     known = dict(zip(record.replicas, record.placements, strict=True))
@@ -68,9 +80,7 @@ def begun(record: BasinRecord, command: BeginChange, placement: int) -> tuple[Ba
     return replace(record, change=change), next_one
 
 
-def moved_on(
-    record: BasinRecord, command: CancelChange | AllowSeal | Configured
-) -> BasinRecord | str:
+def moved_on(record: Row, command: CancelChange | AllowSeal | Configured) -> Row | str:
     """The row behind a step of its open change, or why the step has no effect."""
     match command:
         case CancelChange():
@@ -81,7 +91,7 @@ def moved_on(
             return _configured(record, command)
 
 
-def _allowed(record: BasinRecord, command: AllowSeal) -> BasinRecord | str:
+def _allowed(record: Row, command: AllowSeal) -> Row | str:
     """The row once a leader has leave to seal, or why it has not."""
     change = record.change
     if change is None or change.change_id != command.change_id:
@@ -97,7 +107,7 @@ def _allowed(record: BasinRecord, command: AllowSeal) -> BasinRecord | str:
     return replace(record, change=replace(change, sealing_term=command.term))
 
 
-def _cancelled(record: BasinRecord, command: CancelChange) -> BasinRecord | str:
+def _cancelled(record: Row, command: CancelChange) -> Row | str:
     """The row behind a wish to give the change up, or behind the leader's word that it is. A seal
     can only be made in a term that got leave: where none did there is none, and where one did its
     leader, or a later one, has to say so. A leader whose first entry is committed without a seal
@@ -116,7 +126,7 @@ def _cancelled(record: BasinRecord, command: CancelChange) -> BasinRecord | str:
     return replace(record, change=None)
 
 
-def _configured(record: BasinRecord, command: Configured) -> BasinRecord | str:
+def _configured(record: Row, command: Configured) -> Row | str:
     """The row once the next configuration has begun. Taken once, over the one before alone."""
     change = record.change
     if change is None or change.change_id != command.change_id:

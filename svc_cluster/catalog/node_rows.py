@@ -163,6 +163,11 @@ def drained(nodes: Mapping[NodeId, NodeRecord], command: DrainNode) -> NodeRecor
     return replace(known, state=NodeState.DRAINING if command.drains else NodeState.ACTIVE)
 
 
+def is_active(node: NodeRecord) -> bool:
+    """Whether the node may have replicas and votes: it is neither drained nor removed."""
+    return node.state is NodeState.ACTIVE
+
+
 def lasting_nodes(nodes: Mapping[NodeId, NodeRecord]) -> frozenset[NodeId]:
     """The nodes that were not removed."""
     return frozenset(node for node, one in nodes.items() if not one.is_removed)

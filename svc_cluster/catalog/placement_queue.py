@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from svc_cluster.base.ids import GroupId, NodeId
-from svc_cluster.catalog.basin_record import BasinRecord
-from svc_cluster.catalog.group_change import BeginChange
+from svc_cluster.catalog.group_change import BeginChange, GroupRow, beginning
 from svc_cluster.catalog.member_changes import why_not_begun
-from svc_cluster.catalog.node_rows import NodeRecord, NodeState, lasting_nodes
+from svc_cluster.catalog.node_rows import NodeRecord, NodeState
 from svc_cluster.catalog.placement_model import (
     CHANGES_MAX,
     INCOMING_MAX,
@@ -52,7 +51,7 @@ class Watched:
         return self.reason.startswith(PLANNED)
 
 
-def watched(record: BasinRecord) -> Watched | None:
+def watched(record: GroupRow) -> Watched | None:
     """None: no change of its members is open."""
     change = record.change
     if change is None:
@@ -164,7 +163,7 @@ def is_active(nodes: Mapping[NodeId, NodeRecord], node_id: NodeId) -> bool:
 
 
 def command_for(
-    change: PlannedChange, record: BasinRecord | None, nodes: Mapping[NodeId, NodeRecord]
+    change: PlannedChange, record: GroupRow | None, nodes: Mapping[NodeId, NodeRecord]
 ) -> BeginChange | None:
     """The command that begins a planned change; None: it is not what is wanted any more."""
     if record is None or record.deleted_at_ms is not None:
@@ -175,7 +174,7 @@ def command_for(
     if change.reason is Reason.DRAIN and is_active(nodes, change.leaving):
         return None  # it is drained no more
     reason = PLANNED + change.reason.name.lower()
-    command = BeginChange(record.group_id, record.configuration, change.members, reason)
-    if why_not_begun(record, lasting_nodes(nodes), command) is not None:
+    command = beginning(record, change.members, reason)
+    if why_not_begun(record, nodes, command) is not None:
         return None
     return command

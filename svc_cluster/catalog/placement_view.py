@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-from svc_cluster.base.ids import GroupId, NodeId
-from svc_cluster.catalog.basin_record import BasinRecord
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
 from svc_cluster.catalog.catalog_state import CatalogState
-from svc_cluster.catalog.node_rows import NodeRecord, NodeState
+from svc_cluster.catalog.group_change import GroupRow
+from svc_cluster.catalog.node_rows import NodeRecord, NodeState, is_active
+from svc_cluster.catalog.own_group import VOTES, CatalogGroup
 from svc_cluster.catalog.placement_model import (
     NodeStanding,
     OpenChange,
@@ -42,11 +43,39 @@ def zones_of(location: str, nodes: Iterable[PlacementNode]) -> frozenset[str]:
     return frozenset({node.zone for node in nodes if node.zone and node.zone == location})
 
 
+def leaving_catalog(
+    own: CatalogGroup, nodes: Mapping[NodeId, NodeRecord], away: Collection[NodeId] = ()
+) -> PlacementGroup | None:
+    """The catalog's own group, where a node with a vote in it is drained or removed. Nothing else
+    moves it, and it is no load: None, then. A single vote stays: nobody else surely has what it
+    holds. `away`: nodes that do not answer."""
+    leaves = [node for node in own.replicas if node in nodes and not is_active(nodes[node])]
+    if not leaves or len(own.replicas) == 1:
+        return None
+    recovering = frozenset(node for node in own.replicas if node in away)
+    return PlacementGroup(CATALOG_GROUP, own.replicas, recovering=recovering)
+
+
+def fewer_votes(own: CatalogGroup, nodes: Mapping[NodeId, NodeRecord]) -> tuple[NodeId, ...] | None:
+    """Who votes in the catalog once a drained node has taken its vote along. So it is where no
+    other node could have that vote, and there are enough without it; None: it goes on, or stays."""
+    others = [one for one in nodes.values() if is_active(one) and one.node_id not in own.replicas]
+    stay = [node for node in own.replicas if node not in nodes or is_active(nodes[node])]
+    if others or len(stay) == len(own.replicas):
+        return None
+    votes = max((count for count in VOTES if count <= len(stay)), default=1)
+    return tuple(stay[:votes]) if votes > 1 else None
+
+
 def placement_groups(
-    state: CatalogState, leaders: Mapping[GroupId, NodeId]
+    state: CatalogState, own: CatalogGroup, leaders: Mapping[GroupId, NodeId]
 ) -> Iterator[PlacementGroup]:
-    """The groups of the basins, in the order of their ids. A basin that is being deleted stays
-    where it is, and so does one with a single replica: nobody else surely has what it holds."""
+    """The groups of the basins, in the order of their ids, behind the catalog's own where that has
+    to move. A basin that is being deleted stays where it is, and so does one with a single replica:
+    nobody else surely has what it holds."""
+    leaving = leaving_catalog(own, state.nodes)
+    if leaving is not None:
+        yield leaving
     for group_id in sorted(state.basins_by_group):
         record = state.basins_by_group.get(group_id)
         if record is None:
@@ -60,7 +89,7 @@ def placement_groups(
         )
 
 
-def open_changes(records: Iterable[BasinRecord]) -> list[OpenChange]:
+def open_changes(records: Iterable[GroupRow]) -> list[OpenChange]:
     """The changes of members that have begun and are not over."""
     found = []
     for record in records:

@@ -8,6 +8,7 @@ from typing import Final
 from svc_cluster.base.ids import NodeId
 from svc_cluster.catalog.catalog_state import CatalogState
 from svc_cluster.catalog.node_rows import replacing
+from svc_cluster.catalog.own_group import why_no_place
 from svc_cluster.model.formation import Asking
 
 SINCE: Final = 3
@@ -30,6 +31,9 @@ def why_not_replaced(
         return f"no node {node_id} is registered"
     if is_up:
         return f"node {node_id} is up with its data directory: only one that is lost is replaced"
+    no_place = why_no_place(state.own_group.row, node_id)
+    if no_place is not None:
+        return no_place
     asks = asking.get(node_id)
     if asks is None:
         return (

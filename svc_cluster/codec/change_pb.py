@@ -15,11 +15,12 @@ from svc_cluster.catalog.group_change import (
 
 def put(out: pb.CatalogCommand, command: ChangeCommand) -> None:
     match command:
-        case BeginChange(group_id, configuration, replicas, reason):
+        case BeginChange(group_id, configuration, replicas, reason, present):
             out.begin_change.group_id = group_id
             out.begin_change.configuration = configuration
             out.begin_change.replicas.extend(replicas)
             out.begin_change.reason = reason
+            out.begin_change.present.extend(present)
         case CancelChange(group_id, change_id, term):
             out.cancel_change.group_id = group_id
             out.cancel_change.change_id = change_id
@@ -40,7 +41,13 @@ def get(command: pb.CatalogCommand) -> ChangeCommand:
         case "begin_change":
             begin = command.begin_change
             nodes = tuple(NodeId(node) for node in begin.replicas)
-            return BeginChange(GroupId(begin.group_id), begin.configuration, nodes, begin.reason)
+            return BeginChange(
+                GroupId(begin.group_id),
+                begin.configuration,
+                nodes,
+                begin.reason,
+                tuple(NodeId(node) for node in begin.present),
+            )
         case "cancel_change":
             cancel = command.cancel_change
             return CancelChange(GroupId(cancel.group_id), cancel.change_id, Term(cancel.term))

@@ -70,7 +70,12 @@ class FormationRecord:
     joined: bool = False
     """The directory came to the cluster later, with a join token: it is none of the members."""
     seeds: tuple[tuple[NodeId, str], ...] = ()
-    """Where some of the members were when it came: those that it asks until it has the catalog."""
+    """Where some of the nodes were when it came: those that it asks until it has the catalog."""
+
+    def has_seed(self, node_id: NodeId) -> bool:
+        """Whether the directory came later, and was told of this node then. Who gives it its first
+        catalog need not have begun the cluster."""
+        return self.joined and any(node == node_id for node, _ in self.seeds)
 
 
 @dataclass(frozen=True, slots=True)

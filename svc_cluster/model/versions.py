@@ -122,6 +122,7 @@ MEMBERS_SINCE: Final[Mapping[str, int]] = {
     "CatalogCommand.cancel_change": CHANGED_MEMBERS,
     "CatalogCommand.allow_seal": CHANGED_MEMBERS,
     "CatalogCommand.configured": CHANGED_MEMBERS,
+    "BeginChange.present": CHANGED_MEMBERS,
     "RegisterNode.facts": 3,
     "Command.keep_usage": USAGE_HOURS,
     "Command.freeze_basin": FREEZING,

@@ -6,7 +6,6 @@ state only; there is no speculation to undo.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,7 +19,14 @@ from svc_cluster.base.errors import (
     TransactionConflictError,
     UnavailableError,
 )
-from svc_cluster.base.ids import Generation, LogIndex, NodeId, TimestampMs
+from svc_cluster.base.ids import (
+    CATALOG_GROUP,
+    Generation,
+    GroupId,
+    LogIndex,
+    NodeId,
+    TimestampMs,
+)
 from svc_cluster.catalog.basin_record import BasinRecord
 from svc_cluster.catalog.catalog_commands import (
     CatalogCommand,
@@ -41,6 +47,7 @@ from svc_cluster.catalog.idempotency import IdempotentCatalogAnswer, decide_idem
 from svc_cluster.catalog.leases import LeaseTable
 from svc_cluster.catalog.location_table import SetDefaultLocation
 from svc_cluster.catalog.node_rows import registered
+from svc_cluster.catalog.own_group import CatalogGroup
 from svc_cluster.catalog.placement import place_basin
 from svc_cluster.catalog.placement_view import placement_nodes, zones_of
 from svc_cluster.catalog.raising import Gateways, NodeSpeaks
@@ -60,11 +67,13 @@ from svc_cluster.model.location import LOCATIONS_DEFAULT, Location
 from svc_cluster.model.quotas import UNBOUNDED, Quotas
 from svc_cluster.model.stream_config import BasinConfig
 from svc_cluster.raft.group import RaftGroup
+from svc_cluster.replica.applied_sequencer import AppliedSequencer
 from svc_cluster.replica.callbacks import Told, result_of
 from svc_cluster.replica.group_replica import GroupReplica
 from svc_cluster.replica.group_services import GroupServices
 from svc_cluster.replica.idempotency_keeper import IdempotencyKeeper
 from svc_cluster.replica.machine import catalog_machine
+from svc_cluster.replica.news import News
 from svc_cluster.replica.prefixed import PrefixedReader
 from svc_cluster.replica.proposal import Proposal, ResultCallback
 from svc_cluster.replica.proposer import Proposer
@@ -77,31 +86,6 @@ _INTERNAL_DEADLINE_SECONDS = 4.0
 
 def _anybody(now_ms: TimestampMs) -> None:
     """Anybody who asks may ask."""
-
-
-class _AppliedStateOnly:
-    """The catalog's sequencer holds nothing: one command is in flight at a time."""
-
-    def begin(self) -> None: ...
-
-    def undo(self) -> None: ...
-
-    def proposed(self, log_index: LogIndex) -> None: ...
-
-    def applied(self, log_index: LogIndex) -> None: ...
-
-    def reset(self) -> None: ...
-
-
-class News:
-    """Something happened; whoever waits looks again."""
-
-    def __init__(self) -> None:
-        self.event = asyncio.Event()
-
-    def notify(self) -> None:
-        self.event.set()
-        self.event = asyncio.Event()
 
 
 Outcome = CatalogApplied | CatalogRejected
@@ -133,7 +117,7 @@ class CatalogReplica:
         self.offered = tuple(locations)
         """The locations there are, at least one."""
         self.initial = tuple(nodes)
-        """The nodes that vote in the catalog."""
+        """The nodes that the cluster began with, of which its first configuration is."""
         self._replication_factor = replication_factor
         self._on_changed = on_changed
         self._on_leads = on_leads
@@ -161,7 +145,7 @@ class CatalogReplica:
         self.proposer = Proposer(
             group=self.group,
             services=services,
-            sequencer=_AppliedStateOnly(),
+            sequencer=AppliedSequencer(),
             encode=self._encode,
             join=join_catalog_commands,
             entries_in_flight_max=1,
@@ -347,6 +331,20 @@ class CatalogReplica:
             return known
         raise AlreadyExistsError("a basin of this name exists")
 
+    # -- groups
+
+    @property
+    def own_group(self) -> CatalogGroup:
+        """The catalog's own group. Before its first change no row says who votes; the replica here
+        does then, as well as it knows."""
+        return self.state.own_group.row or CatalogGroup(self.group.engine.members or self.initial)
+
+    def group_row(self, group_id: GroupId) -> BasinRecord | CatalogGroup | None:
+        """What is known of a group's members; None: there is no such group."""
+        if group_id == CATALOG_GROUP:
+            return self.own_group
+        return self.state.basins_by_group.get(group_id)
+
     # -- locations
 
     @property
@@ -389,5 +387,6 @@ class CatalogReplica:
         return command if command.group_id in self.state.basins_by_group else None
 
     def stop(self) -> None:
-        """Take nothing more; see `GroupReplica.stop`."""
+        """Take nothing more, and answer everyone who waits; see `GroupReplica.stop`."""
         self.group.stop()
+        self.proposer.refuse_all()

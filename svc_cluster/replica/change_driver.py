@@ -14,16 +14,13 @@ from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.configuration import Configuration, first_configuration
 from svc_cluster.base.ids import GroupId, NodeId, ReplicaId, Term
 from svc_cluster.base.tasks import Tasks
-from svc_cluster.catalog.basin_record import BasinRecord, members_of_replicas
-from svc_cluster.catalog.group_change import GroupChange
+from svc_cluster.catalog.group_change import GroupChange, GroupRow, members_of_replicas
 from svc_cluster.raft.readiness import HEARD_SECONDS_MAX, ReplicaWord, Sealing, refusal
 from svc_cluster.raft.seal import GroupSeal
 from svc_cluster.replica.seamed import number_of
 
 if TYPE_CHECKING:
-    from svc_cluster.catalog.group_change import GroupChange
-    from svc_cluster.replica.basin import BasinReplica
-    from svc_cluster.replica.host import Host
+    from svc_cluster.replica.host import Host, Replica
 
 LOOK_SECONDS: Final = 0.1
 """How often the leader looks whether the next members are ready."""
@@ -74,7 +71,7 @@ class ChangeDriver:
     async def stop(self) -> None:
         await self._tasks.cancel_all()
 
-    def look(self, replica: BasinReplica, record: BasinRecord) -> None:
+    def look(self, replica: Replica, record: GroupRow) -> None:
         """Begin with what is open for a group that is led here; may be repeated."""
         group_id = record.group_id
         if record.change is not None and group_id not in self._running:
@@ -86,9 +83,9 @@ class ChangeDriver:
         """A replica has said what it holds."""
         self.words.setdefault(group_id, {})[node_id] = word
 
-    def _open(self, group_id: GroupId) -> tuple[BasinReplica, BasinRecord, GroupChange] | None:
+    def _open(self, group_id: GroupId) -> tuple[Replica, GroupRow, GroupChange] | None:
         """What there is to be done here now; None: nothing."""
-        replica, record = self._host.basins.get(group_id), self._host.trusted_record(group_id)
+        replica, record = self._host.replica(group_id), self._host.rows.trusted(group_id)
         if replica is None or record is None or record.change is None:
             return None
         return (replica, record, record.change) if replica.group.is_serving else None
@@ -105,7 +102,7 @@ class ChangeDriver:
             self.words.pop(group_id, None)
             self._damaged.pop(group_id, None)
 
-    async def _step(self, replica: BasinReplica, record: BasinRecord, change: GroupChange) -> bool:
+    async def _step(self, replica: Replica, record: GroupRow, change: GroupChange) -> bool:
         """One step. Whether there is another one to be made here."""
         engine = replica.group.engine
         number = number_of(engine)
@@ -132,7 +129,7 @@ class ChangeDriver:
         await self._seal(replica, change)
         return True
 
-    def _damaged_newcomer(self, replica: BasinReplica, change: GroupChange) -> NodeId | None:
+    def _damaged_newcomer(self, replica: Replica, change: GroupChange) -> NodeId | None:
         """A node that is to have a replica, on which the new one goes on saying that it is damaged.
         Nothing mends a copy that is no member: it may have forgotten a promise of a later
         configuration. A word may still be of a copy of before, which goes meanwhile."""
@@ -153,7 +150,7 @@ class ChangeDriver:
         return None
 
     async def _give_up(
-        self, replica: BasinReplica, record: BasinRecord, change: GroupChange, damaged: NodeId
+        self, replica: Replica, record: GroupRow, change: GroupChange, damaged: NodeId
     ) -> None:
         """Wish the change given up, as an operator would. The damaged copy goes with it; whoever
         wants it asks again, for a replica under another number.
@@ -174,7 +171,7 @@ class ChangeDriver:
 
     async def _report(
         self,
-        record: BasinRecord,
+        record: GroupRow,
         change: GroupChange,
         step: pb.ChangeStep,
         term: Term,
@@ -189,7 +186,7 @@ class ChangeDriver:
 
     # -- the seal
 
-    async def _seal(self, replica: BasinReplica, change: GroupChange) -> None:
+    async def _seal(self, replica: Replica, change: GroupChange) -> None:
         group = replica.group
         with replica.proposer.pause():
             await _while(lambda: group.pending_proposals > 0, PAUSE_SECONDS)
@@ -200,7 +197,7 @@ class ChangeDriver:
                 self.seals += 1
             await _while(lambda: not group.stopped, SEALED_SECONDS)
 
-    def _may_seal(self, replica: BasinReplica, change: GroupChange) -> bool:
+    def _may_seal(self, replica: Replica, change: GroupChange) -> bool:
         """Everything once more, as it is now; nothing may wait between this and the seal."""
         group = replica.group
         found = self._open(group.group_id)
@@ -213,9 +210,7 @@ class ChangeDriver:
             return False
         return self.refusal(replica, record, now) is None
 
-    def refusal(
-        self, replica: BasinReplica, record: BasinRecord, change: GroupChange
-    ) -> str | None:
+    def refusal(self, replica: Replica, record: GroupRow, change: GroupChange) -> str | None:
         """Why the configuration cannot be sealed now; None: it can."""
         services, engine = self._host.services, replica.group.engine
         now = services.clock.monotonic()
@@ -247,7 +242,7 @@ class ChangeDriver:
         return now - since < ABSENT_SECONDS
 
     def _held(
-        self, replica: BasinReplica, known: Configuration, change: GroupChange, now: float
+        self, replica: Replica, known: Configuration, change: GroupChange, now: float
     ) -> dict[ReplicaId, ReplicaWord]:
         engine, held = replica.group.engine, {}
         if replica.group.seam.heard_at is None:

@@ -10,9 +10,14 @@ from svc_cluster.base.configuration import encode_configuration
 from svc_cluster.base.errors import BasinNotFoundError, InvalidError, UnavailableError
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId, Term
 from svc_cluster.catalog.catalog_commands import CatalogCommand
-from svc_cluster.catalog.group_change import AllowSeal, BeginChange, CancelChange, Configured
+from svc_cluster.catalog.group_change import (
+    AllowSeal,
+    CancelChange,
+    Configured,
+    GroupRow,
+    beginning,
+)
 from svc_cluster.catalog.member_changes import why_not_begun
-from svc_cluster.catalog.node_rows import lasting_nodes
 from svc_cluster.codec import rpc
 from svc_cluster.model import versions
 from svc_cluster.raft.readiness import ReplicaWord
@@ -98,8 +103,8 @@ class ChangeOperations:
                 raise InvalidError("no step of a change")
 
         def sequence(_: object) -> CatalogCommand | None:
-            record = catalog.state.basins_by_group.get(group_id)
-            change = None if record is None else record.change
+            row = catalog.group_row(group_id)
+            change = None if row is None else row.change
             if change is None or change.change_id != change_id:
                 return None  # said before
             is_allowed = said.step == pb.CHANGE_STEP_READY and change.sealing_term == term
@@ -116,7 +121,9 @@ class ChangeOperations:
         wanted = tuple(NodeId(node) for node in asked.replicas)
 
         def sequence(_: object) -> CatalogCommand | None:
-            record = catalog.state.basins.get(asked.basin)
+            record: GroupRow | None = catalog.state.basins.get(asked.basin)
+            if asked.catalog:
+                record = catalog.own_group
             if record is None:
                 raise BasinNotFoundError("no basin of this name")
             change = record.change
@@ -132,10 +139,8 @@ class ChangeOperations:
                     f"the cluster is at version {active}: members change from version "
                     f"{versions.SEALED_CONFIGURATIONS} on, finalize the upgrade first"
                 )
-            command = BeginChange(
-                record.group_id, record.configuration, wanted, asked.reason or REASON
-            )
-            reason = why_not_begun(record, lasting_nodes(catalog.state.nodes), command)
+            command = beginning(record, wanted, asked.reason or REASON)
+            reason = why_not_begun(record, catalog.state.nodes, command)
             if reason is not None:
                 raise InvalidError(reason)
             return command

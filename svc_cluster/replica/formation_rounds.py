@@ -127,10 +127,10 @@ class Formation:
         # without a list, only nodes that continue directories of before it ask to take part
         members = self.record.members if self.is_formed else self._registrations()
         known = dict(holders(members, self.record.places)).get(node_id)
-        if known is None and self.is_formed:
-            # it came later: the catalog alone names it
+        if known is None and self.is_formed:  # it came later: the catalog alone names it
             known = dict(self._registrations()).get(node_id)
-        if known == incarnation or (known is None and not self.is_formed):
+        is_seed = self.record.has_seed(node_id) and not self._registrations()
+        if known == incarnation or (known is None and (is_seed or not self.is_formed)):
             return None
         if known is None:
             return UNKNOWN_HERE

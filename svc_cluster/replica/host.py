@@ -32,6 +32,7 @@ from svc_cluster.model.formation import Asking, FormationReport
 from svc_cluster.raft.group import Message, PeerUp, RaftGroup, Tick
 from svc_cluster.raft.messages import PeerMessage, RestMessage, ScrubMessage, StateMark, TimeoutNow
 from svc_cluster.raft.raft_settings import RaftSettings
+from svc_cluster.replica.applied_rows import AppliedRows
 from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.beats import Beats
 from svc_cluster.replica.catalog import CatalogReplica
@@ -94,7 +95,8 @@ class Host:
         self.services = services
         self.settings = settings
         self.catalog_nodes = settings.nodes
-        """The nodes that vote in the catalog; set before `start` where the settings say others."""
+        """The nodes that voted in the catalog at first; set before `start` where the settings say
+        others."""
         self.draining = False
         self.basins: dict[GroupId, BasinReplica] = {}
         self.catalog: CatalogReplica | None = None
@@ -107,6 +109,7 @@ class Host:
         self.memory = MemoryBudget(settings.memory_bytes_max, services.clock)
         self.memory.add("log", lambda: sum(one.group.engine.log_bytes for one in self.replicas()))
         self.memory.add("wal", lambda: services.wal.unsynced_bytes)
+        self.rows = AppliedRows(lambda: self.catalog)
         self._tasks = Tasks(on_failure=on_fatal)
         self.walks = GroupWalks(services.loop, on_fatal)
         self.head_starts = HeadStarts(services.loop, on_fatal)
@@ -131,13 +134,10 @@ class Host:
         self.asking: Callable[[], Mapping[NodeId, Asking]] = dict  # see Former.asking
         self._beyond_repair: set[GroupId] = set()
         """Only replicas of their groups that were found to be damaged."""
-        self.held_groups = HeldGroups(services, self.basins, self._name_of, on_fatal)
+        self.held_groups = HeldGroups(services, self.basins, self.rows.name_of, on_fatal)
         self.is_stopped, self._has_space = False, True
         self.changes = ChangeDriver(self, on_fatal)
-        self.puller = Puller(
-            services.node_id, self._group, self._record, lambda *ask: self.ask_any(*ask), on_fatal
-        )
-        self.puller.all_nodes = lambda: self.all_nodes()
+        self.puller = self._puller(on_fatal)
         newest = max((log.generation for log in recovered.values()), default=Generation(0))
         self.generations = Generations(services, newest, on_fatal)
         self.lost = LostReplicas(services, self.generations)
@@ -146,6 +146,12 @@ class Host:
         pieces = self.memory.pieces
         self.sender = SnapshotSender(services, snapshots, self._group, rng, self._tasks, pieces)
         self.receiver = self._receiver()
+
+    def _puller(self, on_fatal: Callable[[BaseException], None]) -> Puller:
+        node_id, rows = self.services.node_id, self.rows.of_group
+        made = Puller(node_id, self._group, rows, lambda *ask: self.ask_any(*ask), on_fatal)
+        made.all_nodes = lambda: self.all_nodes()
+        return made
 
     def _receiver(self) -> SnapshotReceiver:
         admission = SnapshotAdmission(self.services, self._group)
@@ -180,7 +186,7 @@ class Host:
             return
         self.reconciler.known = LogIndex(0) if log is None else log.last_index
         new = self.lost.new_log
-        self._open_catalog(new(CATALOG_GROUP) if log is None else self.lost.checked(log))
+        self.open_catalog(new(CATALOG_GROUP) if log is None else self.lost.checked(log))
         self.reconciler.run()
         self._tick()
         self.beats.start()
@@ -255,10 +261,6 @@ class Host:
         """What does not serve here until the process is started again, and why."""
         return self.held_groups.rows(self.catalog)
 
-    def _name_of(self, group_id: GroupId) -> str:
-        record = self._record(group_id)
-        return "" if record is None else record.name
-
     # -- opening
 
     def _make_engine(
@@ -274,7 +276,7 @@ class Host:
             self.services.peers.has_room,
         )
 
-    def _open_catalog(self, log: RecoveredLog) -> None:
+    def open_catalog(self, log: RecoveredLog, *, is_flushed: bool = True) -> CatalogReplica:
         self.catalog = CatalogReplica(
             make_engine=partial(self._make_engine, self.catalog_nodes, log),
             generation=log.generation,
@@ -290,12 +292,16 @@ class Host:
             on_snapshot_wanted=partial(self.sender.wanted, CATALOG_GROUP),
             on_fault=self._on_fatal,
         )
-        self._opened(self.catalog, log)
+        self._opened(self.catalog, log, is_flushed=is_flushed)
         self._catalog_changed()
+        return self.catalog
 
     def _catalog_changed(self) -> None:
-        if self.catalog is not None:
-            self.services.version.applied(self.catalog.state.active_version.now)
+        catalog = self.catalog
+        if catalog is not None:
+            self.services.version.applied(catalog.state.active_version.now)
+            if catalog.own_group.change is not None and catalog.group.is_serving:
+                self.changes.look(catalog, catalog.own_group)
         self.reconciler.schedule()
         self.on_catalog_changed()
 
@@ -323,7 +329,7 @@ class Host:
             make_engine=partial(self._make_engine, first_nodes, log),
             generation=log.generation,
             services=self.services,
-            record=lambda: self.trusted_record(group_id),
+            record=lambda: self.rows.trusted_record(group_id),
             on_sealed=self._remove_basin,
             on_change=self.changes.look,
             on_snapshot_wanted=partial(self.sender.wanted, group_id),
@@ -380,15 +386,6 @@ class Host:
         self.services.wal.distrust(group_id)
         replica.group.distrust()
 
-    def _record(self, group_id: GroupId) -> BasinRecord | None:
-        return None if self.catalog is None else self.catalog.state.basins_by_group.get(group_id)
-
-    def trusted_record(self, group_id: GroupId) -> BasinRecord | None:
-        """None too while the catalog here is damaged: nothing is sealed by its word."""
-        if self.catalog is None or self.catalog.group.engine.recovery:
-            return None
-        return self._record(group_id)
-
     # -- reconciliation with the catalog
 
     def _here(self) -> list[GroupId]:
@@ -398,7 +395,7 @@ class Host:
         catalog = self.catalog
         if catalog is None or catalog.group.engine.recovery:
             return
-        record = self._record(group_id)
+        record = self.rows.record(group_id)
         replica = self.basins.get(group_id)
         is_known = group_id in self._recovered or group_id in self.held_groups.unopened
         if record is None:
@@ -484,14 +481,14 @@ class Host:
         """Open a group here again, with the state that a snapshot has brought. `first_nodes`: see
         `made_engine`."""
         if log.group_id == CATALOG_GROUP:
-            self._open_catalog(log)
+            self.open_catalog(log)
             self.reconciler.schedule()
         else:
-            record = self._record(log.group_id)
+            record = self.rows.record(log.group_id)
             known = None if record is None else first_nodes_of(record)
             self.open_basin(first_nodes or known, log)
 
     def probe(self) -> list[dict[str, Any]]:
         """One row a group, for the debug page and for checkers."""
         groups = (replica.group for replica in self.replicas())
-        return [probe_row(group, self._name_of(group.group_id) or None) for group in groups]
+        return [probe_row(group, self.rows.name_of(group.group_id) or None) for group in groups]

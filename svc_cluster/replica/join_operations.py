@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
@@ -10,10 +11,12 @@ from svc_cluster.base.errors import ErrorCode, InvalidError, UnavailableError
 from svc_cluster.base.ids import NodeId, TimestampMs
 from svc_cluster.catalog.catalog_commands import AdmitNode, OpenTicket, RemoveNode
 from svc_cluster.catalog.join_tickets import UNKNOWN_TOKEN, admitted, left, why_not_opened
+from svc_cluster.catalog.node_rows import lasting_nodes
+from svc_cluster.catalog.own_group import why_it_votes
 from svc_cluster.codec.formation_report import encode_report
 from svc_cluster.codec.join_pb import get_node
 from svc_cluster.model import versions
-from svc_cluster.model.formation import SEEDS_MAX, Stage
+from svc_cluster.model.formation import SEEDS_MAX, Stage, holders
 from svc_cluster.model.join_token import (
     SECRET_BYTES,
     TTL_SECONDS_MAX,
@@ -109,10 +112,15 @@ class JoinOperations:
             return None if found.node == state.nodes.get(node.node_id) else command
 
         await catalog.change(sequence, self._deadline(request))
-        told = encode_report(formation)
+        # a report is of a node that it names, and this one may have come later itself
+        first, incarnation = holders(formation.members, formation.places)[0]
+        told = encode_report(replace(formation, node_id=first, incarnation=incarnation))
 
-        rows = [catalog.state.nodes.get(node_id) for node_id in catalog.initial]
-        seeds = [row for row in rows if row is not None][:SEEDS_MAX]
+        rows = catalog.state.nodes
+        # who votes first: they surely have the catalog
+        order = dict.fromkeys((*catalog.own_group.replicas, *sorted(lasting_nodes(rows))))
+        others = [rows[other] for other in order if other in rows and other != node.node_id]
+        seeds = others[:SEEDS_MAX]
 
         def fill(response: pb.Response) -> None:
             response.joined_cluster.formation.ParseFromString(told)
@@ -153,8 +161,7 @@ class JoinOperations:
                 return None
             command = RemoveNode(node_id)
             replicas = sum(basin.is_on(node_id) for basin in state.basins.values())
-            why = "votes in the catalog, whose members do not change yet: it stays"
-            reason = self._why_not_yet(catalog) or self._why_fixed(catalog, node_id, why)
+            reason = self._why_not_yet(catalog) or why_it_votes(catalog.own_group, node_id)
             found = reason or left(state.tickets.open, state.nodes, command, replicas)
             if isinstance(found, str):
                 raise InvalidError(found)

@@ -62,7 +62,9 @@ class LeaseSuccession:
 
     async def _inquire(self, catalog: CatalogReplica, term: Term) -> None:
         engine = catalog.group.engine
-        others = [member for member in engine.members if member != engine.node_id]
+        # the predecessor may have no vote any more
+        known = {*engine.members, *catalog.state.nodes}
+        others = sorted(known - {engine.node_id})
         pause = AGAIN_SECONDS_MIN
         while catalog.leases.wants_told(term, self._clock.monotonic()):
             await asyncio.gather(*(self._ask_one(catalog, term, other) for other in others))

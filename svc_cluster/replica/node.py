@@ -145,6 +145,7 @@ class ReplicaNode:
         def changed() -> None:
             self.roster.look()
             self.former.look()
+            self.registration.look()
 
         self.host.on_catalog_changed = changed
         self.host.all_nodes = lambda: self.roster.nodes

@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
-from svc_cluster.base.ids import NodeId
+from svc_cluster.base.ids import CATALOG_GROUP, NodeId
 from svc_cluster.catalog.catalog_commands import RegisterNode
 from svc_cluster.model import versions
 from svc_cluster.replica.newcomer import Newcomer
+from svc_cluster.replica.node_questions import members_of
 from svc_cluster.replica.registration import Registration
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def made_registration(
         ask=ask,
         is_whole=lambda: node.is_whole(),
         log=node.log,
-        may_be_removed=lambda: node.former.formation.record.joined,
+        may_be_removed=lambda: node.config.node_id not in members_of(node.host, CATALOG_GROUP),
         on_removed=lambda why: node.on_out(why),
     )
     schedule = version.on_active

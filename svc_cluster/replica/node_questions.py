@@ -123,7 +123,8 @@ async def leaders_of_all(
 def members_of(host: Host, group_id: GroupId) -> tuple[NodeId, ...]:
     """The nodes with a replica of a group, by the catalog here; none where it is not known."""
     if group_id == CATALOG_GROUP:
-        return host.catalog_nodes
+        catalog = host.catalog
+        return host.catalog_nodes if catalog is None else catalog.own_group.replicas
     record = None if host.catalog is None else host.catalog.state.basins_by_group.get(group_id)
     return () if record is None else record.replicas
 

@@ -31,11 +31,13 @@ def made_engine(
     # the log was lost
     if not log.base_index <= applied_index <= log.last_index:
         log = replace(log, damaged=True)
-    if log.configuration is None and first_nodes is None:
-        # it may have been a member of what has ended: it says nothing before it is told of a later
-        log = decided(log, applied_index)
-    elif log.configuration is None and first_nodes is not None and node_id not in first_nodes:
-        log = replace(log, configuration=first_configuration(first_nodes))
+    if log.configuration is None and (first_nodes is None or node_id not in first_nodes):
+        if first_nodes is None or log.damaged:
+            # it may have been a member of what has ended, and says nothing before it is told of a
+            # later one: what was never decided there must not pass for what is
+            log = decided(log, applied_index)
+        if first_nodes is not None:
+            log = replace(log, configuration=first_configuration(first_nodes))
     known = log.configuration
     nodes = first_nodes if known is None else known.nodes
     if nodes is None or node_id not in nodes:

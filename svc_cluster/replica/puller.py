@@ -20,7 +20,7 @@ from svc_cluster.replica.group_replica import AnyGroup
 from svc_cluster.replica.seamed import Seamed, seam_of
 
 if TYPE_CHECKING:
-    from svc_cluster.catalog.basin_record import BasinRecord
+    from svc_cluster.catalog.group_change import GroupRow
 
 PULL_SECONDS: Final = 0.2
 """How often a learner that has everything asks whether there is more; whether it is ready to become
@@ -39,7 +39,7 @@ class Puller:
         self,
         node_id: NodeId,
         group_of: Callable[[GroupId], AnyGroup | None],
-        record_of: Callable[[GroupId], BasinRecord | None],
+        row_of: Callable[[GroupId], GroupRow | None],
         ask: Callable[
             [NodeId, Callable[[pb.Request], None], GroupId, float], Awaitable[pb.Response | None]
         ],
@@ -50,7 +50,7 @@ class Puller:
         """Where the catalog is: everywhere, by what is known here."""
         self._node_id = node_id
         self._group_of = group_of
-        self._record_of = record_of
+        self._row_of = row_of
         self._ask = ask
         self._tasks = Tasks(on_failure=on_failure)
         self._running: set[GroupId] = set()
@@ -91,23 +91,33 @@ class Puller:
     def _sources(self, group: AnyGroup, seam: Seamed) -> Sequence[NodeId]:
         """Whom to ask, the likeliest first: who spoke of a later configuration, who leads."""
         found: list[NodeId | None] = [seam.behind, group.engine.leader]
-        record = self._record_of(group.group_id)
-        if record is not None:
-            found += record.replicas
-            if record.change is not None:
-                found += record.change.replicas
+        row = self._row_of(group.group_id)
+        if row is not None:
+            found += row.replicas
+            if row.change is not None:
+                found += row.change.replicas
         found += group.engine.members
         if group.group_id == CATALOG_GROUP:
             found += self.all_nodes()  # each has one
         known = dict.fromkeys(node for node in found if node is not None)
         return [node for node in known if node != self._node_id]
 
+    def _next_source(self, group: AnyGroup, sources: Sequence[NodeId], turn: int) -> NodeId:
+        """Each in turn. Who is to become a member asks the leader every other time, however many
+        others there are: by that the leader knows that it is ready."""
+        row, leader = self._row_of(group.group_id), group.engine.leader
+        change = None if row is None else row.change
+        is_coming = change is not None and self._node_id in change.replicas
+        if is_coming and leader is not None and leader in sources and turn % 2 == 0:
+            return leader
+        return sources[(turn // 2 if is_coming else turn) % len(sources)]
+
     async def _pull(self, group: AnyGroup, seam: Seamed, turn: int) -> bool:
         """One question. Whether there may be more at once."""
         sources = self._sources(group, seam)
         if not sources:
             return False
-        node = sources[turn % len(sources)]
+        node = self._next_source(group, sources, turn)
         engine = group.engine
 
         def fill(request: pb.Request) -> None:

@@ -87,11 +87,13 @@ def _steps(
     zones = {place.name: zones_of(place.name, nodes) for place in catalog.offered}
     policy = Policy(zones, incoming_max=TOLD_MAX, changes_max=TOLD_MAX)
     groups: list[PlacementGroup] = []
-    for group in placement_groups(state, leaders):
+    for group in placement_groups(state, catalog.own_group, leaders):
         groups.append(group)
         if len(groups) % STEP_GROUPS == 0:
             yield 1
-    found = yield from plan_steps(nodes, groups, open_changes(state.basins.values()), policy)
+    found = yield from plan_steps(
+        nodes, groups, open_changes([catalog.own_group, *state.basins.values()]), policy
+    )
     while groups:
         del groups[-STEP_GROUPS:]
         yield 1

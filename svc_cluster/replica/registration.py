@@ -64,7 +64,7 @@ class Registration:
         """Why the cluster goes on without this node; None: it does not."""
 
     def look(self) -> None:
-        """More may be written now."""
+        """More may be written now, or the node may be removed by now."""
         self._news.set()
 
     async def run(self) -> None:

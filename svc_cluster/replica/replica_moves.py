@@ -14,11 +14,12 @@ from functools import partial
 from typing import Final
 
 from svc_cluster.base.errors import ServiceError
-from svc_cluster.base.ids import GroupId, NodeId
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
 from svc_cluster.base.steps_in_turns import in_turns
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.catalog_commands import CatalogCommand
-from svc_cluster.catalog.group_change import CancelChange
+from svc_cluster.catalog.group_change import CancelChange, beginning
+from svc_cluster.catalog.member_changes import why_not_begun
 from svc_cluster.catalog.node_rows import NodeState, replacing
 from svc_cluster.catalog.placement_model import (
     NodeStanding,
@@ -27,10 +28,12 @@ from svc_cluster.catalog.placement_model import (
     PlacementPlan,
     PlannedChange,
     Policy,
+    Reason,
 )
 from svc_cluster.catalog.placement_plan import plan_steps
 from svc_cluster.catalog.placement_queue import (
     GONE_SECONDS,
+    PLANNED,
     OpenMoves,
     PlacementQueue,
     Watched,
@@ -38,7 +41,12 @@ from svc_cluster.catalog.placement_queue import (
     command_for,
     watched,
 )
-from svc_cluster.catalog.placement_view import placement_nodes, zones_of
+from svc_cluster.catalog.placement_view import (
+    fewer_votes,
+    leaving_catalog,
+    placement_nodes,
+    zones_of,
+)
 from svc_cluster.model import versions
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.host import Host
@@ -173,7 +181,8 @@ class ReplicaMoves:
 
     async def _see_all(self, catalog: CatalogReplica) -> None:
         found = []
-        for number, group_id in enumerate(sorted(catalog.state.basins_by_group), start=1):
+        groups = [CATALOG_GROUP, *sorted(catalog.state.basins_by_group)]
+        for number, group_id in enumerate(groups, start=1):
             found += self._watched(catalog, group_id)
             if number % WALK_GROUPS == 0:
                 await asyncio.sleep(0)
@@ -187,8 +196,8 @@ class ReplicaMoves:
         self.progress.open = found
 
     def _watched(self, catalog: CatalogReplica, group_id: GroupId) -> list[Watched]:
-        record = catalog.state.basins_by_group.get(group_id)
-        found = None if record is None else watched(record)
+        row = catalog.group_row(group_id)
+        found = None if row is None else watched(row)
         return [] if found is None else [found]
 
     def _is_up(self, node_id: NodeId) -> bool:
@@ -214,9 +223,24 @@ class ReplicaMoves:
         if _standings(nodes) != _standings(self._nodes):
             self._queue, self._plan_at = PlacementQueue(), float("-inf")
         if not len(self._queue) and self._now >= self._plan_at:
+            await self._take_votes(catalog)
             await self._plan(catalog, nodes)
         for change in self._queue.take(self._open.changes.values()):
             await self._begin(catalog, change)
+
+    async def _take_votes(self, catalog: CatalogReplica) -> None:
+        """Have fewer votes in the catalog where one leaves that nobody else could have."""
+
+        def sequence() -> CatalogCommand | None:
+            own = catalog.own_group
+            votes = fewer_votes(own, catalog.state.nodes)
+            if votes is None or own.change is not None or not all(map(self._is_up, votes)):
+                return None
+            command = beginning(own, votes, PLANNED + Reason.DRAIN.name.lower())
+            return None if why_not_begun(own, catalog.state.nodes, command) else command
+
+        if await self._say(catalog, sequence):
+            self.progress.begun += 1
 
     async def _plan(self, catalog: CatalogReplica, nodes: Nodes) -> None:
         began, everything = self._now, self.is_wished
@@ -254,8 +278,7 @@ class ReplicaMoves:
             return
 
         def sequence() -> CatalogCommand | None:
-            record = catalog.state.basins_by_group.get(change.group_id)
-            return command_for(change, record, catalog.state.nodes)
+            return command_for(change, catalog.group_row(change.group_id), catalog.state.nodes)
 
         if await self._say(catalog, sequence):
             self.progress.begun += 1
@@ -325,6 +348,9 @@ def _steps(
     zones = {place.name: zones_of(place.name, nodes) for place in catalog.offered}
     policy = Policy(zones, incoming_max=QUEUE_MAX, changes_max=QUEUE_MAX)
     groups: list[PlacementGroup] = []
+    leaving = leaving_catalog(catalog.own_group, catalog.state.nodes, away)
+    if leaving is not None:
+        groups.append(leaving)
     for number, group_id in enumerate(sorted(catalog.state.basins_by_group), start=1):
         if number % WALK_GROUPS == 0:
             yield 1

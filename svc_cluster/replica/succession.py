@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from svc_cluster.base.configuration import Configuration
+from svc_cluster.base.ids import CATALOG_GROUP
 from svc_cluster.base.log_ops import RecoveredLog
 from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.raft.group import Role
@@ -48,7 +49,11 @@ class Succession:
         host = self._host
         if host.is_stopped or host.replica(log.group_id) is not before:
             return  # the next start finds the frame; or it was destroyed meanwhile
-        replica = host.open_basin(None, log, is_flushed=False)
+        replica: CatalogReplica | BasinReplica | None
+        if log.group_id == CATALOG_GROUP:
+            replica = host.open_catalog(log, is_flushed=False)
+        else:
+            replica = host.open_basin(None, log, is_flushed=False)
         known = log.configuration
         assert known is not None, "it has just begun"
         if replica is not None and (led or known.nodes[0] == host.services.node_id):

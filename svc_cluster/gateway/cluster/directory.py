@@ -96,11 +96,14 @@ class Directory:
         return self._leaders.nodes
 
     def met(self, node: NodeId) -> None:
-        """There is a session with another node from now on."""
+        """There is a session with another node from now on, which may come to lead the catalog."""
+        if node not in self._catalog.replicas:
+            self._catalog.replicas += (node,)
         self._leaders.met(node)
 
     def left(self, node: NodeId) -> None:
         """The session with this node is over."""
+        self._catalog.replicas = tuple(one for one in self._catalog.replicas if one != node)
         self._leaders.left(node)
 
     async def ask_catalog_any_node(self, fill: Fill, seconds: float) -> pb.Response:

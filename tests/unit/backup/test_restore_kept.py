@@ -13,11 +13,11 @@ import pytest
 from svc_cluster.backup.catalog_rows import placed_anew
 from svc_cluster.backup.restore import RestoredNode, Wishes, identity, kept_and_not
 from svc_cluster.backup.seed import begin, end
-from svc_cluster.base.ids import NodeId, ReplicaId, StreamId, TimestampMs
+from svc_cluster.base.ids import CATALOG_GROUP, NodeId, ReplicaId, StreamId, TimestampMs
 from svc_cluster.catalog.basin_record import basin_to_bytes
 from svc_cluster.catalog.catalog_commands import OpenTicket
 from svc_cluster.catalog.catalog_state import BASIN, CatalogState
-from svc_cluster.catalog.group_change import GroupChange
+from svc_cluster.catalog.group_change import BeginChange, GroupChange
 from svc_cluster.catalog.join_tickets import TICKETS
 from svc_cluster.catalog.token_commands import SetRootToken
 from svc_cluster.catalog.token_table import TOKEN
@@ -211,6 +211,24 @@ def test_a_basin_begins_without_the_old_clusters_members() -> None:
     assert found == begins
     # a row without a configuration and a change has no room for the numbers of replicas
     assert placed_anew([record], nodes, 3) == [begins]
+
+
+def test_who_voted_in_the_old_catalog_does_not_vote_in_the_new_one() -> None:
+    """The restored nodes form a group of their own; and no number of a placement is given twice."""
+    scene = Scene()
+    scene.filled()
+    scene.cluster.raise_version()
+    old = tuple(map(NodeId, (1, 2, 3)))
+    command = BeginChange(CATALOG_GROUP, 0, (NodeId(1),), "a move", old)
+    scene.cluster.decide(command)
+    before = scene.cluster.catalog
+    assert before.own_group.row is not None, "the old cluster has the row"
+    made = scene.backup()
+    for wishes in (Wishes(), Wishes({"first-basin": "first-basin"})):
+        found = CatalogState(scene.restored(made, wishes)[0].groups[1])
+        assert found.own_group.row is None
+        if wishes.basins is None:
+            assert found.placements.next == before.placements.next
 
 
 def test_nodes_that_were_restored_by_other_wishes_form_no_cluster() -> None:

@@ -17,6 +17,7 @@ from svc_cluster.catalog.catalog_commands import (
 )
 from svc_cluster.catalog.group_change import BeginChange
 from svc_cluster.catalog.node_facts import AnnouncedFacts
+from svc_cluster.catalog.own_group import CatalogGroup
 from svc_cluster.catalog.placement import place_basin
 from svc_cluster.catalog.placement_model import (
     NodeStanding,
@@ -67,6 +68,10 @@ def test_nodes_are_told_with_hosts_zones_and_standings() -> None:
     assert zones_of("local", nodes) == zones_of("", nodes) == frozenset()
 
 
+OWN = CatalogGroup(ALL[1:])
+"""Nobody who votes in the catalog is drained."""
+
+
 def test_a_new_basin_is_placed_on_no_node_that_drains() -> None:
     """Where too few are left it is refused."""
     catalog = cluster()
@@ -82,7 +87,7 @@ def test_what_drains_is_planned_away_and_what_is_open_counts_as_done() -> None:
     catalog = cluster()
     catalog.apply(DrainNode(ALL[0], True))
     nodes = placement_nodes(catalog.state, ALL)
-    groups = list(placement_groups(catalog.state, {GroupId(2): ALL[1]}))
+    groups = list(placement_groups(catalog.state, OWN, {GroupId(2): ALL[1]}))
     assert [(group.is_fixed, group.leader) for group in groups] == [(False, 2), (True, None)]
     (change,) = at_once(plan_steps(nodes, groups)).changes
     assert (change.group_id, change.leaving, change.coming) == (2, 1, 4)
@@ -90,8 +95,8 @@ def test_what_drains_is_planned_away_and_what_is_open_counts_as_done() -> None:
     catalog.apply(BeginChange(GroupId(2), 0, change.members, "drain"))
     opened = open_changes(catalog.state.basins.values())
     assert opened == [OpenChange(GroupId(2), (ALL[3],), change.members)]
-    groups = list(placement_groups(catalog.state, {}))
+    groups = list(placement_groups(catalog.state, OWN, {}))
     assert at_once(plan_steps(nodes, groups, opened)).is_empty
     catalog.apply(DeleteBasin("basin-2", TimestampMs(2)))
-    assert [group.is_fixed for group in placement_groups(catalog.state, {})] == [True, True]
+    assert [group.is_fixed for group in placement_groups(catalog.state, OWN, {})] == [True, True]
     assert all(not group.recovering for group in groups) and replace(groups[0]) == groups[0]

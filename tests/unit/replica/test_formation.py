@@ -11,6 +11,7 @@ from svc_cluster.base.ids import NodeId
 from svc_cluster.codec.formation_report import FormationFormatError, decode_report, encode_report
 from svc_cluster.model.formation import (
     MEMBERS_MAX,
+    UNKNOWN_HERE,
     FormationRecord,
     FormationReport,
     Members,
@@ -472,3 +473,30 @@ def test_a_restored_directory_that_missed_the_formation_takes_the_list_over() ->
     draft = FormationRecord(0, Stage.DRAFTED, ABC, restored=RESTORE)
     formation = heard(node(draft, has_log=True), report(2, "b", Stage.FORMED, 0, ABC))
     assert formation.next_record() == FormationRecord(0, Stage.FORMED, ABC)
+
+
+def test_a_node_that_came_learns_from_those_that_it_was_told_of_and_from_nobody_else() -> None:
+    """None of them may have begun the cluster. Once it has the catalog, that alone says who is who;
+    and who began the cluster never takes a node for one that it does not know."""
+    registrations: dict[NodeId, str] = {}
+    seeds = ((NodeId(5), "there"),)
+    came = FormationRecord(0, Stage.FORMED, ABC, joined=True, seeds=seeds)
+    for record, of in ((came, 6), (replace(came, joined=False), 3)):
+        formation = Formation(
+            NodeId(of),
+            inc("c"),
+            NODES,
+            record,
+            has_log=False,
+            registrations=lambda: tuple(sorted(registrations.items())),
+        )
+        registrations.clear()
+        told = formation.why_not(NodeId(5), inc("5"))
+        assert told == (None if record.joined else UNKNOWN_HERE)
+        assert formation.why_not(NodeId(4), inc("4")) == UNKNOWN_HERE
+        assert formation.why_not(NodeId(2), inc("x")) is not None, "another directory than it knows"
+        registrations[NodeId(4)] = inc("4")
+        assert formation.why_not(NodeId(4), inc("4")) is None
+        assert formation.why_not(NodeId(5), inc("5")) == UNKNOWN_HERE
+        registrations[NodeId(5)] = inc("e")
+        assert formation.why_not(NodeId(5), inc("5")) not in (None, UNKNOWN_HERE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -142,3 +143,24 @@ def test_a_member_keeps_what_is_not_decided_yet() -> None:
     )
     assert isinstance(engine, EngineGroup)
     assert (engine.last_index, engine.commit_index) == (5, 3)
+
+
+@pytest.mark.parametrize(("damaged", "last_index"), [(True, 3), (False, 5)])
+def test_a_damaged_copy_of_who_was_no_first_member_keeps_nothing_that_is_not_decided(
+    damaged: bool, last_index: int
+) -> None:
+    """It may have voted in a later configuration, whose beginning its disk has lost, and hold what
+    others decided otherwise: told of the next one it begins that, and does not contradict it."""
+    log = replace(log_of(1, 1, 1, 2, 2), damaged=damaged)
+    log.commit_index = LogIndex(3)
+    nodes = (NodeId(2), NodeId(3), NodeId(4))
+    engine = made_engine(
+        ME, nodes, log, LogIndex(2), random.Random(1), RaftSettings(), lambda _: True
+    )
+    assert isinstance(engine, LearnerGroup)
+    assert engine.last_index == last_index
+    if damaged:
+        told = configuration(2, (4, ONE + 5), 2, 3, 4)
+        ending = engine.end(told)
+        assert ending.recovered.damaged
+        assert (ending.recovered.configuration, ending.recovered.last_index) == (told, 3)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.configuration import encode_configuration, first_configuration
-from svc_cluster.base.ids import NodeId
+from svc_cluster.base.ids import CATALOG_GROUP, NodeId
+from svc_cluster.catalog.group_change import GroupChange
+from svc_cluster.catalog.own_group import CatalogGroup
 from svc_cluster.codec.peer_message import NUMBER_MAX
 from svc_cluster.raft.feed import FEED_ENTRIES_MAX, Feed
 from svc_cluster.raft.group import ENTRY_BYTES_MAX
@@ -56,6 +60,27 @@ def test_what_no_replica_tells_is_not_taken(entries: list[tuple[int, bytes]]) ->
     """None of it, and no more is asked for at once."""
     has_more, pulled, group = taken(told(entries))
     assert (has_more, pulled, group.taken) == (False, 0, [])
+
+
+@pytest.mark.parametrize("leader", [4, None, 99])
+def test_who_is_to_become_a_member_asks_the_leader_every_other_time(leader: int | None) -> None:
+    """However many others there are, so that the leader hears within a second that it is ready. Who
+    is not to become one asks all in turn, and so does whoever knows no leader, or one that is none.
+    """
+    sources = [NodeId(number) for number in range(2, 22)]
+    row = CatalogGroup(tuple(sources[:3]))
+    change = GroupChange(7, (NodeId(2), NodeId(3), NodeId(1)), (), "why")
+    engine = SimpleNamespace(leader=leader)
+    group = cast(Any, SimpleNamespace(group_id=CATALOG_GROUP, engine=engine))
+    for row_now in (row, replace(row, change=change), None):
+        rows: dict[int, CatalogGroup] = {} if row_now is None else {CATALOG_GROUP: row_now}
+        puller = Puller(NodeId(1), cast(Any, None), rows.get, cast(Any, None), print)
+        asked = [puller._next_source(group, sources, turn) for turn in range(40)]
+        if row_now is not None and row_now.change is not None and leader == 4:
+            assert asked[::2] == [4] * 20
+            assert asked[1::2] == sources
+        else:
+            assert {*asked} == {*sources}
 
 
 def test_as_much_as_may_be_told_is_taken() -> None:

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from svc_cluster.base.ids import GroupId, NodeId, ReplicaId, TimestampMs
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId, ReplicaId, TimestampMs
 from svc_cluster.base.steps_in_turns import in_turns
 from svc_cluster.catalog.basin_record import BasinRecord
 from svc_cluster.catalog.group_change import BeginChange, CancelChange, GroupChange
 from svc_cluster.catalog.node_rows import NodeRecord, NodeState
+from svc_cluster.catalog.own_group import CatalogGroup
 from svc_cluster.catalog.placement_model import (
     NodeStanding,
     PlacementNode,
@@ -58,6 +59,8 @@ class World:
             initial=tuple(NODES),
             offered=(),
             change=self._change,
+            own_group=CatalogGroup(tuple(NODES)[:3]),
+            group_row=self._row,
         )
         clock = SimpleNamespace(monotonic=lambda: self.now)
         log = SimpleNamespace(info=lambda *_, **__: None)
@@ -70,6 +73,11 @@ class World:
             ask_any=self._ask,
         )
         self.moves = ReplicaMoves(host)
+
+    def _row(self, group_id: GroupId) -> BasinRecord | CatalogGroup | None:
+        own: CatalogGroup = self.catalog.own_group
+        found: BasinRecord | None = self.catalog.state.basins_by_group.get(group_id)
+        return own if group_id == CATALOG_GROUP else found
 
     async def _change(self, sequence: Any, deadline: float) -> None:
         command = sequence(0)
@@ -191,8 +199,11 @@ def test_what_was_planned_begins_while_its_next_members_are_there(
 def test_of_two_drained_nodes_the_dead_one_is_left_first() -> None:
     """Leaving the other one would need the dead one's word."""
     catalog: Any = SimpleNamespace(
-        state=SimpleNamespace(basins_by_group={GroupId(2): replace(BASIN, change=None)}),
+        state=SimpleNamespace(
+            basins_by_group={GroupId(2): replace(BASIN, change=None)}, nodes=dict(NODES)
+        ),
         offered=(),
+        own_group=CatalogGroup((NodeId(2),)),
     )
     nodes = [
         PlacementNode(

@@ -413,10 +413,12 @@ class ClusterNode(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., standing: _Optional[str] = ..., release: _Optional[str] = ..., groups: _Optional[int] = ..., groups_led: _Optional[int] = ..., groups_without_leader: _Optional[int] = ..., groups_held: _Optional[int] = ..., groups_recovering: _Optional[int] = ..., lag_entries: _Optional[int] = ..., draining: _Optional[bool] = ..., avoids_leads: _Optional[bool] = ..., wal_bytes: _Optional[int] = ..., free_bytes: _Optional[int] = ..., takes_appends: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., memory_bytes_max: _Optional[int] = ..., failed_checks: _Optional[_Iterable[str]] = ..., state: _Optional[str] = ..., replicas: _Optional[int] = ..., holds_catalog: _Optional[bool] = ...) -> None: ...
 
 class BasinRequest(_message.Message):
-    __slots__ = ("basin",)
+    __slots__ = ("basin", "catalog")
     BASIN_FIELD_NUMBER: _ClassVar[int]
+    CATALOG_FIELD_NUMBER: _ClassVar[int]
     basin: str
-    def __init__(self, basin: _Optional[str] = ...) -> None: ...
+    catalog: bool
+    def __init__(self, basin: _Optional[str] = ..., catalog: _Optional[bool] = ...) -> None: ...
 
 class BasinResponse(_message.Message):
     __slots__ = ("basin", "group_id", "leader", "replicas", "diverged", "deleted", "frozen", "configuration", "move", "last_move")
@@ -553,14 +555,16 @@ class LeadMove(_message.Message):
     def __init__(self, group_id: _Optional[int] = ..., basin: _Optional[str] = ..., from_node: _Optional[int] = ..., to_node: _Optional[int] = ..., done: _Optional[bool] = ...) -> None: ...
 
 class MoveBasinRequest(_message.Message):
-    __slots__ = ("basin", "to", "reason")
+    __slots__ = ("basin", "to", "reason", "catalog")
     BASIN_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    CATALOG_FIELD_NUMBER: _ClassVar[int]
     basin: str
     to: _containers.RepeatedScalarFieldContainer[int]
     reason: str
-    def __init__(self, basin: _Optional[str] = ..., to: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ...) -> None: ...
+    catalog: bool
+    def __init__(self, basin: _Optional[str] = ..., to: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., catalog: _Optional[bool] = ...) -> None: ...
 
 class MoveBasinResponse(_message.Message):
     __slots__ = ("group_id",)

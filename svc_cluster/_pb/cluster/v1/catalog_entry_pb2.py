@@ -27,7 +27,7 @@ from svc_cluster._pb.cluster.v1 import config_pb2 as cluster_dot_v1_dot_config__
 from svc_cluster._pb.cluster.v1 import usage_pb2 as cluster_dot_v1_dot_usage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x63luster/v1/catalog_entry.proto\x12\x16svc.cluster.v1.catalog\x1a\x17\x63luster/v1/access.proto\x1a\x17\x63luster/v1/config.proto\x1a\x16\x63luster/v1/usage.proto\"H\n\x0c\x43\x61talogEntry\x12\x38\n\x08\x63ommands\x18\x01 \x03(\x0b\x32&.svc.cluster.v1.catalog.CatalogCommand\"\xc3\n\n\x0e\x43\x61talogCommand\x12=\n\rregister_node\x18\x01 \x01(\x0b\x32$.svc.cluster.v1.catalog.RegisterNodeH\x00\x12;\n\x0c\x63reate_basin\x18\x02 \x01(\x0b\x32#.svc.cluster.v1.catalog.CreateBasinH\x00\x12;\n\x0c\x64\x65lete_basin\x18\x03 \x01(\x0b\x32#.svc.cluster.v1.catalog.DeleteBasinH\x00\x12;\n\x0cremove_basin\x18\x04 \x01(\x0b\x32#.svc.cluster.v1.catalog.RemoveBasinH\x00\x12\x45\n\x0bkeyed_write\x18\x05 \x01(\x0b\x32..svc.cluster.v1.catalog.IdempotentCatalogWriteH\x00\x12H\n\x0f\x65xpire_outcomes\x18\x06 \x01(\x0b\x32-.svc.cluster.v1.catalog.ExpireIdempotencyKeysH\x00\x12\x39\n\x0bissue_token\x18\x14 \x01(\x0b\x32\".svc.cluster.v1.catalog.IssueTokenH\x00\x12;\n\x0crevoke_token\x18\x15 \x01(\x0b\x32#.svc.cluster.v1.catalog.RevokeTokenH\x00\x12>\n\x0eset_root_token\x18\x16 \x01(\x0b\x32$.svc.cluster.v1.catalog.SetRootTokenH\x00\x12J\n\x14set_default_location\x18\x1e \x01(\x0b\x32*.svc.cluster.v1.catalog.SetDefaultLocationH\x00\x12;\n\x0creport_usage\x18( \x01(\x0b\x32#.svc.cluster.v1.catalog.ReportUsageH\x00\x12J\n\x14raise_active_version\x18\x32 \x01(\x0b\x32*.svc.cluster.v1.catalog.RaiseActiveVersionH\x00\x12;\n\x0creplace_node\x18< \x01(\x0b\x32#.svc.cluster.v1.catalog.ReplaceNodeH\x00\x12\x37\n\ndrain_node\x18P \x01(\x0b\x32!.svc.cluster.v1.catalog.DrainNodeH\x00\x12;\n\x0c\x62\x65gin_change\x18\x46 \x01(\x0b\x32#.svc.cluster.v1.catalog.BeginChangeH\x00\x12=\n\rcancel_change\x18G \x01(\x0b\x32$.svc.cluster.v1.catalog.CancelChangeH\x00\x12\x37\n\nallow_seal\x18H \x01(\x0b\x32!.svc.cluster.v1.catalog.AllowSealH\x00\x12\x38\n\nconfigured\x18I \x01(\x0b\x32\".svc.cluster.v1.catalog.ConfiguredH\x00\x12\x39\n\x0bopen_ticket\x18U \x01(\x0b\x32\".svc.cluster.v1.catalog.OpenTicketH\x00\x12\x37\n\nadmit_node\x18V \x01(\x0b\x32!.svc.cluster.v1.catalog.AdmitNodeH\x00\x12\x39\n\x0bremove_node\x18W \x01(\x0b\x32\".svc.cluster.v1.catalog.RemoveNodeH\x00\x42\t\n\x07\x63ommand\"w\n\x0cRegisterNode\x12\x0f\n\x07node_id\x18\x01 \x01(\x04\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x30\n\x05\x66\x61\x63ts\x18\x04 \x01(\x0b\x32!.svc.cluster.v1.catalog.NodeFacts\"T\n\tNodeFacts\x12\x14\n\x0clink_address\x18\x01 \x01(\t\x12\x15\n\radmin_address\x18\x02 \x01(\t\x12\x0c\n\x04host\x18\x03 \x01(\t\x12\x0c\n\x04zone\x18\x04 \x01(\t\"D\n\x0bReplaceNode\x12\x0f\n\x07node_id\x18\x01 \x01(\x04\x12\x0f\n\x07ordinal\x18\x02 \x01(\r\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\"X\n\x0b\x42\x65ginChange\x12\x10\n\x08group_id\x18\x01 \x01(\x04\x12\x15\n\rconfiguration\x18\x02 \x01(\r\x12\x10\n\x08replicas\x18\x03 \x03(\x04\x12\x0e\n\x06reason\x18\x04 \x01(\t\"A\n\x0c\x43\x61ncelChange\x12\x10\n\x08group_id\x18\x01 \x01(\x04\x12\x11\n\tchange_id\x18\x02 \x01(\x04\x12\x0c\n\x04term\x18\x03 \x01(\x04\">\n\tAllowSeal\x12\x10\n\x08group_id\x18\x01 \x01(\x04\x12\x11\n\tchange_id\x18\x02 \x01(\x04\x12\x0c\n\x04term\x18\x03 \x01(\x04\"H\n\nConfigured\x12\x10\n\x08group_id\x18\x01 \x01(\x04\x12\x15\n\rconfiguration\x18\x02 \x01(\r\x12\x11\n\tchange_id\x18\x03 \x01(\x04\"\xc2\x01\n\x0b\x43reateBasin\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08group_id\x18\x02 \x01(\x04\x12\x10\n\x08replicas\x18\x03 \x03(\x04\x12\x15\n\rcreated_at_ms\x18\x04 \x01(\x04\x12\x32\n\x06\x63onfig\x18\x05 \x01(\x0b\x32\".svc.cluster.v1.config.BasinConfig\x12\x15\n\rcreation_hash\x18\x06 \x01(\x0c\x12\x10\n\x08location\x18\x1e \x01(\t\x12\r\n\x05owner\x18\x1f \x01(\x04\"2\n\x0b\x44\x65leteBasin\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\rdeleted_at_ms\x18\x02 \x01(\x04\"\x1f\n\x0bRemoveBasin\x12\x10\n\x08group_id\x18\x01 \x01(\x04\"U\n\nIssueToken\x12\x31\n\x05token\x18\x01 \x01(\x0b\x32\".svc.cluster.v1.access.AccessToken\x12\x14\n\x0cissued_at_ms\x18\x02 \x01(\x04\"\x1d\n\x0bRevokeToken\x12\x0e\n\x06serial\x18\x01 \x01(\x04\"N\n\x0cSetRootToken\x12\x13\n\x0bsecret_hash\x18\x01 \x01(\x0c\x12\x11\n\tchange_id\x18\x02 \x01(\x0c\x12\x16\n\x0eonly_if_absent\x18\x03 \x01(\x08\"2\n\x12SetDefaultLocation\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x02 \x01(\t\"\x92\x01\n\x16IdempotentCatalogWrite\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x15\n\rdecided_at_ms\x18\x02 \x01(\x04\x12\x0e\n\x06\x61nswer\x18\x03 \x01(\x0c\x12:\n\x05write\x18\x04 \x01(\x0b\x32&.svc.cluster.v1.catalog.CatalogCommandH\x00\x88\x01\x01\x42\x08\n\x06_write\";\n\x15\x45xpireIdempotencyKeys\x12\x11\n\tbefore_ms\x18\x01 \x01(\x04\x12\x0f\n\x07\x61t_most\x18\x02 \x01(\r\"Y\n\x12RaiseActiveVersion\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x32\n\x05nodes\x18\x02 \x03(\x0b\x32#.svc.cluster.v1.catalog.NodeVersion\"C\n\x0bNodeVersion\x12\x0f\n\x07node_id\x18\x01 \x01(\x04\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0e\n\x06newest\x18\x03 \x01(\r\"J\n\x0bReportUsage\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x04\x12,\n\x06report\x18\x02 \x01(\x0b\x32\x1c.svc.cluster.v1.usage.Report\",\n\tDrainNode\x12\x0f\n\x07node_id\x18\x01 \x01(\x04\x12\x0e\n\x06\x64rains\x18\x02 \x01(\x08\"Y\n\nOpenTicket\x12\x0f\n\x07node_id\x18\x01 \x01(\x04\x12\x13\n\x0bsecret_hash\x18\x02 \x01(\x0c\x12\x15\n\rexpires_at_ms\x18\x03 \x01(\x04\x12\x0e\n\x06now_ms\x18\x04 \x01(\x04\"d\n\tAdmitNode\x12\x32\n\x04node\x18\x01 \x01(\x0b\x32$.svc.cluster.v1.catalog.RegisterNode\x12\x13\n\x0bsecret_hash\x18\x02 \x01(\x0c\x12\x0e\n\x06now_ms\x18\x03 \x01(\x04\"\x1d\n\nRemoveNode\x12\x0f\n\x07node_id\x18\x01 \x01(\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x63luster/v1/catalog_entry.proto\x12\x16svc.cluster.v1.catalog\x1a\x17\x63luster/v1/access.proto\x1a\x17\x63luster/v1/config.proto\x1a\x16\x63luster/v1/usage.proto\"H\n\x0c\x43\x61talogEntry\x12\x38\n\x08\x63ommands\x18\x01 \x03(\x0b\x32&.svc.cluster.v1.catalog.CatalogCommand\"\xc3\n\n\x0e\x43\x61talogCommand\x12=\n\rregister_node\x18\x01 \x01(\x0b\x32$.svc.cluster.v1.catalog.RegisterNodeH\x00\x12;\n\x0c\x63reate_basin\x18\x02 \x01(\x0b\x32#.svc.cluster.v1.catalog.CreateBasinH\x00\x12;\n\x0c\x64\x65lete_basin\x18\x03 \x01(\x0b\x32#.svc.cluster.v1.catalog.DeleteBasinH\x00\x12;\n\x0cremove_basin\x18\x04 \x01(\x0b\x32#.svc.cluster.v1.catalog.RemoveBasinH\x00\x12\x45\n\x0bkeyed_write\x18\x05 \x01(\x0b\x32..svc.cluster.v1.catalog.IdempotentCatalogWriteH\x00\x12H\n\x0f\x65xpire_outcomes\x18\x06 \x01(\x0b\x32-.svc.cluster.v1.catalog.ExpireIdempotencyKeysH\x00\x12\x39\n\x0bissue_token\x18\x14 \x01(\x0b\x32\".svc.cluster.v1.catalog.IssueTokenH\x00\x12;\n\x0crevoke_token\x18\x15 \x01(\x0b\x32#.svc.cluster.v1.catalog.RevokeTokenH\x00\x12>\n\x0eset_root_token\x18\x16 \x01(\x0b\x32$.svc.cluster.v1.catalog.SetRootTokenH\x00\x12J\n\x14set_default_location\x18\x1e \x01(\x0b\x32*.svc.cluster.v1.catalog.SetDefaultLocationH\x00\x12;\n\x0creport_usage\x18( \x01(\x0b\x32#.svc.cluster.v1.catalog.ReportUsageH\x00\x12J\n\x14raise_active_version\x18\x32 \x01(\x0b\x32*.svc.cluster.v1.catalog.RaiseActiveVersionH\x00\x12;\n\x0creplace_node\x18< \x01(\x0b\x32#.svc.cluster.v1.catalog.ReplaceNodeH\x00\x12\x37\n\ndrain_node\x18P \x01(\x0b\x32!.svc.cluster.v1.catalog.DrainNodeH\x00\x12;\n\x0c\x62\x65gin_change\x18\x46 \x01(\x0b\x32#.svc.cluster.v1.catalog.BeginChangeH\x00\x12=\n\rcancel_change\x18G \x01(\x0b\x32$.svc.cluster.v1.catalog.CancelChangeH\x00\x12\x37\n\nallow_seal\x18H \x01(\x0b\x32!.svc.cluster.v1.catalog.AllowSealH\x00\x12\x38\n\nconfigured\x18I \x01(\x0b\x32\".svc.cluster.v1.catalog.ConfiguredH\x00\x12\x39\n\x0bopen_ticket\x18U \x01(\x0b\x32\".svc.cluster.v1.catalog.OpenTicketH\x00\x12\x37\n\nadmit_node\x18V \x01(\x0b\x32!.svc.cluster.v1.catalog.AdmitNodeH\x00\x12\x39\n\x0bremove_node\x18W \x01(\x0b\x32\".svc.cluster.v1.catalog.RemoveNodeH\x00\x42\t\n\x07\x63ommand\"w\n\x0cRegisterNode\x12\x0f\n\x07node_id\x18\x01 \x01(\x04\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x30\n\x05\x66\x61\x63ts\x18\x04 \x01(\x0b\x32!.svc.cluster.v1.catalog.NodeFacts\"T\n\tNodeFacts\x12\x14\n\x0clink_address\x18\x01 \x01(\t\x12\x15\n\radmin_address\x18\x02 \x01(\t\x12\x0c\n\x04host\x18\x03 \x01(\t\x12\x0c\n\x04zone\x18\x04 \x01(\t\"D\n\x0bReplaceNode\x12\x0f\n\x07node_id\x18\x01 \x01(\x04\x12\x0f\n\x07ordinal\x18\x02 \x01(\r\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\"i\n\x0b\x42\x65ginChange\x12\x10\n\x08group_id\x18\x01 \x01(\x04\x12\x15\n\rconfiguration\x18\x02 \x01(\r\x12\x10\n\x08replicas\x18\x03 \x03(\x04\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0f\n\x07present\x18\x05 \x03(\x04\"A\n\x0c\x43\x61ncelChange\x12\x10\n\x08group_id\x18\x01 \x01(\x04\x12\x11\n\tchange_id\x18\x02 \x01(\x04\x12\x0c\n\x04term\x18\x03 \x01(\x04\">\n\tAllowSeal\x12\x10\n\x08group_id\x18\x01 \x01(\x04\x12\x11\n\tchange_id\x18\x02 \x01(\x04\x12\x0c\n\x04term\x18\x03 \x01(\x04\"H\n\nConfigured\x12\x10\n\x08group_id\x18\x01 \x01(\x04\x12\x15\n\rconfiguration\x18\x02 \x01(\r\x12\x11\n\tchange_id\x18\x03 \x01(\x04\"\xc2\x01\n\x0b\x43reateBasin\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08group_id\x18\x02 \x01(\x04\x12\x10\n\x08replicas\x18\x03 \x03(\x04\x12\x15\n\rcreated_at_ms\x18\x04 \x01(\x04\x12\x32\n\x06\x63onfig\x18\x05 \x01(\x0b\x32\".svc.cluster.v1.config.BasinConfig\x12\x15\n\rcreation_hash\x18\x06 \x01(\x0c\x12\x10\n\x08location\x18\x1e \x01(\t\x12\r\n\x05owner\x18\x1f \x01(\x04\"2\n\x0b\x44\x65leteBasin\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\rdeleted_at_ms\x18\x02 \x01(\x04\"\x1f\n\x0bRemoveBasin\x12\x10\n\x08group_id\x18\x01 \x01(\x04\"U\n\nIssueToken\x12\x31\n\x05token\x18\x01 \x01(\x0b\x32\".svc.cluster.v1.access.AccessToken\x12\x14\n\x0cissued_at_ms\x18\x02 \x01(\x04\"\x1d\n\x0bRevokeToken\x12\x0e\n\x06serial\x18\x01 \x01(\x04\"N\n\x0cSetRootToken\x12\x13\n\x0bsecret_hash\x18\x01 \x01(\x0c\x12\x11\n\tchange_id\x18\x02 \x01(\x0c\x12\x16\n\x0eonly_if_absent\x18\x03 \x01(\x08\"2\n\x12SetDefaultLocation\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x02 \x01(\t\"\x92\x01\n\x16IdempotentCatalogWrite\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x15\n\rdecided_at_ms\x18\x02 \x01(\x04\x12\x0e\n\x06\x61nswer\x18\x03 \x01(\x0c\x12:\n\x05write\x18\x04 \x01(\x0b\x32&.svc.cluster.v1.catalog.CatalogCommandH\x00\x88\x01\x01\x42\x08\n\x06_write\";\n\x15\x45xpireIdempotencyKeys\x12\x11\n\tbefore_ms\x18\x01 \x01(\x04\x12\x0f\n\x07\x61t_most\x18\x02 \x01(\r\"Y\n\x12RaiseActiveVersion\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x32\n\x05nodes\x18\x02 \x03(\x0b\x32#.svc.cluster.v1.catalog.NodeVersion\"C\n\x0bNodeVersion\x12\x0f\n\x07node_id\x18\x01 \x01(\x04\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x0e\n\x06newest\x18\x03 \x01(\r\"J\n\x0bReportUsage\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x04\x12,\n\x06report\x18\x02 \x01(\x0b\x32\x1c.svc.cluster.v1.usage.Report\",\n\tDrainNode\x12\x0f\n\x07node_id\x18\x01 \x01(\x04\x12\x0e\n\x06\x64rains\x18\x02 \x01(\x08\"Y\n\nOpenTicket\x12\x0f\n\x07node_id\x18\x01 \x01(\x04\x12\x13\n\x0bsecret_hash\x18\x02 \x01(\x0c\x12\x15\n\rexpires_at_ms\x18\x03 \x01(\x04\x12\x0e\n\x06now_ms\x18\x04 \x01(\x04\"d\n\tAdmitNode\x12\x32\n\x04node\x18\x01 \x01(\x0b\x32$.svc.cluster.v1.catalog.RegisterNode\x12\x13\n\x0bsecret_hash\x18\x02 \x01(\x0c\x12\x0e\n\x06now_ms\x18\x03 \x01(\x04\"\x1d\n\nRemoveNode\x12\x0f\n\x07node_id\x18\x01 \x01(\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,43 +45,43 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REPLACENODE']._serialized_start=1763
   _globals['_REPLACENODE']._serialized_end=1831
   _globals['_BEGINCHANGE']._serialized_start=1833
-  _globals['_BEGINCHANGE']._serialized_end=1921
-  _globals['_CANCELCHANGE']._serialized_start=1923
-  _globals['_CANCELCHANGE']._serialized_end=1988
-  _globals['_ALLOWSEAL']._serialized_start=1990
-  _globals['_ALLOWSEAL']._serialized_end=2052
-  _globals['_CONFIGURED']._serialized_start=2054
-  _globals['_CONFIGURED']._serialized_end=2126
-  _globals['_CREATEBASIN']._serialized_start=2129
-  _globals['_CREATEBASIN']._serialized_end=2323
-  _globals['_DELETEBASIN']._serialized_start=2325
-  _globals['_DELETEBASIN']._serialized_end=2375
-  _globals['_REMOVEBASIN']._serialized_start=2377
-  _globals['_REMOVEBASIN']._serialized_end=2408
-  _globals['_ISSUETOKEN']._serialized_start=2410
-  _globals['_ISSUETOKEN']._serialized_end=2495
-  _globals['_REVOKETOKEN']._serialized_start=2497
-  _globals['_REVOKETOKEN']._serialized_end=2526
-  _globals['_SETROOTTOKEN']._serialized_start=2528
-  _globals['_SETROOTTOKEN']._serialized_end=2606
-  _globals['_SETDEFAULTLOCATION']._serialized_start=2608
-  _globals['_SETDEFAULTLOCATION']._serialized_end=2658
-  _globals['_IDEMPOTENTCATALOGWRITE']._serialized_start=2661
-  _globals['_IDEMPOTENTCATALOGWRITE']._serialized_end=2807
-  _globals['_EXPIREIDEMPOTENCYKEYS']._serialized_start=2809
-  _globals['_EXPIREIDEMPOTENCYKEYS']._serialized_end=2868
-  _globals['_RAISEACTIVEVERSION']._serialized_start=2870
-  _globals['_RAISEACTIVEVERSION']._serialized_end=2959
-  _globals['_NODEVERSION']._serialized_start=2961
-  _globals['_NODEVERSION']._serialized_end=3028
-  _globals['_REPORTUSAGE']._serialized_start=3030
-  _globals['_REPORTUSAGE']._serialized_end=3104
-  _globals['_DRAINNODE']._serialized_start=3106
-  _globals['_DRAINNODE']._serialized_end=3150
-  _globals['_OPENTICKET']._serialized_start=3152
-  _globals['_OPENTICKET']._serialized_end=3241
-  _globals['_ADMITNODE']._serialized_start=3243
-  _globals['_ADMITNODE']._serialized_end=3343
-  _globals['_REMOVENODE']._serialized_start=3345
-  _globals['_REMOVENODE']._serialized_end=3374
+  _globals['_BEGINCHANGE']._serialized_end=1938
+  _globals['_CANCELCHANGE']._serialized_start=1940
+  _globals['_CANCELCHANGE']._serialized_end=2005
+  _globals['_ALLOWSEAL']._serialized_start=2007
+  _globals['_ALLOWSEAL']._serialized_end=2069
+  _globals['_CONFIGURED']._serialized_start=2071
+  _globals['_CONFIGURED']._serialized_end=2143
+  _globals['_CREATEBASIN']._serialized_start=2146
+  _globals['_CREATEBASIN']._serialized_end=2340
+  _globals['_DELETEBASIN']._serialized_start=2342
+  _globals['_DELETEBASIN']._serialized_end=2392
+  _globals['_REMOVEBASIN']._serialized_start=2394
+  _globals['_REMOVEBASIN']._serialized_end=2425
+  _globals['_ISSUETOKEN']._serialized_start=2427
+  _globals['_ISSUETOKEN']._serialized_end=2512
+  _globals['_REVOKETOKEN']._serialized_start=2514
+  _globals['_REVOKETOKEN']._serialized_end=2543
+  _globals['_SETROOTTOKEN']._serialized_start=2545
+  _globals['_SETROOTTOKEN']._serialized_end=2623
+  _globals['_SETDEFAULTLOCATION']._serialized_start=2625
+  _globals['_SETDEFAULTLOCATION']._serialized_end=2675
+  _globals['_IDEMPOTENTCATALOGWRITE']._serialized_start=2678
+  _globals['_IDEMPOTENTCATALOGWRITE']._serialized_end=2824
+  _globals['_EXPIREIDEMPOTENCYKEYS']._serialized_start=2826
+  _globals['_EXPIREIDEMPOTENCYKEYS']._serialized_end=2885
+  _globals['_RAISEACTIVEVERSION']._serialized_start=2887
+  _globals['_RAISEACTIVEVERSION']._serialized_end=2976
+  _globals['_NODEVERSION']._serialized_start=2978
+  _globals['_NODEVERSION']._serialized_end=3045
+  _globals['_REPORTUSAGE']._serialized_start=3047
+  _globals['_REPORTUSAGE']._serialized_end=3121
+  _globals['_DRAINNODE']._serialized_start=3123
+  _globals['_DRAINNODE']._serialized_end=3167
+  _globals['_OPENTICKET']._serialized_start=3169
+  _globals['_OPENTICKET']._serialized_end=3258
+  _globals['_ADMITNODE']._serialized_start=3260
+  _globals['_ADMITNODE']._serialized_end=3360
+  _globals['_REMOVENODE']._serialized_start=3362
+  _globals['_REMOVENODE']._serialized_end=3391
 # @@protoc_insertion_point(module_scope)

@@ -96,16 +96,18 @@ class ReplaceNode(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., ordinal: _Optional[int] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class BeginChange(_message.Message):
-    __slots__ = ("group_id", "configuration", "replicas", "reason")
+    __slots__ = ("group_id", "configuration", "replicas", "reason", "present")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    PRESENT_FIELD_NUMBER: _ClassVar[int]
     group_id: int
     configuration: int
     replicas: _containers.RepeatedScalarFieldContainer[int]
     reason: str
-    def __init__(self, group_id: _Optional[int] = ..., configuration: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ...) -> None: ...
+    present: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group_id: _Optional[int] = ..., configuration: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., present: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CancelChange(_message.Message):
     __slots__ = ("group_id", "change_id", "term")

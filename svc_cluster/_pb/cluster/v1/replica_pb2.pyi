@@ -1007,14 +1007,16 @@ class ReportChangeRequest(_message.Message):
     def __init__(self, group_id: _Optional[int] = ..., change_id: _Optional[int] = ..., term: _Optional[int] = ..., step: _Optional[_Union[ChangeStep, str]] = ..., configuration: _Optional[int] = ...) -> None: ...
 
 class ChangeMembersRequest(_message.Message):
-    __slots__ = ("basin", "replicas", "reason")
+    __slots__ = ("basin", "replicas", "reason", "catalog")
     BASIN_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    CATALOG_FIELD_NUMBER: _ClassVar[int]
     basin: str
     replicas: _containers.RepeatedScalarFieldContainer[int]
     reason: str
-    def __init__(self, basin: _Optional[str] = ..., replicas: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ...) -> None: ...
+    catalog: bool
+    def __init__(self, basin: _Optional[str] = ..., replicas: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., catalog: _Optional[bool] = ...) -> None: ...
 
 class ListLedRequest(_message.Message):
     __slots__ = ("start_after", "limit")
