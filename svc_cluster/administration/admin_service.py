@@ -29,6 +29,7 @@ from svc_cluster.administration.last_backup import LastBackup
 from svc_cluster.administration.masking import shown
 from svc_cluster.administration.views import Build, Space
 from svc_cluster.base.log import get_logger
+from svc_cluster.replica.leadership_news import CATALOG_NAME
 from svc_cluster.replica.node import ReplicaNode
 
 log = get_logger("administration")
@@ -170,7 +171,7 @@ class Administration(admin_pb2_grpc.AdministrationServicer):
 
     async def Basin(self, request: pb.BasinRequest, context: Context) -> pb.BasinResponse:
         await _refuse_unknown(request, context)
-        return await _told(cluster_calls.basin(self._node, request.basin), context)
+        return await _told(cluster_calls.group(self._node, request), context)
 
     async def ClusterLeaders(
         self, request: pb.LeadersRequest, context: Context
@@ -208,7 +209,7 @@ class Administration(admin_pb2_grpc.AdministrationServicer):
         answer = await _told(moved_basins.move(self._node, request), context)
         log.info(
             "basin_move_asked" if request.to else "basin_move_given_up",
-            basin=request.basin,
+            basin=CATALOG_NAME if request.catalog else request.basin,
             to=list(request.to),
             reason=request.reason,
             peer=context.peer(),

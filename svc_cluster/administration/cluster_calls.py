@@ -16,7 +16,9 @@ from svc_cluster.administration.cluster_health import outstanding, problems
 from svc_cluster.administration.views import GROUPS_MAX
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
 from svc_cluster.catalog.basin_record import BasinRecord
+from svc_cluster.catalog.group_change import GroupRow
 from svc_cluster.catalog.node_drain import drain_left
+from svc_cluster.replica.leadership_news import CATALOG_NAME
 from svc_cluster.replica.node import ReplicaNode
 from svc_cluster.replica.node_questions import leaders_of_all, members_of, overviews
 
@@ -82,9 +84,22 @@ def _fill_node(row: pb.ClusterNode, told: rpc.NodeOverview) -> None:
     row.failed_checks.extend(told.failed_checks)
 
 
+async def group(node: ReplicaNode, request: pb.BasinRequest) -> pb.BasinResponse:
+    """What `basin` tells, or the same of the catalog's own group. Raises RefusedCallError."""
+    if not request.catalog:
+        return await basin(node, request.basin)
+    catalog = node.host.catalog
+    if catalog is None:
+        raise RefusedCallError(grpc.StatusCode.UNAVAILABLE, "the node has no catalog yet")
+    return await _group(node, CATALOG_NAME, catalog.own_group)
+
+
 async def basin(node: ReplicaNode, name: str) -> pb.BasinResponse:
     """Raises RefusedCallError."""
-    record = find_basin(node, name)
+    return await _group(node, name, find_basin(node, name))
+
+
+async def _group(node: ReplicaNode, name: str, record: GroupRow) -> pb.BasinResponse:
     views = await asyncio.gather(
         *(_replica(node, record.group_id, member) for member in sorted(record.replicas))
     )

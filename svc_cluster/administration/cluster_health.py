@@ -105,7 +105,7 @@ def _drained(node: pb.ClusterNode) -> str:
             f"others can have them: {more}"
         )
     if node.holds_catalog:
-        return f"{who} is drained: it holds a replica of the catalog, which is not moved"
+        return f"{who} is drained: it votes in the catalog, until another node can"
     return f"{who} is drained: nothing is left on it"
 
 

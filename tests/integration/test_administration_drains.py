@@ -14,7 +14,7 @@ from svc_cluster.cli.admin.admin_app import app
 from svc_cluster.lab.own_cluster import OwnCluster
 from tests.integration.processes import READY_S, tls_cluster
 
-CATALOG = "it holds a replica of the catalog, which is not moved"
+CATALOG = "it votes in the catalog, until another node can"
 
 
 def run(own: OwnCluster, *arguments: str) -> tuple[int, str]:

@@ -15,6 +15,7 @@ from svc_cluster.cli.admin.member_commands import app as member_app
 from svc_cluster.cli.admin.node_commands import add_commands
 from svc_cluster.cli.admin.rebalance_command import rebalance
 from svc_cluster.cli.admin.upgrade_commands import upgrade_app
+from svc_cluster.cli.admin.votes_commands import app as catalog_app
 from svc_cluster.cli.output_form import Output, OutputForm, Teller
 from svc_cluster.cli.processes.process import fail
 
@@ -32,6 +33,7 @@ add_commands(app)
 app.add_typer(member_app, name="member")
 app.add_typer(leader_app, name="leader")
 app.add_typer(basin_app, name="basin")
+app.add_typer(catalog_app, name="catalog")
 app.add_typer(drain_app, name="node")
 app.command("rebalance")(rebalance)
 

@@ -190,6 +190,11 @@ class AdminClient:
         answer: pb.BalanceLeadersResponse = await self._call("BalanceLeaders", request)
         return answer
 
+    async def catalog(self) -> pb.BasinResponse:
+        """The replicas with a vote in the catalog."""
+        answer: pb.BasinResponse = await self._call("Basin", pb.BasinRequest(catalog=True))
+        return answer
+
     async def move_basin(self, request: pb.MoveBasinRequest) -> pb.MoveBasinResponse:
         answer: pb.MoveBasinResponse = await self._call("MoveBasin", request)
         return answer

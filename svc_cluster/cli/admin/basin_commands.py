@@ -74,6 +74,16 @@ def _freeze(name: str, choice: NodeChoice, reason: str, output: Form) -> None:
     show(asked(choice, lambda client: client.freeze_basin(request)), output, text)
 
 
+def wanted_nodes(to: str | None, *, give_up: bool) -> list[int]:
+    """The nodes of --to; none with --give-up. What is neither ends the command."""
+    if give_up == bool(to):
+        fail("say either --to NODE,NODE,NODE or --give-up", 2)
+    nodes = (to or "").split(",") if to else []
+    if not all(node.isascii() and node.isdigit() and len(node) <= 9 for node in nodes):
+        fail(f"--to {to}: give ids of nodes, as 1,2,4", 2)
+    return [int(node) for node in nodes]
+
+
 @app.command("move")
 @with_shared_options
 def move_basin(
@@ -92,12 +102,7 @@ def move_basin(
     is. Most of its replicas have to stay in each move."""
     from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
 
-    if give_up == bool(to):
-        fail("say either --to NODE,NODE,NODE or --give-up", 2)
-    nodes = (to or "").split(",") if to else []
-    if not all(node.isascii() and node.isdigit() and len(node) <= 9 for node in nodes):
-        fail(f"--to {to}: give ids of nodes, as 1,2,4", 2)
-    request = pb.MoveBasinRequest(basin=name, to=map(int, nodes), reason=reason)
+    request = pb.MoveBasinRequest(basin=name, to=wanted_nodes(to, give_up=give_up), reason=reason)
 
     def text(answer: pb.MoveBasinResponse) -> list[str]:
         return [f"basin {name} {'stays' if give_up else f'moves to {to}'}: see basin show {name}"]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
+from svc_cluster.base.ids import CATALOG_GROUP
 from svc_cluster.cli.terminal import table
 from svc_cluster.model.versions import release_of
 
@@ -76,8 +77,9 @@ def _node(number: int) -> str:
 
 
 def basin(answer: pb.BasinResponse) -> list[str]:
+    who = "the catalog" if answer.group_id == CATALOG_GROUP else f"basin {answer.basin}"
     lines = [
-        f"basin {answer.basin}: group {answer.group_id}, led by {_node(answer.leader)}"
+        f"{who}: group {answer.group_id}, led by {_node(answer.leader)}"
         + (", being deleted" if answer.deleted else "")
     ]
     if answer.frozen:
@@ -120,7 +122,7 @@ def _replica_row(row: pb.BasinReplica) -> tuple[str, ...]:
 
 def basin_faults(answer: pb.BasinResponse) -> list[str]:
     """One sentence for each thing that is wrong."""
-    out = [] if answer.leader else ["nobody leads the basin"]
+    out = [] if answer.leader else ["nobody leads it"]
     if answer.diverged:
         out.append("replicas that have applied the same entries hold different things")
     for row in answer.replicas:
@@ -139,7 +141,7 @@ def drain(answer: pb.DrainNodeResponse) -> list[str]:
     leads = f"{answer.leads} leads" if answer.answers else "leads that it does not tell"
     lines = [f"{said}: {leads} and {answer.replicas} replicas are on it"]
     if answer.holds_catalog:
-        lines.append("it holds a replica of the catalog, which is not moved")
+        lines.append("it votes in the catalog, until another node can")
     if answer.alone:
         lines.append(f"{answer.alone} basins have their only replica there, which nothing moves")
     return lines

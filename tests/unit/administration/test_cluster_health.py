@@ -106,7 +106,7 @@ def test_what_waits_is_told_and_harms_nobody() -> None:
     ("row", "said"),
     [
         ({"groups_led": 0}, "node 1 is drained: nothing is left on it"),
-        ({"groups_led": 0, "holds_catalog": True}, "node 1 is drained: it holds a replica of the"),
+        ({"groups_led": 0, "holds_catalog": True}, "node 1 is drained: it votes in the catalog"),
         ({"groups_led": 0, "replicas": 2}, "node 1 is drained of leads: 2 replicas are left on it"),
         ({"groups_led": 1, "replicas": 2}, "node 1 is being drained: 1 leads and 2 replicas are"),
         (GONE, "node 1 drains and does not answer: what it leads is not known"),

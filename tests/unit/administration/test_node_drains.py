@@ -10,7 +10,7 @@ from svc_cluster.base.ids import NodeId
 from svc_cluster.cli.admin import cluster_text
 
 IDLE = rpc.NodeOverview()
-CATALOG = "it holds a replica of the catalog, which is not moved"
+CATALOG = "it votes in the catalog, until another node can"
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_the_replicas_of_a_basin_and_what_is_wrong_with_them() -> None:
         diverged=True,
     )
     assert cluster_text.basin_faults(ill) == [
-        "nobody leads the basin",
+        "nobody leads it",
         "replicas that have applied the same entries hold different things",
         "the replica on node 1 is absent",
         "the replica on node 2 is stopped: why",
