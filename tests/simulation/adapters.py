@@ -327,8 +327,13 @@ class SimCaller:
         network.register(
             address,
             lambda sender, data: self._links[sender].message(data),
-            lambda to, up: self._links[to].changed(up),
+            self._changed,
         )
+
+    def _changed(self, to: str, up: bool) -> None:
+        """A process before this one may have had links to nodes that this one does not know yet."""
+        if to in self._links:
+            self._links[to].changed(up)
 
     def link(self, to: str, terms: Callable[[], Terms], events: LinkEvents) -> SimConnector:
         """A link that is kept up from now on."""

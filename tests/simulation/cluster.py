@@ -18,6 +18,7 @@ from tests.linearizability.checker import check
 from tests.linearizability.history import Outcome, SeenRecord, to_line
 from tests.simulation.api import ConfiguringClient
 from tests.simulation.backend_client import BackendClient, SimGateway
+from tests.simulation.catalog_mover import CatalogMover
 from tests.simulation.checkers.raft import InvariantError, RaftChecker
 from tests.simulation.checkers.usage import check_replica
 from tests.simulation.checkers.votes import VoteChecker
@@ -173,6 +174,7 @@ class SimCluster:
         targets = self.options.workload.configured
         changing = configurers(self.apis, self._stream_of("configurers"), targets)
         movers = [Mover(self)] if self.options.moves else []
+        movers += [CatalogMover(self)] if self.options.catalog_moves else []
         drainers = [Drainer(self)] if self.options.drains else []
         workers: list[Any] = [*clients, *self._churners(), *changing, *movers, *drainers]
         working = [

@@ -30,6 +30,7 @@ def features_of(options: Options) -> Iterator[str]:
         "settings that are tiny or odd": bool(options.constants),
         "four or five nodes": options.nodes > 3,
         "a basin that moves": options.moves,
+        "a catalog that moves": options.catalog_moves,
         "nodes that are drained": options.drains,
         "leads that are evened out": options.balance_seconds > 0,
         "disks that are lost": options.loses_disks,

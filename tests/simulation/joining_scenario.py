@@ -89,8 +89,8 @@ class Joining:
         """The answer of the catalog's leader to whichever node asks it."""
         deadline = self.cluster.loop.time() + LIVENESS_S
         while True:
-            for node in self.cluster.nodes[:3]:
-                if node.node is None:
+            for node in self.cluster.nodes:
+                if node.node is None or node.out is not None:
                     continue
                 response = await node.node.ask_catalog(fill)
                 if response is None:
@@ -181,8 +181,30 @@ class Joining:
 
         await self.until("its replica is made", is_held)
 
-    async def finish(self) -> None:
-        """All is whole, and what replicas hold is equal."""
+    async def drain(self, number: int, verb: int) -> pb.Response:
+        def fill(request: pb.Request) -> None:
+            request.drain_node.node_id = number
+            request.drain_node.verb = verb
+
+        return await self.ask(fill)
+
+    async def vote(self, *nodes: int) -> pb.Response:
+        """These are to vote in the catalog."""
+
+        def fill(request: pb.Request) -> None:
+            request.change_members.catalog = True
+            request.change_members.replicas.extend(nodes)
+
+        return await self.ask(fill)
+
+    def voters(self) -> set[tuple[int, ...]]:
+        """Who votes in the catalog, as each node that runs knows it."""
+        running = [node for node in self.cluster.nodes if node.out is None and node.node]
+        catalogs = map(self.catalog, running)
+        return {() if one is None else tuple(one.group.engine.members) for one in catalogs}
+
+    async def finish(self, voters: tuple[int, ...] = (1, 2, 3)) -> None:
+        """All is whole, what replicas hold is equal, and these vote in the catalog."""
         cluster = self.cluster
         cluster.nodes[:] = [node for node in cluster.nodes if node.out is None]
         await self.until("the cluster is whole", lambda: cluster.not_whole() is None)
@@ -191,7 +213,7 @@ class Joining:
         for node in cluster.nodes:
             catalog = self.catalog(node)
             assert catalog is not None
-            assert catalog.group.engine.members == (1, 2, 3), "who votes in the catalog stays"
+            assert catalog.group.engine.members == voters, "nobody else votes in the catalog"
             assert catalog.group.group_id == CATALOG_GROUP
 
     def bury(self, node: SimNode) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
 from svc_cluster.catalog.basin_record import BasinRecord
+from svc_cluster.catalog.own_group import CatalogGroup
 from tests.linearizability.history import Outcome
 from tests.simulation.checkers.raft import InvariantError
 
@@ -28,6 +29,8 @@ MOVE_S = 30.0
 class Mover:
     """A cluster of which the first basin moves."""
 
+    group = BASIN
+
     def __init__(self, cluster: SimCluster) -> None:
         self.cluster = cluster
         self.rng = random.Random(f"{cluster.seed}/moves")
@@ -42,11 +45,11 @@ class Mover:
             await asyncio.sleep(0.02)
 
     def told(self) -> list[str]:
-        """What each node has of the basin."""
+        """What each node has of the group."""
         out = []
         for node in self.cluster.nodes:
             host = None if node.node is None else node.node.host
-            replica = None if host is None else host.basins.get(BASIN)
+            replica = None if host is None else host.replica(self.group)
             if replica is not None:
                 engine = replica.group.engine
                 kind = type(engine).__name__[0]
@@ -59,10 +62,10 @@ class Mover:
                 out.append(str(host.changes.reasons))
         return [*out, str(self.record())]
 
-    def record(self) -> BasinRecord | None:
+    def record(self) -> BasinRecord | CatalogGroup | None:
         """The newest row that any node has applied."""
         found = [
-            node.node.host.trusted_record(BASIN)
+            node.node.host.rows.trusted_record(BASIN)
             for node in self.cluster.nodes
             if node.node is not None
         ]
@@ -77,11 +80,15 @@ class Mover:
             if node.node is not None and BASIN in node.node.host.basins
         }
 
+    def fill(self, request: pb.Request) -> None:
+        """Say which group is meant."""
+        request.change_members.basin = NAME
+
     async def ask(self, *nodes: int) -> pb.Response | None:
         """Whatever node is there asks the catalog's leader; no node: give the change up."""
 
         def fill(request: pb.Request) -> None:
-            request.change_members.basin = NAME
+            self.fill(request)
             request.change_members.replicas.extend(nodes)
             request.change_members.reason = "a test"
 
@@ -95,7 +102,7 @@ class Mover:
         return None
 
     async def move(self, *nodes: int) -> None:
-        """Bring the basin to these nodes, however often that has to be asked for."""
+        """Bring the group to these nodes, however often that has to be asked for."""
         deadline = self.cluster.loop.time() + MOVE_S
         while (row := self.record()) is None or row.change or {*row.replicas} != {*nodes}:
             if self.cluster.loop.time() > deadline:
@@ -129,10 +136,14 @@ class Mover:
         while not self.stopping:
             row = None if self.cluster.nemesis.is_patient else self.record()
             if row is not None and row.change is None:
-                await self.ask(*swapped(self, self.rng.choice(row.replicas)))
+                await self.ask(*self.other_places(row))
             elif row is not None and self.rng.random() < 0.15:
                 await self.ask()
             await asyncio.sleep(self.rng.uniform(0.1, 1.5))
+
+    def other_places(self, row: BasinRecord | CatalogGroup) -> list[int]:
+        """Where the group is to be next."""
+        return swapped(self, self.rng.choice(row.replicas))
 
     def is_changing(self) -> bool:
         """Whether a change is open, as far as anybody who is up knows."""

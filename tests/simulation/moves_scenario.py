@@ -1,4 +1,4 @@
-"""A basin moves from node to node while clients append, and something happens on the way.
+"""A group moves from node to node while clients append, and something happens on the way.
 
 A run without trouble counts the steps of one node's disk and store; the other runs have the power
 fail behind a chosen one.
@@ -45,7 +45,7 @@ FAULTS = ("crash_leader", "crash_any", "crash_most", "partition", "isolate_leade
 
 
 async def one_move(mover: Mover, watch: asyncio.Task[None]) -> None:
-    """The basin leaves its leader's node for one that has none of it, and clients append."""
+    """The group leaves its leader's node for one that has none of it, and clients append."""
     cluster = mover.cluster
     writers = [cluster.loop.create_task(mover.load(n)) for n in range(2)]
     await cluster.guarded(mover.move(*swapped(mover)), watch, *writers)
@@ -60,13 +60,19 @@ async def _ended(task: asyncio.Task[None]) -> None:
     await task
 
 
-def play_move(seed: int, role: str, at_effect: int | None = None, luck: Luck = Luck()) -> Moves:
+def play_move(
+    seed: int,
+    role: str,
+    at_effect: int | None = None,
+    luck: Luck = Luck(),
+    kind: type[Mover] = Mover,
+) -> Moves:
     """One move; the power of one node fails behind its step `at_effect`, and is back soon. `role`:
     the node that leaves, that stays, or that is new."""
     moves = Moves()
 
     async def run(cluster: SimCluster) -> None:
-        mover = Mover(cluster)
+        mover = kind(cluster)
         watch = await mover.begin()
         row = mover.record()
         assert row is not None
@@ -94,8 +100,8 @@ def play_move(seed: int, role: str, at_effect: int | None = None, luck: Luck = L
     return moves
 
 
-def play_wandering(seed: int) -> Moves:
-    """The basin moves again and again, changes are given up in between, nodes crash and links are
+def play_wandering(seed: int, kind: type[Mover] = Mover) -> Moves:
+    """The group moves again and again, changes are given up in between, nodes crash and links are
     cut; then all is healed, and one more move goes through."""
     moves = Moves()
     rng = random.Random(f"{seed}/wandering")
@@ -111,7 +117,7 @@ def play_wandering(seed: int) -> Moves:
     )
 
     async def run(cluster: SimCluster) -> None:
-        mover = Mover(cluster)
+        mover = kind(cluster)
         watch = await mover.begin()
         tasks = [cluster.loop.create_task(mover.load(n)) for n in range(3)]
         tasks.append(cluster.loop.create_task(mover.wander()))

@@ -92,6 +92,8 @@ class Options:
     """Nodes are drained and let go on: leads leave them, and replicas where there is room."""
     moves: bool = False
     """The first basin moves from node to node, and changes are given up on the way."""
+    catalog_moves: bool = False
+    """Who votes in the catalog changes, and changes of that are given up on the way."""
     older_nodes: int = 0
     """So many of the first nodes are of a release that knows no request tokens. Each becomes a
     newer one at a moment of its own while there are faults."""
@@ -110,6 +112,8 @@ class Options:
         drawn.balance_seconds = rng.choice((0.0, 0.0, 1.0, 5.0))
         if drawn.loses_disks:
             drawn.constants += (("lost_nodes.AGAIN_SECONDS", AGAIN_S),)
+        # a lost disk of a node without a vote is not replaced
+        drawn.catalog_moves = rng.random() < 0.4 and drawn.nodes > 3 and not drawn.loses_disks
         return drawn
 
     @staticmethod

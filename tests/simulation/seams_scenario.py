@@ -201,7 +201,7 @@ def opened_on(node: SimNode, patch: pytest.MonkeyPatch) -> Opened:
     def looked(reconciler: Reconciler) -> None:
         host = None if node.node is None else node.node.host
         if host is not None and host.reconciler is reconciler and not reconciler.is_current:
-            record = host._record(BASIN)
+            record = host.rows.record(BASIN)
             opened.is_named.append(record is not None and node.node_id in record.replicas)
         run(reconciler)
 

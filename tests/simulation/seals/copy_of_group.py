@@ -63,7 +63,9 @@ class Copy(DurableCopy):
             return Learner(recovered=log, applied_index=applied_index, settings=settings)
         known = known or self.world.first
         if not known.includes(self.replica_id):
-            return Learner(recovered=recovered, applied_index=applied_index, settings=settings)
+            is_told = recovered.configuration is not None or not recovered.damaged
+            log = recovered if is_told else decided(recovered, applied_index)
+            return Learner(recovered=log, applied_index=applied_index, settings=settings)
         return EngineGroup(
             group_id=GROUP,
             node_id=self.node_id,

@@ -1,0 +1,138 @@
+"""Nodes come to vote in the catalog, and those that the cluster began with leave it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from svc_cluster.base.ids import NodeId
+from svc_cluster.replica.drain_operations import DRAIN, TELL
+from tests.simulation.cluster import SimCluster, in_simulation
+from tests.simulation.joining_scenario import OPTIONS, Joining
+from tests.simulation.node import SimNode
+from tests.simulation.replacement_scenario import EXPECTED, Replacing
+from tests.simulation.test_joining import let_in, play, refusal
+
+REFUSED = ["node_refused"]
+
+
+async def leave(joining: Joining, number: int) -> None:
+    """Drain a node, wait until it is empty and votes no more, and remove it."""
+    await joining.until("it is registered", lambda: number in joining.state().nodes)
+    assert (await joining.drain(number, DRAIN)).WhichOneof("result") == "node_drain"
+
+    def is_empty() -> bool:
+        return all(number not in members for members in joining.voters()) and not any(
+            row.is_on(NodeId(number)) for row in joining.state().basins.values()
+        )
+
+    await joining.until(f"node {number} is empty", is_empty, 60.0)
+    assert (await joining.remove(number)).WhichOneof("result") == "done"
+    node = next(one for one in joining.cluster.nodes if one.node_id == number)
+    await joining.until("it hears that", lambda: node.out is not None)
+    joining.bury(node)
+    node.node = None
+
+
+def test_a_cluster_outlives_all_nodes_that_it_began_with() -> None:
+    """Three come, and the first three are drained and removed, one after the other. What is left
+    restarts from its disks, lets another one in, and serves what there was."""
+
+    async def run(joining: Joining) -> None:
+        for number in (4, 5, 6):
+            await let_in(joining, joining.token(number))
+        for number in (1, 2, 3):
+            await leave(joining, number)
+        await joining.until("three vote", lambda: joining.voters() == {(4, 5, 6)})
+        cluster = joining.cluster
+        left = [node for node in cluster.nodes if node.out is None]
+        assert [int(node.node_id) for node in left] == [4, 5, 6]
+        for node in left:
+            cluster.nemesis.crash(node, joining.rng, 1.0)
+        await joining.until("they are back", lambda: all(node.node for node in left))
+        await let_in(joining, joining.token(7), (6,))
+        await joining.finish((4, 5, 6))
+        for history in cluster.recorder.streams:
+            cluster.judge(history, await cluster.read_all(history))
+
+    play(run, expected=REFUSED)
+
+
+def test_a_drained_node_whose_vote_nobody_else_could_have_takes_it_along() -> None:
+    """Of five that all vote two are drained: three votes are left, on nodes that stay."""
+
+    async def run(cluster: SimCluster) -> None:
+        joining = Joining(cluster)
+        await joining.begin()
+        assert joining.voters() == {(1, 2, 3, 4, 5)}
+        await leave(joining, 2)
+        (voters,) = joining.voters()
+        assert len(voters) == 3 and 2 not in voters
+        leaving = voters[0]
+        await leave(joining, leaving)
+        (left,) = joining.voters()
+        assert len(left) == 3 and {*left} == {1, 3, 4, 5} - {leaving}
+        await joining.finish(left)
+        joining.watch.cancel()
+
+    in_simulation(2, replace(OPTIONS, nodes=5), run, expected=REFUSED)
+
+
+def test_who_votes_in_the_catalog_is_not_removed() -> None:
+    """Neither one that came and votes, nor one that is to; who began and votes no more is."""
+
+    async def run(joining: Joining) -> None:
+        node = await let_in(joining, joining.token(4))
+        assert "votes in the catalog" in refusal(await joining.remove(3))
+        joining.bury(node)
+        assert (await joining.vote(1, 2, 4)).WhichOneof("result") == "done"
+        assert "votes in the catalog" in refusal(await joining.remove(4)), "it is to vote"
+        assert joining.voters() == {(1, 2, 3)}
+        node.start()
+        await joining.until("it votes", lambda: joining.voters() == {(1, 2, 4)})
+        assert "votes in the catalog" in refusal(await joining.remove(4))
+        assert "1, 3 or 5 votes, and not 2" in refusal(await joining.vote(1, 2))
+        assert "no node 5 is registered" in refusal(await joining.vote(1, 2, 5))
+        told = await joining.drain(3, TELL)
+        assert told.node_drain.state == "active"
+        await joining.finish((1, 2, 4))
+
+    play(run)
+
+
+def test_a_voter_whose_disk_is_lost_is_replaced_and_one_without_a_vote_is_not() -> None:
+    """In a later configuration than the one that the new directory begins with."""
+
+    async def run(cluster: SimCluster) -> None:
+        joining, replacing = Joining(cluster), Replacing(cluster, 0)
+        watch = await replacing.begin()
+        joining.watch = watch
+        await let_in(joining, joining.token(4))
+        assert (await joining.vote(1, 2, 4)).WhichOneof("result") == "done"
+        await joining.until("they vote", lambda: joining.voters() == {(1, 2, 4)})
+        victim = cluster.nodes[1]
+        replacing.lose(victim)
+        await cluster.guarded(replacing.replace(victim), watch)
+        await joining.until("it is whole", lambda: replacing.is_whole(victim), 60.0)
+        await joining.until("it votes", lambda: joining.voters() == {(1, 2, 4)})
+        gone = cluster.nodes[2]
+        replacing.lose(gone)
+        await _refused(joining, gone)
+        watch.cancel()
+
+    in_simulation(5, OPTIONS, run, expected=EXPECTED)
+
+
+async def _refused(joining: Joining, gone: SimNode) -> None:
+    """It has come up empty, and gets no place."""
+
+    def fill(request: object) -> None:
+        request.replace_node.node_id = gone.node_id  # type: ignore[attr-defined]
+
+    while True:
+        said = refusal(await joining.ask(fill))
+        if "has not come up" not in said:
+            break
+        await asyncio.sleep(0.2)
+    assert f"node {gone.node_id} has no vote in the catalog" in said
+    assert joining.state().nodes[NodeId(gone.node_id)].ordinal == 0
