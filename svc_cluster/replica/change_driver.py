@@ -107,6 +107,7 @@ class ChangeDriver:
         engine = replica.group.engine
         number = number_of(engine)
         if number == record.configuration + 1:
+            self.ended.pop(record.group_id, None)  # the wish came too late
             await self._report(record, change, pb.CHANGE_STEP_CONFIGURED, engine.term)
             return True
         if number != record.configuration:

@@ -15,6 +15,7 @@ from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId, Term
 from svc_cluster.catalog.group_change import GroupChange
 from svc_cluster.raft.readiness import HEARD_SECONDS_MAX, ReplicaWord
+from svc_cluster.replica import change_driver
 from svc_cluster.replica.change_driver import (
     ABSENT_SECONDS,
     DAMAGED_SECONDS,
@@ -161,3 +162,21 @@ def test_a_leader_wishes_a_change_given_up_and_does_not_vouch_for_it(
     assert [event for event, _ in led.lines] == ["change_given_up"]
     reason = "the new replica on node 5 is damaged"
     assert led.driver.ended[GROUP] == f"the move to 1, 2, 5 was given up: {reason}"
+
+
+def test_a_change_that_went_through_all_the_same_was_not_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The wish came behind the seal: nothing tells of it any more once the next configuration has
+    begun, and the catalog hears that it has."""
+    led = Led()
+    record: Any = SimpleNamespace(group_id=GROUP, configuration=0)
+    asyncio.run(led.driver._give_up(led.replica, record, CHANGE, NodeId(5)))
+    assert GROUP in led.driver.ended
+    led.asked.clear()
+    monkeypatch.setattr(change_driver, "number_of", lambda _: 1)
+    assert asyncio.run(led.driver._step(led.replica, record, CHANGE))
+    assert GROUP not in led.driver.ended
+    (asked,) = led.asked
+    assert asked.report_change.step == pb.CHANGE_STEP_CONFIGURED
+    assert asked.report_change.configuration == 1
