@@ -43,6 +43,7 @@ class Story:
         for node in self.joined:
             await self._step(f"node {node} joins", partial(self._join, node))
         await self._step("rebalance", self._rebalance)
+        await self._step("others vote", self._vote)
         await self._step("a node lost for good", self._lose_and_replace)
         for node in reversed(self.joined):
             await self._step(f"drain and remove {node}", partial(self._leave, node))
@@ -105,14 +106,30 @@ class Story:
         assert max(after.values()) - min(after.values()) <= 1, after
         await self._healthy()
 
+    async def _voters(self) -> set[int]:
+        found = await self.cluster.answer("catalog", "show", "-o", "json")
+        return {row["node_id"] for row in found["replicas"]}
+
+    async def _vote(self) -> None:
+        """Nodes that came vote in the catalog: with the first ones, or instead of one of them."""
+        votes = (*FIRST, *self.joined) if len(self.joined) == 2 else (*FIRST[:2], self.joined[0])
+        await self.cluster.insist("catalog", "move", "--to", ",".join(map(str, votes)))
+
+        async def they_vote() -> bool:
+            return await self._voters() == {*votes}
+
+        await comes_true(they_vote, lambda: f"{votes} do not vote: {self.cluster.said()}")
+        await self.cluster.insist("catalog", "show")
+
     # -- a node that does not come back
 
     async def _lose_and_replace(self) -> None:
-        """Whoever leads the catalog: of the nodes that began the cluster, since those that came
-        later are not replaced in their place."""
+        """Whoever leads the catalog, where it began the cluster: one that came later is not
+        replaced in its place."""
         cluster = self.cluster
         lost = (await cluster.answer("cluster", "status", "-o", "json"))["catalog_leader"]
-        assert lost in FIRST, lost
+        if lost not in FIRST:
+            lost = FIRST[0]
         cluster.destroy(lost)
         await self.load.progress(BETWEEN)
         status, text = await cluster.tell("cluster", "health", about=lost)
@@ -133,13 +150,14 @@ class Story:
         async def is_refused() -> bool:
             status, text = await cluster.tell("member", "remove", str(node))
             assert status != 0, f"node {node} holds replicas, and was removed: {text}"
-            return "drain it first" in text
+            return f"node drain {node}" in text
 
         await comes_true(is_refused, lambda: f"nobody says that node {node} is to be drained")
         await cluster.insist("node", "drain", str(node))
         # its status is 1 while anything is left
         text = await cluster.insist("node", "status", str(node))
         print(f"  {text.strip().splitlines()[0]}")
+        assert node not in await self._voters()
         await cluster.insist("member", "remove", str(node))
         process = cluster.processes[f"node-{node}"]
         assert process.end() == EXIT_CONFIGURATION, process.said()[-2000:]
