@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from svc_cluster.base.errors import UnavailableError
+from svc_cluster.base.errors import InvalidError, UnavailableError
 from svc_cluster.base.ids import NodeId
 from svc_cluster.catalog.catalog_state import CatalogState
 from svc_cluster.catalog.placement_model import PlacementNode
 from svc_cluster.catalog.placement_rules import Spread
+
+
+def check_wish(
+    nodes: Sequence[PlacementNode],
+    replication_factor: int | None,
+    zones: frozenset[str] = frozenset(),
+) -> None:
+    """Raises InvalidError where a basin is asked for that has more replicas than there are nodes
+    for them. They are of `zones` if there are any. A factor that nobody asked for is waited for."""
+    there = [node for node in nodes if node.is_taking and (not zones or node.zone in zones)]
+    if replication_factor is not None and replication_factor > len(there):
+        where = f" in {', '.join(sorted(zones))}" if zones else ""
+        raise InvalidError(
+            f"{len(there)} nodes{where} take replicas, and the basin was to have "
+            f"{replication_factor}"
+        )
 
 
 def place_basin(

@@ -90,6 +90,7 @@ class CreateBasinJson(msgspec.Struct):
     basin: str
     config: BasinConfigJson | None = None
     location: str | None = None
+    replication_factor: int | None = None
 
 
 def unknown_in_basin(*, alias: bool) -> frozenset[str]:

@@ -16,12 +16,19 @@ from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig
 
 
 def basin_creation_hash(
-    token: str | None, config: BasinConfig, location: str | None = None
+    token: str | None,
+    config: BasinConfig,
+    location: str | None = None,
+    replication_factor: int | None = None,
 ) -> bytes:
-    """32 bytes; none without a token, which matches nothing. `location` as it was asked for."""
+    """32 bytes; none without a token, which matches nothing. `location` and the factor as they were
+    asked for."""
     message = pb.BasinConfig()
     config_pb.put_basin(message, config)
-    return _hash(token, message, b"" if location is None else location.encode())
+    place = b"" if location is None else location.encode()
+    if replication_factor is not None:  # no location's name has a zero byte
+        place += b"\x00" + replication_factor.to_bytes(1, "big")
+    return _hash(token, message, place)
 
 
 def stream_creation_hash(token: str | None, config: PartialStreamConfig | None) -> bytes:

@@ -27,6 +27,7 @@ from svc_cluster.model.stream_config import BasinConfig, PartialStreamConfig
 class EnsureBasinJson(msgspec.Struct):
     config: BasinConfigJson | None = None
     location: str | None = None
+    replication_factor: int | None = None
 
 
 class EnsureStreamJson(StreamConfigJson):
@@ -41,6 +42,7 @@ class EnsuredBasin:
     config: BasinConfig = field(default_factory=BasinConfig)
     location: str | None = None
     storage_class: str | None = None
+    replication_factor: int | None = None
 
 
 def ensured_basin(body: bytes, *, alias: bool = True, strict: bool = False) -> EnsuredBasin:
@@ -53,12 +55,13 @@ def ensured_basin(body: bytes, *, alias: bool = True, strict: bool = False) -> E
         body, EnsureBasinJson, strict=strict, without=unknown_in_basin(alias=alias)
     )
     if wire.config is None:
-        return EnsuredBasin(location=wire.location)
+        return EnsuredBasin(location=wire.location, replication_factor=wire.replication_factor)
     storage_class = wire.config.storage_class if alias else None
     return EnsuredBasin(
         basin_config_from_json(wire.config, alias=False),
         wire.location,
         None if storage_class is None else checked_storage_class(storage_class),
+        wire.replication_factor,
     )
 
 

@@ -48,7 +48,7 @@ from svc_cluster.catalog.leases import LeaseTable
 from svc_cluster.catalog.location_table import SetDefaultLocation
 from svc_cluster.catalog.node_rows import registered
 from svc_cluster.catalog.own_group import CatalogGroup
-from svc_cluster.catalog.placement import place_basin
+from svc_cluster.catalog.placement import check_wish, place_basin
 from svc_cluster.catalog.placement_view import placement_nodes, zones_of
 from svc_cluster.catalog.raising import Gateways, NodeSpeaks
 from svc_cluster.codec.catalog_entry import (
@@ -297,13 +297,15 @@ class CatalogReplica:
         or_existing: bool = False,
         location: str | None = None,
         owner: int = 0,
+        replication_factor: int | None = None,
     ) -> CreateBasin | BasinRecord:
         """The commit point of a creation; the group follows by reconciliation. A basin that is
         there is fine where `or_existing` says so, and where it was made with this `creation_hash`:
         its record then.
 
         A new basin's `location` has to be one of those there are, None: the default; with
-        `or_existing` it has to be that of the basin that exists, or None. `owner`: see CreateBasin.
+        `or_existing` it has to be that of the basin that exists, or None; so has the
+        `replication_factor`. `owner`: see CreateBasin.
 
         Raises QuotaError, InvalidError, BasinDeletionPendingError, AlreadyExistsError.
         """
@@ -318,7 +320,9 @@ class CatalogReplica:
             place = self.default_location if location is None else self.find_location(location)
             nodes = placement_nodes(self.state, self.initial)
             zones = zones_of(place.name, nodes)
-            replicas = place_basin(self.state, nodes, self._replication_factor, zones)
+            check_wish(nodes, replication_factor, zones)
+            factor = replication_factor or self._replication_factor
+            replicas = place_basin(self.state, nodes, factor, zones)
             group_id = self.state.next_group_id
             return CreateBasin(
                 name, group_id, replicas, config, now_ms, creation_hash, place.name, owner
@@ -327,6 +331,10 @@ class CatalogReplica:
             raise BasinDeletionPendingError("a basin of this name is being deleted")
         if or_existing and location not in (None, self.location_of(known)):
             raise InvalidError("the location of a basin cannot be changed")
+        if or_existing and replication_factor not in (None, len(known.replicas)):
+            raise InvalidError(
+                f"the basin has {len(known.replicas)} replicas: an operator changes that"
+            )
         if or_existing or (creation_hash and creation_hash == known.creation_hash):
             return known
         raise AlreadyExistsError("a basin of this name exists")

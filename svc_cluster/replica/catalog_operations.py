@@ -22,6 +22,7 @@ from svc_cluster.catalog.catalog_commands import (
 from svc_cluster.catalog.node_facts import NO_FACTS
 from svc_cluster.codec import config_pb
 from svc_cluster.codec.node_facts_pb import get_facts
+from svc_cluster.codec.replication_json import checked_factor
 from svc_cluster.model.access_token import NO_PARENT
 from svc_cluster.model.location import Location
 from svc_cluster.model.provision import Provision
@@ -53,6 +54,7 @@ class CatalogOperations:
         self._deadline = deadline
         self.operations: dict[str, Operation] = {
             "create_basin": self._create_basin,
+            "create_placed_basin": self._create_placed_basin,
             "list_basins": self._list_basins,
             "resolve_basin": self._resolve_basin,
             "delete_basin": self._delete_basin,
@@ -63,8 +65,18 @@ class CatalogOperations:
             **VersionOperations(find, deadline, elsewhere).operations,
         }
 
+    async def _create_placed_basin(self, request: pb.Request) -> Fill:
+        """The basin has as many replicas as the request says."""
+        asked = request.create_placed_basin
+        factor = checked_factor(asked.replication_factor)
+        return await self._create(request, asked.basin, factor)
+
     async def _create_basin(self, request: pb.Request) -> Fill:
-        message = request.create_basin
+        return await self._create(request, request.create_basin, None)
+
+    async def _create(
+        self, request: pb.Request, message: pb.CreateBasinRequest, factor: int | None
+    ) -> Fill:
         catalog = self._catalog(request)
         config = config_pb.get_basin(message.config)
         found: CreateBasin | BasinRecord | None = None
@@ -85,6 +97,7 @@ class CatalogOperations:
                 or_existing=message.or_existing,
                 location=message.location if message.HasField("location") else None,
                 owner=owner(now_ms),
+                replication_factor=factor,
             )
             if isinstance(found, CreateBasin):
                 return found

@@ -22,6 +22,7 @@ WRITES: Final = frozenset(
         "seal_basin",
         "freeze_basin",
         "create_basin",
+        "create_placed_basin",
         "delete_basin",
         "register_node",
         "replace_node",

@@ -79,11 +79,16 @@ class _Stream:
     grown: asyncio.Event = field(default_factory=asyncio.Event)
 
 
+NODES = 1
+"""As many as a cluster of these would have."""
+
+
 @dataclass
 class _Basin:
     info: BasinInfo
     config: BasinConfig
     creation_hash: bytes = b""
+    replicas: int = NODES
     streams: dict[str, _Stream] = field(default_factory=dict)
 
 
@@ -172,14 +177,17 @@ class MemoryBackend:
         creation_hash: bytes = b"",
         *,
         location: str | None = None,
+        replication_factor: int | None = None,
         asked_by: AskedBy = AuthenticationOff.OFF,
         request_key: bytes = b"",
     ) -> ProvisionedBasin:
         existing = self._basins.get(name)
         if existing is None:
+            if (replication_factor or 0) > NODES:
+                raise InvalidError(f"{NODES} nodes take replicas")
             place = self._default_location if location is None else self._location(location)
             info = BasinInfo(name, self._clock.wall_ms(), None, place.name)
-            self._basins[name] = _Basin(info, config, creation_hash)
+            self._basins[name] = _Basin(info, config, creation_hash, replication_factor or NODES)
             return ProvisionedBasin(info)
         if creation_hash and creation_hash == existing.creation_hash:
             return ProvisionedBasin(existing.info, Provision.NOOP)
@@ -193,13 +201,18 @@ class MemoryBackend:
         storage_class: str | None = None,
         *,
         location: str | None = None,
+        replication_factor: int | None = None,
         asked_by: AskedBy = AuthenticationOff.OFF,
         request_key: bytes = b"",
     ) -> ProvisionedBasin:
         existing = self._basins.get(name)
         if existing is None:
             initial = with_storage_class(config, storage_class)
-            return await self.create_basin(name, initial, location=location)
+            return await self.create_basin(
+                name, initial, location=location, replication_factor=replication_factor
+            )
+        if replication_factor not in (None, existing.replicas):
+            raise InvalidError(f"the basin has {existing.replicas} replicas")
         if location not in (None, existing.info.location):
             raise InvalidError("the location of a basin cannot be changed")
         before = existing.config

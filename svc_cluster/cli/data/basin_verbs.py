@@ -96,11 +96,16 @@ async def create_basin(
     defaults: StreamOptions,
     options: BasinOptions,
     location: Annotated[str | None, typer.Option(help="Where it is; else the default.")] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option(help="Replicas, 1, 3 or 5; else the cluster's setting.")
+    ] = None,
 ) -> None:
     """Make a basin. What is said of streams is the default of those made in it."""
     name = basin_name(basin)
     config = options.config(defaults)
-    body = {"basin": name, "config": config, "location": location}
+    body: dict[str, object] = {"basin": name, "config": config, "location": location}
+    if replication_factor is not None:
+        body["replication_factor"] = replication_factor
     answer = await call.client.call(
         "POST",
         "/v1/basins",

@@ -18,6 +18,7 @@ from svc_cluster.codec.json_body import decode_object, encode_object
 from svc_cluster.codec.json_list import page_steps
 from svc_cluster.codec.location_json import checked_location
 from svc_cluster.codec.reconfigure_json import decode_basin_patch
+from svc_cluster.codec.replication_json import checked_factor
 from svc_cluster.gateway.access.authorization import require
 from svc_cluster.gateway.api.context import Call
 from svc_cluster.gateway.api.paging import ROW_BYTES
@@ -72,14 +73,16 @@ async def create_basin(call: Call) -> Response:
     call.subject.basin = wire.basin
     require(call.caller.grant, Op.CREATE_BASIN, basin=wire.basin)
     location = None if wire.location is None else checked_location(wire.location)
+    factor = checked_factor(wire.replication_factor)
     config = BasinConfig()
     if wire.config is not None:
         config = basin_config_from_json(wire.config, alias=alias)
     made = await call.services.backend.create_basin(
         wire.basin,
         config,
-        basin_creation_hash(creation_token(call.request), config, location),
+        basin_creation_hash(creation_token(call.request), config, location, factor),
         location=location,
+        replication_factor=factor,
         asked_by=call.caller.asked_by,
         request_key=write_key(call, token, body, wire.basin),
     )
@@ -99,6 +102,7 @@ async def ensure_basin(call: Call) -> Response:
         wanted.config,
         wanted.storage_class,
         location=location,
+        replication_factor=checked_factor(wanted.replication_factor),
         asked_by=call.caller.asked_by,
         request_key=write_key(call, token, body, name),
     )

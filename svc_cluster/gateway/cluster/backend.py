@@ -119,13 +119,14 @@ class Backend(Protocol):
         creation_hash: bytes = b"",
         *,
         location: str | None = None,
+        replication_factor: int | None = None,
         asked_by: AskedBy = AuthenticationOff.OFF,
         request_key: bytes = b"",
     ) -> ProvisionedBasin:
         """Create a basin; one that was created with this hash (not empty) is fine. That is NOOP,
-        its configuration may be another by now. `location` None: the default; `asked_by`: whose
-        quotas count. AlreadyExistsError, BasinDeletionPendingError, QuotaError; InvalidError where
-        there is no such location."""
+        its configuration may be another by now. `location` and `replication_factor` None: the
+        default; `asked_by`: whose quotas count. AlreadyExistsError, BasinDeletionPendingError,
+        QuotaError; InvalidError where there is no such location, or there are fewer nodes."""
         ...
 
     async def ensure_basin(
@@ -135,12 +136,13 @@ class Backend(Protocol):
         storage_class: str | None = None,
         *,
         location: str | None = None,
+        replication_factor: int | None = None,
         asked_by: AskedBy = AuthenticationOff.OFF,
         request_key: bytes = b"",
     ) -> ProvisionedBasin:
         """Create the basin, or replace its configuration as a whole; `storage_class` as in
         `model.reconfigure.ensure_basin`. BasinDeletionPendingError; InvalidError where `location`
-        is another than that of the basin, or there is none of this name."""
+        or the factor is another than that of the basin, or cannot be had."""
         ...
 
     async def locations(self) -> tuple[list[Location], Location]:

@@ -31,6 +31,7 @@ from svc_cluster.gateway.cluster.backend import (
     ReadResult,
     StreamInfo,
 )
+from svc_cluster.gateway.cluster.creation import creation_in
 from svc_cluster.gateway.cluster.directory import Directory
 from svc_cluster.gateway.cluster.leaders import Fill, Leaders
 from svc_cluster.gateway.cluster.pipelined_appends import PipelinedAppends
@@ -96,16 +97,17 @@ class ReplicaClient:
         creation_hash: bytes = b"",
         *,
         location: str | None = None,
+        replication_factor: int | None = None,
         asked_by: AskedBy = AuthenticationOff.OFF,
         request_key: bytes = b"",
     ) -> ProvisionedBasin:
         def fill(request: pb.Request) -> None:
-            request.create_basin.basin = name
-            request.create_basin.creation_hash = creation_hash
-            put_asked_by(request.create_basin, asked_by)
+            asked = creation_in(request, replication_factor)
+            asked.basin, asked.creation_hash = name, creation_hash
+            put_asked_by(asked, asked_by)
             if location is not None:
-                request.create_basin.location = location
-            config_pb.put_basin(request.create_basin.config, config)
+                asked.location = location
+            config_pb.put_basin(asked.config, config)
 
         return await self._create_basin(name, fill, self._deadline(), request_key)
 
@@ -116,19 +118,19 @@ class ReplicaClient:
         storage_class: str | None = None,
         *,
         location: str | None = None,
+        replication_factor: int | None = None,
         asked_by: AskedBy = AuthenticationOff.OFF,
         request_key: bytes = b"",
     ) -> ProvisionedBasin:
         deadline = self._deadline()
 
         def create(request: pb.Request) -> None:
-            request.create_basin.basin = name
-            request.create_basin.or_existing = True
-            put_asked_by(request.create_basin, asked_by)
+            asked = creation_in(request, replication_factor)
+            asked.basin, asked.or_existing = name, True
+            put_asked_by(asked, asked_by)
             if location is not None:
-                request.create_basin.location = location
-            initial = with_storage_class(config, storage_class)
-            config_pb.put_basin(request.create_basin.config, initial)
+                asked.location = location
+            config_pb.put_basin(asked.config, with_storage_class(config, storage_class))
 
         made = await self._create_basin(name, create, deadline, request_key)
         if made.outcome is Provision.CREATED:

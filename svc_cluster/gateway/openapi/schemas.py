@@ -13,6 +13,7 @@ from svc_cluster.gateway.request.endpoint import Schema
 from svc_cluster.gateway.request.error_answers import SIDE_EFFECTS_HEADER
 from svc_cluster.model import names
 from svc_cluster.model.access import Op
+from svc_cluster.model.replication import REPLICATION_FACTORS
 from svc_cluster.model.stream_config import STORAGE_CLASSES, STREAM_SETTINGS, SettingKind
 from svc_cluster.model.ticket_request import TICKET_SECONDS_MAX
 
@@ -109,6 +110,10 @@ _LOCATION: Final[Schema] = {
     **LOCATION_NAME,
     "description": "One of those there are; the default where none is named.",
 }
+_FACTOR: Final[Schema] = {
+    "enum": list(REPLICATION_FACTORS),
+    "description": "Replicas of the basin; the cluster's setting where none is named.",
+}
 _CIPHER: Final = words("aegis-256", "aes-256-gcm")
 _HEADERS: Final[Schema] = {
     "type": "array",
@@ -146,8 +151,8 @@ def _settings(*, late: bool) -> dict[str, Schema]:
 
 
 _REFINED: Final[dict[str, dict[str, Schema]]] = {
-    "CreateBasin": {"basin": BASIN_NAME, "location": _LOCATION},
-    "EnsureBasin": {"location": _LOCATION},
+    "CreateBasin": {"basin": BASIN_NAME, "location": _LOCATION, "replication_factor": _FACTOR},
+    "EnsureBasin": {"location": _LOCATION, "replication_factor": _FACTOR},
     "CreateStream": {"stream": STREAM_NAME},
     "AppendInput": {
         "records": {"minItems": 1, "maxItems": RECORDS_MAX},

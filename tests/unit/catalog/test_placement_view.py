@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from svc_cluster.base.errors import UnavailableError
+from svc_cluster.base.errors import InvalidError, UnavailableError
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
 from svc_cluster.base.steps import at_once
 from svc_cluster.catalog.catalog_commands import (
@@ -18,7 +18,7 @@ from svc_cluster.catalog.catalog_commands import (
 from svc_cluster.catalog.group_change import BeginChange
 from svc_cluster.catalog.node_facts import AnnouncedFacts
 from svc_cluster.catalog.own_group import CatalogGroup
-from svc_cluster.catalog.placement import place_basin
+from svc_cluster.catalog.placement import check_wish, place_basin
 from svc_cluster.catalog.placement_model import (
     NodeStanding,
     OpenChange,
@@ -80,6 +80,21 @@ def test_a_new_basin_is_placed_on_no_node_that_drains() -> None:
     catalog.apply(DrainNode(ALL[0], True))
     with pytest.raises(UnavailableError):
         place_basin(catalog.state, placement_nodes(catalog.state, ALL), 3)
+
+
+def test_a_basin_asks_for_no_more_replicas_than_there_are_nodes_for() -> None:
+    """Of its zones, where there are such; the cluster's own number is waited for instead."""
+    nodes = [
+        PlacementNode(NodeId(n), zone="a" if n < 4 else "b", takes_more=n != 5) for n in range(1, 7)
+    ]
+    for factor in (None, 1, 3, 5):
+        check_wish(nodes, factor)
+    with pytest.raises(InvalidError, match="5 nodes take replicas, and the basin was to have 7"):
+        check_wish(nodes, 7)
+    check_wish(nodes, 3, frozenset({"a"}))
+    check_wish(nodes, None, frozenset({"b"}))
+    with pytest.raises(InvalidError, match="2 nodes in b take replicas"):
+        check_wish(nodes, 3, frozenset({"b"}))
 
 
 def test_what_drains_is_planned_away_and_what_is_open_counts_as_done() -> None:

@@ -70,6 +70,12 @@ def test_a_creation_is_told_by_its_token_and_configuration() -> None:
         for config in configs
         for switch in (False, True)
     }
+    places = {
+        basin_creation_hash("a", BasinConfig(), location, factor)
+        for location in (None, "l", "l2")
+        for factor in (None, 1, 3, 5)
+    }
+    assert len(places) == 12 and len(places & basins) == 1
     assert len(streams) == 2 * len(configs)
     assert len(basins) == 4 * len(configs)
     assert {len(found) for found in streams | basins} == {32}
