@@ -247,9 +247,8 @@ class Host:
             replica.group.fail(fault)
 
     def _ticked(self) -> None:
-        self._tick_handle = self.services.loop.call_later(
-            self.settings.tick_seconds, self.guarded(self._tick)
-        )
+        seconds = self.services.rest.tick_seconds(self.settings.tick_seconds)
+        self._tick_handle = self.services.loop.call_later(seconds, self.guarded(self._tick))
 
     def guarded(self, callback: Callable[..., object]) -> Callable[..., None]:
         """For a timer of the whole node: what escapes it ends the process."""

@@ -21,6 +21,9 @@ ASK_SECONDS: Final = 0.02
 """How often the successor is asked until it has taken over."""
 
 LOOK_SECONDS: Final = 0.05
+QUIET_LOOK_SECONDS: Final = 0.5
+"""From one look to the next where the catalog alone is awake."""
+
 SLOW_SECONDS: Final = 2.0
 """A leader whose disk is behind a quorum of the others for this long gives its place away."""
 
@@ -271,6 +274,8 @@ class SlowDiskWatch:
         self._scores: dict[GroupId, _Score] = {}
         self._tasks = Tasks()
         self._handle: asyncio.TimerHandle | None = None
+        self._pause = LOOK_SECONDS
+        """Before the next look."""
         self._stopped = False
         self.handed_over = 0
         self._gave_away_at = float("-inf")
@@ -314,7 +319,8 @@ class SlowDiskWatch:
             del self._scores[group_id]
         if self._stopped:
             return
-        self._handle = self._services.loop.call_later(LOOK_SECONDS, self._host.guarded(self._look))
+        self._pause = QUIET_LOOK_SECONDS if self._services.rest.is_quiet else LOOK_SECONDS
+        self._handle = self._services.loop.call_later(self._pause, self._host.guarded(self._look))
 
     def _judge(self, replica: Replica, now: float) -> None:
         group = replica.group
@@ -325,7 +331,7 @@ class SlowDiskWatch:
             score.behind_seconds = max(0.0, score.behind_seconds - FORGIVENESS * passed)
             return
         # A late look says nothing of the time before it: this process may have been stopped.
-        score.behind_seconds += min(passed, 2 * LOOK_SECONDS)
+        score.behind_seconds += min(passed, 2 * self._pause)
         if score.behind_seconds >= SLOW_SECONDS and now >= score.not_before:
             score.not_before = now + AGAIN_SECONDS
             score.behind_seconds = 0.0

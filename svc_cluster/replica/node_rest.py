@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 VISIT_SECONDS: Final = 30.0
 """A group at rest is visited at least so often."""
 
+QUIET_TICK_SECONDS: Final = 0.105
+"""From one tick to the next where the catalog alone is awake. Each finds that the 0.1 s between two
+heartbeats are over, so that these come no less often than with more ticks."""
+
 WAKE_SECONDS: Final = 0.05
 WOKEN_PER_TURN: Final = 10
 """Groups that wake because of a node do so with so many at a time, so often: 200 a second."""
@@ -122,6 +126,15 @@ class NodeRest:
             replicas = self._replicas.items()
             self._awake = [one for group_id, one in replicas if group_id not in self._asleep]
         return self._awake
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether groups may rest here and all do but one at most, which is the catalog."""
+        return bool(self.seconds) and len(self.awake()) <= 1
+
+    def tick_seconds(self, usual: float) -> float:
+        """Return how long the next tick of those that are awake may wait."""
+        return max(usual, QUIET_TICK_SECONDS) if self.is_quiet else usual
 
     def due(self, now: float) -> list[Replica]:
         """Groups at rest that are to be visited now; they are due again later."""

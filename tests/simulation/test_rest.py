@@ -11,8 +11,9 @@ import pytest
 
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
 from svc_cluster.raft.group import Role
-from svc_cluster.raft.messages import PeerMessage
+from svc_cluster.raft.messages import AppendRequest, PeerMessage
 from svc_cluster.replica.group_replica import AnyGroup
+from svc_cluster.replica.node_rest import QUIET_TICK_SECONDS
 from tests.simulation.cluster import SimCluster, in_simulation
 from tests.simulation.node import SimNode
 from tests.simulation.options import Options
@@ -90,6 +91,49 @@ def test_basins_at_rest_say_nothing_and_have_no_ticks() -> None:
     of_basins = {name for name, is_catalog in sent if not is_catalog}
     assert of_basins <= {"ScrubQuestion", "ScrubAnswer"}
     assert sent["Beat", True] and sent["AppendRequest", True]
+
+
+def test_the_catalog_alone_has_few_ticks_and_its_heartbeats_come_as_often() -> None:
+    """Each tick brings a heartbeat, and no fewer of them go to each follower than with a tick each
+    20 ms. A basin that wakes is ticked as usual."""
+    heartbeats: Counter[NodeId] = Counter()
+
+    async def main(cluster: SimCluster) -> None:
+        def count(_: NodeId, to: NodeId, group_id: GroupId, message: PeerMessage) -> None:
+            if group_id == CATALOG_GROUP and isinstance(message, AppendRequest):
+                heartbeats[to] += 1
+
+        for node in cluster.nodes:
+            node._on_sent = count
+        watch = await _at_rest(cluster)
+        heartbeats.clear()
+        ticks = _count_ticks(cluster)
+        await cluster.guarded(asyncio.sleep(10.0), watch)
+        assert max(ticks.values()) <= 10.0 / QUIET_TICK_SECONDS + 2
+        assert len(heartbeats) == 2
+        assert min(heartbeats.values()) >= 10.0 / (0.1 + 0.02)
+        ticks.clear()
+        await cluster.guarded(_answered(cluster, cluster.recorder.streams[:1]), watch)
+        await cluster.guarded(asyncio.sleep(0.5), watch)
+        assert max(ticks.values()) >= 20
+        watch.cancel()
+
+    in_simulation(14, replace(OPTIONS, tick_seconds=0.02), main)
+
+
+def _count_ticks(cluster: SimCluster) -> Counter[NodeId]:
+    """By node, from now on."""
+    counted: Counter[NodeId] = Counter()
+    for node in cluster.nodes:
+        assert node.node is not None
+        host = node.node.host
+
+        def tick(node_id: NodeId = node.node_id, usual: Callable[[], None] = host._tick) -> None:
+            counted[node_id] += 1
+            usual()
+
+        host._tick = tick  # type: ignore[method-assign]
+    return counted
 
 
 def _engine_times(cluster: SimCluster) -> list[float]:

@@ -6,6 +6,9 @@ pause between the looks, was used by one turn: none is told as longer than it wa
 timer wakes would come behind all that is ready, which is a turn more. What the collector of cyclic
 garbage used is no part of it, and is told by itself. A thread that sleeps most of the time sees
 where the loop is while a look is overdue, so that the longest turns can be told by name.
+
+A process that has nothing to do would spend most of what it takes on these looks. So one whose loop
+was idle for a second looks seldom, until a look finds that it was used.
 """
 
 from __future__ import annotations
@@ -25,6 +28,15 @@ from svc_cluster.base.metrics import Metrics
 from svc_cluster.base.seldom import Seldom
 
 LOOK_SECONDS: Final = 0.005
+CALM_SECONDS: Final = 0.1
+"""From one look to the next while the loop has next to nothing to do."""
+
+CALM_SHARE: Final = 0.05
+"""Of a core: a loop that takes less has next to nothing to do."""
+
+CALM_AFTER_SECONDS: Final = 1.0
+"""For so long it must have taken less."""
+
 TURN_SECONDS_MAX: Final = 0.02
 """Processor time that a turn may take; a longer one is told of."""
 
@@ -43,12 +55,17 @@ class LoopTurns:
     def __init__(
         self, metrics: Metrics, *, look_seconds: float = LOOK_SECONDS, tell: Tell | None = None
     ) -> None:
-        """A turn may be longer than is told by `look_seconds` at most."""
+        """A turn may be longer than is told by `look_seconds` at most, or by CALM_SECONDS where the
+        loop was idle before it. Who is to be told of every turn has looks that are all alike."""
         self._metrics = metrics
         self._look_seconds = look_seconds
+        self._pause_seconds = look_seconds
         self._tell = tell
         self._loop = asyncio.get_running_loop()
         self._now = SystemClock().monotonic
+        self._judged_at = self._now()
+        self._used_since = 0.0
+        """Processor time since the loop was last judged to be idle or not."""
         self._thread_id = threading.get_ident()
         self._due = float("inf")
         self._seen: list[str] = []
@@ -80,14 +97,14 @@ class LoopTurns:
 
     def _pause(self) -> None:
         self._used = time.thread_time() - self._collected_used
-        self._due = self._now() + self._look_seconds
-        self._timer = self._loop.call_later(self._look_seconds, self._look)
+        self._due = self._now() + self._pause_seconds
+        self._timer = self._loop.call_later(self._pause_seconds, self._look)
 
     def _look(self) -> None:
         late = max(self._now() - self._due, 0.0)
         self._due = float("inf")
         used = time.thread_time() - self._collected_used - self._used
-        turn = max(used - self._look_seconds, 0.0)
+        turn = max(used - self._pause_seconds, 0.0)
         self._metrics.event_loop_lag.observe(late)
         self._metrics.event_loop_turn.observe(turn)
         if turn > TURN_SECONDS_MAX:
@@ -95,7 +112,20 @@ class LoopTurns:
         if self._tell is not None:
             self._tell(turn, self._seen)
         self._seen = []
+        self._choose_pause(used)
         self._pause()
+
+    def _choose_pause(self, used: float) -> None:
+        now = self._now()
+        self._used_since += used
+        if self._tell is not None or used > CALM_SHARE * CALM_SECONDS:
+            self._pause_seconds = self._look_seconds
+        elif now - self._judged_at < CALM_AFTER_SECONDS:
+            return
+        else:
+            is_calm = self._used_since < CALM_SHARE * (now - self._judged_at)
+            self._pause_seconds = CALM_SECONDS if is_calm else self._look_seconds
+        self._judged_at, self._used_since = now, 0.0
 
     def _say(self, turn: float, late: float) -> None:
         """One line a minute, about the longest since the one before."""
@@ -115,7 +145,7 @@ class LoopTurns:
 
     def _watch(self) -> None:
         """On a thread of its own: where the loop is while it should be elsewhere."""
-        while not self._ended.wait(TURN_SECONDS_MAX / 2):
+        while not self._ended.wait(self._until_overdue()):
             if self._now() - self._due < TURN_SECONDS_MAX / 2 or self._seen:
                 continue
             frame = sys._current_frames().get(self._thread_id)
@@ -124,6 +154,12 @@ class LoopTurns:
                 self._seen = [
                     f"{call.name} {_short(call.filename)}:{call.lineno}" for call in calls
                 ]
+
+    def _until_overdue(self) -> float:
+        """So long nothing is to be seen; where looks follow each other closely, so long as well."""
+        if self._pause_seconds == self._look_seconds:
+            return TURN_SECONDS_MAX / 2
+        return min(max(self._due - self._now(), 0.0), CALM_SECONDS) + TURN_SECONDS_MAX / 2
 
     def _collected(self, phase: str, _info: dict[str, Any]) -> None:
         """The collector of cyclic garbage begins or ends, on whichever thread it came over."""

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.cli.processes.loop_turns import TURN_SECONDS_MAX, LoopTurns
+from svc_cluster.cli.processes.loop_turns import CALM_SECONDS, TURN_SECONDS_MAX, LoopTurns
 
 LONG = 8 * TURN_SECONDS_MAX
 
@@ -134,6 +134,40 @@ def test_turns_that_follow_each_other_are_told_one_by_one() -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(body())
     assert 0.8 * step < max(told) < 1.5 * step
+
+
+def test_an_idle_loop_is_looked_at_seldom_until_it_is_used() -> None:
+    """Behind a second without work, looks come ten times less often; the first that finds the loop
+    used is the last such one, and a long turn out of the calm is told."""
+    metrics = Metrics()
+
+    def looks() -> int:
+        return observed(metrics, "svc_event_loop_lag_seconds", 0.064)[0]
+
+    async def looks_in(seconds: float, *, busy: bool) -> int:
+        began, loop = looks(), asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while busy and loop.time() < end:
+            burn(0.002)
+            await asyncio.sleep(0.002)
+        await asyncio.sleep(end - loop.time())
+        return looks() - began
+
+    async def body() -> None:
+        watching = asyncio.create_task(LoopTurns(metrics).run())
+        async with asyncio.timeout(30):
+            while await looks_in(0.5, busy=False) > 0.5 / CALM_SECONDS + 1:
+                pass
+            burn(LONG + CALM_SECONDS)
+            await asyncio.sleep(CALM_SECONDS * 2)
+            assert long_turn(metrics)
+            while await looks_in(0.5, busy=True) <= 2 * 0.5 / CALM_SECONDS:
+                pass
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+    asyncio.run(body())
+    assert len(LINES) == 1
 
 
 def test_many_long_turns_are_one_line() -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from svc_cluster.base.ids import GroupId, NodeId, Term
+from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId, Term
 from svc_cluster.raft.messages import REST_LIST_MAX, Beat
 from svc_cluster.replica.node_rest import (
+    QUIET_TICK_SECONDS,
     VISIT_SECONDS,
     WAKE_SECONDS,
     WOKEN_PER_TURN,
@@ -216,3 +217,20 @@ def test_no_more_groups_rest_than_a_list_tells(there: int) -> None:
     for number in range(there):
         node.rest.led[TWO].add(GroupId(number), Term(1))
     assert (node.rest.partners(MEMBERS) is None) == (there == REST_LIST_MAX)
+
+
+def test_ticks_are_seldom_while_the_catalog_alone_is_awake() -> None:
+    """One basin that wakes has its node's ticks as often as ever. Where nothing ever rests nothing
+    changes, and ticks that are seldom by the settings stay so."""
+    node = _Node()
+    group = SimpleNamespace(group_id=CATALOG_GROUP)
+    catalog: Any = SimpleNamespace(group=group)
+    node.rest.opened(catalog)
+    basin = node.sleeps(4, TWO)
+    assert node.rest.tick_seconds(0.02) == QUIET_TICK_SECONDS
+    assert node.rest.tick_seconds(0.2) == 0.2
+    node.rest.woke(basin)  # type: ignore[arg-type]
+    assert node.rest.tick_seconds(0.02) == 0.02
+    node.rest.slept(basin)  # type: ignore[arg-type]
+    node.rest.seconds = 0.0
+    assert node.rest.tick_seconds(0.02) == 0.02
