@@ -107,7 +107,7 @@ class Host:
         self._on_fatal = on_fatal
         self._log = services.log
         self.memory = MemoryBudget(settings.memory_bytes_max, services.clock)
-        self.memory.add("log", lambda: sum(one.group.engine.log_bytes for one in self.replicas()))
+        self.memory.add("log", services.rest.log_bytes)
         self.memory.add("wal", lambda: services.wal.unsynced_bytes)
         self.rows = AppliedRows(lambda: self.catalog)
         self._tasks = Tasks(on_failure=on_fatal)

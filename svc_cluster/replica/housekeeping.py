@@ -236,6 +236,8 @@ class Housekeeper:
         say where all of them together would keep more than their share of the node's memory."""
         budget = self._host.memory
         budget.look()
+        if self._services.rest.log_bytes() <= budget.log_bytes_max:
+            return self._settings.log_retention_bytes
         sizes = [replica.group.engine.log_bytes for replica in self._host.replicas()]
         allowance = log_allowance(sizes, budget.log_bytes_max)
         if allowance is None:

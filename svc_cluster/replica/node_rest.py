@@ -65,6 +65,11 @@ class NodeRest:
         self._replicas: dict[GroupId, Replica] = {}
         self._asleep: dict[GroupId, GroupRest] = {}
         self._awake: list[Replica] | None = None
+        self._log_bytes: dict[GroupId, int] = {}
+        """What the logs of those at rest hold in memory, as it was when they were last visited:
+        nothing comes to them, and what a visit frees shows at the next one."""
+        self._resting_bytes = 0
+        """The sum of it."""
         self.pulses: dict[NodeId, Pulse] = {}
         self.led: dict[NodeId, RestPact] = {}
         """Groups at rest that are led here, by who consented."""
@@ -127,6 +132,15 @@ class NodeRest:
             self._awake = [one for group_id, one in replicas if group_id not in self._asleep]
         return self._awake
 
+    def log_bytes(self) -> int:
+        """Return what the logs of all groups hold in memory, without going over those at rest."""
+        awake = sum(replica.group.engine.log_bytes for replica in self.awake())
+        return awake + self._resting_bytes
+
+    def _count_log(self, group_id: GroupId, log_bytes: int) -> None:
+        self._resting_bytes += log_bytes - self._log_bytes.get(group_id, 0)
+        self._log_bytes[group_id] = log_bytes
+
     @property
     def is_quiet(self) -> bool:
         """Whether groups may rest here and all do but one at most, which is the catalog."""
@@ -147,6 +161,7 @@ class NodeRest:
             found.append(replica)
         for replica in found:
             self._put_due(replica.group.rest, now)
+            self._count_log(replica.group.group_id, replica.group.engine.log_bytes)
         return found
 
     def _put_due(self, rest: GroupRest, now: float) -> None:
@@ -198,6 +213,8 @@ class NodeRest:
     def slept(self, rest: GroupRest) -> None:
         self._asleep[rest.group_id] = rest
         self._awake = None
+        replica = self._replicas.get(rest.group_id)
+        self._count_log(rest.group_id, 0 if replica is None else replica.group.engine.log_bytes)
         for pact in self._pacts(rest):
             pact.add(rest.group_id, rest.term)
         self._put_due(rest, self._clock.monotonic())
@@ -205,6 +222,7 @@ class NodeRest:
     def woke(self, rest: GroupRest) -> None:
         self.woken += 1
         del self._asleep[rest.group_id]
+        self._resting_bytes -= self._log_bytes.pop(rest.group_id)
         self._waking.pop(rest.group_id, None)
         self._awake = None
         for pact in self._pacts(rest):

@@ -45,6 +45,11 @@ RETRY_SECONDS: Final = 0.5
 WORK_SECONDS: Final = 0.5
 """Between two looks at what is due while nothing is under way."""
 
+IDLE_SECONDS_MAX: Final = 5.0
+IDLE_SHARE: Final = 0.01
+"""A look at all groups that are led here found none to be due: the next is behind this share of the
+time between two rounds, and `IDLE_SECONDS_MAX` at most."""
+
 ALONE_SECONDS: Final = 5.0
 """Until a group is looked at again in which too few replicas can be compared."""
 
@@ -91,6 +96,7 @@ class Scrubber:
         self._served: dict[GroupId, int] = {}
         """When each group had its last turn, counted in turns."""
         self._turns = 0
+        self._idle_until = float("-inf")
         self._not_before: dict[GroupId, float] = {}
         self._silent: dict[GroupId, set[NodeId]] = {}
         """Who let an answer be waited for, in this round."""
@@ -166,6 +172,8 @@ class Scrubber:
         asking = self._asking
         if asking is not None:
             self._look_after(asking, now)
+        if now < self._idle_until:
+            return
         if self._asking is None and not self._host.draining:
             self._next(now)
         for group_id in [one for one in self._scrubs if self._host.replica(one) is None]:
@@ -199,14 +207,18 @@ class Scrubber:
 
     def _next(self, now: float) -> None:
         """Ask for a chunk of the group whose turn it is."""
+        led = self._led()
         due = [
             group
-            for group in self._led()
+            for group in led
             if now >= self._not_before.get(group.group_id, now) and self._scrub(group).is_due(now)
         ]
         if due:
             group = min(due, key=lambda one: self._served.get(one.group_id, 0))
             group.attempt(partial(self._ask, group, now))
+        elif not any(self._scrub(group).is_running for group in led):
+            pause = min(IDLE_SECONDS_MAX, IDLE_SHARE * self._settings.interval_seconds)
+            self._idle_until = now + pause
 
     def _ask(self, group: AnyGroup, now: float) -> None:
         group_id, engine = group.group_id, group.engine

@@ -12,8 +12,12 @@ import pytest
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
 from svc_cluster.raft.group import Role
 from svc_cluster.raft.messages import AppendRequest, PeerMessage
+from svc_cluster.replica.basin import BasinReplica
+from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.group_replica import AnyGroup
+from svc_cluster.replica.node_readiness import NodeReadiness
 from svc_cluster.replica.node_rest import QUIET_TICK_SECONDS
+from svc_cluster.replica.scrub import IDLE_SECONDS_MAX, Scrubber
 from tests.simulation.cluster import SimCluster, in_simulation
 from tests.simulation.node import SimNode
 from tests.simulation.options import Options
@@ -119,6 +123,50 @@ def test_the_catalog_alone_has_few_ticks_and_its_heartbeats_come_as_often() -> N
         watch.cancel()
 
     in_simulation(14, replace(OPTIONS, tick_seconds=0.02), main)
+
+
+def test_nobody_goes_over_what_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a quarter of a minute neither readiness nor the scrub's look nor the count of the logs in
+    memory visits each group; and what they tell is as if they had."""
+    looks: Counter[str] = Counter()
+
+    async def main(cluster: SimCluster) -> None:
+        watch = await _at_rest(cluster)
+        await cluster.guarded(asyncio.sleep(15.0), watch)  # the first rounds are over
+        _count_looks(monkeypatch, looks)
+        await cluster.guarded(asyncio.sleep(15.0), watch)
+        nodes = [node.node for node in cluster.nodes if node.node is not None]
+        for one in nodes:
+            assert all(one.readiness().values())
+            host = one.host
+            held = sum(replica.group.engine.log_bytes for replica in host.replicas())
+            assert 0 < held <= one.services.rest.log_bytes() == host.memory.held()["log"]
+        assert looks["readiness"] == len(nodes), "the catalog alone"
+        assert looks["scrub"] <= len(nodes) * (15.0 / IDLE_SECONDS_MAX + 1)
+        for one in nodes:
+            for scrub in one.scrubber._scrubs.values():
+                scrub.due_at = 0.0
+        before = sum(one.scrubber.rounds_complete for one in nodes)
+        await cluster.guarded(asyncio.sleep(2 * IDLE_SECONDS_MAX), watch)
+        assert sum(one.scrubber.rounds_complete for one in nodes) > before
+        watch.cancel()
+
+    in_simulation(15, replace(OPTIONS, scrub_seconds=3600.0), main)
+
+
+def _count_looks(monkeypatch: pytest.MonkeyPatch, looks: Counter[str]) -> None:
+    look_at, led = NodeReadiness.look_at, Scrubber._led
+
+    def count_readiness(self: NodeReadiness, replica: BasinReplica | CatalogReplica) -> None:
+        looks["readiness"] += 1
+        look_at(self, replica)
+
+    def count_scrub(self: Scrubber) -> list[AnyGroup]:
+        looks["scrub"] += 1
+        return led(self)
+
+    monkeypatch.setattr(NodeReadiness, "look_at", count_readiness)
+    monkeypatch.setattr(Scrubber, "_led", count_scrub)
 
 
 def _count_ticks(cluster: SimCluster) -> Counter[NodeId]:

@@ -18,6 +18,7 @@ TERM, LAST = Term(3), LogIndex(9)
 def quiet(rest: NodeRest, clock: Any, number: int) -> GroupRest:
     """A group that is led here, and for which nothing is to be done."""
     engine = SimpleNamespace(
+        log_bytes=0,
         role=Role.LEADER,
         term=TERM,
         last_index=LAST,

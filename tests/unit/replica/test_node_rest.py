@@ -48,6 +48,7 @@ class _Node:
         self.now = 0.0
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.up = {TWO, THREE}
+        self.log_bytes = 0
         loop: Any = SimpleNamespace(call_later=self._call_later)
         clock: Any = SimpleNamespace(monotonic=lambda: self.now)
         peers: Any = SimpleNamespace(send=None, names=lambda feature, peer: peer in self.up)
@@ -71,7 +72,9 @@ class _Node:
     def sleeps(self, group_id: int, leader: NodeId) -> _Rest:
         rest: Any = _Rest(self.rest, group_id, leader)
         group = SimpleNamespace(
-            group_id=rest.group_id, engine=SimpleNamespace(members=MEMBERS), rest=rest
+            group_id=rest.group_id,
+            engine=SimpleNamespace(members=MEMBERS, log_bytes=self.log_bytes),
+            rest=rest,
         )
         replica: Any = SimpleNamespace(group=group)
         self.rest.opened(replica)
@@ -234,3 +237,22 @@ def test_ticks_are_seldom_while_the_catalog_alone_is_awake() -> None:
     node.rest.slept(basin)  # type: ignore[arg-type]
     node.rest.seconds = 0.0
     assert node.rest.tick_seconds(0.02) == 0.02
+
+
+def test_logs_at_rest_are_counted_without_going_over_them() -> None:
+    """What each held when it fell asleep, or at its last visit, and what is awake holds now."""
+    node = _Node()
+    node.log_bytes = 100
+    first, _ = node.sleeps(4, TWO), node.sleeps(5, ONE)
+    assert node.rest.log_bytes() == 200
+    engine: Any = node.rest._replicas[GroupId(5)].group.engine
+    engine.log_bytes = 10
+    assert node.rest.log_bytes() == 200
+    node.rest.due(VISIT_SECONDS)
+    assert node.rest.log_bytes() == 110
+    node.rest.woke(first)  # type: ignore[arg-type]
+    awake: Any = node.rest._replicas[GroupId(4)].group.engine
+    awake.log_bytes = 7
+    assert node.rest.log_bytes() == 17
+    node.rest.slept(first)  # type: ignore[arg-type]
+    assert node.rest.log_bytes() == 17
