@@ -65,6 +65,8 @@ class NodeRest:
         self._replicas: dict[GroupId, Replica] = {}
         self._asleep: dict[GroupId, GroupRest] = {}
         self._awake: list[Replica] | None = None
+        self._kinds: list[tuple[Replica, int]] | None = None
+        """See `awake` and `one_led_of_each_kind`; None: to be found anew."""
         self._log_bytes: dict[GroupId, int] = {}
         """What the logs of those at rest hold in memory, as it was when they were last visited:
         nothing comes to them, and what a visit frees shows at the next one."""
@@ -113,12 +115,12 @@ class NodeRest:
     def opened(self, replica: Replica) -> None:
         """A replica is there, awake, perhaps in another one's place."""
         self._replicas[replica.group.group_id] = replica
-        self._awake = None
+        self._awake = self._kinds = None
 
     def closed(self, group_id: GroupId) -> None:
         """It is not visited any more."""
         if self._replicas.pop(group_id, None) is not None:
-            self._awake = None
+            self._awake = self._kinds = None
 
     @property
     def asleep(self) -> int:
@@ -170,6 +172,11 @@ class NodeRest:
 
     def one_led_of_each_kind(self) -> Iterable[tuple[Replica, int]]:
         """Return one group at rest that is led here, for each set of members, and their number."""
+        if self._kinds is None:
+            self._kinds = self._found_kinds()
+        return self._kinds
+
+    def _found_kinds(self) -> list[tuple[Replica, int]]:
         kinds: dict[tuple[NodeId, ...], tuple[Replica, int]] = {}
         for group_id, rest in self._asleep.items():
             replica = self._replicas.get(group_id)
@@ -177,7 +184,7 @@ class NodeRest:
                 members = replica.group.engine.members
                 first, count = kinds.get(members, (replica, 0))
                 kinds[members] = first, count + 1
-        return kinds.values()
+        return list(kinds.values())
 
     # -- what a group asks and says
 
@@ -212,7 +219,7 @@ class NodeRest:
 
     def slept(self, rest: GroupRest) -> None:
         self._asleep[rest.group_id] = rest
-        self._awake = None
+        self._awake = self._kinds = None
         replica = self._replicas.get(rest.group_id)
         self._count_log(rest.group_id, 0 if replica is None else replica.group.engine.log_bytes)
         for pact in self._pacts(rest):
@@ -224,7 +231,7 @@ class NodeRest:
         del self._asleep[rest.group_id]
         self._resting_bytes -= self._log_bytes.pop(rest.group_id)
         self._waking.pop(rest.group_id, None)
-        self._awake = None
+        self._awake = self._kinds = None
         for pact in self._pacts(rest):
             pact.remove(rest.group_id)
 

@@ -118,7 +118,7 @@ class LoopTurns:
     def _choose_pause(self, used: float) -> None:
         now = self._now()
         self._used_since += used
-        if self._tell is not None or used > CALM_SHARE * CALM_SECONDS:
+        if self._tell is not None or used > TURN_SECONDS_MAX / 2:
             self._pause_seconds = self._look_seconds
         elif now - self._judged_at < CALM_AFTER_SECONDS:
             return

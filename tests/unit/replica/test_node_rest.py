@@ -256,3 +256,20 @@ def test_logs_at_rest_are_counted_without_going_over_them() -> None:
     assert node.rest.log_bytes() == 17
     node.rest.slept(first)  # type: ignore[arg-type]
     assert node.rest.log_bytes() == 17
+
+
+def test_groups_at_rest_of_one_kind_are_counted_as_they_come_and_go() -> None:
+    """One stands for all that are led here with the same members, and their number is that of
+    now."""
+    node = _Node()
+    node.sleeps(4, TWO)
+    assert list(node.rest.one_led_of_each_kind()) == []
+    first = node.sleeps(5, ONE)
+    node.sleeps(6, ONE)
+    [(replica, count)] = node.rest.one_led_of_each_kind()
+    assert (replica.group.group_id, count) == (5, 2)
+    node.rest.woke(first)  # type: ignore[arg-type]
+    [(replica, count)] = node.rest.one_led_of_each_kind()
+    assert (replica.group.group_id, count) == (6, 1)
+    node.rest.closed(GroupId(6))
+    assert list(node.rest.one_led_of_each_kind()) == []
