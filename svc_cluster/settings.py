@@ -92,7 +92,7 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     balance_leaders: bool = True
     """While the node leads the catalog it sees to it that no node leads more than one group above
     another: it has leads handed over where they have been uneven for some 20 seconds."""
-    rest_seconds: float = 0.0
+    rest_seconds: float = 5.0
     """A basin that nothing has happened to for so long rests; 0: none ever does."""
     scrub_mib_per_second: float = 8.0
     """What the node reads at most to compare itself with other replicas; 0: it takes no part."""

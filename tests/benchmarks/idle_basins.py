@@ -8,6 +8,10 @@ each of WAKES basins, one after the other, which have rested until then. Then th
 most of them dies (`--death kill`; `freeze`: it stays connected and says nothing), ASKED of those
 that it led are asked for at once, and after that all basins; how long that took. With `--boot` all
 are started again, until they say that they are ready. Prints one JSON object.
+
+With `--targets` it is all of that with 1,000 basins, and behind the object stands a line for each
+target of ADR 0054: what is wanted, what was found, and whether that is enough. `--write` puts them
+into docs/benchmarks.md, with the load of the machine.
 """
 
 from __future__ import annotations
@@ -22,13 +26,15 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
 
 from svc_cluster.base.clock import SystemClock
-from svc_cluster.lab.own_cluster import OwnCluster
+from svc_cluster.lab.own_cluster import OwnCluster, leader_in
 from svc_cluster.lab.proc_stat import cpu_seconds
 from tests.own_processes import node_pids, resident_bytes
 
@@ -37,6 +43,9 @@ ASKED_AT_ONCE: Final = 32
 READY_S: Final = 180.0
 ANSWER_S: Final = 60.0
 CLOCK: Final = SystemClock()
+PAGE: Final = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+BEGIN: Final = "<!-- idle basins: begin -->"
+END: Final = "<!-- idle basins: end -->"
 
 
 def basin(number: int) -> str:
@@ -60,10 +69,15 @@ class Basins:
 
         await asyncio.gather(*(worker() for _ in range(CREATED_AT_ONCE)))
         took = CLOCK.monotonic() - began
-        for number in range(self.count, count):
-            named = {"svc-basin": basin(number)}
-            await self._until("PUT", "/v1/streams/s", {}, named, (200, 201))
-            await self.append(number)
+        used = iter(range(self.count, count))
+
+        async def use() -> None:
+            for number in used:
+                named = {"svc-basin": basin(number)}
+                await self._until("PUT", "/v1/streams/s", {}, named, (200, 201))
+                await self.append(number)
+
+        await asyncio.gather(*(use() for _ in range(CREATED_AT_ONCE)))
         self.count = count
         return took
 
@@ -131,7 +145,9 @@ async def measure(cluster: OwnCluster, options: argparse.Namespace) -> dict[str,
         row = {
             "basins": options.basins,
             "load": round(os.getloadavg()[0], 1),
+            "created": more,
             "created_s": round(created_s, 1),
+            "catalog_leader": leader_in(await cluster.groups(), None),
             "few": few,
             "many": many,
             "ms_per_basin_and_second": round(10 * (mean(many) - mean(few)) / max(1, more), 3),
@@ -197,6 +213,84 @@ async def main(options: argparse.Namespace) -> None:
         finally:
             cluster.stop()
     print(json.dumps(row), flush=True)
+    if options.targets:
+        found = targets(row)
+        for one in found:
+            print(one.line(), flush=True)
+        if options.write:
+            write(found, row["load"])
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One target, and what was found."""
+
+    name: str
+    found: float
+    most: float
+    unit: str
+
+    def line(self) -> str:
+        return f"{self.verdict:8}{self.name}: {self.found:g} {self.unit}, at most {self.most:g}"
+
+    def row(self) -> str:
+        unit = "" if self.unit == "%" else " "
+        wanted, found = (f"{one:g}{unit}{self.unit}" for one in (self.most, self.found))
+        return f"| {self.name} | {wanted} | {found} | {self.verdict} |"
+
+    @property
+    def verdict(self) -> str:
+        return "met" if self.found <= self.most else "not met"
+
+
+def write(found: Sequence[Target], load: float) -> None:
+    """Put the targets into the page, between its marks."""
+    text = PAGE.read_text()
+    before, rest = text.split(BEGIN)
+    _, behind = rest.split(END)
+    lines = [
+        f"On {datetime.now(UTC).date()}, load average {load} when the thousand were there:",
+        "",
+        "| | at most | found | |",
+        "|---|---|---|---|",
+        *(one.row() for one in found),
+    ]
+    PAGE.write_text("\n".join([before + BEGIN, "", *lines, "", END + behind]))
+
+
+def targets(row: dict[str, Any]) -> list[Target]:
+    """Those of ADR 0054, by what a run with all its parts has found."""
+    few, leader = row["few"]["percent_of_a_core"], row["catalog_leader"]
+    many, count = row["many"], row["basins"]
+    followers = [share for node, share in few.items() if node != leader]
+    return [
+        Target("share of a core of a node, three idle basins", max(followers), 0.5, "%"),
+        Target("of the catalog's leader", few[leader], 1.0, "%"),
+        Target(
+            f"of a node, {count:,} idle basins",
+            max(many["percent_of_a_core"].values()),
+            3.0,
+            "%",
+        ),
+        Target(
+            f"resident memory of a node, {count:,} idle basins",
+            max(many["resident_mib"].values()),
+            256,
+            "MiB",
+        ),
+        Target(
+            f"{row['created']} basins made by {CREATED_AT_ONCE} clients", row["created_s"], 20, "s"
+        ),
+        Target(
+            f"first append to a basin at rest, p99 of {row['woken']:,}",
+            row["wake_p99_ms"],
+            50,
+            "ms",
+        ),
+        Target("those that are asked for after a node's death", row["asked_s"], 2.5, "s"),
+        Target(f"all {count:,} after a node's death", row["all_s"], 10, "s"),
+        Target(f"boot with {count:,} basins", row["boot_s"], 10, "s"),
+    ]
 
 
 if __name__ == "__main__":
@@ -209,6 +303,12 @@ if __name__ == "__main__":
     parser.add_argument("--asked", type=int, default=20)
     parser.add_argument("--death", choices=("kill", "freeze", "none"), default="kill")
     parser.add_argument("--boot", action=argparse.BooleanOptionalAction, default=False)
+    parser.add_argument("--targets", action="store_true")
+    parser.add_argument("--write", action="store_true")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
-    asyncio.run(main(parser.parse_args()))
+    chosen = parser.parse_args()
+    if chosen.targets:
+        chosen.basins = chosen.wakes = 1000
+        chosen.few, chosen.death, chosen.boot = 3, "kill", True
+    asyncio.run(main(chosen))
     sys.exit(0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from svc_cluster.cli.processes.node_config import locations
+from svc_cluster.cli.processes.node_config import locations, node_config
 from svc_cluster.model.location import Location
 from svc_cluster.settings import GatewaySettings, NodeSettings
 from svc_cluster.settings_checks import read_secret
@@ -37,6 +37,14 @@ def test_environment_wins_over_the_file_and_the_file_over_the_default(tmp_path: 
     settings = load(NodeSettings, path, {"SVC_CLUSTER_LOG_LEVEL": "debug", "OTHER": "x"})
     assert (settings.flush_seconds, settings.log_level) == (2.5, "debug")
     assert settings.replication_factor == 3
+
+
+def test_basins_rest_unless_the_settings_say_that_none_does(tmp_path: Path) -> None:
+    """The default reaches the replicas, and so does the word against it."""
+    usual = node_config(load(NodeSettings, written(tmp_path), {}))
+    assert usual.host.rest_seconds == 5.0
+    none = node_config(load(NodeSettings, written(tmp_path), {"SVC_CLUSTER_REST_SECONDS": "0"}))
+    assert none.host.rest_seconds == 0.0
 
 
 @pytest.mark.parametrize(
