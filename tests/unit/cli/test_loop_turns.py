@@ -13,7 +13,12 @@ import pytest
 import uvloop
 
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.cli.processes.loop_turns import CALM_SECONDS, TURN_SECONDS_MAX, LoopTurns
+from svc_cluster.cli.processes.loop_turns import (
+    CALM_SECONDS,
+    LOOK_SECONDS,
+    TURN_SECONDS_MAX,
+    LoopTurns,
+)
 
 LONG = 8 * TURN_SECONDS_MAX
 
@@ -136,38 +141,59 @@ def test_turns_that_follow_each_other_are_told_one_by_one() -> None:
     assert 0.8 * step < max(told) < 1.5 * step
 
 
-def test_an_idle_loop_is_looked_at_seldom_until_it_is_used() -> None:
-    """Behind a second without work, looks come ten times less often; the first that finds the loop
-    used is the last such one, and a long turn out of the calm is told."""
+def test_an_idle_loop_is_looked_at_seldom() -> None:
+    """Behind a second without work, looks come less often, and a long turn out of the calm is
+    told all the same."""
     metrics = Metrics()
 
     def looks() -> int:
         return observed(metrics, "svc_event_loop_lag_seconds", 0.064)[0]
 
-    async def looks_in(seconds: float, *, busy: bool) -> int:
-        began, loop = looks(), asyncio.get_running_loop()
-        end = loop.time() + seconds
-        while busy and loop.time() < end:
-            burn(0.002)
-            await asyncio.sleep(0.002)
-        await asyncio.sleep(end - loop.time())
-        return looks() - began
-
     async def body() -> None:
         watching = asyncio.create_task(LoopTurns(metrics).run())
         async with asyncio.timeout(30):
-            while await looks_in(0.5, busy=False) > 0.5 / CALM_SECONDS + 1:
-                pass
+            before = -1000
+            while looks() - before > 0.5 / CALM_SECONDS + 1:
+                before = looks()
+                await asyncio.sleep(0.5)
             burn(LONG + CALM_SECONDS)
             await asyncio.sleep(CALM_SECONDS * 2)
-            assert long_turn(metrics)
-            while await looks_in(0.5, busy=True) <= 2 * 0.5 / CALM_SECONDS:
-                pass
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
 
     asyncio.run(body())
+    assert long_turn(metrics)
     assert len(LINES) == 1
+
+
+@pytest.mark.parametrize(
+    ("used", "looks", "pause"),
+    [
+        (0.0001, 11, CALM_SECONDS),  # 0.1 ms in each 100 ms, for 1.1 s
+        (0.0001, 9, LOOK_SECONDS),  # not for a second yet
+        (0.008, 11, LOOK_SECONDS),  # short turns, 8 % of a core
+        (0.011, 1, LOOK_SECONDS),  # one turn that is not short
+    ],
+)
+@pytest.mark.parametrize("was_calm", [False, True])
+def test_a_loop_that_is_used_is_looked_at_closely(
+    used: float, looks: int, pause: float, was_calm: bool
+) -> None:
+    """By what it used in the second before, and at once behind a turn that is not short."""
+
+    async def body() -> None:
+        now = [100.0]
+        turns = LoopTurns(Metrics())
+        turns._now = lambda: now[0]
+        turns._judged_at = now[0]
+        turns._pause_seconds = before = CALM_SECONDS if was_calm else LOOK_SECONDS
+        for _ in range(looks):
+            now[0] += 0.1
+            turns._choose_pause(used)
+        is_judged = looks > 9 or used > 0.01
+        assert turns._pause_seconds == (pause if is_judged else before)
+
+    asyncio.run(body())
 
 
 def test_many_long_turns_are_one_line() -> None:

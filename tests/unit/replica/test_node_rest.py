@@ -229,7 +229,7 @@ def test_ticks_are_seldom_while_the_catalog_alone_is_awake() -> None:
     group = SimpleNamespace(group_id=CATALOG_GROUP)
     catalog: Any = SimpleNamespace(group=group)
     node.rest.opened(catalog)
-    basin = node.sleeps(4, TWO)
+    basin, _ = node.sleeps(4, TWO), node.sleeps(5, TWO)
     assert node.rest.tick_seconds(0.02) == QUIET_TICK_SECONDS
     assert node.rest.tick_seconds(0.2) == 0.2
     node.rest.woke(basin)  # type: ignore[arg-type]
