@@ -234,8 +234,7 @@ class Target:
         return f"{self.verdict:8}{self.name}: {self.found:g} {self.unit}, at most {self.most:g}"
 
     def row(self) -> str:
-        unit = "" if self.unit == "%" else " "
-        wanted, found = (f"{one:g}{unit}{self.unit}" for one in (self.most, self.found))
+        wanted, found = (f"{one:g} {self.unit}" for one in (self.most, self.found))
         return f"| {self.name} | {wanted} | {found} | {self.verdict} |"
 
     @property

@@ -32,7 +32,7 @@ CALM_SECONDS: Final = 0.1
 """From one look to the next while the loop has next to nothing to do."""
 
 CALM_SHARE: Final = 0.05
-"""Of a core: a loop that takes less has next to nothing to do."""
+"""A loop that takes less of a core has next to nothing to do."""
 
 CALM_AFTER_SECONDS: Final = 1.0
 """For so long it must have taken less."""
