@@ -30,6 +30,9 @@ GATEWAY_RSS_MAX: Final = 500 * MIB
 BULK_WRITERS: Final = 6
 BULK_BYTES: Final = 768 * 1024
 _BATCH: Final = keys.batch_key(keys.WHOLE_BASIN, 0)[:1]
+_OF_DAMAGE: Final = ("replica_recovering", "replica_repaired")
+"""What a node says of a replica whose log is damaged, and once that is whole again."""
+
 _GONE_ROWS: Final = 3
 _FLUSHED_S: Final = 2.5
 """Longer than `flush_seconds` of the cluster and the flush itself."""
@@ -66,15 +69,21 @@ async def lose_directory(scene: Scene) -> None:
 
 async def lose_log(scene: Scene) -> None:
     """D28: the newest file of a node's log is gone, or shorter, or another's, or its end is empty:
-    that is damage and no clean end, so the node repairs itself from the others."""
+    that is damage and no clean end. The node says so, counts for nothing until it is repaired from
+    the others, and is whole then."""
     number = await (scene.leader() if scene.rng.random() < 0.5 else scene.follower())
     node = scene.cluster.nodes[number]
     kind = scene.rng.choice(("segment gone", "segment cut", "segments swapped", "emptied end"))
     await _end(scene, number)
     directory = scene.cluster.ledgers[number].root / "data"
     scene.facts |= {"node": number, "damage": damage.WAL[kind](directory, scene.rng)}
+    noticed, repaired = (_times_said(node, event) for event in _OF_DAMAGE)
     await scene.restart(node)
     await _whole(scene)
+    if _times_said(node, _OF_DAMAGE[0]) == noticed:
+        scene.violations.append(f"{kind} on {node.name}, and it came up as if nothing were lost")
+    elif _times_said(node, _OF_DAMAGE[1]) == repaired:
+        scene.violations.append(f"{kind} on {node.name}, and no replica of it was repaired")
 
 
 async def lose_rows(scene: Scene) -> None:
