@@ -25,6 +25,7 @@ from tests.e2e.power import CutReport, Ledger
 GATEWAYS: Final = (1, 2)
 _RPC_PORT: Final = 7001
 _ADMIN_PORT: Final = 7002
+_ORDERS_PORT: Final = 7003
 _HTTP_PORT: Final = 8080
 """In a namespace every node may use the same ports."""
 
@@ -41,6 +42,9 @@ SETTINGS: Final[dict[str, Any]] = {
 }
 
 
+Ports = tuple[int, int, int]
+
+
 class ChaosCluster(Members):
     """Three nodes and two gateways under `directory`. Use as an async context manager."""
 
@@ -51,6 +55,8 @@ class ChaosCluster(Members):
         self.network = Network(random.Random(f"network/{seed}"))
         self.ledgers: dict[int, Ledger] = {}
         self.controls: dict[int, Control] = {}
+        self.order_ports: dict[int, int] = {}
+        """Of the nodes, for what an operator asks of them."""
         self._shim = shim
         self._namespaces = namespaces
         self._spaces: list[Namespace] = []
@@ -83,7 +89,10 @@ class ChaosCluster(Members):
             self.admin_ports[node] = await self.network.forward(
                 "us", f"admin-{node}", self._home, spaces[node], ports[node][1]
             )
-            self._add_node(node, spaces[node], common, addresses, ports[node][1])
+            self.order_ports[node] = await self.network.forward(
+                "us", f"orders-{node}", self._home, spaces[node], ports[node][2]
+            )
+            self._add_node(node, spaces[node], common, addresses, ports[node])
         for gateway in GATEWAYS:
             addresses = {}
             for node in NODES:
@@ -99,15 +108,15 @@ class ChaosCluster(Members):
             config = {**common, "nodes": addresses, "port": http, "log_format": "text"}
             self.add_gateway(gateway, config, doors[gateway])
 
-    def _ports(self) -> tuple[dict[int, tuple[int, int]], dict[int, int]]:
-        """Of the nodes for links and administration, and of the gateways."""
+    def _ports(self) -> tuple[dict[int, Ports], dict[int, int]]:
+        """Of the nodes for links, figures and orders, and of the gateways."""
         if self._namespaces:
-            return dict.fromkeys(NODES, (_RPC_PORT, _ADMIN_PORT)), dict.fromkeys(
+            return dict.fromkeys(NODES, (_RPC_PORT, _ADMIN_PORT, _ORDERS_PORT)), dict.fromkeys(
                 GATEWAYS, _HTTP_PORT
             )
-        self._held = HeldPorts(2 * len(NODES) + len(GATEWAYS))
+        self._held = HeldPorts(3 * len(NODES) + len(GATEWAYS))
         left = iter(self._held.numbers)
-        nodes = {node: (next(left), next(left)) for node in NODES}
+        nodes = {node: (next(left), next(left), next(left)) for node in NODES}
         return nodes, {gateway: next(left) for gateway in GATEWAYS}
 
     def _add_node(
@@ -116,7 +125,7 @@ class ChaosCluster(Members):
         space: Namespace,
         common: dict[str, str],
         addresses: dict[str, str],
-        admin_port: int,
+        ports: Ports,
     ) -> None:
         ledger = Ledger(
             self._shim, self.directory / f"disk-{node}", self.directory / f"undo-{node}"
@@ -129,7 +138,8 @@ class ChaosCluster(Members):
             "node_id": node,
             "data_dir": str(ledger.root / "data"),
             "nodes": addresses,
-            "admin_address": f"127.0.0.1:{admin_port}",
+            "admin_address": f"127.0.0.1:{ports[1]}",
+            "admin_rpc_address": f"127.0.0.1:{ports[2]}",
         }
         self.add_node(node, config, space, ledger.env(control.env()))
 

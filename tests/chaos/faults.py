@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from svc_cluster.storage.disk import EXIT_STORAGE
-from tests.chaos import losses, writers
+from tests.chaos import changes, losses, writers
 from tests.chaos.cluster import GATEWAYS
 from tests.chaos.members import NODES
 from tests.chaos.scene import RECOVERY_S, Scene
@@ -374,6 +374,8 @@ ROWS: Final[dict[str, Row]] = {
     "D15": jump_clock,
     "D16": losses.restart_in_turn,
     "D17": losses.lose_directory,
+    "D18": changes.change_members,
+    "D19": changes.fall_behind,
     "D20": kill_gateway,
     "D21": cut_clients,
     "D22": kill_leader_in_sessions,
@@ -389,8 +391,6 @@ NOT_HERE: Final[dict[str, str]] = {
     "D12": "corruption trials of the log, offline",
     "D13": "corruption trials of the log, the store and snapshots, offline",
     "D14": "corruption trials of the store; every round here compares the state digests",
-    "D18": "make elastic; tests/e2e/test_moved_basin.py",
-    "D19": "tests/integration/test_snapshot_install.py; tests/simulation/test_snapshot_resume.py",
     "D25": "tests/hostile/peers/test_raft_messages.py",
     "D26": "tests/compatibility/test_mixed.py; seeds of the simulation with an older release",
     "D30": "tests/integration/test_stopped_groups.py",

@@ -77,12 +77,12 @@ async def lose_log(scene: Scene) -> None:
     await _end(scene, number)
     directory = scene.cluster.ledgers[number].root / "data"
     scene.facts |= {"node": number, "damage": damage.WAL[kind](directory, scene.rng)}
-    noticed, repaired = (_times_said(node, event) for event in _OF_DAMAGE)
+    noticed, repaired = (times_said(node, event) for event in _OF_DAMAGE)
     await scene.restart(node)
-    await _whole(scene)
-    if _times_said(node, _OF_DAMAGE[0]) == noticed:
+    await whole(scene)
+    if times_said(node, _OF_DAMAGE[0]) == noticed:
         scene.violations.append(f"{kind} on {node.name}, and it came up as if nothing were lost")
-    elif _times_said(node, _OF_DAMAGE[1]) == repaired:
+    elif times_said(node, _OF_DAMAGE[1]) == repaired:
         scene.violations.append(f"{kind} on {node.name}, and no replica of it was repaired")
 
 
@@ -91,18 +91,18 @@ async def lose_rows(scene: Scene) -> None:
     the scrub finds them missing, and the replica is made anew from the others."""
     number = await scene.follower()
     node = scene.cluster.nodes[number]
-    await _whole(scene)
+    await whole(scene)
     await asyncio.sleep(_FLUSHED_S)  # or the log would make it whole at its next start
     await _end(scene, number)
     directory = scene.cluster.ledgers[number].root / "data" / "state"
     gone = _delete_rows(directory, scene.rng)
-    told = _times_said(node, "replica_repaired")
+    told = times_said(node, "replica_repaired")
     await scene.restart(node)
     scene.facts |= {"node": number, "rows_gone": gone}
     if not gone:
         return  # the stream is too young
     began = time.monotonic()
-    while _times_said(node, "replica_repaired") == told:
+    while times_said(node, "replica_repaired") == told:
         if time.monotonic() > began + 2 * RECOVERY_S:
             scene.violations.append(f"{gone} rows of {node.name} are gone, and nobody noticed")
             return
@@ -116,7 +116,7 @@ async def freeze_beside_bulk(scene: Scene) -> None:
     number = await scene.follower()
     node = scene.cluster.nodes[number]
     stop = asyncio.Event()
-    bulk = [asyncio.ensure_future(_write_bulk(scene, n, stop)) for n in range(BULK_WRITERS)]
+    bulk = [asyncio.ensure_future(write_bulk(scene, n, stop)) for n in range(BULK_WRITERS)]
     try:
         node.pause()
         await scene.for_a_while(4, 8)
@@ -128,14 +128,14 @@ async def freeze_beside_bulk(scene: Scene) -> None:
     finally:
         stop.set()
         written = sum(await asyncio.gather(*bulk))
-    await _whole(scene)
+    await whole(scene)
     scene.facts |= {
         "bulk_mib": round(written / MIB),
         "whole_ms": round((time.monotonic() - moment) * 1000),
     }
 
 
-async def _write_bulk(scene: Scene, number: int, stop: asyncio.Event) -> int:
+async def write_bulk(scene: Scene, number: int, stop: asyncio.Event, pause_s: float = 0.0) -> int:
     """Bytes acknowledged, in a stream of its own that no history is kept of."""
     api = scene.apis[number % len(scene.apis)]
     stream = f"bulk-{scene.recorder.run}-{number}"
@@ -159,6 +159,7 @@ async def _write_bulk(scene: Scene, number: int, stop: asyncio.Event) -> int:
             continue
         if status == 200:
             written += BULK_BYTES
+            await asyncio.sleep(pause_s)
         else:
             await asyncio.sleep(0.05)
     return written
@@ -187,7 +188,7 @@ async def _end(scene: Scene, number: int) -> None:
     scene.cluster.cut_power([number], scene.rng)
 
 
-async def _whole(scene: Scene) -> None:
+async def whole(scene: Scene) -> None:
     scene.violations += await scene.cluster.equal()
 
 
@@ -211,5 +212,5 @@ def _delete_rows(state: Path, rng: random.Random) -> int:
     return len(chosen)
 
 
-def _times_said(member: Member, event: str) -> int:
+def times_said(member: Member, event: str) -> int:
     return sum(event in line for line in whole_lines(member.log))
