@@ -73,6 +73,7 @@ class Formation:
         """What others know of places; this node knows of it once it is written down."""
         self.heard: dict[NodeId, FormationReport] = {}
         """The latest word of each node."""
+        self.introduced: set[NodeId] = set()  # whom others vouch for
 
     # -- what it is
 
@@ -127,10 +128,9 @@ class Formation:
         # without a list, only nodes that continue directories of before it ask to take part
         members = self.record.members if self.is_formed else self._registrations()
         known = dict(holders(members, self.record.places)).get(node_id)
-        if known is None and self.is_formed:  # it came later: the catalog alone names it
-            known = dict(self._registrations()).get(node_id)
-        is_seed = self.record.has_seed(node_id) and not self._registrations()
-        if known == incarnation or (known is None and (is_seed or not self.is_formed)):
+        known = known or dict(self._registrations()).get(node_id)  # of who came later
+        is_told = node_id in self.introduced or self.record.has_seed(node_id)
+        if known == incarnation or (known is None and (is_told or not self.is_formed)):
             return None
         if known is None:
             return UNKNOWN_HERE

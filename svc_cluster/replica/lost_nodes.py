@@ -16,6 +16,7 @@ from svc_cluster.base.seldom import Seldom
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.replacement import why_not_unasked
 from svc_cluster.model.formation import Asking
+from svc_cluster.replica.asking_nodes import asking_nodes
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.host import Host
 from svc_cluster.replica.looking import look_on
@@ -31,6 +32,10 @@ AGAIN_SECONDS: Final = 600.0
 operator to look at."""
 
 ASK_SECONDS: Final = 3.0
+
+
+ON_THE_WAY_SECONDS: Final = 0.2
+"""When another node heard something is known so exactly."""
 
 
 class LostNodes:
@@ -57,8 +62,9 @@ class LostNodes:
 
     async def _look(self) -> None:
         catalog = self._host.catalog
-        asking = dict(self._host.asking())
-        if catalog is None or not catalog.group.is_serving or not asking:
+        leads = catalog is not None and catalog.group.is_serving
+        asking = await asking_nodes(self._host) if leads else {}
+        if catalog is None or not asking:
             self._asked, self._looks = None, 0
             return
         node_id, asks = min(asking.items(), key=lambda each: each[0])
@@ -81,7 +87,7 @@ class LostNodes:
             return False
         before, said = self._asked
         return (before, said.incarnation) == (node_id, asks.incarnation) and (
-            asks.heard_at > said.heard_at
+            asks.heard_at > said.heard_at + ON_THE_WAY_SECONDS
         )
 
     async def _why_not(

@@ -39,7 +39,7 @@ from svc_cluster.replica.leader_calls import CatalogCalls
 from svc_cluster.replica.leader_handover import Retirement, SlowDiskWatch
 from svc_cluster.replica.lease_succession import LeaseSuccession
 from svc_cluster.replica.lost_nodes import LostNodes
-from svc_cluster.replica.node_entry import made_newcomer, made_registration
+from svc_cluster.replica.node_entry import made_entry
 from svc_cluster.replica.node_parts import NodeConfig, Seams
 from svc_cluster.replica.node_readiness import NodeReadiness, is_whole, readiness
 from svc_cluster.replica.peer_turns import PeerTurns
@@ -119,8 +119,7 @@ class ReplicaNode:
         self.on_out: Callable[[str], None] = lambda _: None
         """Told why the cluster never takes this node, once that is known: it was removed, or its
         join token is good no more."""
-        self.registration = made_registration(self, self._calls.ask_around)
-        self.newcomer = made_newcomer(self, self._calls.ask_node)
+        self.registration, self.newcomer, self.introductions = made_entry(self, self._calls)
         self.fence = 0
         self._removing: set[GroupId] = set()
         self._on_open: Callable[[], None] = lambda: None
@@ -143,9 +142,8 @@ class ReplicaNode:
         self.host.on_catalog_leads = leads
 
         def changed() -> None:
-            self.roster.look()
-            self.former.look()
-            self.registration.look()
+            for part in (self.roster, self.former, self.registration):
+                part.look()
 
         self.host.on_catalog_changed = changed
         self.host.all_nodes = lambda: self.roster.nodes
@@ -235,6 +233,7 @@ class ReplicaNode:
         self.service.moves.start()
         self._lost_nodes.start()
         self._tasks.spawn(self.registration.run(), "register")
+        self._tasks.spawn(self.introductions.run(), "get to know the others")
         self.log.info("node_started", incarnation=self.identity.incarnation)
         self._on_open()
 
@@ -314,6 +313,7 @@ class ReplicaNode:
     def check_member(self, identity: Identity) -> None:
         """Raises HandshakeError for a node whose id is not one of the cluster's."""
         if identity.role == "node" and identity.node_id not in self.roster:
+            self.introductions.stranger()
             raise HandshakeError(NOT_A_MEMBER)
 
     def is_removed(self, identity: Identity) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import CATALOG_GROUP, NodeId
 from svc_cluster.catalog.catalog_commands import RegisterNode
 from svc_cluster.model import versions
+from svc_cluster.replica.introductions import Introductions
+from svc_cluster.replica.known_members import KnownMembers
+from svc_cluster.replica.leader_calls import CatalogCalls
 from svc_cluster.replica.newcomer import Newcomer
 from svc_cluster.replica.node_questions import members_of
 from svc_cluster.replica.registration import Registration
@@ -46,6 +49,36 @@ def made_registration(
 
     version.on_active = active
     return registration
+
+
+def made_introductions(
+    node: ReplicaNode, ask: Callable[[NodeId, Fill], Awaitable[pb.Response | None]]
+) -> Introductions:
+    """The node's. Whom others tell of may take part, where its own catalog does not know them."""
+    formation, roster = node.former.formation, node.roster
+
+    def meet(told: Mapping[NodeId, str]) -> None:
+        new = {other: at for other, at in told.items() if other not in roster}
+        formation.introduced |= new.keys()
+        roster.introduce(new)
+
+    return Introductions(
+        has_catalog=lambda: bool(KnownMembers(node.host).registrations()),
+        others=lambda: node.sessions,
+        ask=ask,
+        meet=meet,
+    )
+
+
+def made_entry(
+    node: ReplicaNode, calls: CatalogCalls
+) -> tuple[Registration, Newcomer | None, Introductions]:
+    """By what the node becomes and stays one of the cluster's."""
+    return (
+        made_registration(node, calls.ask_around),
+        made_newcomer(node, calls.ask_node),
+        made_introductions(node, calls.ask_node),
+    )
 
 
 def made_newcomer(

@@ -45,6 +45,14 @@ class Overview:
             avoids_leads=host.avoids_leads(),
             peers_up=sorted(host.news.peers_up),
         )
+        now = host.services.clock.monotonic()
+        for node_id, asks in host.asking().items():
+            told.asking.add(
+                node_id=node_id,
+                incarnation=asks.incarnation,
+                seconds=max(0.0, now - asks.heard_at),
+                now=asks.is_now,
+            )
         led: list[str] = []
         if not asked.without_groups:
             await self._count_all(told, led)

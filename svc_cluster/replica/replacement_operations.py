@@ -10,6 +10,7 @@ from svc_cluster.base.errors import InvalidError
 from svc_cluster.base.ids import NodeId
 from svc_cluster.catalog.catalog_commands import ReplaceNode
 from svc_cluster.catalog.replacement import lost_basins, why_not_replaced
+from svc_cluster.replica.asking_nodes import asking_nodes
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.host import Host
 from svc_cluster.replica.repeatable import Fill, Operation
@@ -38,6 +39,7 @@ class ReplacementOperations:
         node_id = NodeId(request.replace_node.node_id)
         also_lost = request.replace_node.also_lost
         await catalog.linearize()
+        asking = await asking_nodes(self._host)
         lost: list[str] = []
         refused = False
 
@@ -45,7 +47,6 @@ class ReplacementOperations:
             nonlocal lost, refused
             state = catalog.state
             known = state.nodes.get(node_id)
-            asking = self._host.asking()
             # asked for again; the directory may ask until this node has the new fence on its disk
             asks = asking.get(node_id)
             if known is not None and known.is_replacing:

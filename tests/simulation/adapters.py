@@ -324,14 +324,14 @@ class SimCaller:
         self._network = network
         self._address = address
         self._links: dict[str, SimConnector] = {}
-        network.register(
-            address,
-            lambda sender, data: self._links[sender].message(data),
-            self._changed,
-        )
+        network.register(address, self._heard, self._changed)
+
+    def _heard(self, sender: str, data: bytes) -> None:
+        """A process before this one may have had links to nodes that this one does not know yet."""
+        if sender in self._links:
+            self._links[sender].message(data)
 
     def _changed(self, to: str, up: bool) -> None:
-        """A process before this one may have had links to nodes that this one does not know yet."""
         if to in self._links:
             self._links[to].changed(up)
 

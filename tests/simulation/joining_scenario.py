@@ -197,6 +197,28 @@ class Joining:
 
         return await self.ask(fill)
 
+    async def lead(self, number: int) -> None:
+        """The catalog is led by this node."""
+
+        def fill(request: pb.Request) -> None:
+            request.give_lead.to = number
+
+        while self.at_catalog_now() != number:
+            for node in self.cluster.nodes:
+                if node.node is not None and node.node_id == self.at_catalog_now():
+                    ask = node.node._calls.ask_any
+                    await node.within(ask(NodeId(node.node_id), fill, CATALOG_GROUP))
+            await asyncio.sleep(0.2)
+
+    def at_catalog_now(self) -> int:
+        """Who leads the catalog; 0: nobody just now."""
+        found = [
+            int(node.node_id)
+            for node in self.cluster.nodes
+            if (one := self.catalog(node)) is not None and one.group.is_serving
+        ]
+        return found[0] if len(found) == 1 else 0
+
     def voters(self) -> set[tuple[int, ...]]:
         """Who votes in the catalog, as each node that runs knows it."""
         running = [node for node in self.cluster.nodes if node.out is None and node.node]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from svc_cluster.base.ids import NodeId
 from svc_cluster.replica.drain_operations import DRAIN, TELL
+from tests.simulation.adapters import addresses_of
 from tests.simulation.cluster import SimCluster, in_simulation
 from tests.simulation.joining_scenario import OPTIONS, Joining
 from tests.simulation.node import SimNode
@@ -123,6 +126,70 @@ def test_a_voter_whose_disk_is_lost_is_replaced_and_one_without_a_vote_is_not() 
     in_simulation(5, OPTIONS, run, expected=EXPECTED)
 
 
+@pytest.mark.parametrize("is_asked", [True, False], ids=["asked", "unasked"])
+def test_a_lost_disk_is_replaced_where_the_leader_came_later(is_asked: bool) -> None:
+    """The empty directory knows the nodes of its settings alone: neither does the leader hear that
+    it is there, nor does it know the leader. It is told by the others, and is whole again."""
+
+    async def run(cluster: SimCluster) -> None:
+        joining, replacing = Joining(cluster), Replacing(cluster, 0)
+        watch = await replacing.begin()
+        joining.watch = watch
+        await let_in(joining, joining.token(4))
+        await joining.vote(1, 2, 4)
+        await joining.until("they vote", lambda: joining.voters() == {(1, 2, 4)})
+        await joining.lead(4)
+        victim = cluster.nodes[1]
+        replacing.lose(victim)
+        if is_asked:
+            await cluster.guarded(replacing.replace(victim), watch)
+        await joining.until("it is whole", lambda: replacing.is_whole(victim), 60.0)
+        await joining.until("it votes", lambda: joining.voters() == {(1, 2, 4)})
+        await joining.finish((1, 2, 4))
+        watch.cancel()
+
+    options = replace(OPTIONS, replace_lost_nodes=not is_asked)
+    in_simulation(5, options, run, expected=EXPECTED)
+
+
+def test_who_was_away_while_others_came_to_vote_gets_the_catalog_from_them() -> None:
+    """No log has what it lacks any more, and who leads is a node that it has never heard of."""
+
+    async def run(cluster: SimCluster) -> None:
+        joining = Joining(cluster)
+        await joining.begin()
+        away = await let_in(joining, joining.token(4))
+        copy = joining.catalog(away)
+        assert copy is not None
+        has = copy.group.engine.last_index
+        away.crash(joining.rng)
+        for address in addresses_of(away.node_id):
+            cluster.network.crash(address)
+        token = joining.token(5)
+        assert (await joining.add(token)).WhichOneof("result") == "member_ticket"
+        joining.newcomer(token).start()
+        await joining.until("the fifth has come", lambda: 5 in joining.state().nodes)
+        await joining.vote(1, 2, 5)
+        await joining.until("they vote", lambda: joining.voters() == {(1, 2, 5)})
+        await joining.lead(5)
+        for place in range(12):
+            await cluster.insist(lambda api, n=place: api.create_basin(f"later-{n}"))
+        await asyncio.sleep(15.0)
+        assert all(
+            one.group.engine.base_index > has
+            for node in cluster.nodes
+            if node is not away and (one := joining.catalog(node)) is not None
+        ), "no log has all any more"
+        away.start()
+        await joining.until("all talk to it", lambda: joining.has_joined(away))
+        await joining.finish((1, 2, 5))
+        assert away.snapshots_installed, "the log began behind what it lacks"
+        joining.watch.cancel()
+
+    options = replace(OPTIONS, log_retention_seconds=0.3, log_retention_bytes=1)
+    in_simulation(3, options, run)
+
+
 async def _refused(joining: Joining, gone: SimNode) -> None:
     """It has come up empty, and gets no place."""
 
@@ -131,7 +198,7 @@ async def _refused(joining: Joining, gone: SimNode) -> None:
 
     while True:
         said = refusal(await joining.ask(fill))
-        if "has not come up" not in said:
+        if "has not come up" not in said and "is up with" not in said:
             break
         await asyncio.sleep(0.2)
     assert f"node {gone.node_id} has no vote in the catalog" in said

@@ -475,28 +475,27 @@ def test_a_restored_directory_that_missed_the_formation_takes_the_list_over() ->
     assert formation.next_record() == FormationRecord(0, Stage.FORMED, ABC)
 
 
-def test_a_node_that_came_learns_from_those_that_it_was_told_of_and_from_nobody_else() -> None:
-    """None of them may have begun the cluster. Once it has the catalog, that alone says who is who;
-    and who began the cluster never takes a node for one that it does not know."""
-    registrations: dict[NodeId, str] = {}
-    seeds = ((NodeId(5), "there"),)
-    came = FormationRecord(0, Stage.FORMED, ABC, joined=True, seeds=seeds)
-    for record, of in ((came, 6), (replace(came, joined=False), 3)):
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_node_that_came_later_takes_part_where_somebody_vouches_for_it(is_told: bool) -> None:
+    """Whoever came itself was told of some nodes then, and any may be told later. What is in the
+    list, or in the catalog, goes first: under another directory nobody takes part."""
+    registrations: dict[NodeId, str] = {NodeId(6): inc("6")}
+    record = FormationRecord(0, Stage.FORMED, ABC, joined=True, seeds=((NodeId(5), "there"),))
+    for kept, told_later in ((record, False), (replace(record, joined=False), True)):
         formation = Formation(
-            NodeId(of),
+            NodeId(7 if kept.joined else 3),
             inc("c"),
             NODES,
-            record,
+            kept,
             has_log=False,
             registrations=lambda: tuple(sorted(registrations.items())),
         )
-        registrations.clear()
-        told = formation.why_not(NodeId(5), inc("5"))
-        assert told == (None if record.joined else UNKNOWN_HERE)
+        if is_told and told_later:
+            formation.introduced.add(NodeId(5))
+        is_known = kept.joined or is_told
+        assert formation.why_not(NodeId(5), inc("5")) == (None if is_known else UNKNOWN_HERE)
         assert formation.why_not(NodeId(4), inc("4")) == UNKNOWN_HERE
-        assert formation.why_not(NodeId(2), inc("x")) is not None, "another directory than it knows"
-        registrations[NodeId(4)] = inc("4")
-        assert formation.why_not(NodeId(4), inc("4")) is None
-        assert formation.why_not(NodeId(5), inc("5")) == UNKNOWN_HERE
-        registrations[NodeId(5)] = inc("e")
-        assert formation.why_not(NodeId(5), inc("5")) not in (None, UNKNOWN_HERE)
+        assert formation.why_not(NodeId(6), inc("6")) is None
+        formation.introduced |= {NodeId(2), NodeId(6)}
+        for node in (2, 6):
+            assert formation.why_not(NodeId(node), inc("x")) not in (None, UNKNOWN_HERE)
