@@ -117,6 +117,12 @@ class CatalogPlan:
     idempotency_mark: Mark = Mark()
     usage: UsageDraft = field(kw_only=True)
 
+    @property
+    def changed_groups(self) -> list[GroupId] | None:
+        """The groups of the basins whose rows change; None: some row is gone, whichever it was."""
+        rows = self.basins.values()
+        return None if None in rows else [row.group_id for row in rows if row is not None]
+
 
 class CatalogState:
     """Nodes by id and basins by name, as of `applied_index`."""
@@ -127,8 +133,7 @@ class CatalogState:
             msgspec.msgpack.decode(raw, type=CatalogMeta) if raw is not None else CatalogMeta()
         )
         self.nodes: dict[NodeId, NodeRecord] = {}
-        self.node_changes = 0
-        """Grows whenever a row of a node changes."""
+        self.node_changes = 0  # grows whenever a row of a node changes
         self.basins: dict[str, BasinRecord] = {}
         self.basins_by_group: dict[GroupId, BasinRecord] = {}
         self._names: list[str] = []

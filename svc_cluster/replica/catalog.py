@@ -6,7 +6,7 @@ state only; there is no speculation to undo.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -103,7 +103,7 @@ class CatalogReplica:
         services: GroupServices,
         nodes: Sequence[NodeId],
         replication_factor: int,
-        on_changed: Callable[[], None],
+        on_changed: Callable[[Collection[GroupId] | None], None],
         on_leads: Callable[[], None],
         on_snapshot_wanted: Callable[[NodeId], None],
         on_fault: Callable[[BaseException], None],
@@ -198,7 +198,7 @@ class CatalogReplica:
 
     def _applied(self, plan: CatalogPlan) -> None:
         self.proposer.applied(self.state.applied_index)
-        self._on_changed()
+        self._on_changed(plan.changed_groups)
 
     def _leadership(self) -> None:
         if self.group.is_serving:
@@ -206,7 +206,7 @@ class CatalogReplica:
             self.leases.in_term(self.group.engine.term, self._services.clock.monotonic())
             self._on_leads()
         self.proposer.leadership_changed()
-        self._on_changed()
+        self._on_changed(None)
 
     @property
     def idempotency(self) -> IdempotencyTable:

@@ -295,13 +295,14 @@ class Host:
         self._catalog_changed()
         return self.catalog
 
-    def _catalog_changed(self) -> None:
+    def _catalog_changed(self, groups: Iterable[GroupId] | None = None) -> None:
+        """See `Reconciler.schedule`."""
         catalog = self.catalog
         if catalog is not None:
             self.services.version.applied(catalog.state.active_version.now)
             if catalog.own_group.change is not None and catalog.group.is_serving:
                 self.changes.look(catalog, catalog.own_group)
-        self.reconciler.schedule()
+        self.reconciler.schedule(groups)
         self.on_catalog_changed()
 
     def open_basin(

@@ -1,4 +1,8 @@
-"""When a node looks at what the catalog wants of it: behind each change of that, in a walk."""
+"""When a node looks at what the catalog wants of it: behind each change of that, in a walk.
+
+An entry that changes the rows of some basins has these alone looked at. Anything else, such as an
+opened catalog, another active version or a basin that is gone, has all of them looked at.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +44,9 @@ class Reconciler:
         services.version.on_active = self.schedule
         self._is_scheduled = False
         self._is_walking = False
+        self._looks_at_all = True
+        self._changed: dict[GroupId, None] = {}
+        """Whose rows have changed since the last walk began, in their order."""
         self._stopped = False
         self.known = LogIndex(0)
         """What the catalog's log reached to at the start."""
@@ -56,7 +63,14 @@ class Reconciler:
     def stop(self) -> None:
         self._stopped = True
 
-    def schedule(self) -> None:
+    def schedule(self, groups: Iterable[GroupId] | None = None) -> None:
+        """Look soon. `groups`: whose rows have changed; None: anything may be otherwise."""
+        if groups is None:
+            self._looks_at_all = True
+        else:
+            self._changed.update(dict.fromkeys(groups))
+            if not (self._changed or self._looks_at_all):
+                return
         if not self._is_scheduled and not self._stopped:
             self._is_scheduled = True
             self._services.loop.call_soon(self._guarded)
@@ -68,7 +82,15 @@ class Reconciler:
         self._is_scheduled = False
         catalog = self._catalog()
         if self._stopped or catalog is None or catalog.group.engine.recovery:
+            self._looks_at_all = True
             return  # nothing is made or destroyed by the word of a damaged catalog
+        if self.is_open and self.is_current and not self._looks_at_all:
+            groups, self._changed = list(self._changed), {}
+            self._is_walking = True
+            self._walks.start(groups, self._visit, self._walked)
+            return
+        self._looks_at_all = False
+        self._changed = {}
         records = catalog.state.basins.values()
         wanted = [one.group_id for one in records if is_named(one, self._services.node_id)]
         is_whole = self.is_current
@@ -82,10 +104,13 @@ class Reconciler:
             partial(self._done, catalog, is_whole=is_whole),
         )
 
-    def _done(self, catalog: CatalogReplica, *, is_whole: bool) -> None:
+    def _walked(self) -> None:
         self._is_walking = False
         if self._is_scheduled:
             self._services.loop.call_soon(self._guarded)
+
+    def _done(self, catalog: CatalogReplica, *, is_whole: bool) -> None:
+        self._walked()
         if catalog is not self._catalog() or catalog.group.engine.recovery:
             return
         self.is_open = True

@@ -123,8 +123,8 @@ def test_a_copy_that_is_damaged_before_it_is_a_member_goes_with_its_change(
         lost.settle = lambda: None  # type: ignore[method-assign]
         lost.are_possible = True  # its log has lost frames, and may have had the group
         await mover.ask(first[0], first[1], new)
+        await mover.until("everybody knows of it", lambda: not mover.is_still())
         if is_allowed:
-            await mover.until("everybody knows of it", lambda: not mover.is_still())
             await _allow(mover)
         replica_ids = set()
 

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId, ReplicaId, Term, TimestampMs
+from svc_cluster.base.ids import (
+    CATALOG_GROUP,
+    GroupId,
+    LogIndex,
+    NodeId,
+    ReplicaId,
+    Term,
+    TimestampMs,
+)
 from svc_cluster.catalog.catalog_commands import (
+    CatalogCommand,
     CreateBasin,
+    DeleteBasin,
     DrainNode,
     RegisterNode,
+    RemoveBasin,
     RemoveNode,
     ReplaceNode,
 )
@@ -199,3 +210,26 @@ def test_the_command_says_who_votes_for_the_catalog_alone() -> None:
     catalog.apply(CreateBasin("basin-one", GroupId(2), THREE, BasinConfig(), TimestampMs(1)))
     record = catalog.state.basins["basin-one"]
     assert beginning(record, nodes(1, 2, 4), "why").present == ()
+
+
+def test_a_plan_tells_of_which_groups_rows_change() -> None:
+    """Of a row that is gone nobody knows any more of which group it was; what concerns no basin
+    changes none."""
+    catalog = registered(1, 2, 3, 4)
+
+    def changed(*commands: CatalogCommand) -> list[GroupId] | None:
+        index = LogIndex(catalog.state.applied_index + 1)
+        plan = catalog.state.plan(index, Term(1), list(commands))
+        catalog.store.write(plan.write_set)
+        catalog.state.commit(plan)
+        return plan.changed_groups
+
+    one, two = (
+        CreateBasin(name, GroupId(group_id), THREE, BasinConfig(), TimestampMs(1))
+        for name, group_id in (("basin-one", 2), ("basin-two", 3))
+    )
+    assert changed(one, two) == [2, 3]
+    assert changed(DrainNode(NodeId(4), True), DrainNode(NodeId(4), False), begin(1, 2, 4)) == []
+    assert changed(BeginChange(GroupId(3), 0, nodes(1, 2, 4), "a move")) == [3]
+    assert changed(DeleteBasin("basin-one", TimestampMs(2))) == [2]
+    assert changed(RemoveBasin(GroupId(2)), BeginChange(GroupId(3), 0, THREE, "refused")) is None
