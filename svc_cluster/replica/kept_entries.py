@@ -10,6 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from svc_cluster.base.ids import LogIndex, Term
+from svc_cluster.base.log import get_logger
+
+log = get_logger("kept_entries")
 
 Command = TypeVar("Command")
 
@@ -30,7 +33,14 @@ class KeptEntries(Generic[Command]):
 
     def keep(self, log_index: LogIndex, term: Term, commands: Sequence[Command]) -> None:
         """Keep what was proposed at that place, if there is room and all of it comes back."""
-        if len(self._kept) < self._entries_max and all(map(self._comes_back, commands)):
+        if len(self._kept) >= self._entries_max:
+            return
+        try:
+            comes_back = all(map(self._comes_back, commands))
+        except Exception as fault:  # what is not kept is decoded: nobody is harmed
+            log.error("entry_not_kept", exc_info=fault)
+            return
+        if comes_back:
             self._kept[log_index] = term, list(commands)
 
     def take(self, log_index: LogIndex, term: Term) -> list[Command] | None:

@@ -79,7 +79,7 @@ class LeaseSuccession:
             return  # perhaps of a release that hands nothing on
         try:
             handed = lease_hand_over.get(response.handed_leases)
-        except lease_hand_over.LeaseFormatError as fault:
+        except Exception as fault:  # also one of our own: what nobody knows of is waited for
             self._log.warning("leases_refused", peer_node=other, reason=str(fault))
             return
         if handed is not None and catalog.leases.take_over(term, handed, self._clock.monotonic()):

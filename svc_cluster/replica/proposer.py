@@ -321,10 +321,12 @@ class Proposer(Generic[Command, Outcome]):
         deadline = max(proposal.deadline for proposal in taken)
         try:
             log_index = self._group.propose(self._join(draft.encoded), deadline, done)
-        except ServiceError as error:
+        except Exception as fault:  # nothing is in the log, so it harms this entry alone
             self._sequencer.reset()
+            if not isinstance(fault, ServiceError):
+                log.error("entry_not_made", exc_info=fault)
             for proposal in taken:
-                tell(proposal, None, error)
+                tell(proposal, None, fault if isinstance(fault, ServiceError) else undecided())
             return
         times = self._group.times.newest
         self._in_flight += 1

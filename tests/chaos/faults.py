@@ -395,5 +395,5 @@ NOT_HERE: Final[dict[str, str]] = {
     "D26": "tests/compatibility/test_mixed.py; seeds of the simulation with an older release",
     "D30": "tests/integration/test_stopped_groups.py",
     "D31": "make hostile",
-    "D32": "in part: tests/unit/replica/test_sharing.py, a fault where appends are joined",
+    "D32": "tests/simulation/test_codec_faults.py, in every function of the codecs",
 }

@@ -29,6 +29,10 @@ _READ_BYTES_SURELY_UNLIMITED: Final = 900_000
 """Below this an answer was not ended by its limit of 1 MiB (bodies are a few KiB at most)."""
 
 
+FAULTS_TOLD: set[int] = set()
+"""Statuses that are no failure of a run: 500 where exceptions are planted."""
+
+
 class UnexpectedAnswerError(Exception):
     """The gateway answered something that no client should ever see."""
 
@@ -153,7 +157,7 @@ def raise_failure(status: int, body: dict[str, Any], *, may_be_gone: bool = True
     gone = body.get("code", "").endswith(("_not_found", "_deletion_pending"))
     if may_be_gone and status in (404, 409) and gone:
         raise GoneError(f"{status} {body}")
-    if status not in (408, 502, 503):
+    if status not in (408, 502, 503, *FAULTS_TOLD):
         raise UnexpectedAnswerError(f"{status} {body}")
     if body.get("may_have_taken_effect"):
         raise UnknownOutcomeError(f"{status} {body}")

@@ -107,7 +107,9 @@ class UsageReporter:
             log.error("usage_report_refused", cause=str(fault))
             ledger.drop(place)
             reports.labels("refused").inc()
-        except ServiceError:
+        except Exception as fault:  # also one of our own, of this report alone
+            if not isinstance(fault, ServiceError):
+                log.error("usage_report_failed", exc_info=fault)
             if ledger.sent_for_seconds(place) < REPORT_GIVEN_UP_SECONDS:
                 reports.labels("failed").inc()
                 return False
