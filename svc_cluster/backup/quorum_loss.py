@@ -57,8 +57,8 @@ class Recovery:
         catalog = self._choose(CATALOG_GROUP, self._nodes(), 0)
         if catalog is None:
             raise BackupError(
-                "none of the directories has the catalog, whole enough to be read: name one of the "
-                "cluster's first nodes"
+                "none of the directories has the catalog, whole enough to be read: name "
+                "another node's"
             )
         self._found = {CATALOG_GROUP: catalog}
         content = read_catalog(catalog.group.reader.scan(b"", ROWS_END))

@@ -49,7 +49,7 @@ def why_not_begun(
         return "these are the members already"
     if (
         isinstance(record, CatalogGroup)
-        and (reason := why_it_stays(record, nodes, len(wanted))) is not None
+        and (reason := why_it_stays(record, nodes, wanted)) is not None
     ):
         return reason
     return _why_not_followed(record.replicas, wanted)

@@ -140,7 +140,7 @@ def removed(known: NodeRecord, replicas: int) -> NodeRecord | str:
             f"node {known.node_id} holds replicas of {count}: drain it first, and wait until it is "
             f"empty: svc-cluster admin node drain {known.node_id}"
         )
-    return replace(known, state=NodeState.REMOVED)
+    return replace(known, state=NodeState.REMOVED, is_replacing=False)
 
 
 def incarnations(nodes: Iterable[NodeRecord]) -> dict[NodeId, str]:

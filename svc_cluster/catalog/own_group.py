@@ -6,7 +6,7 @@ own log decides, as everywhere; the row is written into that same log (docs/adr/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -72,14 +72,17 @@ class OwnGroup:
             self.row = row
 
 
-def why_it_stays(row: CatalogGroup, nodes: Mapping[NodeId, NodeRecord], votes: int) -> str | None:
-    """Why no change of the catalog's members to so many begins now; None: one may. A node whose
-    directory is being replaced keeps its vote: out of the group, nothing would make its catalog
-    whole."""
+def why_it_stays(
+    row: CatalogGroup, nodes: Mapping[NodeId, NodeRecord], wanted: Collection[NodeId]
+) -> str | None:
+    """Why no change of the catalog's members to these begins now; None: one may. While the
+    directory of a node is being replaced the others are needed. The vote may be taken from that
+    node itself, which is lost then: out of the group, nothing makes its catalog whole."""
+    votes = len(wanted)
     if votes not in VOTES and votes != len(row.replicas):
         return f"the catalog has 1, 3 or 5 votes, and not {votes}"
     busy = replacing(nodes)
-    return None if busy is None else f"node {busy} is being replaced"
+    return f"node {busy} is being replaced" if busy in wanted else None
 
 
 def why_no_place(row: CatalogGroup | None, node_id: NodeId) -> str | None:

@@ -56,13 +56,21 @@ def leaving_catalog(
     return PlacementGroup(CATALOG_GROUP, own.replicas, recovering=recovering)
 
 
-def fewer_votes(own: CatalogGroup, nodes: Mapping[NodeId, NodeRecord]) -> tuple[NodeId, ...] | None:
+def fewer_votes(
+    own: CatalogGroup, nodes: Mapping[NodeId, NodeRecord], away: Collection[NodeId] = ()
+) -> tuple[NodeId, ...] | None:
     """Who votes in the catalog once a drained node has taken its vote along. So it is where no
-    other node could have that vote, and there are enough without it; None: it goes on, or stays."""
-    others = [one for one in nodes.values() if is_active(one) and one.node_id not in own.replicas]
+    other node could have that vote, and there are enough without it; None: it goes on, or stays.
+    Nodes that are `away` take no vote, and are the last to keep theirs."""
+    others = [
+        one
+        for one in nodes.values()
+        if is_active(one) and one.node_id not in own.replicas and one.node_id not in away
+    ]
     stay = [node for node in own.replicas if node not in nodes or is_active(nodes[node])]
     if others or len(stay) == len(own.replicas):
         return None
+    stay.sort(key=lambda node: node in away)
     votes = max((count for count in VOTES if count <= len(stay)), default=1)
     return tuple(stay[:votes]) if votes > 1 else None
 

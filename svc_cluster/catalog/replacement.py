@@ -8,7 +8,7 @@ from typing import Final
 from svc_cluster.base.ids import NodeId
 from svc_cluster.catalog.catalog_state import CatalogState
 from svc_cluster.catalog.node_rows import replacing
-from svc_cluster.catalog.own_group import why_no_place
+from svc_cluster.catalog.own_group import CatalogGroup, why_no_place
 from svc_cluster.model.formation import Asking
 
 SINCE: Final = 3
@@ -16,9 +16,15 @@ SINCE: Final = 3
 
 
 def why_not_replaced(
-    state: CatalogState, node_id: NodeId, asking: Mapping[NodeId, Asking], *, is_up: bool
+    state: CatalogState,
+    own: CatalogGroup,
+    node_id: NodeId,
+    asking: Mapping[NodeId, Asking],
+    *,
+    is_up: bool,
 ) -> str | None:
-    """Return one sentence for an operator; None: it may be. `asking`: the nodes that came up with
+    """Return one sentence for an operator; None: it may be. `own`: who votes in the catalog, also
+    where no row says so yet. `asking`: the nodes that came up with
     an empty directory; the one that is replaced has to be there now, because its directory gets the
     place for ever. `is_up`: the node takes part now."""
     active = state.active_version.now
@@ -31,7 +37,7 @@ def why_not_replaced(
         return f"no node {node_id} is registered"
     if is_up:
         return f"node {node_id} is up with its data directory: only one that is lost is replaced"
-    no_place = why_no_place(state.own_group.row, node_id)
+    no_place = why_no_place(own, node_id)
     if no_place is not None:
         return no_place
     asks = asking.get(node_id)
@@ -65,6 +71,7 @@ def why_not_replaced(
 
 def why_not_unasked(
     state: CatalogState,
+    own: CatalogGroup,
     node_id: NodeId,
     asking: Mapping[NodeId, Asking],
     whole: Mapping[NodeId, bool],
@@ -75,7 +82,7 @@ def why_not_unasked(
     """Why a node is not replaced without an operator, as one sentence; None: it may be. `whole`:
     the nodes that answer, and whether each of them has all that it should. `nodes`: all there are.
     """
-    reason = why_not_replaced(state, node_id, asking, is_up=is_up)
+    reason = why_not_replaced(state, own, node_id, asking, is_up=is_up)
     if reason is not None:
         return reason
     for other in sorted(nodes):

@@ -125,16 +125,16 @@ class Formation:
         """Why a node under this incarnation may not take part here; None: it may."""
         if not self.is_open:
             return "this node has not formed the cluster yet"
-        # without a list, only nodes that continue directories of before it ask to take part
-        members = self.record.members if self.is_formed else self._registrations()
-        known = dict(holders(members, self.record.places)).get(node_id)
-        known = known or dict(self._registrations()).get(node_id)  # of who came later
+        listed = self.record.members if self.is_formed else ()  # else of before there were lists
+        place = place_of(node_id, self.record.places)
+        known = dict(listed).get(node_id) or dict(self._registrations()).get(node_id)
+        known = known if place is None else place.incarnation
         is_told = node_id in self.introduced or self.record.has_seed(node_id)
         if known == incarnation or (known is None and (is_told or not self.is_formed)):
             return None
         if known is None:
             return UNKNOWN_HERE
-        if place_of(node_id, self.record.places) is not None:
+        if place is not None:
             return "the place of this node was given to another data directory"
         return "the node was given another data directory than the cluster was formed with"
 

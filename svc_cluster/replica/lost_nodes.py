@@ -105,7 +105,8 @@ class LostNodes:
             for node, told in seen.items()
         }
         is_up = self._host.is_peer_up(node_id)
-        return why_not_unasked(catalog.state, node_id, asking, whole, nodes, is_up=is_up)
+        state, own = catalog.state, catalog.own_group
+        return why_not_unasked(state, own, node_id, asking, whole, nodes, is_up=is_up)
 
     async def _replace(self, node_id: NodeId) -> None:
         def fill(request: pb.Request) -> None:

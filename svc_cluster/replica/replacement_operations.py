@@ -54,7 +54,7 @@ class ReplacementOperations:
                 if asks is None or not (asks.is_now and is_another):
                     return None
             is_up = self._host.is_peer_up(node_id) or node_id == self._host.services.node_id
-            reason = why_not_replaced(state, node_id, asking, is_up=is_up)
+            reason = why_not_replaced(state, catalog.own_group, node_id, asking, is_up=is_up)
             if reason is not None:
                 raise InvalidError(reason)
             assert known is not None, "it is registered"

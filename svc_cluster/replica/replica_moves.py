@@ -233,8 +233,9 @@ class ReplicaMoves:
 
         def sequence() -> CatalogCommand | None:
             own = catalog.own_group
-            votes = fewer_votes(own, catalog.state.nodes)
-            if votes is None or own.change is not None or not all(map(self._is_up, votes)):
+            away = {node for node in catalog.state.nodes if not self._is_up(node)}
+            votes = fewer_votes(own, catalog.state.nodes, away)
+            if votes is None or own.change is not None or away & {*votes}:
                 return None
             command = beginning(own, votes, PLANNED + Reason.DRAIN.name.lower())
             return None if why_not_begun(own, catalog.state.nodes, command) else command
@@ -251,7 +252,12 @@ class ReplicaMoves:
             _, leaders = await leaders_of_all(self._host.ask_any, seen)
         await self._see_all(catalog)
         slow = self._open.slow(self._now)
-        able = {n for n, told in seen.items() if told.takes_appends and n not in slow}
+        # whose catalog is damaged opens nothing that comes
+        able = {
+            n
+            for n, told in seen.items()
+            if told.takes_appends and n not in slow and not told.groups_recovering
+        }
         placed = [replace(one, takes_more=one.node_id in able) for one in nodes]
         not_whole = [n for n, told in seen.items() if told.groups_recovering or told.groups_held]
         silent = {*there} - {*seen}

@@ -128,7 +128,9 @@ def play_wandering(seed: int, kind: type[Mover] = Mover) -> Moves:
         for task in tasks:
             await cluster.guarded(_ended(task), watch)
         await cluster.guarded(mover.until("no change is open", mover.is_still), watch)
-        await cluster.guarded(mover.move(*swapped(mover)), watch)
+        row = mover.record()
+        assert row is not None
+        await cluster.guarded(mover.move(*mover.other_places(row)), watch)
         await cluster.guarded(mover.finish(), watch)
         row = mover.record()
         assert row is not None

@@ -165,6 +165,10 @@ def test_the_place_of_a_node_without_a_vote_is_given_to_no_other_directory() -> 
     assert "has no vote" in refused(catalog, ReplaceNode(NodeId(3), 1, NEW))
     assert catalog.apply(ReplaceNode(NodeId(1), 1, NEW)) == [CatalogApplied()]
     assert refused(catalog, begin(1, 2, 3, configuration=1)) == "node 1 is being replaced"
+    assert taken(catalog, begin(3, 2, 4, configuration=1)).change is not None, "it loses its vote"
+    own = catalog.state.own_group.row
+    assert own is not None and own.change is not None
+    taken(catalog, CancelChange(CATALOG_GROUP, own.change.change_id))
     catalog.apply(RegisterNode(NodeId(1), NEW, "address"))
     assert taken(catalog, begin(1, 2, 3, configuration=1)).change is not None
 
@@ -192,6 +196,8 @@ def test_votes_become_fewer_where_one_leaves_that_nobody_else_could_have() -> No
     catalog.apply(DrainNode(NodeId(2), True))
     assert fewer_votes(five, rows) == nodes(1, 3, 4)
     assert fewer_votes(CatalogGroup(four), rows) is None, "the fifth takes it"
+    assert fewer_votes(CatalogGroup(four), rows, {NodeId(5)}) == nodes(4, 3, 1), "it is away"
+    assert fewer_votes(five, rows, {NodeId(1), NodeId(4)}) == nodes(3, 5, 1)
     catalog.apply(DrainNode(NodeId(5), True))
     assert fewer_votes(five, rows) == nodes(1, 3, 4)
     assert fewer_votes(CatalogGroup(four), rows) == nodes(4, 3, 1)

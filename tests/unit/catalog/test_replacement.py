@@ -6,9 +6,15 @@ import pytest
 
 from svc_cluster._pb.cluster.v1 import catalog_entry_pb2 as pb
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
-from svc_cluster.catalog.catalog_commands import CreateBasin, RegisterNode, ReplaceNode
+from svc_cluster.catalog.catalog_commands import (
+    CreateBasin,
+    RegisterNode,
+    RemoveNode,
+    ReplaceNode,
+)
 from svc_cluster.catalog.catalog_state import CatalogApplied, CatalogRejected
 from svc_cluster.catalog.node_rows import NodeRecord
+from svc_cluster.catalog.own_group import CatalogGroup
 from svc_cluster.catalog.replacement import lost_basins, why_not_replaced, why_not_unasked
 from svc_cluster.codec.catalog_entry import decode_catalog_entry, encode_catalog_entry
 from svc_cluster.codec.entry_since import NotActiveYetError, check_since
@@ -21,6 +27,7 @@ from tests.unit.catalog.test_active_version import NEXT, said
 
 NEW = "b" * 32
 NEWER = "c" * 32
+OWN = CatalogGroup((NodeId(1), NodeId(2), NodeId(3), NodeId(4)))
 
 
 def registered(*nodes: int) -> Catalog:
@@ -137,35 +144,35 @@ def test_an_operator_hears_why_a_node_is_not_replaced(
     node: int, asking: set[int], is_up: bool, reason: str
 ) -> None:
     catalog = active(1, 2, 3)
-    said_why = why_not_replaced(catalog.state, NodeId(node), asked(*asking), is_up=is_up)
+    said_why = why_not_replaced(catalog.state, OWN, NodeId(node), asked(*asking), is_up=is_up)
     assert said_why is not None and reason in said_why
 
 
 def test_a_second_empty_node_is_refused_by_name_until_the_first_is_whole() -> None:
     catalog = active(1, 2, 3)
-    assert why_not_replaced(catalog.state, NodeId(3), asked(3), is_up=False) is None
+    assert why_not_replaced(catalog.state, OWN, NodeId(3), asked(3), is_up=False) is None
     catalog.apply(replace(3))
-    reason = why_not_replaced(catalog.state, NodeId(2), asked(2), is_up=False)
+    reason = why_not_replaced(catalog.state, OWN, NodeId(2), asked(2), is_up=False)
     assert reason is not None and "node 3 is being replaced" in reason
     assert "a volume is probably not mounted" in reason and "give node 2" in reason
     catalog.apply(register(3, NEW))
-    assert why_not_replaced(catalog.state, NodeId(2), asked(2), is_up=False) is None
+    assert why_not_replaced(catalog.state, OWN, NodeId(2), asked(2), is_up=False) is None
 
 
 def test_who_came_up_empty_and_is_gone_gets_no_place_and_still_stands_in_the_way() -> None:
     """Its directory may be gone with it; and a volume of its own is probably not mounted."""
     catalog = active(1, 2, 3)
     gone = asked(3, is_now=False)
-    reason = why_not_replaced(catalog.state, NodeId(3), gone, is_up=False)
+    reason = why_not_replaced(catalog.state, OWN, NodeId(3), gone, is_up=False)
     assert reason is not None and "is not there any more" in reason
     both = asked(2) | gone
-    reason = why_not_replaced(catalog.state, NodeId(2), both, is_up=False)
+    reason = why_not_replaced(catalog.state, OWN, NodeId(2), both, is_up=False)
     assert reason is not None and "node 3 came up with an empty data directory as well" in reason
 
 
 def test_before_the_version_nothing_is_replaced() -> None:
     """Older nodes would talk to the directory that is refused."""
-    reason = why_not_replaced(registered(1).state, NodeId(1), asked(1), is_up=False)
+    reason = why_not_replaced(registered(1).state, OWN, NodeId(1), asked(1), is_up=False)
     assert reason is not None and "finalize the upgrade first" in reason
 
 
@@ -203,6 +210,7 @@ def test_unasked_a_node_is_replaced_only_while_all_others_are_whole(
     nodes = [NodeId(n) for n in (1, 2, 3)]
     said_why = why_not_unasked(
         active(1, 2, 3).state,
+        OWN,
         NodeId(3),
         asked(*asking),
         {NodeId(n): is_whole for n, is_whole in whole.items()},
@@ -219,7 +227,23 @@ def test_unasked_no_basin_is_given_up() -> None:
     catalog.apply(CreateBasin("alone", GroupId(2), only, BasinConfig(), TimestampMs(1)))
     whole = {NodeId(1): True, NodeId(2): True}
     nodes = [NodeId(n) for n in (1, 2, 3)]
-    reason = why_not_unasked(catalog.state, only[0], asked(3), whole, nodes, is_up=False)
+    reason = why_not_unasked(catalog.state, OWN, only[0], asked(3), whole, nodes, is_up=False)
     assert reason is not None
     assert "1 basins are lost, alone among them" in reason
     assert "member replace 3 --yes" in reason
+
+
+def test_who_has_no_vote_is_not_replaced_where_no_row_says_so_yet() -> None:
+    """Before the first change of votes; whoever leads knows who votes."""
+    own = CatalogGroup((NodeId(1), NodeId(2), NodeId(3)))
+    reason = why_not_replaced(active(1, 2, 3, 4).state, own, NodeId(4), asked(4), is_up=False)
+    assert reason is not None and "node 4 has no vote in the catalog" in reason
+
+
+def test_a_node_that_was_removed_is_being_replaced_no_more() -> None:
+    """Whoever waits for that goes on: another node is replaced, and votes move."""
+    catalog = registered(1, 2, 3, 4)
+    catalog.apply(replace(4))
+    assert catalog.apply(RemoveNode(NodeId(4))) == [CatalogApplied()]
+    assert not catalog.reopened().nodes[NodeId(4)].is_replacing
+    assert catalog.apply(replace(3)) == [CatalogApplied()]

@@ -499,3 +499,15 @@ def test_a_node_that_came_later_takes_part_where_somebody_vouches_for_it(is_told
         formation.introduced |= {NodeId(2), NodeId(6)}
         for node in (2, 6):
             assert formation.why_not(NodeId(node), inc("x")) not in (None, UNKNOWN_HERE)
+
+
+def test_the_old_directory_of_a_node_that_came_later_is_not_heard() -> None:
+    """Whoever vouches for the node, where it is written down that its place was given away."""
+    seeds, places = ((NodeId(5), "there"),), (Place(NodeId(5), 1, inc("n")),)
+    record = FormationRecord(0, Stage.FORMED, ABC, places, joined=True, seeds=seeds)
+    formation = Formation(
+        NodeId(6), inc("c"), NODES, record, has_log=True, registrations=lambda: ()
+    )
+    formation.introduced.add(NodeId(5))
+    assert formation.why_not(NodeId(5), inc("n")) is None
+    assert formation.why_not(NodeId(5), inc("o")) not in (None, UNKNOWN_HERE)

@@ -215,3 +215,31 @@ def test_of_two_drained_nodes_the_dead_one_is_left_first() -> None:
     ]
     steps = _steps(catalog, nodes, {}, {NodeId(3)}, OpenMoves(), everything=False)
     assert [one.leaving for one in asyncio.run(in_turns(steps)).changes] == [NodeId(3)]
+
+
+def test_an_open_change_of_votes_is_known_as_those_of_basins_are() -> None:
+    """Whoever comes to lead the catalog gives it up where it was planned and leads nowhere."""
+    world = World()
+    world.catalog.own_group = CatalogGroup(tuple(NODES)[:3], change=replace(CHANGE, change_id=11))
+    world.look()
+    assert [(one.group_id, one.change_id) for one in world.moves.progress.open] == [(1, 11), (2, 9)]
+    world.now = GONE_SECONDS
+    world.look()
+    assert world.commands == [CancelChange(CATALOG_GROUP, 11), CancelChange(GroupId(2), 9)]
+
+
+def test_votes_become_fewer_only_with_nodes_that_are_there() -> None:
+    """Node 4 is away. Of five votes one is drained, and three are left that are up, or none is
+    taken away."""
+    for drained, voters in ((3, None), (5, (1, 2, 3))):
+        world = World()
+        rows = {**NODES, NodeId(5): NodeRecord(NodeId(5), "i5", "node-5:1")}
+        rows[NodeId(drained)] = replace(rows[NodeId(drained)], state=NodeState.DRAINING)
+        if drained == 3:
+            rows[NodeId(5)] = replace(rows[NodeId(5)], state=NodeState.DRAINING)
+        world.catalog.state.nodes = rows
+        world.catalog.state.basins_by_group = {}
+        world.catalog.own_group = CatalogGroup(tuple(rows))
+        world.look()
+        begun = [one.replicas for one in world.commands if isinstance(one, BeginChange)]
+        assert begun == ([] if voters is None else [voters])
