@@ -70,7 +70,7 @@ async def _drain(cluster: OwnCluster, load: Load) -> int:
     await emptied(cluster, leaving)
     await load.acknowledged(5, MOVED_S)
     answer = await told(cluster, "node", "status", str(leaving))
-    assert (answer["replicas"], answer["holds_catalog"]) == (0, True)
+    assert (answer["replicas"], answer["holds_catalog"]) == (0, False)
     assert sum((await held(cluster)).values()) == 3 * len(BASINS)
     return leaving
 

@@ -150,6 +150,13 @@ def _create_basin(c: Content, attempt: int) -> list[pb.Request]:
     return [_catalog(create_basin=request)]
 
 
+def _create_placed_basin(c: Content, attempt: int) -> list[pb.Request]:
+    (request,) = _create_basin(c, attempt)
+    asked = pb.CreatePlacedBasinRequest(basin=request.create_basin, replication_factor=1)
+    asked.basin.basin = f"placed-basin-{attempt}"
+    return [_catalog(create_placed_basin=asked)]
+
+
 def _seal_basin(c: Content, attempt: int) -> list[pb.Request]:
     name = doomed_name(attempt)
     return [pb.Request(group_id=c.doomed[attempt], seal_basin=pb.BasinRequest(basin=name))]
@@ -277,6 +284,7 @@ REQUESTS: Final[dict[str, Case]] = {
         _basin(c, describe_stream=pb.StreamRequest(stream=stream_name(700 + attempt)))
     ],
     "create_basin": _create_basin,
+    "create_placed_basin": _create_placed_basin,
     "list_basins": lambda c, attempt: [_catalog(list_basins=each) for each in _lists("b")],
     "resolve_basin": lambda c, attempt: [
         _catalog(resolve_basin=pb.BasinRequest(basin=basin_name(9_000)))

@@ -157,6 +157,8 @@ def raise_failure(status: int, body: dict[str, Any], *, may_be_gone: bool = True
     gone = body.get("code", "").endswith(("_not_found", "_deletion_pending"))
     if may_be_gone and status in (404, 409) and gone:
         raise GoneError(f"{status} {body}")
+    if status == 409 and body.get("code") == "transaction_conflict":
+        raise NoEffectError(f"{status} {body}")
     if status not in (408, 502, 503, *FAULTS_TOLD):
         raise UnexpectedAnswerError(f"{status} {body}")
     if body.get("may_have_taken_effect"):

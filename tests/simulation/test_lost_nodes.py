@@ -151,6 +151,9 @@ def test_a_directory_that_is_gone_gets_no_place(ran_s: float) -> None:
         victim = next(node for node in cluster.nodes if node is not leader)
         old = replacing.lose(victim)
         await cluster.guarded(asyncio.sleep(ran_s), watch)
+        async with asyncio.timeout(5.0):
+            while not is_heard(leader, victim):
+                await asyncio.sleep(0.05)
         replacing.power_off(victim)
         assert replaced(cluster) == 0
         await cluster.guarded(asyncio.sleep(ASKING_SECONDS), watch)
@@ -167,6 +170,11 @@ def test_a_directory_that_is_gone_gets_no_place(ran_s: float) -> None:
         watch.cancel()
 
     in_simulation(11, UNASKED, run, expected=EXPECTED)
+
+
+def is_heard(leader: SimNode, victim: SimNode) -> bool:
+    """Whether the leader was told that the victim has come up empty."""
+    return leader.node is not None and victim.config.node_id in leader.node.host.asking()
 
 
 async def refusal_of(leader: SimNode, victim: SimNode) -> str:
