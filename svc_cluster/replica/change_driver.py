@@ -93,6 +93,7 @@ class ChangeDriver:
     async def _run(self, group_id: GroupId) -> None:
         try:
             while (found := self._open(group_id)) is not None:
+                found[0].group.rest.used()  # at rest nobody says what the members hold
                 if not await self._step(*found):
                     return
                 await asyncio.sleep(LOOK_SECONDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -76,6 +77,32 @@ def test_a_node_that_crashes_at_any_step_of_a_move_delays_it_only(role: str) -> 
 def test_basins_that_move_under_faults_lose_nothing(seed: int) -> None:
     """Moves that are begun and given up again and again; then one goes through."""
     assert play_wandering(seed).configurations >= 2
+
+
+def test_a_basin_at_rest_moves() -> None:
+    """It wakes for that: at rest its members would not be heard, and the change waited for ever."""
+
+    async def run(cluster: SimCluster) -> None:
+        mover = Mover(cluster)
+        watch = await mover.begin()
+
+        def is_asleep() -> bool:
+            hosts = [node.node.host for node in cluster.nodes if node.node is not None]
+            copies = [host.basins[BASIN] for host in hosts if BASIN in host.basins]
+            return len(copies) == 3 and all(copy.group.rest.asleep for copy in copies)
+
+        await cluster.guarded(mover.until("it rests", is_asleep), watch)
+        row = mover.record()
+        assert row is not None
+        begun = cluster.loop.time()
+        to = (*map(int, row.replicas[:2]), free_nodes(mover)[0])
+        await cluster.guarded(mover.move(*to), watch)
+        assert cluster.loop.time() - begun < 5.0
+        await cluster.guarded(mover.until("it rests again", is_asleep), watch)
+        await cluster.guarded(mover.finish(), watch)
+        watch.cancel()
+
+    in_simulation(1, replace(OPTIONS, rest_seconds=1.0), run)
 
 
 def test_a_copy_stays_until_the_one_that_takes_its_place_is_there() -> None:
