@@ -139,7 +139,7 @@ def test_lost_nodes_are_replaced_unasked(
     in_simulation(3, replace(UNASKED, nodes=nodes), play, expected=EXPECTED)
 
 
-@pytest.mark.parametrize("ran_s", [1.0, 2.5])
+@pytest.mark.parametrize("ran_s", [1.0, 2.5, 4.8])
 def test_a_directory_that_is_gone_gets_no_place(ran_s: float) -> None:
     """A node ran on what was below its mount, and is stopped: while nothing runs nobody is given
     its place, unasked or by an operator. With the directory that it always had it takes part."""
