@@ -302,6 +302,34 @@ def test_a_newcomer_that_was_away_while_its_seeds_lost_their_votes_gets_the_cata
     in_simulation(3, options, run)
 
 
+def test_a_newcomer_remembers_where_the_voters_are() -> None:
+    """The only node that its settings name has let it in, and is gone before it has a catalog."""
+
+    async def run(joining: Joining) -> None:
+        fourth = await let_in(joining, joining.token(4))
+        token = joining.token(5)
+        assert (await joining.add(token)).WhichOneof("result") == "member_ticket"
+        late = joining.newcomer(token, (4,))
+        late.start()
+
+        def is_let_in() -> bool:
+            return late.node is not None and late.node.former.formation.is_formed
+
+        await joining.until("it is let in", is_let_in)
+        for node in (late, fourth):
+            joining.bury(node)
+        fourth.node = None
+        late.start()
+
+        def has_catalog() -> bool:
+            catalog = joining.catalog(late)
+            return catalog is not None and 5 in catalog.state.nodes
+
+        await joining.until("it has the catalog", has_catalog)
+
+    play(run)
+
+
 @pytest.mark.parametrize("down", [3, 5, 6])
 def test_a_drained_node_loses_its_vote_whoever_else_is_down(down: int) -> None:
     """One of the five that vote, or a sixth that could have the vote and does not answer."""
