@@ -112,8 +112,9 @@ class Options:
         drawn.balance_seconds = rng.choice((0.0, 0.0, 1.0, 5.0))
         if drawn.loses_disks:
             drawn.constants += (("lost_nodes.AGAIN_SECONDS", AGAIN_S),)
-        # a lost disk of a node without a vote is not replaced
+        # a lost disk of a node without a vote is not replaced, and drained nodes lose theirs
         drawn.catalog_moves = rng.random() < 0.4 and drawn.nodes > 3 and not drawn.loses_disks
+        drawn.drains = drawn.drains and not drawn.loses_disks
         return drawn
 
     @staticmethod
