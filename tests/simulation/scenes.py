@@ -108,7 +108,7 @@ SCENES: dict[str, Scene] = {
             safety_s=30.0,
             workload=WorkloadOptions(event_streams=True),
         ),
-        (3, 14, 18),
+        (3, 18, 19),
     ),
     "recycled segments": Scene(RECYCLED, (13, 35)),
     "trims": Scene(BASE, (1, 2, 3)),
