@@ -214,8 +214,13 @@ class Wire(asyncio.Protocol):
         transport = self._transport
         if transport is None or self._ended:
             return
-        while not self._paused and (frames := self.talk.take()):
-            transport.writelines(frames)
+        try:
+            while not self._paused and (frames := self.talk.take()):
+                transport.writelines(frames)
+        except Exception as fault:
+            # what was being cut is in no order any more: nothing behind it could leave
+            self.give_up(repr(fault))
+            raise
         if self.talk.is_over:
             if self._paused:
                 transport.abort()

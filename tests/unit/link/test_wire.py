@@ -15,16 +15,18 @@ from svc_cluster.base.ids import NodeId
 from svc_cluster.cli.admin import authority as authority_module
 from svc_cluster.cli.admin.authority import issue
 from svc_cluster.link import acceptor as acceptor_module
+from svc_cluster.link import outbox as outbox_module
 from svc_cluster.link import wire as wire_module
 from svc_cluster.link.acceptor import UNPROVEN_MAX, Acceptor
 from svc_cluster.link.conversation import Terms
 from svc_cluster.link.credit import CREDIT_BYTES, MESSAGE_BYTES_MAX
-from svc_cluster.link.frame import HEADER, FrameKind
+from svc_cluster.link.frame import HEADER, FrameKind, encode_frame
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import HandshakeError, Identity
 from svc_cluster.link.link_errors import LinkLostError
 from svc_cluster.link.outbox import NoCreditError
 from svc_cluster.link.tls import PeerTls, node_name
+from svc_cluster.link.wire import PING_SECONDS
 from tests.unit.link.wires import Called, Pki, Served, listening, listening_securely, secure, terms
 
 
@@ -49,6 +51,43 @@ def test_messages_arrive_whole_and_in_order_both_ways(run: Callable[..., None]) 
             await connector.close()
             await served.down.wait()
             assert called.downs == 1
+
+    run(body())
+
+
+def test_a_frame_that_cannot_be_made_ends_the_conversation_at_once(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ends hear of it long before they miss a sign of life, and the next conversation has
+    nothing of it: what comes then arrives."""
+    faults = [ZeroDivisionError("planted")]
+
+    def broken(kind: FrameKind, payload: bytes, *, series: int = 0, more: bool = False) -> bytes:
+        if faults:
+            raise faults.pop()
+        return encode_frame(kind, payload, series=series, more=more)
+
+    async def body() -> None:
+        told: list[object] = []
+        handler = asyncio.get_running_loop().set_exception_handler
+        async with listening() as pair:
+            called = Called()
+            connector = pair.connector(called)
+            connector.start()
+            await called.ups.get()
+            first = await pair.served.get()
+            handler(lambda _, context: told.append(context["exception"]))
+            monkeypatch.setattr(outbox_module, "encode_frame", broken)
+            connector.send(FrameKind.CALL, 1, b"lost")
+            async with asyncio.timeout(PING_SECONDS / 2):
+                await first.down.wait()
+                await called.ups.get()
+            handler(None)
+            assert [repr(fault) for fault in told] == ["ZeroDivisionError('planted')"]
+            connector.send(FrameKind.CALL, 1, b"after")
+            assert await (await pair.served.get()).got.get() == (FrameKind.CALL, b"after")
+            assert called.downs == 1
+            await connector.close()
 
     run(body())
 
