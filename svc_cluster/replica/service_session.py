@@ -199,16 +199,8 @@ class ServiceSession:
         self.asked_bytes += byte_count
         if kind is FrameKind.URGENT:
             asked.answer_kind = kind
-        if is_too_long(data):
-            self._note_unread()
-            self.refuse(number, InvalidError("a request longer than what it asks"))
-            return
-        try:
-            request = pb.Request.FromString(data)
-        except DecodeError:
-            self._note_unread()
-            fault = MalformedError(ErrorCode.BAD_PROTO, "the request cannot be read")
-            self.refuse(number, fault)
+        request = self._decoded(number, data)
+        if request is None:
             return
         asked.group_id = GroupId(request.group_id)
         if len(self._asked) + self.unsent > REQUESTS_MAX:
@@ -226,6 +218,23 @@ class ServiceSession:
         except Exception as fault:
             log.error("request_failed", exc_info=fault)
             self.refuse(number, InternalError("internal error"))
+
+    def _decoded(self, number: int, data: bytes) -> pb.Request | None:
+        """None: it could not be read, and is refused without effect."""
+        refusal: ServiceError
+        try:
+            if not is_too_long(data):
+                return pb.Request.FromString(data)
+            refusal = InvalidError("a request longer than what it asks")
+        except DecodeError:
+            refusal = MalformedError(ErrorCode.BAD_PROTO, "the request cannot be read")
+        except Exception as fault:  # it harms this request, and no other of its caller
+            log.error("request_failed", exc_info=fault)
+            self.refuse(number, InternalError("internal error"))
+            return None
+        self._note_unread()
+        self.refuse(number, refusal)
+        return None
 
     def works(self, number: int, task: asyncio.Task[None], answer_kind: FrameKind) -> None:
         """`task` makes the answer of this request, and ends when nobody waits for it any more."""
