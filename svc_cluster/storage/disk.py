@@ -353,7 +353,7 @@ class RealDisk:
 
     def _to_loop(self, done: Callable[[], None]) -> None:
         try:
-            self._loop.call_soon_threadsafe(done)
+            self._loop.call_soon_threadsafe(_or_exit, done, self._directory)
         except RuntimeError:
             if not self._loop.is_closed():
                 raise  # a closed loop has nobody left to tell

@@ -363,8 +363,12 @@ class SimDisk:
             self.on_effect(kind)
 
     def _call_back(self, done: Callable[[], None]) -> None:
-        if not self._dead:
+        if self._dead:
+            return
+        try:
             done()
+        except Exception as fault:  # as the real one: what goes on behind it cannot be relied on
+            self._fatal(repr(fault))
 
     def _fatal(self, why: str) -> None:
         self._dead = True

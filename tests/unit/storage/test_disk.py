@@ -46,6 +46,22 @@ async def main():
 asyncio.run(main())
 """
 
+BROKEN_BEHIND = """
+import asyncio, sys
+from pathlib import Path
+from svc_cluster.storage.disk import RealDisk
+
+def broken():
+    raise ZeroDivisionError("planted")
+
+async def main():
+    disk = RealDisk(Path(sys.argv[1]), asyncio.get_running_loop())
+    disk.submit([(disk.create("f", 4096), 0, b"x")], broken)
+    await asyncio.sleep(30)
+
+asyncio.run(main())
+"""
+
 
 @pytest.fixture
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
@@ -163,6 +179,20 @@ def test_a_failed_sync_ends_the_process_unacknowledged(tmp_path: Path) -> None:
     assert "acknowledged" not in ended.stdout
     assert ended.stderr.strip().startswith("fatal: storage failed")
     assert len(ended.stderr.strip().splitlines()) == 1
+
+
+def test_a_fault_behind_a_sync_ends_the_process(tmp_path: Path) -> None:
+    """What the log does once a batch is durable is the log's: nobody would be told of that batch
+    any more, nor of those that wait for it, in a process that went on."""
+    ended = subprocess.run(
+        [sys.executable, "-c", BROKEN_BEHIND, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == EXIT_STORAGE, ended.stderr
+    assert "ZeroDivisionError('planted')" in ended.stderr
 
 
 def test_a_directory_has_one_owner(tmp_path: Path) -> None:
