@@ -320,13 +320,15 @@ class Proposer(Generic[Command, Outcome]):
 
         deadline = max(proposal.deadline for proposal in taken)
         try:
-            log_index = self._group.propose(self._join(draft.encoded), deadline, done)
+            entry = self._join(draft.encoded)
         except Exception as fault:  # nothing is in the log, so it harms this entry alone
-            self._sequencer.reset()
-            if not isinstance(fault, ServiceError):
-                log.error("entry_not_made", exc_info=fault)
-            for proposal in taken:
-                tell(proposal, None, fault if isinstance(fault, ServiceError) else undecided())
+            log.error("entry_not_made", exc_info=fault)
+            self._not_proposed(taken, undecided())
+            return
+        try:
+            log_index = self._group.propose(entry, deadline, done)
+        except ServiceError as error:
+            self._not_proposed(taken, error)
             return
         times = self._group.times.newest
         self._in_flight += 1
@@ -338,6 +340,11 @@ class Proposer(Generic[Command, Outcome]):
         # behind all that has to hold together: a fault of the telling spoils nothing but itself
         if self._services.traces is not None:
             self._tell_followers(self._services.traces, term, log_index, taken)
+
+    def _not_proposed(self, taken: list[Proposal[Command, Outcome]], error: ServiceError) -> None:
+        self._sequencer.reset()
+        for proposal in taken:
+            tell(proposal, None, error)
 
     def _tell_followers(
         self,

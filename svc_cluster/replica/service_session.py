@@ -230,7 +230,9 @@ class ServiceSession:
             refusal = MalformedError(ErrorCode.BAD_PROTO, "the request cannot be read")
         except Exception as fault:  # it harms this request, and no other of its caller
             log.error("request_failed", exc_info=fault)
-            self.refuse(number, InternalError("internal error"))
+            failed = InternalError("the request could not be read")
+            failed.may_have_taken_effect = False
+            self.refuse(number, failed)
             return None
         self._note_unread()
         self.refuse(number, refusal)

@@ -41,7 +41,6 @@ ENDS_THE_CONVERSATION: Final = {
     "peer_message.encode_envelope": "what was to be sent in a turn to one peer is lost",
     "peer_message.open_envelope": "the conversation with one peer ends, and another follows",
     "peer_message.decode_members": "the conversation with one peer ends, and another follows",
-    "request_bounds.is_too_long": "the conversation with one caller ends",
     "sse.batch_event": "the event stream ends with an event that says so",
     "sse.ping_event": "the event stream ends with an event that says so",
 }

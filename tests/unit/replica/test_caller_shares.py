@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
-from svc_cluster.base.errors import HotServerError, InvalidError
+from svc_cluster.base.errors import HotServerError, InternalError, InvalidError
 from svc_cluster.base.ids import NodeId
 from svc_cluster.codec.request_bounds import SHORT_BYTES_MAX
 from svc_cluster.link.conversation import Conversation, Terms
@@ -17,7 +17,7 @@ from svc_cluster.link.credit import CREDIT_BYTES
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.greeting import Speaker
 from svc_cluster.link.handshake import Identity
-from svc_cluster.replica import caller_shares, working
+from svc_cluster.replica import caller_shares, service_session, working
 from svc_cluster.replica.answer_room import ROOM_BYTES_MAX
 from svc_cluster.replica.caller_shares import (
     CALLER_ROOM_BYTES_MAX,
@@ -242,6 +242,33 @@ def test_a_request_that_is_padded_is_refused_and_not_kept() -> None:
         assert isinstance(refusal, InvalidError) and not refusal.may_have_taken_effect
         assert (rig.begun, rig.session.asked_bytes, rig.session.pending) == ([], 0, 0)
         assert rig.caller.freed == [(FrameKind.CALL, len(data))]
+
+    with_rig(body)
+
+
+def test_a_fault_while_a_request_is_read_harms_that_request_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is refused without effect and costs nothing afterwards; the next one of the same caller is
+    begun."""
+    looked: list[int] = []
+
+    def broken(data: bytes) -> bool:
+        looked.append(len(data))
+        if len(looked) == 1:
+            raise ZeroDivisionError("planted")
+        return False
+
+    async def body(rig: Rig) -> None:
+        monkeypatch.setattr(service_session, "is_too_long", broken)
+        rig.ask(1)
+        await rig.settle()
+        refusal = rig.caller.refusal(1)
+        assert isinstance(refusal, InternalError) and not refusal.may_have_taken_effect
+        assert (rig.begun, rig.session.asked_bytes, rig.session.pending) == ([], 0, 0)
+        rig.ask(2)
+        await rig.settle()
+        assert len(rig.begun) == 1 and len(looked) == 2
 
     with_rig(body)
 

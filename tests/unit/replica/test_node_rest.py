@@ -10,6 +10,7 @@ import pytest
 
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId, Term
 from svc_cluster.raft.messages import REST_LIST_MAX, Beat
+from svc_cluster.raft.raft_settings import RaftSettings
 from svc_cluster.replica.node_rest import (
     QUIET_TICK_SECONDS,
     VISIT_SECONDS,
@@ -231,6 +232,8 @@ def test_ticks_are_seldom_while_the_catalog_alone_is_awake() -> None:
     node.rest.opened(catalog)
     basin, _ = node.sleeps(4, TWO), node.sleeps(5, TWO)
     assert node.rest.tick_seconds(0.02) == QUIET_TICK_SECONDS
+    beat = RaftSettings().heartbeat
+    assert beat < QUIET_TICK_SECONDS < 1.1 * beat, "one heartbeat a tick, and hardly later"
     assert node.rest.tick_seconds(0.2) == 0.2
     node.rest.woke(basin)  # type: ignore[arg-type]
     assert node.rest.tick_seconds(0.02) == 0.02
