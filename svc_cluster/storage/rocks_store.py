@@ -208,7 +208,7 @@ class RocksStore:
 
         def job() -> None:
             self._guard.run(lambda: self._db.flush(True))
-            self._to_loop(finished)
+            self._to_loop(lambda: self._guard.run(finished))
 
         self._flusher.put(job)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from svc_cluster.base.write_set import WriteSet
+from svc_cluster.storage.disk import EXIT_STORAGE
 from svc_cluster.storage.rocks_store import RocksSettings, RocksStore, StoreOpenError
 from svc_cluster.storage.state_store import StoreStalledError
 
@@ -38,6 +39,22 @@ async def main():
 asyncio.run(main())
 """
 
+BROKEN_BEHIND = """
+import asyncio, sys
+from pathlib import Path
+from svc_cluster.storage.rocks_store import RocksStore
+
+def broken():
+    raise ZeroDivisionError("planted")
+
+async def main():
+    store = RocksStore(Path(sys.argv[1]), asyncio.get_running_loop())
+    store.flush(broken)
+    await asyncio.sleep(30)
+
+asyncio.run(main())
+"""
+
 
 @pytest.fixture
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
@@ -57,6 +74,19 @@ def test_a_killed_process_loses_only_what_no_flush_covered(
     assert len(list(store.scan(b"a", b"b"))) == applied + 1 + 1  # the index key is in the range
     store.close()
     assert not any(path.stat().st_size for path in tmp_path.glob("*.log"))
+
+
+def test_a_fault_behind_a_flush_ends_the_process(tmp_path: Path) -> None:
+    """Who waits for that flush would never be told, and the log would be kept for ever."""
+    ended = subprocess.run(
+        [sys.executable, "-c", BROKEN_BEHIND, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == EXIT_STORAGE, ended.stderr
+    assert "ZeroDivisionError('planted')" in ended.stderr
 
 
 def test_a_stall_is_an_error_at_once(tmp_path: Path, loop: asyncio.AbstractEventLoop) -> None:
