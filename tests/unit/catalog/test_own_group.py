@@ -34,7 +34,13 @@ from svc_cluster.catalog.group_change import (
     GroupChange,
     beginning,
 )
-from svc_cluster.catalog.own_group import OWN_GROUP, CatalogGroup, why_no_place
+from svc_cluster.catalog.own_group import (
+    OWN_GROUP,
+    CatalogGroup,
+    own_group_from_bytes,
+    own_group_to_bytes,
+    why_no_place,
+)
 from svc_cluster.catalog.placement_model import PlacementGroup
 from svc_cluster.catalog.placement_view import fewer_votes, leaving_catalog, placement_groups
 from svc_cluster.codec.catalog_entry import decode_catalog_entry, encode_catalog_entry
@@ -100,6 +106,35 @@ def test_the_first_change_says_who_votes_and_makes_the_row() -> None:
     assert back is not None
     assert back.replica_ids == (ReplicaId(1), ReplicaId(2), ReplicaId(FIRST + 3))
     assert catalog.state.basins == {}
+
+
+@pytest.mark.parametrize(
+    ("raw", "row"),
+    [
+        ("9491010090c0", CatalogGroup(nodes(1))),
+        (
+            "949301020401930102cf00000001000000009607930104059301cf000000010000000009a762792068616e"
+            "6403c3",
+            CatalogGroup(
+                nodes(1, 2, 4),
+                1,
+                (ReplicaId(1), ReplicaId(2), ReplicaId(FIRST)),
+                GroupChange(
+                    7,
+                    nodes(1, 4, 5),
+                    (ReplicaId(1), ReplicaId(FIRST), ReplicaId(9)),
+                    "by hand",
+                    Term(3),
+                    is_cancelled=True,
+                ),
+            ),
+        ),
+    ],
+)
+def test_the_row_as_active_version_3_writes_it(raw: str, row: CatalogGroup) -> None:
+    """A kept sample: what lies on disks is read, and written, as it was."""
+    assert own_group_from_bytes(bytes.fromhex(raw)) == row
+    assert own_group_to_bytes(row).hex() == raw
 
 
 def test_numbers_of_placements_are_given_to_the_catalog_and_to_basins_from_one_counter() -> None:
