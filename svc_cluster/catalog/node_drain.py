@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from svc_cluster.base.ids import NodeId
 from svc_cluster.catalog.catalog_state import CatalogState
-from svc_cluster.catalog.node_rows import NodeState
+from svc_cluster.catalog.node_rows import NodeState, is_active
 from svc_cluster.model import versions
 
 
@@ -50,9 +50,7 @@ def why_not_drained(state: CatalogState, node_id: NodeId, *, forced: bool) -> st
         return f"no node {node_id} is registered"
     if record.state is NodeState.REMOVED:
         return f"node {node_id} was removed from the cluster"
-    others = sum(
-        one.state is NodeState.ACTIVE for other, one in state.nodes.items() if other != node_id
-    )
+    others = sum(is_active(one) for other, one in state.nodes.items() if other != node_id)
     widest = max(
         (len(basin.replicas) for basin in state.basins.values() if node_id in basin.replicas),
         default=0,

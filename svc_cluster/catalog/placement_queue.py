@@ -14,7 +14,7 @@ from typing import Final
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.catalog.group_change import BeginChange, GroupRow, beginning
 from svc_cluster.catalog.member_changes import why_not_begun
-from svc_cluster.catalog.node_rows import NodeRecord, NodeState
+from svc_cluster.catalog.node_rows import NodeRecord, is_active
 from svc_cluster.catalog.placement_model import (
     CHANGES_MAX,
     INCOMING_MAX,
@@ -151,15 +151,14 @@ class OpenMoves:
             if since is None and not is_there:
                 since = self._gone_since[one.change_id] = now
             is_gone = since is not None and now - since >= gone_seconds
-            if is_gone or not all(is_active(nodes, node) for node in one.coming):
+            if is_gone or not all(takes_replicas(nodes, node) for node in one.coming):
                 found.append(one)
         return found
 
 
-def is_active(nodes: Mapping[NodeId, NodeRecord], node_id: NodeId) -> bool:
+def takes_replicas(nodes: Mapping[NodeId, NodeRecord], node_id: NodeId) -> bool:
     """Whether replicas may go to this node by its row."""
-    record = nodes.get(node_id)
-    return record is not None and record.state is NodeState.ACTIVE
+    return node_id in nodes and is_active(nodes[node_id])
 
 
 def command_for(
@@ -169,9 +168,9 @@ def command_for(
     if record is None or record.deleted_at_ms is not None:
         return None
     before = {change.leaving if one == change.coming else one for one in change.members}
-    if set(record.replicas) != before or not is_active(nodes, change.coming):
+    if set(record.replicas) != before or not takes_replicas(nodes, change.coming):
         return None
-    if change.reason is Reason.DRAIN and is_active(nodes, change.leaving):
+    if change.reason is Reason.DRAIN and takes_replicas(nodes, change.leaving):
         return None  # it is drained no more
     reason = PLANNED + change.reason.name.lower()
     command = beginning(record, change.members, reason)

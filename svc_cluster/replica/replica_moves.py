@@ -20,7 +20,7 @@ from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.catalog_commands import CatalogCommand
 from svc_cluster.catalog.group_change import CancelChange, beginning
 from svc_cluster.catalog.member_changes import why_not_begun
-from svc_cluster.catalog.node_rows import NodeState, replacing
+from svc_cluster.catalog.node_rows import is_active, replacing
 from svc_cluster.catalog.placement_model import (
     NodeStanding,
     PlacementGroup,
@@ -174,7 +174,7 @@ class ReplicaMoves:
         self._open, self._queue, self.progress = OpenMoves(), PlacementQueue(), MovesProgress()
 
     def _is_wanted(self, catalog: CatalogReplica) -> bool:
-        leaving = any(one.state is not NodeState.ACTIVE for one in catalog.state.nodes.values())
+        leaving = not all(map(is_active, catalog.state.nodes.values()))
         return leaving or self.is_wished
 
     # -- what is open
