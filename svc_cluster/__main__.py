@@ -41,6 +41,7 @@ def main() -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         command()
     except KeyboardInterrupt:
+        _forget_interrupt()
         raise SystemExit(INTERRUPTED) from None
     except OSError as cause:
         end_without_output(cause)
@@ -69,6 +70,14 @@ def _command(group: str) -> Callable[[], object]:
 
         return lambda: end_at_once(app)
     return app
+
+
+def _forget_interrupt() -> None:
+    """The interpreter remembers a Ctrl-C that went through the evaluation of a text, as typer
+    evaluates annotations, and ends the process by that signal although it was caught since, which
+    a shell takes for the end of its script too. The evaluation of another text makes it forget
+    (CPython, `run_eval_code_obj`)."""
+    eval("None")
 
 
 def _end_quietly(_number: int, _frame: FrameType | None) -> NoReturn:

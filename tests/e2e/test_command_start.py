@@ -66,6 +66,26 @@ def test_an_interrupt_while_it_is_loaded_is_quiet(
     assert (process.returncode, out, told) == (130, b"", [])
 
 
+def test_an_interrupt_within_an_annotation_is_an_interrupt_as_any_other(tmp_path: Path) -> None:
+    """The interpreter remembers one that goes through the evaluation of a text, and would end the
+    process by the signal: status 130 as elsewhere."""
+    (tmp_path / "annotated.py").write_text(
+        "import signal\n"
+        "from svc_cluster import __main__ as begun\n"
+        "begun._command = lambda group: lambda: eval('signal.raise_signal(signal.SIGINT)')\n"
+        "begun.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "annotated"],
+        env=environment(tmp_path) | {"PYTHONPATH": f"{ROOT}:{tmp_path}"},
+        capture_output=True,
+        preexec_fn=hear_interrupts,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
 def test_who_is_started_to_pass_over_interrupts_does_so(tmp_path: Path) -> None:
     """As in the background of a script: neither while it is loaded nor behind it is it ended."""
     process = subprocess.Popen(
