@@ -25,6 +25,10 @@ from tests.service_process import ServiceProcess, service
 SECONDS: Final = 60.0
 JSON: Final = {"content-type": "application/json"}
 
+RETRY_S: Final = (0.0, 0.05, 0.2)
+"""How long a client waits before each further attempt: a killed process takes connections until
+the kernel has ended its last thread, which is milliseconds, and more on a busy machine."""
+
 
 class Group:
     """One gateway that asks for access tokens."""
@@ -113,8 +117,8 @@ async def running(group: Group) -> AsyncIterator[Group]:
 
 
 class Clients:
-    """Clients that each ask over a new connection, again and again, and try once more where the
-    connection was refused or gave no answer."""
+    """Clients that each ask over a new connection, again and again, and try again, as RETRY_S says,
+    where the connection was refused or gave no answer."""
 
     def __init__(self, url: str, token: str) -> None:
         self.url = url
@@ -129,14 +133,18 @@ class Clients:
             return await client.request("GET", path, self.headers, timeout_s=SECONDS)
 
     async def ask(self, path: str) -> None:
-        """One request, and one more in its place. Whatever else happens is a failure."""
-        try:
+        """One request, and others in its place. Whatever else happens is a failure."""
+        told = ""
+        for pause in (None, *RETRY_S):
+            if pause is not None:
+                await asyncio.sleep(pause)
             try:
                 answer = await self.once(path)
-            except ConnectionLostError:
-                answer = await self.once(path)
-        except ConnectionLostError as lost:
-            self.failures.append(str(lost))
+                break
+            except ConnectionLostError as lost:
+                told = str(lost)
+        else:
+            self.failures.append(told)
             return
         if answer.status == 200:
             self.answered += 1
