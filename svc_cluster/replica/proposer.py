@@ -13,12 +13,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Final, Generic, Protocol, TypeVar
 
-from svc_cluster.base.errors import (
-    HotServerError,
-    InvalidError,
-    ServiceError,
-    UnavailableError,
-)
+from svc_cluster.base.errors import HotServerError, InvalidError, ServiceError, UnavailableError
 from svc_cluster.base.ids import LogIndex, Term, TimestampMs
 from svc_cluster.base.log import get_logger
 from svc_cluster.raft.group import ENTRY_BYTES_MAX
