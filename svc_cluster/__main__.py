@@ -73,10 +73,12 @@ def _command(group: str) -> Callable[[], object]:
 
 
 def _forget_interrupt() -> None:
-    """The interpreter remembers a Ctrl-C that went through the evaluation of a text, as typer
-    evaluates annotations, and ends the process by that signal although it was caught since, which
-    a shell takes for the end of its script too. The evaluation of another text makes it forget
-    (CPython, `run_eval_code_obj`)."""
+    """Have the process end with the status it asks for, and not by the signal that was caught.
+
+    CPython remembers an interrupt that went through the evaluation of a text, as typer evaluates
+    annotations, until it evaluates the next one (`run_eval_code_obj`). A shell takes an end by the
+    signal for the end of its script too.
+    """
     eval("None")
 
 
