@@ -41,13 +41,13 @@ def main() -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         command()
     except KeyboardInterrupt:
-        _forget_interrupt()
         raise SystemExit(INTERRUPTED) from None
     except OSError as cause:
         end_without_output(cause)
     finally:
         if is_heard and group not in PROCESSES:  # what is left is the end of the interpreter
             signal.signal(signal.SIGINT, _end_quietly)
+        _forget_interrupt()
 
 
 def _command(group: str) -> Callable[[], object]:

@@ -66,13 +66,23 @@ def test_an_interrupt_while_it_is_loaded_is_quiet(
     assert (process.returncode, out, told) == (130, b"", [])
 
 
-def test_an_interrupt_within_an_annotation_is_an_interrupt_as_any_other(tmp_path: Path) -> None:
-    """The interpreter remembers one that goes through the evaluation of a text, and would end the
-    process by the signal: status 130 as elsewhere."""
+@pytest.mark.parametrize(
+    ("kept", "status"), [("GeneratorExit", 130), ("KeyboardInterrupt", 7)], ids=["passed", "caught"]
+)
+def test_an_interrupt_within_an_evaluated_text_is_one_as_any_other(
+    tmp_path: Path, kept: str, status: int
+) -> None:
+    """The interpreter remembers it, and would end the process by the signal. The status is 130
+    where the command lets it pass, and the command's own where it has caught it."""
     (tmp_path / "annotated.py").write_text(
         "import signal\n"
         "from svc_cluster import __main__ as begun\n"
-        "begun._command = lambda group: lambda: eval('signal.raise_signal(signal.SIGINT)')\n"
+        "def command():\n"
+        "    try:\n"
+        "        eval('signal.raise_signal(signal.SIGINT)')\n"
+        f"    except {kept}:\n"
+        "        raise SystemExit(7) from None\n"
+        "begun._command = lambda group: command\n"
         "begun.main()\n"
     )
     done = subprocess.run(
@@ -83,7 +93,7 @@ def test_an_interrupt_within_an_annotation_is_an_interrupt_as_any_other(tmp_path
         timeout=SECONDS_MAX,
         check=False,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+    assert (done.returncode, done.stdout, done.stderr) == (status, b"", b"")
 
 
 def test_who_is_started_to_pass_over_interrupts_does_so(tmp_path: Path) -> None:

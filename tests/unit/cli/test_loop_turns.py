@@ -157,7 +157,8 @@ def test_an_idle_loop_is_looked_at_seldom() -> None:
                 before = looks()
                 await asyncio.sleep(0.5)
             burn(LONG + CALM_SECONDS)
-            await asyncio.sleep(CALM_SECONDS * 2)
+            while not (long_turn(metrics) and LINES):
+                await asyncio.sleep(0.01)
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
 
