@@ -85,7 +85,8 @@ async def test_a_process_that_is_killed_comes_back_and_nobody_fails(
     scene: tuple[OwnCluster, str], place: Path
 ) -> None:
     """Each in turn by SIGKILL, then one by SIGTERM, while clients go on, each over a new connection
-    for each request. What was counted by those that are gone is counted on."""
+    for each request. What was counted by those that are gone is counted on, to the last request
+    where nobody asks meanwhile."""
     own, token = scene
     async with running(Group(own, place / "killed", PROCESSES)) as group:
         clients = Clients(group.url, token)
@@ -96,14 +97,27 @@ async def test_a_process_that_is_killed_comes_back_and_nobody_fails(
                 samples = await group.samples()
                 assert samples[LIST] >= seen
                 seen = samples[LIST]
-                before = group.pids()[number]
-                os.kill(before, how)
-                await until(lambda: group.pids()[number] != before)  # noqa: B023
-                await group.ready()
+                await _end(group, number, how)
+            await clients.answers(100)
         assert clients.failures == []
-        assert (await group.samples())[LIST] >= seen
+        counted = (await group.samples())[LIST]
+        assert counted >= seen
+        for number in range(1, PROCESSES + 1):
+            await _end(group, number, signal.SIGKILL)
+            assert (await group.samples())[LIST] == counted
         ends = [(line["process"], line["exit_status"]) for line in group.lines(ENDED)]
-        assert ends == [(1, -signal.SIGKILL), (2, -signal.SIGKILL), (3, 0)]
+        assert ends == [
+            *((1, -signal.SIGKILL), (2, -signal.SIGKILL), (3, 0)),
+            *((number, -signal.SIGKILL) for number in range(1, PROCESSES + 1)),
+        ]
+
+
+async def _end(group: Group, number: int, how: signal.Signals) -> None:
+    """Return once another process serves in its place."""
+    before = group.pids()[number]
+    os.kill(before, how)
+    await until(lambda: group.pids()[number] != before)
+    await group.ready()
 
 
 @in_loop
