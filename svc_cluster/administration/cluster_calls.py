@@ -172,7 +172,7 @@ async def leaders(node: ReplicaNode, start_after: int, limit: int) -> pb.Leaders
     known = {} if catalog is None else catalog.state.basins_by_group
     groups = [group for group in (CATALOG_GROUP, *known) if group > start_after]
     page = nsmallest(limit, groups)
-    _, by_group = await leaders_of_all(node.host.ask_any, node.roster.nodes)
+    by_group = (await leaders_of_all(node.host.ask_any, node.roster.nodes)).leaders
     return pb.LeadersResponse(
         groups=[
             pb.GroupLeader(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from svc_cluster.base.errors import InvalidError, UnavailableError
 from svc_cluster.base.ids import NodeId
 from svc_cluster.catalog.catalog_state import CatalogState
+from svc_cluster.catalog.placement_loads import Load, weights
 from svc_cluster.catalog.placement_model import PlacementNode
 from svc_cluster.catalog.placement_rules import Spread
 
@@ -32,13 +33,15 @@ def place_basin(
     nodes: Sequence[PlacementNode],
     replication_factor: int,
     zones: frozenset[str] = frozenset(),
+    loads: Mapping[NodeId, Load] = {},
 ) -> tuple[NodeId, ...]:
     """The least loaded nodes on different hosts and in different zones, the preferred leader first.
     They are of `zones` if there are any. Raises UnavailableError where too few nodes take
     replicas.
 
-    Load is counted in replicas, preferred leadership in leaders, so that basins made one after
-    another are led by different nodes. Ties go to the lower id.
+    Load is counted in replicas, and in the bytes and appends of `loads` where these are known;
+    preferred leadership in leaders, so that basins made one after another are led by different
+    nodes. Ties go to the lower id.
     """
     assert replication_factor > 0, "settings are validated at start"
     replicas = {node.node_id: 0 for node in nodes}
@@ -48,7 +51,8 @@ def place_basin(
             if node in replicas:
                 replicas[node] += 1
                 leaders[node] += place == 0
-    order = sorted(replicas, key=lambda n: (replicas[n], leaders[n], n))
+    weight = weights(replicas, loads)
+    order = sorted(replicas, key=lambda n: (weight[n], leaders[n], n))
     chosen = Spread(nodes).choose(replication_factor, order, zones)
     if len(chosen) < replication_factor:
         raise UnavailableError(

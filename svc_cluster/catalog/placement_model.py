@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Final
 
 from svc_cluster.base.ids import GroupId, NodeId
+from svc_cluster.catalog.placement_loads import NO_LOAD, Load
 
 INCOMING_MAX: Final = 2
 """Replicas that one node takes in at one time."""
@@ -68,9 +69,7 @@ class PlacementGroup:
     group_id: GroupId
     members: tuple[NodeId, ...]
     location: str = ""
-    stored_bytes: int = 0
-    appends: int = 0
-    """Appends a second, the mean of some minutes, rounded."""
+    load: Load = NO_LOAD
     leader: NodeId | None = None
     recovering: frozenset[NodeId] = frozenset()
     """Members that are being made whole: nothing but their replacement is planned."""

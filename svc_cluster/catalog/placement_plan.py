@@ -15,6 +15,7 @@ from typing import Final
 
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.catalog import lead_plan
+from svc_cluster.catalog.placement_loads import SHARE, share
 from svc_cluster.catalog.placement_model import (
     NodeStanding,
     OpenChange,
@@ -40,9 +41,6 @@ FRUITLESS_MAX: Final = 64
 
 LOOKS_MAX: Final = 2048
 """Groups that are weighed for one move; a node that has none among them keeps its load."""
-
-_SHARE: Final = 1000
-"""What all basins, all bytes and all appends count for, divided by the number of groups."""
 
 
 def plan_steps(
@@ -194,15 +192,15 @@ class _Paper:
         count = len(groups) or 1
         stored = appends = 0
         for number, group in enumerate(groups, start=1):
-            stored += group.stored_bytes
-            appends += group.appends
+            stored += group.load.stored_bytes
+            appends += group.load.appends
             if number % LIGHT_GROUPS == 0:
                 yield 1
         for number, group in enumerate(groups, start=1):
             group_id = group.group_id
             members = opened.get(group_id, group.members)
-            weight = _SHARE + _share(group.stored_bytes, stored, count)
-            weight += _share(group.appends, appends, count)
+            weight = SHARE + share(group.load.stored_bytes, stored, count)
+            weight += share(group.load.appends, appends, count)
             self._members[group_id] = members
             self._weights[group_id] = weight
             self._zones[group_id] = self._policy.zones(group.location)
@@ -352,8 +350,3 @@ class _Paper:
         place = bisect_left(self._keys, key)
         self._keys.insert(place, key)
         self.order.insert(place, node)
-
-
-def _share(part: int, whole: int, count: int) -> int:
-    """What a group counts for a load, in which the mean group counts `_SHARE`."""
-    return part * count * _SHARE // whole if whole else 0

@@ -10,6 +10,7 @@ from svc_cluster.catalog.catalog_state import CatalogState
 from svc_cluster.catalog.group_change import GroupRow
 from svc_cluster.catalog.node_rows import NodeRecord, NodeState, is_active
 from svc_cluster.catalog.own_group import VOTES, CatalogGroup
+from svc_cluster.catalog.placement_loads import NO_LOAD, Load
 from svc_cluster.catalog.placement_model import (
     NodeStanding,
     OpenChange,
@@ -76,7 +77,10 @@ def fewer_votes(
 
 
 def placement_groups(
-    state: CatalogState, own: CatalogGroup, leaders: Mapping[GroupId, NodeId]
+    state: CatalogState,
+    own: CatalogGroup,
+    leaders: Mapping[GroupId, NodeId],
+    loads: Mapping[GroupId, Load],
 ) -> Iterator[PlacementGroup]:
     """The groups of the basins, in the order of their ids, behind the catalog's own where that has
     to move. A basin that is being deleted stays where it is, and so does one with a single replica:
@@ -92,6 +96,7 @@ def placement_groups(
             group_id,
             record.replicas,
             record.location,
+            load=loads.get(group_id, NO_LOAD),
             leader=leaders.get(group_id),
             is_fixed=record.deleted_at_ms is not None or len(record.replicas) == 1,
         )

@@ -14,8 +14,10 @@ from svc_cluster.base.errors import (
     UnavailableError,
 )
 from svc_cluster.base.ids import Generation, LogIndex, NodeId, TimestampMs
+from svc_cluster.base.mean_rate import MeanRate
 from svc_cluster.base.seldom import Seldom
 from svc_cluster.catalog.basin_record import BasinRecord
+from svc_cluster.catalog.placement_loads import Load
 from svc_cluster.codec.entry_version import Known
 from svc_cluster.codec.log_entry import comes_back, encode_command, join_commands
 from svc_cluster.model import versions
@@ -114,8 +116,8 @@ class BasinReplica:
         self.group.rest.heed(self._is_busy, self.keeper.due_in)
         self.records_appended = 0
         """Records of this basin that were acknowledged while this node led it."""
-        self._appends = 0
-        self._appended_bytes = 0
+        self._appends = self._appended_bytes = 0
+        self._rate = MeanRate(services.clock.monotonic())
         self.records_trimmed = 0
         """The same as above, of those that were trimmed or outlived their age."""
         self._bootstrapped: list[asyncio.Future[None]] = []
@@ -128,14 +130,14 @@ class BasinReplica:
             self._log.error("command_rejected", reason=outcome.reason, count=count)
 
     def _applied(self, plan: Plan) -> None:
-        serving = self.group.is_serving
+        serving, appends = self.group.is_serving, 0
         for outcome in plan.outcomes:
             if isinstance(outcome, Rejected):
                 # the sequencer promised otherwise, or the entry is poison: a person must look
                 self._note_rejected(outcome)
                 self.sequencer.rejected()
             elif serving and outcome.ack is not None:
-                self._appends += 1
+                appends += 1
                 self.records_appended += outcome.ack.end.seq_num - outcome.ack.start.seq_num
         for stream_id, event in plan.events.items():
             self.reader.wake(stream_id)
@@ -144,7 +146,10 @@ class BasinReplica:
                 for batch in event.batches:
                     self._appended_bytes += batch.placement.metered_bytes
         if serving:
-            self._appends += self.proposer.joined(plan.log_index)
+            appends += self.proposer.joined(plan.log_index)
+            if appends:
+                self._appends += appends
+                self._rate.note(self._services.clock.monotonic(), appends)
             self.keeper.applied(plan.events.values())
         self.proposer.applied(self.state.applied_index)
         if self._bootstrapped and self.state.basin is not None:
@@ -154,6 +159,7 @@ class BasinReplica:
                     future.set_result(None)
 
     def _leadership(self) -> None:
+        self._rate = MeanRate(self._services.clock.monotonic())
         self.proposer.leadership_changed()
         self.keeper.leadership_changed()
         if not self.group.is_serving:
@@ -224,6 +230,13 @@ class BasinReplica:
             times.commits,
             times.commit_seconds,
         )
+
+    def load(self) -> Load:
+        """What the basin is to each of its nodes, as its leader knows it."""
+        reading = self.state.usage.reading
+        stored = 0 if reading is None else reading[1].stored_bytes
+        appends = self._rate.per_second(self._services.clock.monotonic())
+        return Load(stored, round(appends))
 
     @property
     def idempotency(self) -> IdempotencyTable:

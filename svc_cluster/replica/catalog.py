@@ -6,7 +6,7 @@ state only; there is no speculation to undo.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -49,6 +49,7 @@ from svc_cluster.catalog.location_table import SetDefaultLocation
 from svc_cluster.catalog.node_rows import registered
 from svc_cluster.catalog.own_group import CatalogGroup
 from svc_cluster.catalog.placement import check_wish, place_basin
+from svc_cluster.catalog.placement_loads import Load
 from svc_cluster.catalog.placement_view import placement_nodes, zones_of
 from svc_cluster.catalog.raising import Gateways, NodeSpeaks
 from svc_cluster.codec.catalog_entry import (
@@ -298,6 +299,7 @@ class CatalogReplica:
         location: str | None = None,
         owner: int = 0,
         replication_factor: int | None = None,
+        loads: Mapping[NodeId, Load] = {},
     ) -> CreateBasin | BasinRecord:
         """The commit point of a creation; the group follows by reconciliation. A basin that is
         there is fine where `or_existing` says so, and where it was made with this `creation_hash`:
@@ -321,12 +323,10 @@ class CatalogReplica:
             nodes = placement_nodes(self.state, self.initial)
             zones = zones_of(place.name, nodes)
             check_wish(nodes, replication_factor, zones)
-            factor = replication_factor or self._replication_factor
-            replicas = place_basin(self.state, nodes, factor, zones)
-            group_id = self.state.next_group_id
-            return CreateBasin(
-                name, group_id, replicas, config, now_ms, creation_hash, place.name, owner
-            )
+            wanted = replication_factor or self._replication_factor
+            replicas = place_basin(self.state, nodes, wanted, zones, loads)
+            new, where = self.state.next_group_id, place.name
+            return CreateBasin(name, new, replicas, config, now_ms, creation_hash, where, owner)
         if known.deleted_at_ms is not None:
             raise BasinDeletionPendingError("a basin of this name is being deleted")
         if or_existing and location not in (None, self.location_of(known)):

@@ -27,6 +27,7 @@ from svc_cluster.model.access_token import NO_PARENT
 from svc_cluster.model.location import Location
 from svc_cluster.model.provision import Provision
 from svc_cluster.replica.catalog import CatalogReplica
+from svc_cluster.replica.node_loads import NodeLoads
 from svc_cluster.replica.node_questions import GatewaysElsewhere
 from svc_cluster.replica.page_limit import check_page
 from svc_cluster.replica.repeatable import Fill, Operation, say_done
@@ -48,9 +49,11 @@ class CatalogOperations:
         find: Callable[[pb.Request], CatalogReplica],
         deadline: Callable[[pb.Request], float],
         elsewhere: Callable[[], Awaitable[GatewaysElsewhere]],
+        loads: NodeLoads,
     ) -> None:
         """`elsewhere` asks the other nodes which gateways talk to them."""
         self._catalog = find
+        self._loads = loads
         self._deadline = deadline
         self.operations: dict[str, Operation] = {
             "create_basin": self._create_basin,
@@ -79,6 +82,7 @@ class CatalogOperations:
     ) -> Fill:
         catalog = self._catalog(request)
         config = config_pb.get_basin(message.config)
+        loads = await self._loads.recent(catalog)
         found: CreateBasin | BasinRecord | None = None
         asked_by = None if message.WhichOneof("asked_by") is None else asked_by_of(message)
 
@@ -98,6 +102,7 @@ class CatalogOperations:
                 location=message.location if message.HasField("location") else None,
                 owner=owner(now_ms),
                 replication_factor=factor,
+                loads=loads,
             )
             if isinstance(found, CreateBasin):
                 return found

@@ -94,7 +94,8 @@ class LeadBalance:
     async def _plan(self) -> tuple[pb.LeadBalance, list[LeadMove]]:
         nodes = self._host.all_nodes()
         seen = await overviews(self._ask, nodes, PLACE)
-        counts, leaders = await leaders_of_all(self._ask, seen)
+        leads = await leaders_of_all(self._ask, seen)
+        counts, leaders = leads.counts, leads.leaders
         takers = [node for node in counts if not seen[node].avoids_leads]
         members = await self._members(leaders)
         moves = await in_turns(plan_steps(leaders, members, takers, fixed=(CATALOG_GROUP,)))

@@ -10,7 +10,9 @@ from typing import Final
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import HotServerError, InvalidError, UnavailableError
 from svc_cluster.base.ids import GroupId, NodeId
+from svc_cluster.catalog.placement_loads import NO_LOAD, Load
 from svc_cluster.codec import rpc
+from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.host import Host, Replica
 from svc_cluster.replica.lead_balance import LeadBalance
@@ -50,18 +52,21 @@ class LeadOperations:
     async def _list(self, request: pb.Request) -> Fill:
         asked = request.list_led
         limit = min(asked.limit or LED_PAGE, LED_PAGE)
-        led: list[GroupId] = []
+        led: dict[GroupId, Load] = {}
         for number, replica in enumerate(self._host.replicas()):
             if number % LOOKED_AT_PER_TURN == LOOKED_AT_PER_TURN - 1:
                 await asyncio.sleep(0)
             group_id = replica.group.group_id
             if is_led(replica) and group_id > asked.start_after:
-                led.append(group_id)
+                led[group_id] = _load(replica) if asked.with_loads else NO_LOAD
         page = nsmallest(limit, led)
+        loads = [led[group_id] for group_id in page] if asked.with_loads else []
 
         def fill(response: pb.Response) -> None:
             response.led_groups.groups.extend(page)
             response.led_groups.has_more = len(led) > limit
+            response.led_groups.stored_bytes.extend(load.stored_bytes for load in loads)
+            response.led_groups.appends.extend(load.appends for load in loads)
 
         return fill
 
@@ -128,3 +133,7 @@ class LeadOperations:
             raise catalog.group.not_leader()
         told = await self._balance.round(dry_run=request.balance_leads.dry_run)
         return lambda response: response.lead_balance.CopyFrom(told)
+
+
+def _load(replica: Replica) -> Load:
+    return replica.load() if isinstance(replica, BasinReplica) else NO_LOAD

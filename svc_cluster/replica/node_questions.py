@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Final, Protocol
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
 from svc_cluster.catalog.node_rows import NodeState
+from svc_cluster.catalog.placement_loads import NO_LOAD, Load
 from svc_cluster.replica.host import Host
 
 NODE_SECONDS: Final = 1.0
@@ -80,34 +82,50 @@ async def gateways_elsewhere(host: Host) -> GatewaysElsewhere:
     return GatewaysElsewhere(found, tuple(node for node in others if node not in told))
 
 
-async def led_groups(ask: Ask, node: NodeId) -> list[GroupId] | None:
-    """The groups that a node leads, ascending; None where it does not answer."""
-    found: list[GroupId] = []
+async def led_groups(
+    ask: Ask, node: NodeId, *, with_loads: bool = False
+) -> dict[GroupId, Load] | None:
+    """The groups that a node leads, ascending, and what they bear: nothing where that is not asked
+    for or not known. None where the node does not answer."""
+    found: dict[GroupId, Load] = {}
+    behind = 0
     while len(found) < LED_MAX:
-        behind = found[-1] if found else 0
 
         def fill(request: pb.Request, behind: int = behind) -> None:
             request.list_led.start_after = behind
             request.list_led.limit = LED_PAGE
+            request.list_led.with_loads = with_loads
 
         response = await ask(node, fill)
         if response is None or response.WhichOneof("result") != "led_groups":
             return None
-        found += map(GroupId, response.led_groups.groups)
-        if not response.led_groups.has_more or not response.led_groups.groups:
+        page = response.led_groups
+        loads = map(Load, page.stored_bytes, page.appends)
+        found |= zip(map(GroupId, page.groups), chain(loads, repeat(NO_LOAD)), strict=False)
+        if not page.has_more or not page.groups:
             break
+        behind = page.groups[-1]
     return found
 
 
-async def leaders_of_all(
-    ask: Ask, nodes: Iterable[NodeId]
-) -> tuple[dict[NodeId, int], dict[GroupId, NodeId]]:
-    """How many groups each node leads, of those that answer, and who leads each group. A group of
-    which two say that they lead it has none yet."""
+@dataclass(frozen=True, slots=True)
+class Leads:
+    """Who leads what, of the nodes that have answered."""
+
+    counts: dict[NodeId, int]
+    leaders: dict[GroupId, NodeId]
+    """A group of which two say that they lead it has none yet."""
+    loads: dict[GroupId, Load]
+    """What is known of the groups that have a leader; empty where it was not asked for."""
+
+
+async def leaders_of_all(ask: Ask, nodes: Iterable[NodeId], *, with_loads: bool = False) -> Leads:
+    """How many groups each node leads, and who leads each group."""
     asked = list(nodes)
-    told = await asyncio.gather(*(led_groups(ask, node) for node in asked))
+    told = await asyncio.gather(*(led_groups(ask, node, with_loads=with_loads) for node in asked))
     counts: dict[NodeId, int] = {}
     leaders: dict[GroupId, NodeId] = {}
+    loads: dict[GroupId, Load] = {}
     doubtful: set[GroupId] = set()
     for node, groups in zip(asked, told, strict=True):
         if groups is None:
@@ -117,7 +135,11 @@ async def leaders_of_all(
             if group_id in leaders:
                 doubtful.add(group_id)
             leaders[group_id] = node
-    return counts, {group: node for group, node in leaders.items() if group not in doubtful}
+        if with_loads:
+            loads |= groups
+    for group_id in doubtful:
+        del leaders[group_id]
+    return Leads(counts, leaders, loads)
 
 
 def members_of(host: Host, group_id: GroupId) -> tuple[NodeId, ...]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Generator
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
-from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.base.steps_in_turns import in_turns
 from svc_cluster.catalog.placement_model import PlacementGroup, PlacementPlan, Policy
 from svc_cluster.catalog.placement_plan import plan_steps
@@ -18,7 +17,7 @@ from svc_cluster.catalog.placement_view import (
 )
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.host import Host
-from svc_cluster.replica.node_questions import leaders_of_all
+from svc_cluster.replica.node_questions import Leads, leaders_of_all
 from svc_cluster.replica.repeatable import Fill, Operation
 from svc_cluster.replica.replica_moves import ReplicaMoves
 
@@ -50,8 +49,9 @@ class Rebalancing:
         await self._moves.refresh()
         if asked.progress_only:
             return self._progress
-        _, leaders = await leaders_of_all(self._host.ask_any, self._host.all_nodes())
-        found = await in_turns(_steps(catalog, leaders))
+        nodes = self._host.all_nodes()
+        leads = await leaders_of_all(self._host.ask_any, nodes, with_loads=True)
+        found = await in_turns(_steps(catalog, leads))
 
         def fill(response: pb.Response) -> None:
             out = response.placement_plan
@@ -79,15 +79,13 @@ class Rebalancing:
             )
 
 
-def _steps(
-    catalog: CatalogReplica, leaders: dict[GroupId, NodeId]
-) -> Generator[int, None, PlacementPlan]:
+def _steps(catalog: CatalogReplica, leads: Leads) -> Generator[int, None, PlacementPlan]:
     state = catalog.state
     nodes = placement_nodes(state, catalog.initial)
     zones = {place.name: zones_of(place.name, nodes) for place in catalog.offered}
     policy = Policy(zones, incoming_max=TOLD_MAX, changes_max=TOLD_MAX)
     groups: list[PlacementGroup] = []
-    for group in placement_groups(state, catalog.own_group, leaders):
+    for group in placement_groups(state, catalog.own_group, leads.leaders, leads.loads):
         groups.append(group)
         if len(groups) % STEP_GROUPS == 0:
             yield 1

@@ -8,7 +8,7 @@ catalog next goes on with it; the wish is in memory, and who has it repeats it (
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -21,6 +21,7 @@ from svc_cluster.catalog.catalog_commands import CatalogCommand
 from svc_cluster.catalog.group_change import CancelChange, beginning
 from svc_cluster.catalog.member_changes import why_not_begun
 from svc_cluster.catalog.node_rows import is_active, replacing
+from svc_cluster.catalog.placement_loads import NO_LOAD
 from svc_cluster.catalog.placement_model import (
     NodeStanding,
     PlacementGroup,
@@ -51,7 +52,7 @@ from svc_cluster.model import versions
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.host import Host
 from svc_cluster.replica.looking import look_on
-from svc_cluster.replica.node_questions import FIGURES, leaders_of_all, overviews
+from svc_cluster.replica.node_questions import FIGURES, Leads, leaders_of_all, overviews
 
 LOOK_SECONDS: Final = 1.0
 
@@ -247,9 +248,9 @@ class ReplicaMoves:
         began, everything = self._now, self.is_wished
         there = [one.node_id for one in nodes if one.standing is not NodeStanding.LOST]
         seen = await overviews(self._host.ask_any, there, FIGURES)
-        leaders: Mapping[GroupId, NodeId] = {}
+        leads = Leads({}, {}, {})
         if everything:
-            _, leaders = await leaders_of_all(self._host.ask_any, seen)
+            leads = await leaders_of_all(self._host.ask_any, seen, with_loads=True)
         await self._see_all(catalog)
         slow = self._open.slow(self._now)
         # whose catalog is damaged opens nothing that comes
@@ -264,7 +265,7 @@ class ReplicaMoves:
         away = {one.node_id for one in nodes if one.standing is NodeStanding.ACTIVE} & silent
         self.progress.waits = _why_slow(sorted(away), sorted(not_whole))
         may_balance = everything and not (away or not_whole)
-        steps = _steps(catalog, placed, leaders, silent, self._open, everything=may_balance)
+        steps = _steps(catalog, placed, leads, silent, self._open, everything=may_balance)
         found = await in_turns(steps)
         self._nodes = nodes
         changes = [one for one in found.changes if may_balance or _leaves(placed, one)]
@@ -341,7 +342,7 @@ def _leaves(nodes: list[PlacementNode], change: PlannedChange) -> bool:
 def _steps(
     catalog: CatalogReplica,
     nodes: list[PlacementNode],
-    leaders: Mapping[GroupId, NodeId],
+    leads: Leads,
     away: Collection[NodeId],
     opened: OpenMoves,
     *,
@@ -370,7 +371,8 @@ def _steps(
                 group_id,
                 members,
                 record.location,
-                leader=leaders.get(group_id),
+                load=leads.loads.get(group_id, NO_LOAD),
+                leader=leads.leaders.get(group_id),
                 recovering=frozenset(node for node in members if node in away),
                 is_fixed=stays or not (everything or any(one not in active for one in members)),
             )

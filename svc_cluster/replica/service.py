@@ -47,6 +47,7 @@ from svc_cluster.replica.join_operations import JoinOperations
 from svc_cluster.replica.lead_balance import LeadBalance
 from svc_cluster.replica.lead_operations import LeadOperations
 from svc_cluster.replica.member_operations import MemberOperations
+from svc_cluster.replica.node_loads import NodeLoads
 from svc_cluster.replica.node_questions import gateways_elsewhere
 from svc_cluster.replica.node_traces import TracedStages
 from svc_cluster.replica.operation_rules import (
@@ -88,6 +89,7 @@ class Service:
         self._shares = CallerShares()
         self.balance = LeadBalance(host)
         self.moves = ReplicaMoves(host)
+        self._loads = NodeLoads(host)
         self._sessions: set[ServiceSession] = set()
         host.memory.add("requests", lambda: sum(one.asked_bytes for one in self._sessions))
         host.memory.add("answers", lambda: sum(one.answer_bytes for one in self._sessions))
@@ -96,7 +98,7 @@ class Service:
             **Provisioning(self._basin, self._write, host.services.version).operations,
             **Freezing(self._basin, self._change, host.services.version).operations,
             **CatalogOperations(
-                self._catalog, self._deadline, partial(gateways_elsewhere, host)
+                self._catalog, self._deadline, partial(gateways_elsewhere, host), self._loads
             ).operations,
             **Rebalancing(self._catalog, host, self.moves).operations,
             **DrainOperations(self._catalog, self._deadline).operations,
@@ -125,6 +127,7 @@ class Service:
         return session
 
     async def close(self) -> None:
+        await self._loads.stop()
         await self._working.cancel_all()
 
     def dispatch(self, session: ServiceSession, request: pb.Request) -> None:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from svc_cluster.base.ids import GroupId, NodeId
+from svc_cluster.catalog.placement_loads import Load
 from svc_cluster.catalog.placement_model import (
     NodeStanding,
     PlacementGroup,
@@ -47,8 +48,7 @@ def paper(nodes: int, groups: int, used: int) -> tuple[list[PlacementNode], list
             PlacementGroup(
                 GroupId(number + 2),
                 members,
-                stored_bytes=draw.randrange(3 << 18, 5 << 18),
-                appends=draw.randrange(8, 13),
+                load=Load(draw.randrange(3 << 18, 5 << 18), draw.randrange(8, 13)),
                 leader=members[number % REPLICAS],
             )
         )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.base.steps import at_once
+from svc_cluster.catalog.placement_loads import Load
 from svc_cluster.catalog.placement_model import (
     NodeStanding,
     OpenChange,
@@ -74,8 +75,7 @@ def cases(draw: st.DrawFn, groups_max: int = 12) -> Case:
                 GroupId(number),
                 tuple(members),
                 draw(st.sampled_from(["", "north", "south"])),
-                draw(st.integers(0, 5)),
-                draw(st.integers(0, 5)),
+                Load(draw(st.integers(0, 5)), draw(st.integers(0, 5))),
                 draw(st.sampled_from([None, *members])),
                 frozenset(draw(st.sampled_from([[], [], [], members[:1]]))),
             )
@@ -92,11 +92,7 @@ def applied(
     for group in groups:
         members = done.get(group.group_id, group.members)
         leader = group.leader if group.leader in members else members[0]
-        out.append(
-            PlacementGroup(
-                group.group_id, members, group.location, group.stored_bytes, group.appends, leader
-            )
-        )
+        out.append(PlacementGroup(group.group_id, members, group.location, group.load, leader))
     return out
 
 

@@ -219,7 +219,7 @@ def test_a_vote_leaves_a_drained_node_before_anything_else() -> None:
     assert leaving_catalog(own, catalog.state.nodes, {NodeId(3)}) == PlacementGroup(
         CATALOG_GROUP, THREE, recovering=frozenset({NodeId(3)})
     )
-    assert next(placement_groups(catalog.state, own, {})).group_id == CATALOG_GROUP
+    assert next(placement_groups(catalog.state, own, {}, {})).group_id == CATALOG_GROUP
     assert leaving_catalog(CatalogGroup(nodes(2)), catalog.state.nodes) is None
 
 

@@ -102,7 +102,7 @@ def test_what_drains_is_planned_away_and_what_is_open_counts_as_done() -> None:
     catalog = cluster()
     catalog.apply(DrainNode(ALL[0], True))
     nodes = placement_nodes(catalog.state, ALL)
-    groups = list(placement_groups(catalog.state, OWN, {GroupId(2): ALL[1]}))
+    groups = list(placement_groups(catalog.state, OWN, {GroupId(2): ALL[1]}, {}))
     assert [(group.is_fixed, group.leader) for group in groups] == [(False, 2), (True, None)]
     (change,) = at_once(plan_steps(nodes, groups)).changes
     assert (change.group_id, change.leaving, change.coming) == (2, 1, 4)
@@ -110,8 +110,11 @@ def test_what_drains_is_planned_away_and_what_is_open_counts_as_done() -> None:
     catalog.apply(BeginChange(GroupId(2), 0, change.members, "drain"))
     opened = open_changes(catalog.state.basins.values())
     assert opened == [OpenChange(GroupId(2), (ALL[3],), change.members)]
-    groups = list(placement_groups(catalog.state, OWN, {}))
+    groups = list(placement_groups(catalog.state, OWN, {}, {}))
     assert at_once(plan_steps(nodes, groups, opened)).is_empty
     catalog.apply(DeleteBasin("basin-2", TimestampMs(2)))
-    assert [group.is_fixed for group in placement_groups(catalog.state, OWN, {})] == [True, True]
+    assert [group.is_fixed for group in placement_groups(catalog.state, OWN, {}, {})] == [
+        True,
+        True,
+    ]
     assert all(not group.recovering for group in groups) and replace(groups[0]) == groups[0]

@@ -16,6 +16,7 @@ from svc_cluster.catalog.basin_record import BasinRecord
 from svc_cluster.catalog.group_change import BeginChange, CancelChange, GroupChange
 from svc_cluster.catalog.node_rows import NodeRecord, NodeState
 from svc_cluster.catalog.own_group import CatalogGroup
+from svc_cluster.catalog.placement_loads import Load
 from svc_cluster.catalog.placement_model import (
     NodeStanding,
     PlacementNode,
@@ -26,6 +27,7 @@ from svc_cluster.catalog.placement_queue import GONE_SECONDS, OpenMoves, Placeme
 from svc_cluster.catalog.placement_view import placement_nodes
 from svc_cluster.model import versions
 from svc_cluster.model.stream_config import BasinConfig
+from svc_cluster.replica.node_questions import Leads
 from svc_cluster.replica.replica_moves import WISH_SECONDS, ReplicaMoves, _steps
 
 NODES = {NodeId(n): NodeRecord(NodeId(n), f"i{n}", f"node-{n}:1") for n in range(1, 5)}
@@ -40,6 +42,9 @@ BASIN = BasinRecord(
     TimestampMs(1),
     change=CHANGE,
 )
+
+
+NOBODY_LEADS = Leads({}, {}, {})
 
 
 class World:
@@ -213,8 +218,30 @@ def test_of_two_drained_nodes_the_dead_one_is_left_first() -> None:
         )
         for n in range(1, 6)
     ]
-    steps = _steps(catalog, nodes, {}, {NodeId(3)}, OpenMoves(), everything=False)
+    steps = _steps(catalog, nodes, NOBODY_LEADS, {NodeId(3)}, OpenMoves(), everything=False)
     assert [one.leaving for one in asyncio.run(in_turns(steps)).changes] == [NodeId(3)]
+
+
+def test_what_is_evened_out_is_what_the_leaders_say_that_groups_bear() -> None:
+    """Two basins on the same nodes: the one that bears something stays, the other goes to a node
+    that has nothing. Without loads one goes as well as the other."""
+    rows = {
+        GroupId(group): replace(BASIN, name=f"basin-{group}", group_id=GroupId(group), change=None)
+        for group in (2, 3)
+    }
+    catalog: Any = SimpleNamespace(
+        state=SimpleNamespace(basins_by_group=rows, nodes=dict(NODES)),
+        offered=(),
+        own_group=CatalogGroup((NodeId(2),)),
+    )
+    nodes = [PlacementNode(NodeId(n)) for n in range(1, 5)]
+    for heavy in (2, 3):
+        for load in (Load(1 << 30, 0), Load(0, 500)):
+            leads = Leads({}, {}, {GroupId(heavy): load})
+            steps = _steps(catalog, nodes, leads, (), OpenMoves(), everything=True)
+            moved = asyncio.run(in_turns(steps)).changes
+            assert {one.group_id for one in moved} == {5 - heavy}, "the other one"
+            assert {one.coming for one in moved} == {NodeId(4)}
 
 
 def test_an_open_change_of_votes_is_known_as_those_of_basins_are() -> None:

@@ -1043,20 +1043,26 @@ class ChangeMembersRequest(_message.Message):
     def __init__(self, basin: _Optional[str] = ..., replicas: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ..., catalog: _Optional[bool] = ...) -> None: ...
 
 class ListLedRequest(_message.Message):
-    __slots__ = ("start_after", "limit")
+    __slots__ = ("start_after", "limit", "with_loads")
     START_AFTER_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    WITH_LOADS_FIELD_NUMBER: _ClassVar[int]
     start_after: int
     limit: int
-    def __init__(self, start_after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+    with_loads: bool
+    def __init__(self, start_after: _Optional[int] = ..., limit: _Optional[int] = ..., with_loads: _Optional[bool] = ...) -> None: ...
 
 class LedGroups(_message.Message):
-    __slots__ = ("groups", "has_more")
+    __slots__ = ("groups", "has_more", "stored_bytes", "appends")
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    APPENDS_FIELD_NUMBER: _ClassVar[int]
     groups: _containers.RepeatedScalarFieldContainer[int]
     has_more: bool
-    def __init__(self, groups: _Optional[_Iterable[int]] = ..., has_more: _Optional[bool] = ...) -> None: ...
+    stored_bytes: _containers.RepeatedScalarFieldContainer[int]
+    appends: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, groups: _Optional[_Iterable[int]] = ..., has_more: _Optional[bool] = ..., stored_bytes: _Optional[_Iterable[int]] = ..., appends: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GiveLeadRequest(_message.Message):
     __slots__ = ("to",)
