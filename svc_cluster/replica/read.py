@@ -2,6 +2,9 @@
 
 A read is linearizable because it is served only after a quorum confirmed this leader in a round
 that began after the read did, and after the **state store** has applied what was committed then.
+
+What comes behind it in the same request may be had from any replica: it says which entry of the log
+it has seen, and who has applied that one has seen all that it has (docs/adr/0071).
 """
 
 from __future__ import annotations
@@ -56,6 +59,9 @@ class ReadRequest:
     """Tells that whoever asks can open the records of an encrypted stream."""
     committed: bool = False
     """What is committed is enough, whether or not there is more by now."""
+    at_least: int = 0
+    """With `committed`: a replica that follows may answer too, once it has applied this entry of
+    the log. 0: none may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,8 @@ class ReadAnswer:
     cipher: str | None = None
     shared_caching: bool = False
     """Caches that serve many may keep it."""
+    applied_index: int = 0
+    """Nothing of the answer is later than this entry of the log."""
 
 
 class _ReadLimits(TypedDict):
@@ -152,12 +160,20 @@ class Reader:
         start = request.start
         if not request.committed or start.kind is not StartKind.SEQ_NUM:
             return False
-        if not self._group.is_serving:
+        serving = self._group.is_serving
+        if not (serving or self._may_follow(request)):
             return False
         stream = self._state.stream_by_name(request.stream)
         if stream is None or stream.deleted_at_ms is not None:
             return False
-        return start.value <= stream.tail_seq_num
+        # where the tail is, and what comes next there, only who leads can say
+        return start.value < stream.tail_seq_num + serving
+
+    def _may_follow(self, request: ReadRequest) -> bool:
+        """Whether this replica, which does not lead, may answer: nothing that the asker has seen is
+        later than what is applied here. That is all committed, and it says what is expired."""
+        reached = 0 < request.at_least <= self._state.applied_index
+        return reached and not self._group.is_given_up and self._clock.wall_ms() is not None
 
     async def _resolve(self, stream: StreamState, request: ReadRequest) -> int:
         start = request.start
@@ -191,7 +207,8 @@ class Reader:
         batches = cut_batches(result.batches, begin, bounds, from_ms)
         shared = stream.config.shared_caching
         stream_id, cipher = stream.stream_id, stream.cipher
-        return ReadAnswer(begin, batches, stream.tail, more, stream_id, cipher, shared)
+        applied = self._state.applied_index
+        return ReadAnswer(begin, batches, stream.tail, more, stream_id, cipher, shared, applied)
 
     async def _step(
         self, request: ReadRequest, stream_id: StreamId, start: int, from_ms: int, max_bytes: int

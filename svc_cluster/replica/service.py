@@ -297,6 +297,7 @@ class Service:
                 message.wait_ms,
                 message.has_key,
                 message.committed,
+                message.at_least,
             ),
             place,
         )
@@ -313,6 +314,7 @@ class Service:
             if answer.cipher is not None:
                 out.cipher = answer.cipher
             out.shared_caching = answer.shared_caching
+            out.applied_index = answer.applied_index
 
         return fill
 

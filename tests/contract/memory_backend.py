@@ -399,6 +399,7 @@ class MemoryBackend:
         wait_ms: int,
         has_key: bool = False,
         committed: bool = False,
+        behind: int = 0,
     ) -> ReadResult:
         target = self._stream(basin, stream)
         seq_num = max(_resolve_start(target, start), target.trim_point)

@@ -100,6 +100,7 @@ class Cursor:
         self.budget = budget
         self._incarnation: tuple[int, int] | None = None
         self._is_encrypted = False
+        self._seen = 0
         self.is_shared = False
         """Whether caches that serve many may keep all that was read, as far as the stream's owner
         is concerned."""
@@ -159,6 +160,7 @@ class Cursor:
         elif self._incarnation != result.incarnation:
             raise StreamNotFoundError("the stream that was read is deleted")
         self.is_shared = self.is_shared and result.shared_caching
+        self._seen = max(self._seen, result.seen)
         return result
 
     async def go_on(self) -> ReadResult:
@@ -186,8 +188,9 @@ class Cursor:
         return ReadBounds(count, metered_bytes, budget.until_ms, self.portion_bytes)
 
     async def ahead(self, start: int, bounds: ReadBounds) -> ReadResult | None:
-        """What is committed at `start`; None: nothing of this stream. Where the tail is has to be
-        asked behind it: it is said to have more."""
+        """What is committed at `start`, of a moment no earlier than that of what was read before;
+        None: nothing of this stream. Where the tail is has to be asked behind it: it is said to
+        have more."""
         found = await self._call.services.backend.read(
             *self._names,
             ReadStart(StartKind.SEQ_NUM, start),
@@ -196,9 +199,11 @@ class Cursor:
             wait_ms=0,
             has_key=self._key is not None,
             committed=True,
+            behind=self._seen,
         )
         if not found.batches or found.incarnation != self._incarnation:
             return None
+        self._seen = max(self._seen, found.seen)
         return replace(found, may_have_more=True, tail_is_of_now=False)
 
     async def take(self, result: ReadResult, form: RecordForm) -> list[Piece]:

@@ -68,6 +68,8 @@ class ReadResult:
     """Caches that serve many may keep the records, as far as the stream's owner is concerned."""
     tail_is_of_now: bool = True
     """False where the records have waited here, and the tail may have moved meanwhile."""
+    seen: int = 0
+    """Nothing of the result is later than this entry of the basin's log; 0: it is not known."""
 
 
 class AppendWatch(Protocol):
@@ -276,13 +278,16 @@ class Backend(Protocol):
         wait_ms: int,
         has_key: bool = False,
         committed: bool = False,
+        behind: int = 0,
     ) -> ReadResult:
         """Read once. With `wait_ms` above 0 and nothing to return yet, wait that long for records
         (capped by the node at 5 s a call: the caller calls again with the same `start_seq_num`).
         Raises PastTailError for a start beyond the tail (and, with `refuse_at_tail`, at it), and
         KeyRequiredError at once where records are encrypted and the caller has no key (`has_key`).
         With `committed`, which needs a start by sequence number, nobody confirms that there is no
-        more: records are committed, the tail beside them may have been one a moment ago.
+        more: records are committed, the tail beside them may have been one a moment ago. Those of a
+        request that has `seen` something before, which is said as `behind`, may be had from any
+        node of the basin, and are of no earlier moment.
         """
         ...
 

@@ -77,6 +77,11 @@ class Directory:
                 self._leaders.note_retry("catalog_unavailable")
             raise
 
+    async def ask_replica(self, basin: str, fill: Fill) -> pb.Response | None:
+        """See `Leaders.ask_in_turn`. None also where nothing is known of the basin."""
+        group = self._groups.get(basin)
+        return None if group is None else await self._leaders.ask_in_turn(group, fill)
+
     async def ask_every_node(self, fill: Fill, seconds: float) -> list[pb.Response | None]:
         """Ask each node once, whatever it leads: its answer, or None for one that has none in
         time, or refuses."""

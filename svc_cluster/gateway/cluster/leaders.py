@@ -45,6 +45,9 @@ that is cut off would leave it unknown."""
 OTHERS_SECONDS: Final = 0.3
 """A question that must not wait for a silent node is put to the others as well after so long."""
 
+IN_TURN_SECONDS: Final = 1.0
+"""A replica that was asked in its turn, in the leader's place, has so long to answer."""
+
 PING_SECONDS: Final = 0.5
 PING_ANSWER_SECONDS: Final = 1.0
 """A node that leaves a ping unanswered this long is asked nothing more until it answers one."""
@@ -84,6 +87,8 @@ class Leaders:
         self._tasks = Tasks()
         self._silent: set[NodeId] = set()
         self._is_started = False
+        self._turns = 0
+        """Questions that went to a replica in its turn."""
         self.retries: dict[str, int] = {}
         """How often a request was sent again, by reason."""
         self._metrics = metrics
@@ -202,6 +207,23 @@ class Leaders:
         asked, call = answered[0] if answered else calls[0]
         group.leader = asked.leader
         return call.result()
+
+    async def ask_in_turn(self, group: Group, fill: Fill) -> pb.Response | None:
+        """Ask one of the group's replicas what any of them may answer, another one each time. None
+        where it refuses, or does not answer within IN_TURN_SECONDS: who leads is to be asked."""
+        usable = [node for node in group.replicas if self.is_usable(node)]
+        if not usable:
+            return None
+        self._turns += 1
+        node = usable[self._turns % len(usable)]
+        try:
+            response = await self._ask(node, group, fill, IN_TURN_SECONDS, 0)
+        except (ConnectionError, TimeoutError):
+            return None
+        if response.HasField("refusal"):
+            self.note_retry("replica_refused")
+            return None
+        return response
 
     async def call(
         self, group: Group, fill: Fill, *, write: bool, deadline: float, size: int = 0

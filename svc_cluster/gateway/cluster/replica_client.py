@@ -460,22 +460,24 @@ class ReplicaClient:
         wait_ms: int,
         has_key: bool = False,
         committed: bool = False,
+        behind: int = 0,
     ) -> ReadResult:
         def fill(request: pb.Request) -> None:
             out = request.read
             out.stream = stream
-            out.start_kind = start.kind
-            out.start_value = start.value
-            out.clamp = start.clamp
+            out.start_kind, out.start_value, out.clamp = start.kind, start.value, start.clamp
             rpc.read_bounds_to_pb(out, bounds)
             out.refuse_at_tail = refuse_at_tail
             out.wait_ms = wait_ms
             out.has_key = has_key
             out.committed = committed
+            out.at_least = behind
 
-        # the wait is the node's; the deadline must not end it
-        deadline = self._deadline() + min(wait_ms, 5000) / 1000
-        response = await self._directory.ask_basin(basin, fill, write=False, deadline=deadline)
+        response = await self._directory.ask_replica(basin, fill) if behind else None
+        if response is None:
+            # the wait is the node's; the deadline must not end it
+            deadline = self._deadline() + min(wait_ms, 5000) / 1000
+            response = await self._directory.ask_basin(basin, fill, write=False, deadline=deadline)
         found = response.read
         return ReadResult(
             start_seq_num=found.start_seq_num,
@@ -485,6 +487,7 @@ class ReplicaClient:
             incarnation=(found.group_id, found.stream_id),
             cipher=found.cipher if found.HasField("cipher") else None,
             shared_caching=found.shared_caching,
+            seen=found.applied_index,
         )
 
     async def check_tail(self, basin: str, stream: str) -> Position:

@@ -60,6 +60,7 @@ class ScriptedBackend:
         wait_ms: int,
         has_key: bool = False,
         committed: bool = False,
+        behind: int = 0,
     ) -> ReadResult:
         call = ReadCall(asyncio.get_running_loop().time(), start, bounds, wait_ms)
         self.calls.append(call)

@@ -40,11 +40,19 @@ class Slow(MemoryBackend):
         self.fails = 0
         self.stale: int | None = None
         """What is committed is known up to here alone."""
+        self.behind: list[int] = []
+        """What the reads ahead said that had been seen."""
+        self.told: list[int] = []
+        """What the answers before had seen, at most, when each of those began."""
+        self._seen = 0
 
     async def read(self, *args: Any, **kwargs: Any) -> ReadResult:
         self.calls += 1
         is_ahead = bool(kwargs.get("committed")) and not kwargs["wait_ms"]
         self.ahead += is_ahead
+        if is_ahead:
+            self.behind.append(kwargs["behind"])
+            self.told.append(self._seen)
         self.under_way += 1
         try:
             if not kwargs["wait_ms"]:
@@ -58,7 +66,8 @@ class Slow(MemoryBackend):
         if is_ahead and self.stale is not None:
             known = [b for b in found.batches if b.placement.end_seq_num <= self.stale]
             found = replace(found, batches=tuple(known), may_have_more=False)
-        return found
+        self._seen += 10
+        return replace(found, seen=self._seen)
 
 
 def scene(main: Callable[[Slow, GatewayApp], Awaitable[None]]) -> None:
@@ -105,6 +114,18 @@ def test_reads_and_sending_overlap() -> None:
         assert loop.time() - begun < 1.5 * PORTIONS * READ_S
         assert backend.ahead >= PORTIONS - 1
         assert held_of(app) == 0
+
+    scene(main)
+
+
+def test_a_read_ahead_says_how_far_its_request_has_seen() -> None:
+    """So any node may answer that is as far: what was read ahead before counts as well."""
+
+    async def main(backend: Slow, app: GatewayApp) -> None:
+        await read_all(app, "seq_num=0&count=100000")
+        assert backend.behind == backend.told
+        assert len(backend.behind) >= PORTIONS - 1
+        assert sorted(set(backend.behind)) == backend.behind and backend.behind[0] > 0
 
     scene(main)
 

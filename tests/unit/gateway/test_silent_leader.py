@@ -13,13 +13,19 @@ from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import ReadDeadlineError
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.codec import rpc
-from svc_cluster.gateway.cluster.leaders import OTHERS_SECONDS, RETRY_SECONDS_MAX, Group, Leaders
+from svc_cluster.gateway.cluster.leaders import (
+    IN_TURN_SECONDS,
+    OTHERS_SECONDS,
+    RETRY_SECONDS_MAX,
+    Group,
+    Leaders,
+)
 from svc_cluster.link.session import NodeSession
 from tests.simulation.loop import run
 from tests.unit.gateway.test_hints import LoopClock
 from tests.unit.link.far import FarNode
 
-FIRST, SECOND = NodeId(1), NodeId(2)
+FIRST, SECOND, THIRD = NodeId(1), NodeId(2), NodeId(3)
 SECONDS = 2.5
 
 
@@ -119,5 +125,36 @@ def test_when_nobody_answers_it_ends_at_the_deadline() -> None:
             await ask(loop, nodes, group)
         assert loop.time() - begun == pytest.approx(SECONDS)
         assert group.leader is None
+
+    run(main)
+
+
+def test_a_replica_that_is_silent_in_its_turn_is_left_for_the_leader() -> None:
+    """Within IN_TURN_SECONDS, and so is one that refuses; the next question goes to another."""
+
+    async def main(loop: Any) -> None:
+        nodes = {FIRST: Silent(loop, None), SECOND: Member(loop, 0.0), THIRD: Member(loop, None)}
+        leaders = Leaders(
+            sessions={node: each.session for node, each in nodes.items()},
+            loop=loop,
+            clock=LoopClock(loop),  # type: ignore[arg-type]
+            rng=random.Random(5),
+        )
+        group = Group(GroupId(2), tuple(nodes), SECOND)
+        found = {}
+        for _ in nodes:
+            begun = loop.time()
+            response = await leaders.ask_in_turn(group, lambda r: r.ping.SetInParent())
+            (asked,) = [
+                node for node, each in nodes.items() if each.asked_count and node not in found
+            ]
+            found[asked] = response is not None, loop.time() - begun
+        assert found == {
+            FIRST: (False, pytest.approx(IN_TURN_SECONDS)),
+            SECOND: (True, pytest.approx(0.0)),
+            THIRD: (False, pytest.approx(0.0)),
+        }
+        assert leaders.retries == {"replica_refused": 1}
+        assert group.leader == SECOND, "who leads is not in question"
 
     run(main)

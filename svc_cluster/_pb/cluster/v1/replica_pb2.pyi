@@ -223,7 +223,7 @@ class SessionSequence(_message.Message):
     def __init__(self, session_id: _Optional[bytes] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class ReadRequest(_message.Message):
-    __slots__ = ("stream", "start_kind", "start_value", "clamp", "count", "metered_bytes", "until_ms", "refuse_at_tail", "wait_ms", "has_key", "portion_bytes", "committed")
+    __slots__ = ("stream", "start_kind", "start_value", "clamp", "count", "metered_bytes", "until_ms", "refuse_at_tail", "wait_ms", "has_key", "portion_bytes", "committed", "at_least")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     START_KIND_FIELD_NUMBER: _ClassVar[int]
     START_VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -236,6 +236,7 @@ class ReadRequest(_message.Message):
     HAS_KEY_FIELD_NUMBER: _ClassVar[int]
     PORTION_BYTES_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_FIELD_NUMBER: _ClassVar[int]
     stream: str
     start_kind: int
     start_value: int
@@ -248,7 +249,8 @@ class ReadRequest(_message.Message):
     has_key: bool
     portion_bytes: int
     committed: bool
-    def __init__(self, stream: _Optional[str] = ..., start_kind: _Optional[int] = ..., start_value: _Optional[int] = ..., clamp: _Optional[bool] = ..., count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., until_ms: _Optional[int] = ..., refuse_at_tail: _Optional[bool] = ..., wait_ms: _Optional[int] = ..., has_key: _Optional[bool] = ..., portion_bytes: _Optional[int] = ..., committed: _Optional[bool] = ...) -> None: ...
+    at_least: int
+    def __init__(self, stream: _Optional[str] = ..., start_kind: _Optional[int] = ..., start_value: _Optional[int] = ..., clamp: _Optional[bool] = ..., count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., until_ms: _Optional[int] = ..., refuse_at_tail: _Optional[bool] = ..., wait_ms: _Optional[int] = ..., has_key: _Optional[bool] = ..., portion_bytes: _Optional[int] = ..., committed: _Optional[bool] = ..., at_least: _Optional[int] = ...) -> None: ...
 
 class CheckTailRequest(_message.Message):
     __slots__ = ("stream",)
@@ -1207,7 +1209,7 @@ class SequencedBatch(_message.Message):
     def __init__(self, first_seq_num: _Optional[int] = ..., record_count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., base_timestamp_ms: _Optional[int] = ..., arrival_ms: _Optional[int] = ..., last_timestamp_ms: _Optional[int] = ..., timestamping_mode: _Optional[int] = ..., uncapped: _Optional[bool] = ..., expires_at_ms: _Optional[int] = ..., records: _Optional[bytes] = ...) -> None: ...
 
 class ReadResult(_message.Message):
-    __slots__ = ("start_seq_num", "batches", "tail", "may_have_more", "group_id", "stream_id", "cipher", "shared_caching")
+    __slots__ = ("start_seq_num", "batches", "tail", "may_have_more", "group_id", "stream_id", "cipher", "shared_caching", "applied_index")
     START_SEQ_NUM_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     TAIL_FIELD_NUMBER: _ClassVar[int]
@@ -1216,6 +1218,7 @@ class ReadResult(_message.Message):
     STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     CIPHER_FIELD_NUMBER: _ClassVar[int]
     SHARED_CACHING_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
     start_seq_num: int
     batches: _containers.RepeatedCompositeFieldContainer[SequencedBatch]
     tail: Position
@@ -1224,7 +1227,8 @@ class ReadResult(_message.Message):
     stream_id: int
     cipher: str
     shared_caching: bool
-    def __init__(self, start_seq_num: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[SequencedBatch, _Mapping]]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., may_have_more: _Optional[bool] = ..., group_id: _Optional[int] = ..., stream_id: _Optional[int] = ..., cipher: _Optional[str] = ..., shared_caching: _Optional[bool] = ...) -> None: ...
+    applied_index: int
+    def __init__(self, start_seq_num: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[SequencedBatch, _Mapping]]] = ..., tail: _Optional[_Union[Position, _Mapping]] = ..., may_have_more: _Optional[bool] = ..., group_id: _Optional[int] = ..., stream_id: _Optional[int] = ..., cipher: _Optional[str] = ..., shared_caching: _Optional[bool] = ..., applied_index: _Optional[int] = ...) -> None: ...
 
 class StreamInfo(_message.Message):
     __slots__ = ("name", "created_at_ms", "deleted_at_ms", "cipher")
