@@ -113,7 +113,7 @@ class BasinReplica:
             self.state.idempotency, self.retention_clock, self._expire_idempotency_keys
         )
         self.reader = Reader(self.group, self.state, services, self.retention_clock)
-        self.group.rest.heed(self._is_busy, self.keeper.due_in)
+        self.group.rest.heed(self._is_busy, self.keeper.due_in, self._has_no_streams)
         self.records_appended = 0
         """Records of this basin that were acknowledged while this node led it."""
         self._appends = self._appended_bytes = 0
@@ -205,6 +205,10 @@ class BasinReplica:
         waits = self._bootstrapped or self.keeper.is_busy or not self.proposer.is_idle
         is_changing = record is not None and record.change is not None
         return is_ending or is_changing or self.state.basin is None or bool(waits)
+
+    def _has_no_streams(self) -> bool:
+        reading = self.state.usage.reading
+        return reading is not None and not reading[1].streams
 
     def _may_write(self, member: str) -> bool:
         return self._services.version.active >= versions.MEMBERS_SINCE[member]

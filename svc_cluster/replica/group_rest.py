@@ -33,6 +33,11 @@ PARTING_SECONDS: Final = 1.0
 answers: the last of them are still under way."""
 
 
+UNUSED_SECONDS: Final = 0.5
+"""A group in which there is nothing that anybody could use rests so soon, if it rests at all: many
+that are made one after another would otherwise all be awake for as long as one that is used."""
+
+
 class RestingNode(Protocol):
     """What a group needs of its node."""
 
@@ -83,6 +88,7 @@ class GroupRest:
         """Who has agreed, where this replica leads."""
         self._is_busy: Callable[[], bool] = lambda: True
         self.due_in: Callable[[], float] = lambda: float("inf")
+        self._is_unused: Callable[[], bool] = lambda: False
         self._uses = 0
         self._seen: tuple[object, ...] = ()
         self._quiet_since = 0.0
@@ -90,11 +96,16 @@ class GroupRest:
         self._number = 0
         self._parted_at = 0.0
 
-    def heed(self, is_busy: Callable[[], bool], due_in: Callable[[], float]) -> None:
+    def heed(
+        self,
+        is_busy: Callable[[], bool],
+        due_in: Callable[[], float],
+        is_unused: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Without this it never rests. `is_busy`: whether something waits here that the group
         itself does not know of. `due_in`: in how many seconds something is to be done without being
-        asked."""
-        self._is_busy, self.due_in = is_busy, due_in
+        asked. `is_unused`: whether there is nothing in it that anybody could use."""
+        self._is_busy, self.due_in, self._is_unused = is_busy, due_in, is_unused
 
     # -- falling asleep
 
@@ -107,6 +118,8 @@ class GroupRest:
             self._seen, self._quiet_since, self._round = seen, now, None
             return
         seconds = self._node.seconds
+        if seconds > UNUSED_SECONDS and self._is_unused():
+            seconds = UNUSED_SECONDS
         if not seconds or now - self._quiet_since < seconds or engine.role is not Role.LEADER:
             return
         partners = self._node.partners(engine.members)

@@ -28,6 +28,7 @@ OPTIONS = Options(
     gateways=1, http=False, basins=BASINS, streams=1, tick_seconds=0.05, rest_seconds=1.0
 )
 FALLS_ASLEEP_S = 12.0
+LONG_S = 10.0
 ASKED_S = 2.5
 ALL_S = 10.0
 
@@ -394,3 +395,23 @@ def test_the_only_replica_of_a_basin_rests_too() -> None:
         watch.cancel()
 
     in_simulation(13, options, main)
+
+
+def test_a_basin_without_streams_rests_long_before_one_that_has_one() -> None:
+    """And from the first stream on it is as all others."""
+
+    async def main(cluster: SimCluster) -> None:
+        watch = cluster.start()
+        await cluster.insist(lambda api: api.create_basin("empty"))
+        await cluster.insist(lambda api: api.create_basin("used"))
+        await cluster.insist(lambda api: api.create_stream("used", "s"))
+        await asyncio.sleep(3.0)
+        assert [_rests(node) for node in cluster.nodes] == [1, 1, 1]
+        await cluster.insist(lambda api: api.create_stream("empty", "s"))
+        await asyncio.sleep(3.0)
+        assert [_rests(node) for node in cluster.nodes] == [0, 0, 0]
+        await asyncio.sleep(LONG_S + 3.0)
+        assert [_rests(node) for node in cluster.nodes] == [2, 2, 2]
+        watch.cancel()
+
+    in_simulation(4, replace(OPTIONS, basins=0, rest_seconds=LONG_S), main)

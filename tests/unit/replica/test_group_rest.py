@@ -5,10 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId, Term
 from svc_cluster.raft.group import Role
 from svc_cluster.raft.messages import REST_LIST_MAX, RestKind, RestMark
-from svc_cluster.replica.group_rest import GroupRest
+from svc_cluster.replica.group_rest import UNUSED_SECONDS, GroupRest
 from svc_cluster.replica.node_rest import NodeRest
 from tests.unit.replica.test_node_rest import MEMBERS, ONE, THREE, TWO, _Node
 
@@ -68,3 +70,28 @@ def test_of_groups_that_fall_asleep_at_once_no_more_do_than_a_list_tells() -> No
     groups[1].received(TWO, RestMark(TERM, RestKind.AGREE, LAST, 2))
     groups[1].received(THREE, RestMark(TERM, RestKind.AGREE, LAST, 2))
     assert groups[1].asleep, "the place is free again"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_unused", "rests_after"),
+    [(5.0, False, 5.0), (5.0, True, UNUSED_SECONDS), (0.2, True, 0.2), (0.0, True, None)],
+)
+def test_what_nobody_could_use_rests_soon_where_anything_rests(
+    seconds: float, is_unused: bool, rests_after: float | None
+) -> None:
+    """Never later than what is used, and never where groups do not rest."""
+    node = _Node()
+    node.rest.send = lambda *said: None
+    node.rest.seconds = seconds
+    clock = SimpleNamespace(monotonic=lambda: node.now)
+    group = quiet(node.rest, clock, 7)
+    group.heed(lambda: False, lambda: float("inf"), lambda: is_unused)
+    for number in range(120):
+        node.now = number * 0.1
+        node.hear(TWO, THREE)
+        group.look(node.now)
+        agreed(group, TWO, THREE)
+        if group.asleep:
+            break
+    found = node.now if group.asleep else None
+    assert found == (None if rests_after is None else pytest.approx(rests_after, abs=0.11))
