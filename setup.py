@@ -26,7 +26,14 @@ def core() -> Extension:
         SOURCES,
         depends=HEADERS,
         define_macros=[("Py_LIMITED_API", "0x030b0000"), ("SOURCE_DIGEST", f'"{digest()}"')],
-        extra_compile_args=["-std=c11", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"],
+        extra_compile_args=[
+            "-std=c11",
+            "-pthread",
+            "-O2",
+            "-Wall",
+            "-Wextra",
+            "-fvisibility=hidden",
+        ],
         py_limited_api=True,
         optional=True,
     )

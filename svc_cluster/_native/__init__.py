@@ -1,14 +1,19 @@
-"""The native core: what the codec does most often, once more in C, where it could be compiled.
+"""The native core: what the codec and the log do most often, once more in C, where it could be
+compiled.
 
-Each function answers exactly what Python would, or None for whatever is not of the plain shape;
-Python then decides, and refuses. Without a compiler everything is done in Python, with the same
+Each function of the codec answers exactly what Python would, or None for whatever is not of the
+plain shape; Python then decides, and refuses. The thread that syncs the log does what Python's
+does, without the interpreter's lock. Without a compiler everything is done in Python, with the same
 bytes. `_core.pyi` has what the functions take and give.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from svc_cluster._native._core import _Syncs
 
 try:
     from svc_cluster._native import _core
@@ -52,15 +57,46 @@ CutStored = Callable[[Stored, int, int | None, int | None, int | None, int], Par
 """It finds the part that a read has to look at, by the rules of `EncodeRead`."""
 
 
+class SyncThread:
+    """A thread of the core that writes and syncs. It is to be used by one thread alone."""
+
+    def __init__(self, eventfd: int, failed: Callable[[int], None]) -> None:
+        """`eventfd` becomes readable when something is done. `failed` is told the errno of a write
+        or sync that failed, on the thread itself, and must not return."""
+        assert _built is not None, "whoever makes one has looked"
+        self._core = _built
+        self._syncs: _Syncs = _built.sync_open(eventfd, failed)
+
+    def submit(self, writes: list[tuple[int, int, bytes]]) -> None:
+        """Write each (file descriptor, offset, data), behind all that was submitted before, then
+        sync every file touched. The data is kept until `take` has told of it."""
+        self._core.sync_submit(self._syncs, writes)
+
+    def take(self) -> list[tuple[float, float, int]]:
+        """What was done since the last call, in order: seconds of the writes, seconds of the syncs,
+        and bytes."""
+        done: list[tuple[float, float, int]] = self._core.sync_take(self._syncs)
+        return done
+
+    def wait(self) -> None:
+        """Block until all that was submitted is done."""
+        self._core.sync_wait(self._syncs)
+
+    def close(self) -> None:
+        """Block until all that was submitted is done, and end the thread."""
+        self._core.sync_close(self._syncs)
+
+
 class _Core:
     """The functions of the core stand here; where they do not, Python does their work."""
 
-    __slots__ = ("cut_stored", "encode_append", "encode_read")
+    __slots__ = ("cut_stored", "encode_append", "encode_read", "sync_thread")
 
     def __init__(self) -> None:
         self.cut_stored: CutStored | None = None
         self.encode_append: EncodeAppend | None = None
         self.encode_read: EncodeRead | None = None
+        self.sync_thread: type[SyncThread] | None = None
 
 
 core: Final = _Core()
@@ -82,6 +118,7 @@ def use(*, wanted: bool) -> bool:
     core.cut_stored = None if built is None else built.cut_stored
     core.encode_append = None if built is None else built.encode_append
     core.encode_read = None if built is None else built.encode_read
+    core.sync_thread = None if built is None else SyncThread
     return is_in_use()
 
 

@@ -1,7 +1,7 @@
 /* What the functions of the native core share: bytes that grow up to a bound, UTF-8, varints, base64.
  *
- * Nothing here keeps state between calls or touches Python. Every function that writes has asked
- * `room_for` before; every function that reads is told how much there is.
+ * Nothing here but `sync_open` keeps state between calls, and nothing touches Python. Every function
+ * that writes has asked `room_for` before; every function that reads is told how much there is.
  */
 #ifndef SVC_CLUSTER_NATIVE_CORE_H
 #define SVC_CLUSTER_NATIVE_CORE_H
@@ -125,5 +125,10 @@ extern byte BASE64_VALUES[256];
 PyObject *encode_append(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *cut_stored(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *encode_read(PyObject *module, PyObject *const *given, Py_ssize_t count);
+PyObject *sync_open(PyObject *module, PyObject *const *given, Py_ssize_t count);
+PyObject *sync_submit(PyObject *module, PyObject *const *given, Py_ssize_t count);
+PyObject *sync_take(PyObject *module, PyObject *const *given, Py_ssize_t count);
+PyObject *sync_wait(PyObject *module, PyObject *const *given, Py_ssize_t count);
+PyObject *sync_close(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 #endif

@@ -1,5 +1,6 @@
-/* The module `svc_cluster._native._core`. It keeps nothing between calls and holds the interpreter's
- * lock throughout: the bounds of its functions keep each call well below a turn of an event loop.
+/* The module `svc_cluster._native._core`. Its codecs keep nothing between calls and hold the
+ * interpreter's lock throughout: the bounds of its functions keep each call well below a turn of an
+ * event loop. `sync_open` starts a thread, which does without that lock.
  */
 #include "core.h"
 
@@ -14,6 +15,11 @@ static PyMethodDef methods[] = {
     {"cut_stored", (PyCFunction)(void (*)(void))cut_stored, METH_FASTCALL, NULL},
     {"encode_append", (PyCFunction)(void (*)(void))encode_append, METH_FASTCALL, NULL},
     {"encode_read", (PyCFunction)(void (*)(void))encode_read, METH_FASTCALL, NULL},
+    {"sync_close", (PyCFunction)(void (*)(void))sync_close, METH_FASTCALL, NULL},
+    {"sync_open", (PyCFunction)(void (*)(void))sync_open, METH_FASTCALL, NULL},
+    {"sync_submit", (PyCFunction)(void (*)(void))sync_submit, METH_FASTCALL, NULL},
+    {"sync_take", (PyCFunction)(void (*)(void))sync_take, METH_FASTCALL, NULL},
+    {"sync_wait", (PyCFunction)(void (*)(void))sync_wait, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -8,30 +8,26 @@ fsync the page cache lies.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fcntl
 import os
-import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, NoReturn, Protocol, TypeVar
+from typing import Protocol
 
+from svc_cluster._native import core
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.seldom import Seldom
-from svc_cluster.storage.disk_trouble import remedy
 from svc_cluster.storage.holes import Stretch, dig, makes_holes
 from svc_cluster.storage.private import keep_private
-from svc_cluster.storage.real_file import RealFile, make_zeros, renew, reserve, write_all
+from svc_cluster.storage.real_file import RealFile, make_zeros, renew, reserve
 from svc_cluster.storage.removal import excess, remove_slowly
+from svc_cluster.storage.syncs import NativeSyncs, PythonSyncs, Syncs, Write, to_loop, write_parts
+from svc_cluster.storage.worker import Worker, or_exit
 
-_T = TypeVar("_T")
 log = get_logger("storage.disk")
-_IOVEC_MAX: Final = 512
-EXIT_STORAGE: Final = 74
-"""Process exit code after a failed write or fsync."""
 
 
 class DiskFile(Protocol):
@@ -166,14 +162,21 @@ class RealDisk:
     Writers wait in the kernel without the interpreter lock; the event loop only queues jobs.
     """
 
-    def __init__(self, directory: Path, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, directory: Path, loop: asyncio.AbstractEventLoop, *, native: bool = True
+    ) -> None:
+        """`native`: the log is written by the thread of the native core, where that was built."""
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._loop = loop
         self.on_sync: Callable[[float, float, int], None] | None = None
-        """Told of each batch of writes, on the thread that wrote it: the seconds of the write,
-        those of its syncs, and its bytes."""
-        self._syncer = Worker("disk-sync", directory)
+        """Told of each batch of writes, on the thread that wrote it or the loop's: the seconds of
+        the write, those of its syncs, and its bytes."""
+        self._syncs: Syncs
+        if native and core.sync_thread is not None:
+            self._syncs = NativeSyncs(loop, directory, self._told, core.sync_thread)
+        else:
+            self._syncs = PythonSyncs(loop, directory, lambda file: self._sync(file), self._told)
         self._maker = Worker("disk-create", directory)
         self._remover = Worker("disk-remove", directory)
         self._removals_lock = threading.Lock()
@@ -193,7 +196,7 @@ class RealDisk:
         return RealFile(name, os.open(self._directory / name, os.O_RDWR | os.O_CLOEXEC))
 
     def create(self, name: str, size: int) -> RealFile:
-        return _or_exit(lambda: self._create(name, size), self._directory)
+        return or_exit(lambda: self._create(name, size), self._directory)
 
     def submit_create(self, name: str, size: int, done: Callable[[DiskFile], None]) -> None:
         def job() -> None:
@@ -234,42 +237,34 @@ class RealDisk:
         self._remover.put(job)
 
     def makes_holes(self) -> bool:
-        return _or_exit(lambda: makes_holes(self._directory), self._directory)
+        return or_exit(lambda: makes_holes(self._directory), self._directory)
 
     def submit(
         self, writes: Sequence[tuple[DiskFile, int, bytes]], done: Callable[[], None]
     ) -> None:
-        def job() -> None:
-            self._write(writes)
-            self._to_loop(done)
-
-        self._syncer.put(job)
+        self._syncs.submit(_real(writes), done)
 
     def submit_aside(
         self, writes: Sequence[tuple[DiskFile, int, bytes]], done: Callable[[], None]
     ) -> None:
+        parts = _real(writes)
+
         def job() -> None:
-            self._write(writes, is_aside=True)
+            for handle in write_parts(parts):
+                self._sync(handle)
             self._to_loop(done)
 
         self._maker.put(job)
 
     def write_sync(self, writes: Sequence[tuple[DiskFile, int, bytes]]) -> None:
-        finished = threading.Event()
-
-        def job() -> None:
-            self._write(writes)
-            finished.set()
-
-        self._syncer.put(job)
-        finished.wait()
+        self._syncs.write(_real(writes))
 
     def unlink(self, name: str) -> None:
         def job() -> None:
             remove_slowly(self._directory / name, self._loop.time, self._pause.wait)
             self._sync_directory()
 
-        _or_exit(job, self._directory)
+        or_exit(job, self._directory)
 
     def submit_unlink(self, name: str) -> None:
         with self._removals_lock:
@@ -305,7 +300,7 @@ class RealDisk:
     def close(self) -> None:
         """Finish what was submitted, then end the threads. Blocking. Removals that have not begun
         are left out: what is to be removed holds nothing, and its owner meets it again."""
-        self._syncer.stop()
+        self._syncs.close()
         self._maker.stop()
         self._pause.set()
         self._remover.stop()
@@ -315,31 +310,9 @@ class RealDisk:
         self._sync_directory()
         return file
 
-    def _write(
-        self, writes: Sequence[tuple[DiskFile, int, bytes]], *, is_aside: bool = False
-    ) -> None:
-        handles: dict[int, None] = {}
-        size = 0
-        run: list[bytes | memoryview] = []
-        run_handle, run_start, run_end = -1, 0, 0
-        begun = self._loop.time()
-        for file, offset, data in writes:
-            assert isinstance(file, RealFile), "a disk writes its own files"
-            if file.handle != run_handle or offset != run_end or len(run) == _IOVEC_MAX:
-                if run:
-                    write_all(run_handle, run, run_start)
-                run, run_handle, run_start, run_end = [], file.handle, offset, offset
-            run.append(data)
-            run_end += len(data)
-            size += len(data)
-            handles[file.handle] = None
-        if run:
-            write_all(run_handle, run, run_start)
-        started = self._loop.time()
-        for handle in handles:
-            self._sync(handle)
-        if self.on_sync is not None and not is_aside:
-            self.on_sync(started - begun, self._loop.time() - started, size)
+    def _told(self, written: float, synced: float, size: int) -> None:
+        if self.on_sync is not None:
+            self.on_sync(written, synced, size)
 
     def _sync(self, handle: int) -> None:
         os.fdatasync(handle)
@@ -352,49 +325,12 @@ class RealDisk:
             os.close(handle)
 
     def _to_loop(self, done: Callable[[], None]) -> None:
-        try:
-            self._loop.call_soon_threadsafe(_or_exit, done, self._directory)
-        except RuntimeError:
-            if not self._loop.is_closed():
-                raise  # a closed loop has nobody left to tell
+        to_loop(self._loop, done, self._directory)
 
 
-class Worker:
-    """A thread that runs jobs in order, and takes the process down when one fails."""
-
-    def __init__(self, name: str, place: Path | None = None) -> None:
-        """`place`: the directory that its jobs work in, which a failure then tells about."""
-        self._place = place
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def put(self, job: Callable[[], None]) -> None:
-        self._jobs.put(job)
-
-    def stop(self) -> None:
-        self._jobs.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            _or_exit(job, self._place)
-
-
-def exit_storage(failure: BaseException, place: Path | None = None) -> NoReturn:
-    """End the process now: what the disk holds, in the directory `place`, is no longer known. Any
-    thread may call this."""
-    line = f"fatal: storage failed, the process ends and must be restarted: {failure!r}"
-    if place is not None and (what_to_do := remedy(failure, place)) is not None:
-        line += f": {what_to_do}"
-    line += "\n"
-    with contextlib.suppress(OSError):
-        os.write(2, line.encode("utf-8", "replace"))
-    os._exit(EXIT_STORAGE)
-
-
-def _or_exit(job: Callable[[], _T], place: Path | None) -> _T:
-    try:
-        return job()
-    except Exception as failure:  # whatever it is, a retry could only hide it
-        exit_storage(failure, place)
+def _real(writes: Sequence[tuple[DiskFile, int, bytes]]) -> list[Write]:
+    found = []
+    for file, offset, data in writes:
+        assert isinstance(file, RealFile), "a disk writes its own files"
+        found.append((file, offset, data))
+    return found

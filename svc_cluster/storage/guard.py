@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from svc_cluster.storage.damage import exit_damaged, is_damage
-from svc_cluster.storage.disk import exit_storage
+from svc_cluster.storage.worker import exit_storage
 
 _T = TypeVar("_T")
 OnFailure = Callable[[Path, BaseException], NoReturn]

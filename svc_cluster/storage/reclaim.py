@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from svc_cluster.storage.dead_ranges import DeadRange, DeadRanges, TableFile, plan_compactions
-from svc_cluster.storage.disk import Worker
+from svc_cluster.storage.worker import Worker
 
 REST_SHARE: Final = 2.0
 """A round of compactions is followed by a rest of this many times its length."""

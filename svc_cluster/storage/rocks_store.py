@@ -32,7 +32,6 @@ from svc_cluster.storage import dead_records
 from svc_cluster.storage.aside import Aside
 from svc_cluster.storage.damage import is_damage, lacks_its_root
 from svc_cluster.storage.dead_ranges import DeadRange, TableFile
-from svc_cluster.storage.disk import Worker
 from svc_cluster.storage.disk_trouble import remedy
 from svc_cluster.storage.guard import Guard, OnFailure, end_process
 from svc_cluster.storage.harm import NotedHarm
@@ -47,6 +46,7 @@ from svc_cluster.storage.state_store import (
     StoreStalledError,
     unchanged,
 )
+from svc_cluster.storage.worker import Worker
 
 log = get_logger("storage.rocks_store")
 _STALL_TEXT: Final = "Write stall"

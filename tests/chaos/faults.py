@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from svc_cluster.storage.disk import EXIT_STORAGE
+from svc_cluster.storage.worker import EXIT_STORAGE
 from tests.chaos import changes, losses, writers
 from tests.chaos.cluster import GATEWAYS
 from tests.chaos.members import NODES

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.lab.api_client import ApiClient
-from svc_cluster.storage.disk import EXIT_STORAGE
+from svc_cluster.storage.worker import EXIT_STORAGE
 from tests.chaos.api import ChaosApi, Http2Api
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.faults import ROWS

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from svc_cluster.storage.damage import EXIT_STORE_DAMAGED, is_marked
-from svc_cluster.storage.disk import EXIT_STORAGE
 from svc_cluster.storage.harm import HarmFormatError, NotedHarm, note_harm
 from svc_cluster.storage.payload.payload_frame import file_number
 from svc_cluster.storage.rocks_store import RocksStore
+from svc_cluster.storage.worker import EXIT_STORAGE
 from tests.corruption import dataset
 from tests.log_lines import whole_lines
 

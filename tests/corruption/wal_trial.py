@@ -32,6 +32,9 @@ class Verdict:
 class _UnsyncedDisk(RealDisk):
     """Trials never cut the power, so what is read again needs no sync."""
 
+    def __init__(self, directory: Path, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(directory, loop, native=False)
+
     def _sync(self, handle: int) -> None:
         pass
 

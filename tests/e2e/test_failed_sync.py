@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from svc_cluster.storage.disk import EXIT_STORAGE
+from svc_cluster.storage.worker import EXIT_STORAGE
 from tests.e2e.cluster import READY_S, Load, SameCommand, logs, running, whole
 from tests.e2e.load import set_up
 from tests.e2e.power import Ledger, build_shim, compiler

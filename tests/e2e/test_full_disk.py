@@ -16,7 +16,7 @@ from svc_cluster.cli.cluster_file import read_cluster_file
 from svc_cluster.lab.api_client import ApiClient, AppendRecord, decode_batch
 from svc_cluster.lab.own_cluster import OwnCluster
 from svc_cluster.settings_errors import EXIT_DIRECTORY
-from svc_cluster.storage.disk import EXIT_STORAGE
+from svc_cluster.storage.worker import EXIT_STORAGE
 from tests.e2e.cluster import SameCommand, running
 from tests.e2e.load import set_up
 from tests.e2e.small_disk import ADVICE_TO_DESTROY, fill, mounted, unavailable

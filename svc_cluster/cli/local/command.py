@@ -38,8 +38,8 @@ from svc_cluster.settings_errors import (
     REFUSED_START,
 )
 from svc_cluster.storage.damage import EXIT_STORE_DAMAGED
-from svc_cluster.storage.disk import EXIT_STORAGE
 from svc_cluster.storage.disk_trouble import remedy, room
+from svc_cluster.storage.worker import EXIT_STORAGE
 
 STOP_SECONDS: Final = 15.0
 """A process that is told to end gets so long. A node gives its leads away first

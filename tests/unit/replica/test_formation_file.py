@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from svc_cluster.replica.formation_file import FILE_NAME, SLOT_BYTES, FormationF
 from svc_cluster.replica.formation_rounds import Formation
 from svc_cluster.replica.former import Former
 from svc_cluster.replica.identity import IdentityError
-from svc_cluster.storage.disk import DiskFile, RealDisk
+from svc_cluster.storage.disk import RealDisk
 
 OWN = "a" * 32
 LIST = ((NodeId(1), OWN), (NodeId(2), "b" * 32))
@@ -85,19 +85,17 @@ def test_places_are_found_again_and_raise_the_format(tmp_path: Path) -> None:
 
 
 class SlowDisk(RealDisk):
-    """Writes once it may, on its own thread."""
+    """Syncs once it may, on its own thread."""
 
     def __init__(self, directory: Path, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(directory, loop)
+        super().__init__(directory, loop, native=False)
         self.begun = threading.Event()
         self.may_write = threading.Event()
 
-    def _write(
-        self, writes: Sequence[tuple[DiskFile, int, bytes]], *, is_aside: bool = False
-    ) -> None:
+    def _sync(self, handle: int) -> None:
         self.begun.set()
         self.may_write.wait()
-        super()._write(writes, is_aside=is_aside)
+        super()._sync(handle)
 
 
 def test_a_node_that_stops_amid_a_write_closes_the_file_behind_it(tmp_path: Path) -> None:

@@ -14,14 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from svc_cluster._native import core
 from svc_cluster.storage import removal
 from svc_cluster.storage.disk import (
-    EXIT_STORAGE,
     DirectoryInUseError,
     DiskFile,
     RealDisk,
     lock_directory,
 )
+from svc_cluster.storage.worker import EXIT_STORAGE
 
 FAILING = """
 import asyncio, os, sys
@@ -37,7 +38,7 @@ def broken(handle):
 
 async def main():
     loop = asyncio.get_running_loop()
-    disk = RealDisk(Path(sys.argv[1]), loop)
+    disk = RealDisk(Path(sys.argv[1]), loop, native=False)
     file = disk.create("f", 4096)
     os.fdatasync = broken
     disk.submit([(file, 0, b"x")], lambda: (print("acknowledged", flush=True), os._exit(0)))
@@ -70,9 +71,21 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop.close()
 
 
+@pytest.fixture(params=[False, True], ids=["Python's thread", "the core's thread"])
+def disk(
+    tmp_path: Path, loop: asyncio.AbstractEventLoop, request: pytest.FixtureRequest
+) -> Iterator[RealDisk]:
+    if request.param and core.sync_thread is None:
+        pytest.skip("there is no native core")
+    disk = RealDisk(tmp_path, loop, native=request.param)
+    yield disk
+    disk.close()
+
+
 @pytest.fixture
-def disk(tmp_path: Path, loop: asyncio.AbstractEventLoop) -> Iterator[RealDisk]:
-    disk = RealDisk(tmp_path, loop)
+def python(tmp_path: Path, loop: asyncio.AbstractEventLoop) -> Iterator[RealDisk]:
+    """What Python's functions are changed under."""
+    disk = RealDisk(tmp_path, loop, native=False)
     yield disk
     disk.close()
 
@@ -131,13 +144,13 @@ def test_a_file_is_created_behind_the_loops_back(
 
 
 def test_every_file_of_a_batch_is_synced(
-    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    python: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A batch that goes over the end of a segment stands in two files."""
-    one, other = disk.create("one", 4096), disk.create("other", 4096)
+    one, other = python.create("one", 4096), python.create("other", 4096)
     synced: list[int] = []
     monkeypatch.setattr(os, "fdatasync", lambda handle: synced.append(os.fstat(handle).st_ino))
-    disk.write_sync([(one, 0, b"a"), (other, 0, b"b"), (one, 100, b"c")])
+    python.write_sync([(one, 0, b"a"), (other, 0, b"b"), (one, 100, b"c")])
     inodes = {(tmp_path / name).stat().st_ino for name in ("one", "other")}
     assert set(synced) == inodes
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from svc_cluster.base.write_set import WriteSet
-from svc_cluster.storage.disk import EXIT_STORAGE
 from svc_cluster.storage.rocks_store import RocksSettings, RocksStore, StoreOpenError
 from svc_cluster.storage.state_store import StoreStalledError
+from svc_cluster.storage.worker import EXIT_STORAGE
 
 KILLED = """
 import asyncio, os, sys

@@ -1,0 +1,167 @@
+"""What a disk is given to write and sync, in order: by a thread of the native core, or Python's.
+
+Both do the same. That of the core needs no interpreter lock behind a sync, for which Python's waits
+while the event loop is at work; and the loop is told by a descriptor, with all that is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from svc_cluster._native import SyncThread
+from svc_cluster.storage.real_file import RealFile, write_all
+from svc_cluster.storage.worker import Worker, exit_storage, or_exit
+
+_IOVEC_MAX: Final = 512
+
+Write = tuple[RealFile, int, bytes]
+"""A file, an offset in it, and what is to stand there."""
+Done = Callable[[], None]
+Told = Callable[[float, float, int], None]
+"""Is told the seconds of a batch's writes, those of its syncs, and its bytes."""
+
+
+class Syncs(Protocol):
+    """Writes and syncs one batch after another."""
+
+    def submit(self, writes: Sequence[Write], done: Done) -> None:
+        """`done` runs on the event loop once all of it is durable."""
+        ...
+
+    def write(self, writes: Sequence[Write]) -> None:
+        """Does what `submit` does, blocking."""
+        ...
+
+    def close(self) -> None:
+        """Block until everything is done, and end the thread."""
+        ...
+
+
+class PythonSyncs:
+    """With a thread of Python's."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, place: Path, sync: Callable[[int], None], told: Told
+    ) -> None:
+        """`sync` makes a file's data durable. `told` is called on the thread."""
+        self._loop, self._place = loop, place
+        self._sync, self._told = sync, told
+        self._worker = Worker("disk-sync", place)
+
+    def submit(self, writes: Sequence[Write], done: Done) -> None:
+        def job() -> None:
+            self._carry_out(writes)
+            to_loop(self._loop, done, self._place)
+
+        self._worker.put(job)
+
+    def write(self, writes: Sequence[Write]) -> None:
+        finished = threading.Event()
+
+        def job() -> None:
+            self._carry_out(writes)
+            finished.set()
+
+        self._worker.put(job)
+        finished.wait()
+
+    def close(self) -> None:
+        self._worker.stop()
+
+    def _carry_out(self, writes: Sequence[Write]) -> None:
+        begun = self._loop.time()
+        handles = write_parts(writes)
+        started = self._loop.time()
+        for handle in handles:
+            self._sync(handle)
+        size = sum(len(data) for _, _, data in writes)
+        self._told(started - begun, self._loop.time() - started, size)
+
+
+class NativeSyncs:
+    """With the thread of the native core."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        place: Path,
+        told: Told,
+        thread: type[SyncThread],
+    ) -> None:
+        """`told` is called on the event loop."""
+        self._loop, self._place, self._told = loop, place, told
+        self._dones: deque[Done | None] = deque()
+        self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._thread = thread(self._eventfd, self._failed)
+        loop.add_reader(self._eventfd, self._ready)
+
+    def submit(self, writes: Sequence[Write], done: Done) -> None:
+        self._put(writes, done)
+
+    def write(self, writes: Sequence[Write]) -> None:
+        self._put(writes, None)
+        self._thread.wait()
+
+    def close(self) -> None:
+        if self._eventfd < 0:
+            return
+        self._thread.close()
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._eventfd)
+            if self._dones:
+                self._loop.call_soon_threadsafe(self._tell)
+        os.close(self._eventfd)
+        self._eventfd = -1
+
+    def _put(self, writes: Sequence[Write], done: Done | None) -> None:
+        self._dones.append(done)
+        self._thread.submit([(file.handle, offset, data) for file, offset, data in writes])
+
+    def _ready(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._eventfd)
+        self._tell()
+
+    def _tell(self) -> None:
+        for written, synced, size in self._thread.take():
+            done = self._dones.popleft()
+            self._told(written, synced, size)
+            if done is not None:
+                or_exit(done, self._place)
+
+    def _failed(self, number: int) -> None:
+        exit_storage(OSError(number, os.strerror(number)), self._place)
+
+
+def write_parts(writes: Sequence[Write]) -> list[int]:
+    """Write each part, those that touch together; returns the handles of the files touched."""
+    handles: dict[int, None] = {}
+    run: list[bytes | memoryview] = []
+    run_handle, run_start, run_end = -1, 0, 0
+    for file, offset, data in writes:
+        if file.handle != run_handle or offset != run_end or len(run) == _IOVEC_MAX:
+            if run:
+                write_all(run_handle, run, run_start)
+            run, run_handle, run_start, run_end = [], file.handle, offset, offset
+        run.append(data)
+        run_end += len(data)
+        handles[file.handle] = None
+    if run:
+        write_all(run_handle, run, run_start)
+    return list(handles)
+
+
+def to_loop(loop: asyncio.AbstractEventLoop, done: Done, place: Path) -> None:
+    """Have `done` run on the event loop, where nothing but the end of the process may fail it."""
+    try:
+        loop.call_soon_threadsafe(or_exit, done, place)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise  # a closed loop has nobody left to tell

@@ -1,0 +1,230 @@
+"""The thread of the native core that writes and syncs the log, compiled from this tree."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from svc_cluster import _native
+from svc_cluster.storage.real_file import RealFile
+from svc_cluster.storage.syncs import NativeSyncs
+from svc_cluster.storage.worker import EXIT_STORAGE
+from tests.native_build import compiled, compiler, core_of_this_tree
+
+FAILING = """
+import asyncio, os, sys
+from pathlib import Path
+from svc_cluster import _native
+from svc_cluster.storage.disk import RealDisk
+from svc_cluster.storage.real_file import RealFile
+from tests.native_build import loaded
+
+_native._built = loaded(Path(sys.argv[2]))
+_native.use(wanted=True)
+
+async def main():
+    loop = asyncio.get_running_loop()
+    disk = RealDisk(Path(sys.argv[1]), loop)
+    good = [disk.create(name, 4096) for name in ("one", "two")]
+    bad = RealFile(sys.argv[3], os.open(sys.argv[3], os.O_RDWR))
+    files = [*good]
+    files.insert(int(sys.argv[4]), bad)
+    if sys.argv[5] == "fault":
+        disk.submit([(good[0], 0, b"x")], lambda: 1 // 0)
+        await asyncio.sleep(30)
+        return
+    if sys.argv[5] == "blocking":
+        disk.write_sync([(file, 0, b"x") for file in files])
+        print("acknowledged", flush=True)
+        os._exit(0)
+    disk.submit([(file, 0, b"x") for file in files], lambda: print("acknowledged", flush=True))
+    disk.submit([(good[0], 0, b"y")], lambda: print("behind it", flush=True))
+    await asyncio.sleep(30)
+
+asyncio.run(main())
+"""
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no compiler")
+
+
+@pytest.fixture
+def thread(monkeypatch: pytest.MonkeyPatch) -> type[_native.SyncThread]:
+    monkeypatch.setattr(_native, "_built", core_of_this_tree())
+    return _native.SyncThread
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("core"))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[list[RealFile]]:
+    made = []
+    for name in ("one", "two"):
+        (tmp_path / name).write_bytes(bytes(8 << 20))
+        made.append(RealFile(name, os.open(tmp_path / name, os.O_RDWR)))
+    yield made
+    for file in made:
+        file.close()
+
+
+def never(number: int) -> None:
+    raise AssertionError(number)
+
+
+def test_parts_land_where_they_belong_however_many_they_are(
+    thread: type[_native.SyncThread], files: list[RealFile]
+) -> None:
+    """More than one call of the kernel takes, in both files, with holes, empty ones among them; a
+    later write to the same place wins."""
+    loop = asyncio.new_event_loop()
+    syncs = NativeSyncs(loop, Path("/nowhere"), lambda *_: None, thread)
+    one, two = files
+    parts = [(one, 10 * number, b"%010d" % number) for number in range(3000)]
+    more = [(one, 500_000, b"far"), (two, 5, b"five"), (two, 9, b""), (two, 9, b"nine")]
+    syncs.write([*parts, *more, (one, 0, b"first"), (two, 0, memoryview(b"xyz")[1:])])  # type: ignore[list-item]
+    assert one.pread(30_000, 0) == b"first" + b"".join(data for _, _, data in parts)[5:]
+    assert one.pread(3, 500_000) == b"far"
+    assert two.pread(13, 0) == b"yz\0\0\0fivenine"
+    large = os.urandom(5 << 20)
+    syncs.write([(two, 4096, large)])
+    assert two.pread(len(large), 4096) == large
+    syncs.close()
+    loop.close()
+
+
+def test_what_is_done_is_told_in_order_on_the_loop_with_its_times(
+    thread: type[_native.SyncThread], files: list[RealFile]
+) -> None:
+    """Also what a blocking write has gone by meanwhile, which tells nobody itself."""
+    told: list[tuple[float, float, int]] = []
+    done: list[tuple[int, int]] = []
+
+    def note(number: int) -> None:
+        done.append((number, threading.get_ident()))
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        syncs = NativeSyncs(loop, Path("/nowhere"), lambda *row: told.append(row), thread)
+        last = loop.create_future()
+        for number in range(100):
+            syncs.submit(
+                [(files[0], 0, b"x" * number)],
+                partial(note, number),
+            )
+        syncs.write([(files[1], 0, b"blocking")])
+        assert done == [], "nothing is told amid a turn"
+        syncs.submit([], lambda: last.set_result(None))
+        await last
+        syncs.close()
+
+    asyncio.run(main())
+    assert done == [(number, threading.get_ident()) for number in range(100)]
+    assert [size for _, _, size in told] == [*range(100), len(b"blocking"), 0]
+    assert all(written >= 0 and synced >= 0 for written, synced, _ in told)
+    assert all(synced > 0 for _, synced, size in told if size)
+
+
+def test_what_waits_is_finished_by_a_close_and_told_behind_it(
+    thread: type[_native.SyncThread], files: list[RealFile]
+) -> None:
+    """Nothing can be submitted any more."""
+    done: list[int] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        syncs = NativeSyncs(loop, Path("/nowhere"), lambda *_: None, thread)
+        for number in range(20):
+            syncs.submit([(files[0], number, b"x")], partial(done.append, number))
+        syncs.close()
+        syncs.close()
+        assert files[0].pread(20, 0) == b"x" * 20
+        with pytest.raises(ValueError, match="has ended"):
+            syncs.submit([(files[0], 0, b"y")], lambda: done.append(-1))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert done == list(range(20))
+    assert files[0].pread(1, 0) == b"x"
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("how", ["blocking", "submitted"])
+@pytest.mark.parametrize("device", ["/dev/null", "/dev/full"])
+def test_a_write_or_a_sync_that_fails_ends_the_process_unacknowledged(
+    tmp_path: Path, library: Path, device: str, how: str, place: int
+) -> None:
+    """Whichever file of the batch it is: one cannot be written (no space), the other is written and
+    cannot be synced. Nobody is told, of this batch or of the one behind it."""
+    ended = subprocess.run(
+        [sys.executable, "-c", FAILING, str(tmp_path), str(library), device, str(place), how],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == EXIT_STORAGE, ended.stderr
+    assert ended.stdout == ""
+    assert ended.stderr.startswith("fatal: storage failed")
+    assert ("No space left" if device == "/dev/full" else "Invalid argument") in ended.stderr
+
+
+def test_a_fault_behind_a_sync_of_the_core_ends_the_process(tmp_path: Path, library: Path) -> None:
+    """As one behind Python's does: what was to follow upon that batch would never be done."""
+    ended = subprocess.run(
+        [sys.executable, "-c", FAILING, str(tmp_path), str(library), "/dev/null", "0", "fault"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == EXIT_STORAGE, ended.stderr
+    assert "ZeroDivisionError" in ended.stderr
+
+
+def test_what_is_no_write_is_refused_and_nothing_of_it_is_done(
+    thread: type[_native.SyncThread], files: list[RealFile]
+) -> None:
+    eventfd = os.eventfd(0, os.EFD_NONBLOCK)
+    syncs = thread(eventfd, never)
+    good = (files[0].handle, 0, b"good")
+    for bad in (
+        (1, 2),
+        [1, 2, b""],
+        (files[0].handle, 0, "text"),
+        ("x", 0, b""),
+        (1, 1 << 70, b""),
+    ):
+        with pytest.raises((TypeError, OverflowError, BufferError)):
+            syncs.submit([good, bad])  # type: ignore[list-item]
+    syncs.wait()
+    assert syncs.take() == []
+    assert files[0].pread(4, 0) == bytes(4)
+    syncs.close()
+    os.close(eventfd)
+
+
+def test_the_bytes_are_kept_until_they_are_written_and_not_longer(
+    thread: type[_native.SyncThread], files: list[RealFile]
+) -> None:
+    eventfd = os.eventfd(0, os.EFD_NONBLOCK)
+    syncs = thread(eventfd, never)
+    data = bytearray(b"abc")
+    syncs.submit([(files[0].handle, 0, data)])  # type: ignore[list-item]
+    syncs.wait()
+    with pytest.raises(BufferError):
+        data.append(1)
+    assert [size for _, _, size in syncs.take()] == [3]
+    data.append(1)
+    syncs.close()
+    os.close(eventfd)
