@@ -24,6 +24,7 @@ from svc_cluster.raft.messages import (
     RestKind,
     RestMark,
 )
+from svc_cluster.replica.tick_pace import TickPace
 
 if TYPE_CHECKING:
     from svc_cluster.replica.group_replica import AnyGroup
@@ -38,12 +39,18 @@ UNUSED_SECONDS: Final = 0.5
 that are made one after another would otherwise all be awake for as long as one that is used."""
 
 
+BRIEF_SECONDS: Final = 1.0
+"""A group that was used for a moment rests after so long; one that was used for longer, when it was
+quiet for as long as that, or for the node's time. So what is asked for now and then, or only once
+behind a long rest, is not awake for many times as long as it is used."""
+
+
 class RestingNode(Protocol):
     """What a group needs of its node."""
 
     @property
     def seconds(self) -> float:
-        """For how long a group has nothing to do before it rests; 0: it never does."""
+        """For how long a group has nothing to do before it rests, at most; 0: it never does."""
         ...
 
     def partners(self, members: Collection[NodeId]) -> tuple[NodeId, ...] | None:
@@ -89,9 +96,13 @@ class GroupRest:
         self._is_busy: Callable[[], bool] = lambda: True
         self.due_in: Callable[[], float] = lambda: float("inf")
         self._is_unused: Callable[[], bool] = lambda: False
-        self._uses = 0
+        self.uses = 0
+        """Differs whenever something was asked of the group, or it woke."""
+        self.pace = TickPace(group)
         self._seen: tuple[object, ...] = ()
         self._quiet_since = 0.0
+        self._used_since: float | None = None
+        """When it was first seen at work since it was opened, or woke."""
         self._round: _Round | None = None
         self._number = 0
         self._parted_at = 0.0
@@ -113,13 +124,13 @@ class GroupRest:
         """To be called now and then while it is awake: begin to rest, as leader, when nothing has
         happened for long enough."""
         engine = self._group.engine
-        seen = (engine.role, engine.term, engine.last_index, self._uses)
+        seen = (engine.role, engine.term, engine.last_index, self.uses)
         if seen != self._seen or self._round is not None:
             self._seen, self._quiet_since, self._round = seen, now, None
+            if self._used_since is None:
+                self._used_since = now
             return
-        seconds = self._node.seconds
-        if seconds > UNUSED_SECONDS and self._is_unused():
-            seconds = UNUSED_SECONDS
+        seconds = self._wanted_quiet()
         if not seconds or now - self._quiet_since < seconds or engine.role is not Role.LEADER:
             return
         partners = self._node.partners(engine.members)
@@ -134,6 +145,12 @@ class GroupRest:
         for peer in partners:
             self._say(peer, RestKind.ASK, self._number)
         self._settle_round()
+
+    def _wanted_quiet(self) -> float:
+        """For how long it has to have had nothing to do; 0: it does not rest."""
+        used_for = 0.0 if self._used_since is None else self._quiet_since - self._used_since
+        wanted = UNUSED_SECONDS if self._is_unused() else max(used_for, BRIEF_SECONDS)
+        return min(wanted, self._node.seconds)
 
     def _may_rest(self) -> bool:
         self._group.drain_now()
@@ -180,7 +197,7 @@ class GroupRest:
             return
         self._round = None
         same = (asked.term, asked.log_index) == (engine.term, engine.last_index)
-        unused = self._seen == (engine.role, engine.term, engine.last_index, self._uses)
+        unused = self._seen == (engine.role, engine.term, engine.last_index, self.uses)
         free = self._node.partners(engine.members) == asked.partners
         if same and unused and free and self._may_lead_to_rest(asked.partners):
             self._sleep(engine.node_id, asked.partners)
@@ -189,6 +206,7 @@ class GroupRest:
         if self.asleep:
             self._node.woke(self)
         self.asleep = True
+        self._used_since = None
         self.leader, self.term = leader, self._group.engine.term
         self.partners = partners
         self._parted_at = self._clock.monotonic()
@@ -198,7 +216,7 @@ class GroupRest:
 
     def used(self) -> None:
         """Something is asked of the group: it is awake from now on, for a while."""
-        self._uses += 1
+        self.uses += 1
         self._round = None
         self.wake()
 
@@ -233,7 +251,7 @@ class GroupRest:
             return
         self.asleep = False
         self._node.woke(self)
-        self._uses += 1
+        self.uses += 1
         group, leader = self._group, self.leader
         assert leader is not None, "it is set when the group falls asleep"
         lives = self._node.lives(leader)

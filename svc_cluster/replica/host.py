@@ -236,9 +236,11 @@ class Host:
         self.walks.start(awake, self._tick_group, self._ticked, is_tick=True)
 
     def _tick_group(self, replica: Replica) -> None:
-        if replica.group.rest.asleep:
+        rest, now = replica.group.rest, self.services.clock.monotonic()
+        if rest.asleep:
             return  # since the walk began
-        now = self.services.clock.monotonic()
+        if not rest.pace.is_due(now, rest.uses, waits=not replica.proposer.is_idle):
+            return
         replica.group.step(Tick(now))
         try:
             replica.group.sweep(now)
@@ -461,6 +463,7 @@ class Host:
     ) -> None:
         """Messages of a peer whose identity is already proven. A group that is not here is not
         made because somebody talks to it."""
+        now = self.services.clock.monotonic()
         for group_id, body in messages:
             if isinstance(body, RestMessage):
                 self.beats.received(sender, group_id, body)
@@ -473,6 +476,9 @@ class Host:
             elif isinstance(body, ScrubMessage):
                 replica.group.attempt(partial(self.on_scrub, replica.group, sender, body))
             elif not (self.draining and isinstance(body, TimeoutNow)):  # it is to lead no more
+                rest = replica.group.rest
+                if not rest.asleep and rest.pace.hears(now, self.settings.tick_seconds):
+                    replica.group.step(Tick(now))
                 replica.group.step(Message(sender, body))
 
     # -- snapshots

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from svc_cluster.base.ids import GroupId, LogIndex
+from svc_cluster.base.log import get_logger
+from svc_cluster.base.seldom import Seldom
 from svc_cluster.codec.peer_message import (
     MEMBER_OVERHEAD_BYTES,
     encode_envelope,
@@ -29,6 +31,8 @@ ROOM_BYTES: Final = CREDIT_BYTES[FrameKind.BULK] // 2
 
 ENVELOPE_BYTES_MAX: Final = MESSAGE_BYTES_MAX[FrameKind.URGENT] - 64
 """The largest size of the small messages of one turn that leave as one, without head and clock."""
+
+log = get_logger("peer_conversation")
 
 _PEER_HEAD: Final = encode(Verb.PEER, 0)
 
@@ -93,6 +97,7 @@ class PeerConversation:
         self.on_room: Callable[[], None] = lambda: None
         self.send_failures = 0
         self.sent_bytes = 0
+        self._lost = Seldom()
 
     def attach(self, link: PeerLink) -> None:
         self._link = link
@@ -182,10 +187,19 @@ class PeerConversation:
                 self._hand_over(FrameKind.BULK, group_id, [encode_message(group_id, message)])
             except NoCreditError:
                 return
+            except Exception as fault:
+                # it would be in the way of all other groups for ever; its own asks for it again
+                self._say_lost(group_id, fault)
             self._bulk.popleft()
             if self._last[group_id] is first:
                 del self._last[group_id]
             self._bulk_bytes -= payload_bytes(message)
+
+    def _say_lost(self, group_id: GroupId, fault: Exception) -> None:
+        self.send_failures += 1
+        count = self._lost.note(self._loop.time())
+        if count is not None:
+            log.error("message_not_made", group_id=group_id, count=count, exc_info=fault)
 
     def _hand_over(self, kind: FrameKind, flow: int, members: list[bytes]) -> None:
         """Raises NoCreditError for bulk; anything else that cannot leave is dropped, because the

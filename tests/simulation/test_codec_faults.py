@@ -17,6 +17,7 @@ from typing import Any, Final
 import pytest
 
 from svc_cluster import codec
+from svc_cluster.base.ids import CATALOG_GROUP
 from tests.simulation import json_client
 from tests.simulation.cluster import SimCluster, in_simulation
 from tests.simulation.options import Options
@@ -54,6 +55,7 @@ TOLD: Final = frozenset(
         "entry_not_kept",
         "entry_not_made",
         "group_stopped",
+        "message_not_made",
         "proposal_failed",
         "request_failed",
         "task_failed",
@@ -103,9 +105,12 @@ class PlantedFault:
         self.armed = False
         self.hits = 0
 
+        is_grouped = next(iter(inspect.signature(function).parameters), "") == "group_id"
+
         @functools.wraps(function)
         def planted(*args: Any, **named: Any) -> Any:
-            if self.armed:
+            # a node without its catalog ends: the fault waits for a message of a basin's group
+            if self.armed and not (is_grouped and args[0] == CATALOG_GROUP):
                 self.armed = False
                 self.hits += 1
                 raise ZeroDivisionError("planted")

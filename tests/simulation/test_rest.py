@@ -15,13 +15,15 @@ from svc_cluster.raft.messages import AppendRequest, PeerMessage
 from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.group_replica import AnyGroup
+from svc_cluster.replica.group_rest import BRIEF_SECONDS, UNUSED_SECONDS
+from svc_cluster.replica.housekeeping import INTERVAL_SECONDS
 from svc_cluster.replica.node_readiness import NodeReadiness
 from svc_cluster.replica.node_rest import QUIET_TICK_SECONDS
 from svc_cluster.replica.scrub import IDLE_SECONDS_MAX, Scrubber
 from tests.simulation.cluster import SimCluster, in_simulation
 from tests.simulation.node import SimNode
 from tests.simulation.options import Options
-from tests.simulation.workload import StreamHistory
+from tests.simulation.workload import Item, StreamHistory
 
 BASINS = 24
 OPTIONS = Options(
@@ -29,6 +31,7 @@ OPTIONS = Options(
 )
 FALLS_ASLEEP_S = 12.0
 LONG_S = 10.0
+USED_S = 4.0
 ASKED_S = 2.5
 ALL_S = 10.0
 
@@ -397,21 +400,40 @@ def test_the_only_replica_of_a_basin_rests_too() -> None:
     in_simulation(13, options, main)
 
 
-def test_a_basin_without_streams_rests_long_before_one_that_has_one() -> None:
-    """And from the first stream on it is as all others."""
+def test_a_basin_without_streams_rests_while_one_that_is_used_does_not() -> None:
+    """What was used for four seconds rests when it was quiet for as long; what is used for a moment
+    rests soon, and so does a basin that nobody can use."""
 
     async def main(cluster: SimCluster) -> None:
         watch = cluster.start()
-        await cluster.insist(lambda api: api.create_basin("empty"))
+        loop = cluster.loop
         await cluster.insist(lambda api: api.create_basin("used"))
         await cluster.insist(lambda api: api.create_stream("used", "s"))
-        await asyncio.sleep(3.0)
+        await cluster.insist(lambda api: api.create_basin("empty"))
+        made_at = loop.time()
+        slept_at = None
+        end = loop.time() + USED_S
+        while loop.time() < end:
+            await asyncio.sleep(0.25)
+            await cluster.insist(lambda api: api.append("used", "s", [Item("x")]))
+            if slept_at is None and [_rests(node) for node in cluster.nodes] == [1, 1, 1]:
+                slept_at = loop.time()
+        assert slept_at is not None
+        # a few looks of its node: at what it was made with, at the quiet, at the others' states
+        assert slept_at - made_at <= UNUSED_SECONDS + 4 * INTERVAL_SECONDS + 0.2
         assert [_rests(node) for node in cluster.nodes] == [1, 1, 1]
-        await cluster.insist(lambda api: api.create_stream("empty", "s"))
-        await asyncio.sleep(3.0)
-        assert [_rests(node) for node in cluster.nodes] == [0, 0, 0]
-        await asyncio.sleep(LONG_S + 3.0)
-        assert [_rests(node) for node in cluster.nodes] == [2, 2, 2]
+
+        async def all_rest() -> float:
+            began = loop.time()
+            while [_rests(node) for node in cluster.nodes] != [2, 2, 2]:
+                assert loop.time() < began + FALLS_ASLEEP_S
+                await asyncio.sleep(0.05)
+            return loop.time() - began
+
+        assert USED_S - 0.5 <= await all_rest() <= USED_S + 2.5
+        await cluster.insist(lambda api: api.append("used", "s", [Item("x")]))
+        assert [_rests(node) for node in cluster.nodes] == [1, 1, 1]
+        assert BRIEF_SECONDS <= await all_rest() <= BRIEF_SECONDS + 2.0
         watch.cancel()
 
     in_simulation(4, replace(OPTIONS, basins=0, rest_seconds=LONG_S), main)

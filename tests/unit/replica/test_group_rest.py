@@ -10,7 +10,7 @@ import pytest
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId, Term
 from svc_cluster.raft.group import Role
 from svc_cluster.raft.messages import REST_LIST_MAX, RestKind, RestMark
-from svc_cluster.replica.group_rest import UNUSED_SECONDS, GroupRest
+from svc_cluster.replica.group_rest import BRIEF_SECONDS, UNUSED_SECONDS, GroupRest
 from svc_cluster.replica.node_rest import NodeRest
 from tests.unit.replica.test_node_rest import MEMBERS, ONE, THREE, TWO, _Node
 
@@ -72,26 +72,46 @@ def test_of_groups_that_fall_asleep_at_once_no_more_do_than_a_list_tells() -> No
     assert groups[1].asleep, "the place is free again"
 
 
-@pytest.mark.parametrize(
-    ("seconds", "is_unused", "rests_after"),
-    [(5.0, False, 5.0), (5.0, True, UNUSED_SECONDS), (0.2, True, 0.2), (0.0, True, None)],
-)
-def test_what_nobody_could_use_rests_soon_where_anything_rests(
-    seconds: float, is_unused: bool, rests_after: float | None
-) -> None:
-    """Never later than what is used, and never where groups do not rest."""
+def rests_after(seconds: float, used_s: float, *, is_unused: bool = False) -> float | None:
+    """How long it is quiet until it rests, behind so many seconds in which something is asked of it
+    each 0.1 s; None: it does not. `seconds`: its node's."""
     node = _Node()
     node.rest.send = lambda *said: None
     node.rest.seconds = seconds
     clock = SimpleNamespace(monotonic=lambda: node.now)
     group = quiet(node.rest, clock, 7)
     group.heed(lambda: False, lambda: float("inf"), lambda: is_unused)
-    for number in range(120):
+    for number in range(600):
         node.now = number * 0.1
         node.hear(TWO, THREE)
+        if node.now <= used_s:
+            group.used()
         group.look(node.now)
         agreed(group, TWO, THREE)
         if group.asleep:
-            break
-    found = node.now if group.asleep else None
-    assert found == (None if rests_after is None else pytest.approx(rests_after, abs=0.11))
+            return node.now - used_s
+    return None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "used_s", "is_unused", "wanted"),
+    [
+        (5.0, 0.0, False, BRIEF_SECONDS),
+        (5.0, 0.7, False, BRIEF_SECONDS),
+        (5.0, 3.0, False, 3.0),
+        (5.0, 20.0, False, 5.0),
+        (0.2, 20.0, False, 0.2),
+        (0.0, 0.0, False, None),
+        (5.0, 0.0, True, UNUSED_SECONDS),
+        (5.0, 20.0, True, UNUSED_SECONDS),
+        (0.2, 0.0, True, 0.2),
+        (0.0, 0.0, True, None),
+    ],
+)
+def test_a_group_rests_when_it_was_quiet_as_long_as_it_was_used(
+    seconds: float, used_s: float, is_unused: bool, wanted: float | None
+) -> None:
+    """For a moment at least, and for the node's time at most. What nobody could use rests sooner.
+    Where a node's groups do not rest, none does."""
+    found = rests_after(seconds, used_s, is_unused=is_unused)
+    assert found == (None if wanted is None else pytest.approx(wanted, abs=0.11))

@@ -1,0 +1,84 @@
+"""A group is ticked as often as something may come of it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from svc_cluster.raft.group import Role
+from svc_cluster.replica.tick_pace import CALM_TICK_SECONDS, SILENCE_SECONDS, TickPace
+
+USUAL = 0.02
+LATER = CALM_TICK_SECONDS - 0.01
+
+
+def group(**changed: Any) -> Any:
+    """One that hears its peers, and in which nobody waits for anything."""
+    engine = SimpleNamespace(members=(1, 2, 3), role=Role.FOLLOWER)
+    made = SimpleNamespace(engine=engine, is_settled=True)
+    for name, value in changed.items():
+        setattr(engine if hasattr(engine, name) else made, name, value)
+    return made
+
+
+@pytest.mark.parametrize("role", [Role.LEADER, Role.FOLLOWER])
+def test_a_calm_group_has_one_tick_in_some(role: Role) -> None:
+    pace = TickPace(group(role=role))
+    ticks = []
+    for number in range(1000):
+        now = 10.0 + number * USUAL
+        if number % 5 == 0:
+            pace._heard_at = now  # what peers send is dealt with in between
+        if pace.is_due(now, 3, waits=False):
+            ticks.append(now)
+    gaps = [later - tick for tick, later in pairwise(ticks)]
+    assert min(gaps) == pytest.approx(CALM_TICK_SECONDS, abs=USUAL)
+    assert max(gaps) <= CALM_TICK_SECONDS + USUAL + 0.001
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"is_settled": False}, {"role": Role.CANDIDATE}],
+    ids=["something is under way", "it stands for election"],
+)
+def test_a_group_at_work_has_every_tick(changed: dict[str, Any]) -> None:
+    pace = TickPace(group(**changed))
+    pace.hears(10.0, USUAL)
+    assert all(pace.is_due(10.0 + number * USUAL, 3, waits=False) for number in range(5))
+
+
+def test_what_is_asked_of_it_and_who_waits_brings_the_next_tick() -> None:
+    pace = TickPace(group())
+    pace.hears(10.0, USUAL)
+    assert pace.is_due(10.0, 3, waits=False)
+    assert not pace.is_due(10.0 + USUAL, 3, waits=False)
+    assert pace.is_due(10.0 + 2 * USUAL, 4, waits=False), "something was asked"
+    assert not pace.is_due(10.0 + 3 * USUAL, 4, waits=False)
+    assert pace.is_due(10.0 + 4 * USUAL, 4, waits=True), "somebody waits"
+
+
+def test_a_group_that_hears_nobody_has_every_tick_again() -> None:
+    """Long before its followers may stand for election. Who is alone hears nobody, and is calm."""
+    pace = TickPace(group())
+    pace.hears(10.0, USUAL)
+    ticks = [
+        number * USUAL for number in range(50) if pace.is_due(10.0 + number * USUAL, 3, waits=False)
+    ]
+    late = [at for at in ticks if at >= SILENCE_SECONDS]
+    assert len(late) == sum(number * USUAL >= SILENCE_SECONDS for number in range(50))
+    assert len(ticks) - len(late) <= SILENCE_SECONDS / CALM_TICK_SECONDS + 1
+    alone = TickPace(group(members=(1,)))
+    assert sum(alone.is_due(10.0 + number * USUAL, 3, waits=False) for number in range(50)) <= 11
+
+
+def test_a_message_is_heard_at_the_time_it_is() -> None:
+    """A group whose time has not passed for a while is ticked ahead of it, once."""
+    pace = TickPace(group())
+    assert pace.hears(10.0, USUAL), "it was never ticked"
+    assert not pace.hears(10.0 + USUAL, USUAL)
+    assert pace.hears(10.0 + 2 * USUAL, USUAL)
+    assert not pace.hears(10.0 + 2 * USUAL, USUAL)
+    assert not pace.is_due(10.0 + LATER, -1, waits=False), "that tick counts"
