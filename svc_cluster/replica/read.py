@@ -170,8 +170,8 @@ class Reader:
         return start.value < stream.tail_seq_num + serving
 
     def _may_follow(self, request: ReadRequest) -> bool:
-        """Whether this replica, which does not lead, may answer: nothing that the asker has seen is
-        later than what is applied here. That is all committed, and it says what is expired."""
+        """Whether this replica may answer, which does not lead. What is applied here is committed,
+        and nothing that the asker has seen is later; what has expired has to be known too."""
         reached = 0 < request.at_least <= self._state.applied_index
         return reached and not self._group.is_given_up and self._clock.wall_ms() is not None
 
