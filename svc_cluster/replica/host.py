@@ -463,7 +463,6 @@ class Host:
     ) -> None:
         """Messages of a peer whose identity is already proven. A group that is not here is not
         made because somebody talks to it."""
-        now = self.services.clock.monotonic()
         for group_id, body in messages:
             if isinstance(body, RestMessage):
                 self.beats.received(sender, group_id, body)
@@ -476,7 +475,8 @@ class Host:
             elif isinstance(body, ScrubMessage):
                 replica.group.attempt(partial(self.on_scrub, replica.group, sender, body))
             elif not (self.draining and isinstance(body, TimeoutNow)):  # it is to lead no more
-                rest = replica.group.rest
+                # looked at for each: a group's time must not go back behind what the last one did
+                rest, now = replica.group.rest, self.services.clock.monotonic()
                 if not rest.asleep and rest.pace.hears(now, self.settings.tick_seconds):
                     replica.group.step(Tick(now))
                 replica.group.step(Message(sender, body))

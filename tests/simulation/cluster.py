@@ -23,7 +23,7 @@ from tests.simulation.checkers.raft import InvariantError, RaftChecker
 from tests.simulation.checkers.usage import check_replica
 from tests.simulation.checkers.votes import VoteChecker
 from tests.simulation.churn import Churner
-from tests.simulation.clock import DRIFT_MAX, SimClock
+from tests.simulation.clock import DRIFT_MAX, LOOK_S, SimClock
 from tests.simulation.configs import node_config
 from tests.simulation.configurer import configurers
 from tests.simulation.disk import DiskProfile, SimDisk
@@ -118,6 +118,7 @@ class SimCluster:
             drift=rng.uniform(-DRIFT_MAX, DRIFT_MAX),
             offset_s=rng.uniform(0, 10_000),
             wall_offset_ms=rng.choice((0, rng.randint(-60_000, 60_000))),
+            look_s=LOOK_S,
         )
 
     def _make_node(self, number: int) -> SimNode:
