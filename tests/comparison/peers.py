@@ -25,7 +25,12 @@ from svc_cluster.lab.load.own_service import BASIN, OwnService
 from svc_cluster.lab.load.requests import LoadAccess
 from svc_cluster.lab.load.run import LoadTarget
 from svc_cluster.lab.load.slow_disk import slowed
-from tests.comparison.protocols import NATS_STREAM, NATS_SUBJECT
+from tests.comparison.protocols import (
+    NATS_STREAM,
+    NATS_SUBJECT,
+    URSULA_BUCKET,
+    URSULA_STREAMS,
+)
 
 GENERATOR: Final = "tests.comparison.generator"
 READY_S: Final = 30.0
@@ -210,6 +215,55 @@ async def _nats(processes: Processes, caller: str) -> LoadTarget:
     return _target(processes, f"nats://127.0.0.1:{numbers[0]}", caller)
 
 
+URSULA_GROUPS: Final = 16
+URSULA_CLUSTER: Final = "7d1c1d2e-0b8e-4b7e-9a6e-0123456789ab"
+
+
+async def _ursula(processes: Processes, caller: str) -> LoadTarget:
+    """Three voters that sync before they acknowledge, as they do not by themselves."""
+    ports = HeldPorts(6)
+    numbers = ports.numbers
+    ports.close()
+    urls = [f"http://127.0.0.1:{port}" for port in numbers[:3]]
+    members = "".join(
+        f'[[raft.peers]]\nnode_id = {number}\nurl = "{url}"\n'
+        for number, url in enumerate(urls, start=1)
+    )
+    for number in range(1, 4):
+        place = processes.directory / f"u{number}"
+        config = processes.directory / f"u{number}.toml"
+        config.write_text(
+            f'[server]\nlisten = "127.0.0.1:{numbers[number - 1]}"\n'
+            f'admin_listen = "127.0.0.1:{numbers[number + 2]}"\ncluster_id = "{URSULA_CLUSTER}"\n'
+            f"[raft]\ngroup_count = {URSULA_GROUPS}\n"
+            f'[raft.wal]\npath = "{place}/wal"\nfsync = "always"\n{members}'
+        )
+        command = [_ursula_program() or "ursula", "server", "--config", str(config)]
+        processes.start(f"u{number}", [*command, "--node-id", str(number)])
+
+    async def made() -> bool:
+        paths = [f"/{URSULA_BUCKET}"]
+        paths += [f"/{URSULA_BUCKET}/s{number}" for number in range(URSULA_STREAMS)]
+        return all([await _put(urls, path) for path in paths])
+
+    await processes.until(made)
+    return _target(processes, urls[0], caller)
+
+
+async def _put(urls: Sequence[str], path: str) -> bool:
+    """Whether one of the nodes has made it, or has it."""
+    for url in urls:
+        async with HttpClient(url) as client:
+            status = (await client.request("PUT", path)).status
+        if status in (200, 201, 204, 409):
+            return True
+    return False
+
+
+def _ursula_program() -> str | None:
+    return os.environ.get("URSULA") or shutil.which("ursula")
+
+
 def _s2() -> str | None:
     return os.environ.get("S2_CLI") or shutil.which("s2")
 
@@ -280,6 +334,14 @@ PEERS: Final = (
         "Debian: redis-server",
         _redis,
         "redis",
+    ),
+    Peer(
+        "Ursula",
+        f"{_QUORUM} as it is told here (by itself it syncs nothing)",
+        _ursula_program,
+        "cargo install ursula; URSULA=path",
+        _ursula,
+        "ursula",
     ),
     Peer("s2 lite", _ONE, _s2, _LITE, _lite, "http", True),
 )

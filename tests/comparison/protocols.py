@@ -204,9 +204,51 @@ class NatsStream:
         self._lines.close()
 
 
+URSULA_BUCKET: Final = "bench"
+URSULA_STREAMS: Final = 64
+_OF_ANOTHER_LEADER: Final = 307
+
+
+class UrsulaStream:
+    """An append of bytes to one of the streams of the part, asked of the node that leads it: the
+    first answer of another node names that one."""
+
+    def __init__(self, work: Work, connection: int) -> None:
+        self._path = (
+            f"/{URSULA_BUCKET}/s{connection % min(max(work.part.streams, 1), URSULA_STREAMS)}"
+        )
+        self._size = work.part.size
+        self._settle(work.access.url)
+
+    def _settle(self, url: str) -> None:
+        self._client = client = HttpClient(url)
+        headers = {"content-type": "application/octet-stream"}
+
+        def made(number: int, body: bytes) -> bytes:
+            del number
+            return client.encode("POST", self._path, headers, body)
+
+        self._requests = _Pool(made, self._size)
+
+    async def append(self, body: bytes) -> None:
+        del body
+        response = await self._client.exchange(self._requests.next())
+        if response.status == _OF_ANOTHER_LEADER:
+            parts = urlsplit(response.headers["location"])
+            self._client.close()
+            self._settle(f"{parts.scheme}://{parts.netloc}")
+            response = await self._client.exchange(self._requests.next())
+        if response.status != 204:
+            raise AppendRefusedError(f"{response.status}/-")
+
+    def close(self) -> None:
+        self._client.close()
+
+
 CALLERS: Final[dict[str, Callable[[Work, int], UnaryCaller]]] = {
     "etcd-http": EtcdHttp,
     "etcd-grpc": EtcdGrpc,
     "redis": RedisStream,
     "nats": NatsStream,
+    "ursula": UrsulaStream,
 }
