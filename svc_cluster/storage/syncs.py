@@ -121,8 +121,9 @@ class NativeSyncs:
         self._eventfd = -1
 
     def _put(self, writes: Sequence[Write], done: Done | None) -> None:
-        self._dones.append(done)
         self._thread.submit([(file.handle, offset, data) for file, offset, data in writes])
+        # behind it, as what is refused is never told of; nothing is taken before the next turn
+        self._dones.append(done)
 
     def _ready(self) -> None:
         with contextlib.suppress(BlockingIOError):

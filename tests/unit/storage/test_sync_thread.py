@@ -150,6 +150,7 @@ def test_what_waits_is_finished_by_a_close_and_told_behind_it(
         assert files[0].pread(20, 0) == b"x" * 20
         with pytest.raises(ValueError, match="has ended"):
             syncs.submit([(files[0], 0, b"y")], lambda: done.append(-1))
+        assert len(syncs._dones) == 20, "what is refused is expected of nobody"
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
