@@ -238,7 +238,7 @@ static void release(PyObject *capsule)
     pthread_cond_destroy(&syncs->came);
     pthread_cond_destroy(&syncs->went);
     pthread_mutex_destroy(&syncs->lock);
-    Py_DECREF(syncs->failed);
+    Py_XDECREF(syncs->failed);
     PyMem_Free(syncs);
 }
 
@@ -405,5 +405,6 @@ PyObject *sync_close(PyObject *module, PyObject *const *given, Py_ssize_t count)
     if (syncs == NULL)
         return NULL;
     end(syncs);
+    Py_CLEAR(syncs->failed); /* its owner, mostly, which would never be let go of otherwise */
     return Py_NewRef(Py_None);
 }

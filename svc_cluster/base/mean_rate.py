@@ -8,8 +8,9 @@ from typing import Final
 MEAN_SECONDS: Final = 300.0
 """What happened so long ago counts for a third of what happens now."""
 
-WINDOW_SECONDS_MIN: Final = 10.0
-"""The first events of a count do not pass for the rate of a whole minute."""
+WINDOW_SECONDS_MIN: Final = 1.0
+"""The first events of a count do not pass for a rate. It is short: a count that is begun anew must
+not look like rest to those who look a moment later."""
 
 
 class MeanRate:

@@ -102,7 +102,7 @@ async def led_groups(
         page = response.led_groups
         loads = map(Load, page.stored_bytes, page.appends)
         found |= zip(map(GroupId, page.groups), chain(loads, repeat(NO_LOAD)), strict=False)
-        if not page.has_more or not page.groups:
+        if not page.has_more or not page.groups or page.groups[-1] <= behind:
             break
         behind = page.groups[-1]
     return found
@@ -117,6 +117,8 @@ class Leads:
     """A group of which two say that they lead it has none yet."""
     loads: dict[GroupId, Load]
     """What is known of the groups that have a leader; empty where it was not asked for."""
+    are_all: bool = True
+    """Every node that was asked has answered: what is not known of a group is known of none."""
 
 
 async def leaders_of_all(ask: Ask, nodes: Iterable[NodeId], *, with_loads: bool = False) -> Leads:
@@ -139,7 +141,7 @@ async def leaders_of_all(ask: Ask, nodes: Iterable[NodeId], *, with_loads: bool 
             loads |= groups
     for group_id in doubtful:
         del leaders[group_id]
-    return Leads(counts, leaders, loads)
+    return Leads(counts, leaders, loads, len(counts) == len(asked))
 
 
 def members_of(host: Host, group_id: GroupId) -> tuple[NodeId, ...]:

@@ -158,6 +158,8 @@ class Reader:
         committed, and this replica, which leads for all it knows, has applied what comes before.
         One that leads no longer is behind until it is told so; what it has is committed still."""
         start = request.start
+        if request.at_least > self._state.applied_index:
+            return False  # also of who leads no longer, and does not know it
         if not request.committed or start.kind is not StartKind.SEQ_NUM:
             return False
         serving = self._group.is_serving
@@ -172,8 +174,11 @@ class Reader:
     def _may_follow(self, request: ReadRequest) -> bool:
         """Whether this replica may answer, which does not lead. What is applied here is committed,
         and nothing that the asker has seen is later; what has expired has to be known too."""
-        reached = 0 < request.at_least <= self._state.applied_index
-        return reached and not self._group.is_given_up and self._clock.wall_ms() is not None
+        return (
+            request.at_least > 0
+            and not self._group.is_given_up
+            and self._clock.wall_ms() is not None
+        )
 
     async def _resolve(self, stream: StreamState, request: ReadRequest) -> int:
         start = request.start

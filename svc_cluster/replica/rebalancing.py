@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
@@ -51,6 +52,8 @@ class Rebalancing:
             return self._progress
         nodes = self._host.all_nodes()
         leads = await leaders_of_all(self._host.ask_any, nodes, with_loads=True)
+        if not leads.are_all:
+            leads = replace(leads, loads={})
         found = await in_turns(_steps(catalog, leads))
 
         def fill(response: pb.Response) -> None:

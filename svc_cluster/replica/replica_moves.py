@@ -251,6 +251,8 @@ class ReplicaMoves:
         leads = Leads({}, {}, {})
         if everything:
             leads = await leaders_of_all(self._host.ask_any, seen, with_loads=True)
+            if not leads.are_all:
+                leads = replace(leads, loads={})  # what some bear says nothing without the others
         await self._see_all(catalog)
         slow = self._open.slow(self._now)
         # whose catalog is damaged opens nothing that comes

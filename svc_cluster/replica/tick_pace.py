@@ -27,11 +27,13 @@ behind which a follower may stand for election."""
 class TickPace:
     """The one of a group. All times are monotonic seconds."""
 
-    __slots__ = ("_group", "_heard_at", "_ticked_at", "_uses")
+    __slots__ = ("_group", "_heard_at", "_stepped_at", "_ticked_at", "_uses")
 
     def __init__(self, group: AnyGroup) -> None:
         self._group = group
-        self._heard_at = self._ticked_at = float("-inf")
+        self._heard_at = self._ticked_at = self._stepped_at = float("-inf")
+        # what is ticked ahead of a message counts for those alone: its heartbeats are due by the
+        # node's ticks, of which it must not take the one that would have brought them
         self._uses = -1
 
     def is_due(self, now: float, uses: int, *, waits: bool) -> bool:
@@ -40,16 +42,17 @@ class TickPace:
         is_early = now - self._ticked_at < CALM_TICK_SECONDS
         if is_early and uses == self._uses and not waits and self._is_calm(now):
             return False
-        self._ticked_at, self._uses = now, uses
+        self._ticked_at = self._stepped_at = now
+        self._uses = uses
         return True
 
     def hears(self, now: float, usual: float) -> bool:
         """A message of a peer is about to be dealt with. Returns whether the group is to be ticked
         ahead of it, as it was not within the `usual` time, which is taken for done if so."""
         self._heard_at = now
-        if now - self._ticked_at <= usual:
+        if now - self._stepped_at <= usual:
             return False
-        self._ticked_at = now
+        self._stepped_at = now
         return True
 
     def _is_calm(self, now: float) -> bool:

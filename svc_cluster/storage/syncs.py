@@ -116,7 +116,7 @@ class NativeSyncs:
         if not self._loop.is_closed():
             self._loop.remove_reader(self._eventfd)
             if self._dones:
-                self._loop.call_soon_threadsafe(self._tell)
+                self._loop.call_soon_threadsafe(or_exit, self._tell, self._place)
         os.close(self._eventfd)
         self._eventfd = -1
 
@@ -128,14 +128,14 @@ class NativeSyncs:
     def _ready(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._eventfd)
-        self._tell()
+        or_exit(self._tell, self._place)
 
     def _tell(self) -> None:
         for written, synced, size in self._thread.take():
             done = self._dones.popleft()
             self._told(written, synced, size)
             if done is not None:
-                or_exit(done, self._place)
+                done()
 
     def _failed(self, number: int) -> None:
         exit_storage(OSError(number, os.strerror(number)), self._place)

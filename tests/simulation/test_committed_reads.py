@@ -79,6 +79,9 @@ def test_what_is_committed_is_read_without_a_quorum() -> None:
         assert found.tail.seq_num == 3
         assert await _at_once(leader, _request(1, committed=False)) is None
         assert await _at_once(leader, _request(4, committed=True)) is None
+        assert await _at_once(leader, _request(1, committed=True, at_least=found.applied_index))
+        later = _request(1, committed=True, at_least=found.applied_index + 1)
+        assert await _at_once(leader, later) is None, "others may have gone on"
         watch.cancel()
 
     in_simulation(3, ONE_BASIN, main)

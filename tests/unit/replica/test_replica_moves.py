@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId, ReplicaId, TimestampMs
 from svc_cluster.base.steps_in_turns import in_turns
 from svc_cluster.catalog.basin_record import BasinRecord
 from svc_cluster.catalog.group_change import BeginChange, CancelChange, GroupChange
 from svc_cluster.catalog.node_rows import NodeRecord, NodeState
 from svc_cluster.catalog.own_group import CatalogGroup
-from svc_cluster.catalog.placement_loads import Load
+from svc_cluster.catalog.placement_loads import NO_LOAD, Load
 from svc_cluster.catalog.placement_model import (
     NodeStanding,
     PlacementNode,
@@ -27,7 +29,7 @@ from svc_cluster.catalog.placement_queue import GONE_SECONDS, OpenMoves, Placeme
 from svc_cluster.catalog.placement_view import placement_nodes
 from svc_cluster.model import versions
 from svc_cluster.model.stream_config import BasinConfig
-from svc_cluster.replica.node_questions import Leads
+from svc_cluster.replica.node_questions import Leads, leaders_of_all, led_groups
 from svc_cluster.replica.replica_moves import WISH_SECONDS, ReplicaMoves, _steps
 
 NODES = {NodeId(n): NodeRecord(NodeId(n), f"i{n}", f"node-{n}:1") for n in range(1, 5)}
@@ -270,3 +272,67 @@ def test_votes_become_fewer_only_with_nodes_that_are_there() -> None:
         world.look()
         begun = [one.replicas for one in world.commands if isinstance(one, BeginChange)]
         assert begun == ([] if voters is None else [voters])
+
+
+def answering(pages: dict[int, list[pb.LedGroups] | None]) -> Any:
+    """Nodes that give these pages one after another, the last one again and again; None: silent."""
+    asked: Counter[int] = Counter()
+
+    async def ask(node: NodeId, fill: Any, **_: Any) -> pb.Response | None:
+        request = pb.Request()
+        fill(request)
+        found = pages[node]
+        if found is None:
+            return None
+        asked[node] += 1
+        assert asked[node] < 10, "it does not go on for ever"
+        return pb.Response(led_groups=found[min(asked[node], len(found)) - 1])
+
+    return ask
+
+
+def test_a_node_that_repeats_itself_is_not_asked_for_ever() -> None:
+    """Each page begins behind the one before."""
+    pages = [pb.LedGroups(groups=[2, 3], has_more=True), pb.LedGroups(groups=[3], has_more=True)]
+    found = asyncio.run(led_groups(answering({1: pages}), NodeId(1)))
+    assert found == {2: NO_LOAD, 3: NO_LOAD}
+
+
+def test_who_has_not_answered_is_told_of_with_the_loads() -> None:
+    """Loads of some groups say nothing beside those that are not known."""
+    page = pb.LedGroups(groups=[2], stored_bytes=[10], appends=[3])
+    both = answering({1: [page], 2: [pb.LedGroups(groups=[5], stored_bytes=[1], appends=[0])]})
+    leads = asyncio.run(leaders_of_all(both, [NodeId(1), NodeId(2)], with_loads=True))
+    assert (leads.loads, leads.are_all) == ({2: Load(10, 3), 5: Load(1, 0)}, True)
+    one = answering({1: [page], 2: None})
+    leads = asyncio.run(leaders_of_all(one, [NodeId(1), NodeId(2)], with_loads=True))
+    assert (leads.counts, leads.loads, leads.are_all) == ({1: 1}, {2: Load(10, 3)}, False)
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["all answer", "one does not"])
+def test_loads_weigh_where_every_node_has_told_them(answers: bool) -> None:
+    """Otherwise what is moved is as if none were known: groups of the silent one are not idle."""
+    world = World()
+    rows = world.catalog.state.basins_by_group
+    rows.clear()
+    for group in (2, 3):
+        rows[GroupId(group)] = replace(
+            BASIN, name=f"basin-{group}", group_id=GroupId(group), change=None
+        )
+    heavy = pb.LedGroups(groups=[3], stored_bytes=[1 << 40], appends=[0])
+
+    async def ask(node: NodeId, fill: Any, **_: Any) -> pb.Response | None:
+        request = pb.Request()
+        fill(request)
+        if request.HasField("overview"):
+            return pb.Response(overview=pb.NodeOverview(node_id=node, takes_appends=True))
+        led = heavy if node == 1 else pb.LedGroups()
+        return None if node == 2 and not answers else pb.Response(led_groups=led)
+
+    moves: Any = world.moves
+    moves._host.ask_any = ask
+    moves._host.is_peer_up = lambda node: True
+    world.moves.wish()
+    world.look()
+    moved = {one.group_id for one in world.commands if isinstance(one, BeginChange)}
+    assert moved == ({2} if answers else {3}), "where all are alike the last one goes"

@@ -12,7 +12,6 @@ from svc_cluster.raft.group import Role
 from svc_cluster.replica.tick_pace import CALM_TICK_SECONDS, SILENCE_SECONDS, TickPace
 
 USUAL = 0.02
-LATER = CALM_TICK_SECONDS - 0.01
 
 
 def group(**changed: Any) -> Any:
@@ -81,4 +80,35 @@ def test_a_message_is_heard_at_the_time_it_is() -> None:
     assert not pace.hears(10.0 + USUAL, USUAL)
     assert pace.hears(10.0 + 2 * USUAL, USUAL)
     assert not pace.hears(10.0 + 2 * USUAL, USUAL)
-    assert not pace.is_due(10.0 + LATER, -1, waits=False), "that tick counts"
+    assert pace.is_due(10.0 + 3 * USUAL, 3, waits=False), "that was not one of the node's ticks"
+    assert not pace.hears(10.0 + 4 * USUAL - 0.001, USUAL), "which count ahead of messages"
+
+
+@pytest.mark.parametrize("walk", [USUAL, 0.105])
+@pytest.mark.parametrize("delay", [0.002, 0.03, 0.06, 0.09])
+def test_answers_that_take_a_while_make_no_heartbeat_late(walk: float, delay: float) -> None:
+    """A leader whose heartbeats are due 0.1 s behind each other, when it is ticked. Each brings an
+    answer `delay` later, ahead of which it is ticked too."""
+    pace = TickPace(group(role=Role.LEADER))
+    sent: list[float] = []
+    answers: list[float] = []
+    now, next_walk = 10.0, 10.0
+
+    def tick() -> None:
+        if not sent or now - sent[-1] > 0.1:
+            sent.append(now)
+            answers.append(now + delay)
+
+    while now < 20.0:
+        now = min([next_walk, *answers[:1]])
+        if answers and now == answers[0]:
+            answers.pop(0)
+            if pace.hears(now, USUAL):
+                tick()
+        else:
+            next_walk = now + walk * 1.001  # a timer is never early
+            if pace.is_due(now, 3, waits=False):
+                tick()
+    gaps = [later - earlier for earlier, later in pairwise(sent)]
+    assert gaps[0] <= 2 * CALM_TICK_SECONDS, "it becomes calm amid it"
+    assert max(gaps[1:]) <= max(walk, 0.1) + 0.025

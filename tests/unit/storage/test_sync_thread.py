@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -39,6 +41,11 @@ async def main():
     files.insert(int(sys.argv[4]), bad)
     if sys.argv[5] == "fault":
         disk.submit([(good[0], 0, b"x")], lambda: 1 // 0)
+        await asyncio.sleep(30)
+        return
+    if sys.argv[5] == "told":
+        disk.on_sync = lambda *_: 1 // 0
+        disk.submit([(good[0], 0, b"x")], lambda: print("acknowledged", flush=True))
         await asyncio.sleep(30)
         return
     if sys.argv[5] == "blocking":
@@ -180,10 +187,14 @@ def test_a_write_or_a_sync_that_fails_ends_the_process_unacknowledged(
     assert ("No space left" if device == "/dev/full" else "Invalid argument") in ended.stderr
 
 
-def test_a_fault_behind_a_sync_of_the_core_ends_the_process(tmp_path: Path, library: Path) -> None:
-    """As one behind Python's does: what was to follow upon that batch would never be done."""
+@pytest.mark.parametrize("where", ["fault", "told"])
+def test_a_fault_behind_a_sync_of_the_core_ends_the_process(
+    tmp_path: Path, library: Path, where: str
+) -> None:
+    """As one behind Python's does, in what is done behind it or in who counts it: what was to
+    follow upon that batch would never be done."""
     ended = subprocess.run(
-        [sys.executable, "-c", FAILING, str(tmp_path), str(library), "/dev/null", "0", "fault"],
+        [sys.executable, "-c", FAILING, str(tmp_path), str(library), "/dev/null", "0", where],
         capture_output=True,
         text=True,
         timeout=60,
@@ -229,3 +240,18 @@ def test_the_bytes_are_kept_until_they_are_written_and_not_longer(
     data.append(1)
     syncs.close()
     os.close(eventfd)
+
+
+def test_what_is_closed_is_let_go_of(
+    thread: type[_native.SyncThread], files: list[RealFile]
+) -> None:
+    """With the loop and the callbacks that it knows."""
+    loop = asyncio.new_event_loop()
+    syncs = NativeSyncs(loop, Path("/nowhere"), lambda *_: None, thread)
+    syncs.write([(files[0], 0, b"x")])
+    syncs.close()
+    loop.close()
+    known = weakref.ref(syncs)
+    del syncs
+    gc.collect()
+    assert known() is None
