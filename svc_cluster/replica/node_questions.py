@@ -118,7 +118,13 @@ class Leads:
     loads: dict[GroupId, Load]
     """What is known of the groups that have a leader; empty where it was not asked for."""
     are_all: bool = True
-    """Every node that was asked has answered: what is not known of a group is known of none."""
+    """Every node that was asked has answered."""
+
+    @property
+    def whole_loads(self) -> Mapping[GroupId, Load]:
+        """What all groups bear, or nothing, where some node has not answered. What some groups bear
+        says nothing beside those of which it is not known."""
+        return self.loads if self.are_all else {}
 
 
 async def leaders_of_all(ask: Ask, nodes: Iterable[NodeId], *, with_loads: bool = False) -> Leads:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import replace
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
@@ -52,8 +51,6 @@ class Rebalancing:
             return self._progress
         nodes = self._host.all_nodes()
         leads = await leaders_of_all(self._host.ask_any, nodes, with_loads=True)
-        if not leads.are_all:
-            leads = replace(leads, loads={})
         found = await in_turns(_steps(catalog, leads))
 
         def fill(response: pb.Response) -> None:
@@ -88,7 +85,7 @@ def _steps(catalog: CatalogReplica, leads: Leads) -> Generator[int, None, Placem
     zones = {place.name: zones_of(place.name, nodes) for place in catalog.offered}
     policy = Policy(zones, incoming_max=TOLD_MAX, changes_max=TOLD_MAX)
     groups: list[PlacementGroup] = []
-    for group in placement_groups(state, catalog.own_group, leads.leaders, leads.loads):
+    for group in placement_groups(state, catalog.own_group, leads.leaders, leads.whole_loads):
         groups.append(group)
         if len(groups) % STEP_GROUPS == 0:
             yield 1

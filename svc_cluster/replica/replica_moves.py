@@ -251,8 +251,6 @@ class ReplicaMoves:
         leads = Leads({}, {}, {})
         if everything:
             leads = await leaders_of_all(self._host.ask_any, seen, with_loads=True)
-            if not leads.are_all:
-                leads = replace(leads, loads={})  # what some bear says nothing without the others
         await self._see_all(catalog)
         slow = self._open.slow(self._now)
         # whose catalog is damaged opens nothing that comes
@@ -357,6 +355,7 @@ def _steps(
     zones = {place.name: zones_of(place.name, nodes) for place in catalog.offered}
     policy = Policy(zones, incoming_max=QUEUE_MAX, changes_max=QUEUE_MAX)
     groups: list[PlacementGroup] = []
+    loads = leads.whole_loads
     leaving = leaving_catalog(catalog.own_group, catalog.state.nodes, away)
     if leaving is not None:
         groups.append(leaving)
@@ -373,7 +372,7 @@ def _steps(
                 group_id,
                 members,
                 record.location,
-                load=leads.loads.get(group_id, NO_LOAD),
+                load=loads.get(group_id, NO_LOAD),
                 leader=leads.leaders.get(group_id),
                 recovering=frozenset(node for node in members if node in away),
                 is_fixed=stays or not (everything or any(one not in active for one in members)),
