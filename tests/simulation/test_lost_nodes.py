@@ -10,7 +10,7 @@ import pytest
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.replica.former import ASKING_SECONDS
-from svc_cluster.replica.lost_nodes import AGAIN_SECONDS
+from svc_cluster.replica.lost_nodes import AGAIN_SECONDS, LOOKS
 from tests.simulation.cluster import SimCluster, in_simulation
 from tests.simulation.node import SimNode
 from tests.simulation.replacement_scenario import EXPECTED, OPTIONS, Replacing
@@ -139,10 +139,11 @@ def test_lost_nodes_are_replaced_unasked(
     in_simulation(3, replace(UNASKED, nodes=nodes), play, expected=EXPECTED)
 
 
-@pytest.mark.parametrize("ran_s", [1.0, 2.5, 4.8])
-def test_a_directory_that_is_gone_gets_no_place(ran_s: float) -> None:
-    """A node ran on what was below its mount, and is stopped: while nothing runs nobody is given
-    its place, unasked or by an operator. With the directory that it always had it takes part."""
+@pytest.mark.parametrize("looks", range(LOOKS))
+def test_a_directory_that_is_gone_gets_no_place(looks: int) -> None:
+    """A node ran on what was below its mount, and is stopped behind so many looks: while nothing
+    runs nobody is given its place, unasked or by an operator. With the directory that it always had
+    it takes part."""
 
     async def run(cluster: SimCluster) -> None:
         replacing = Replacing(cluster, 0)
@@ -150,10 +151,9 @@ def test_a_directory_that_is_gone_gets_no_place(ran_s: float) -> None:
         leader = catalog_leader(cluster)
         victim = next(node for node in cluster.nodes if node is not leader)
         old = replacing.lose(victim)
-        await cluster.guarded(asyncio.sleep(ran_s), watch)
-        async with asyncio.timeout(5.0):
-            while not is_heard(leader, victim):
-                await asyncio.sleep(0.05)
+        async with asyncio.timeout(10.0):
+            while not (is_heard(leader, victim) and looked(leader) == looks):
+                await asyncio.sleep(0.001)
         replacing.power_off(victim)
         assert replaced(cluster) == 0
         await cluster.guarded(asyncio.sleep(ASKING_SECONDS), watch)
@@ -175,6 +175,12 @@ def test_a_directory_that_is_gone_gets_no_place(ran_s: float) -> None:
 def is_heard(leader: SimNode, victim: SimNode) -> bool:
     """Whether the leader was told that the victim has come up empty."""
     return leader.node is not None and victim.config.node_id in leader.node.host.asking()
+
+
+def looked(leader: SimNode) -> int:
+    """Looks in a row at which somebody asked to be replaced."""
+    assert leader.node is not None
+    return leader.node._lost_nodes._looks
 
 
 async def refusal_of(leader: SimNode, victim: SimNode) -> str:
