@@ -118,8 +118,7 @@ class LeadOperations:
 
     async def _attempt(self, replica: Replica, to: NodeId) -> None:
         try:
-            async with asyncio.timeout(ATTEMPT_SECONDS):
-                await hand_over(replica, self._host.services.figures, to)
+            await hand_over(replica, self._host.services.figures, to)
         except TimeoutError:
             if leads(replica):
                 raise UnavailableError(

@@ -31,7 +31,8 @@ FORGIVENESS: Final = 3.0
 """A look at which the disk is not behind takes back so many looks at which it was."""
 
 TRY_SECONDS: Final = 1.0
-"""Longest pause of writes for one attempt; the next comes only after `AGAIN_SECONDS`."""
+"""Pause of writes for one attempt, but for the wait for an answer. The next comes only after
+`AGAIN_SECONDS`."""
 
 AGAIN_SECONDS: Final = 30.0
 
@@ -52,7 +53,12 @@ NEAR_ENTRIES: Final = 64
 """A member that lacks no more of the log is as good a successor as one that has it all."""
 
 ATTEMPT_SECONDS: Final = 0.5
-"""Longest pause of a group's writes for one attempt of a node that stops."""
+"""Pause of a group's writes for one attempt of a node that stops, but for the wait for an
+answer."""
+
+ANSWER_SECONDS: Final = 0.2
+"""An attempt that is over goes on for so long behind its last question: what is appended while the
+successor stands for election makes it lose, and leaves the group without a leader."""
 
 STALL_SECONDS: Final = 2.0
 """A node that stops tries on while a lead has left it in the last so many seconds. How long a lead
@@ -98,12 +104,14 @@ def leads(replica: Replica) -> bool:
     return not group.stopped and engine.role is Role.LEADER and len(engine.members) > 1
 
 
-async def hand_over(replica: Replica, figures: NodeFigures, to: NodeId) -> None:
-    """Does what `_hand_over` does, and counts what came of it."""
+async def hand_over(
+    replica: Replica, figures: NodeFigures, to: NodeId, seconds: float = ATTEMPT_SECONDS
+) -> None:
+    """Does what `_hand_over` does, and counts what came of it. Raises TimeoutError."""
     if not leads(replica):
         return
     try:
-        await _hand_over(replica, to)
+        await _hand_over(replica, to, seconds)
     finally:
         if leads(replica):
             figures.hand_overs_failed += 1
@@ -111,19 +119,27 @@ async def hand_over(replica: Replica, figures: NodeFigures, to: NodeId) -> None:
             figures.hand_overs_done += 1
 
 
-async def _hand_over(replica: Replica, to: NodeId) -> None:
-    """Stop proposing and ask `to` to lead, until somebody else does. The caller sets a limit.
+async def _hand_over(replica: Replica, to: NodeId, seconds: float) -> None:
+    """Stop proposing and ask `to` to lead, until somebody else does. Raises TimeoutError when
+    nobody has within `seconds`, and ANSWER_SECONDS behind the last question.
 
-    Writes wait meanwhile. The follower is asked only when it has the whole log: the library
-    refuses a transfer under load, as there is always an entry on its way.
+    Writes wait meanwhile. The follower is asked only when it has the whole log, and this node has
+    it on its disk: the library refuses a transfer under load, as there is always an entry on its
+    way.
     """
-    engine = replica.group.engine
+    engine, loop = replica.group.engine, asyncio.get_running_loop()
+    until = loop.time() + seconds
+    answered_by = until
     with replica.proposer.pause():
         if isinstance(replica, CatalogReplica):
             await _wait_for(replica, lambda: replica.revocations == 0, SETTLE_SECONDS)
         while leads(replica):
-            if engine.match_index(to) == engine.last_index:
+            now = loop.time()
+            if now >= max(until, answered_by):
+                raise TimeoutError
+            if now < until and engine.match_index(to) == engine.commit_index == engine.last_index:
                 replica.group.transfer_leadership(to)
+                answered_by = now + ANSWER_SECONDS
             await asyncio.sleep(ASK_SECONDS)
         if isinstance(replica, CatalogReplica):
             # this process may be about to end; a successor of a release that does not ask for the
@@ -210,11 +226,10 @@ class Retirement:
         if to is not None:
             self._led[to] += 1
         try:
-            async with asyncio.timeout(ATTEMPT_SECONDS):
-                if to is None:  # everybody else is away
-                    await asyncio.sleep(ASK_SECONDS)
-                else:
-                    await hand_over(replica, self._host.services.figures, to)
+            if to is None:  # everybody else is away
+                await asyncio.sleep(ASK_SECONDS)
+            else:
+                await hand_over(replica, self._host.services.figures, to)
         except TimeoutError:
             pass  # another one is asked in the next round
 
@@ -343,8 +358,8 @@ class SlowDiskWatch:
         try:
             async with asyncio.timeout(TRY_SECONDS):
                 to = await successor(self._host, replica.group.engine)
-                if to is not None:
-                    await hand_over(replica, self._services.figures, to)
-                    self.handed_over += 1
+            if to is not None:
+                await hand_over(replica, self._services.figures, to, TRY_SECONDS)
+                self.handed_over += 1
         except TimeoutError:
             pass  # nobody else can lead now; this node goes on

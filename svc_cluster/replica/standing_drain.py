@@ -14,7 +14,7 @@ from typing import Final
 from svc_cluster.base.ids import NodeId
 from svc_cluster.replica.host import Host, Replica
 from svc_cluster.replica.lead_places import peers_of, places
-from svc_cluster.replica.leader_handover import ATTEMPT_SECONDS, NEAR_ENTRIES, hand_over, leads
+from svc_cluster.replica.leader_handover import NEAR_ENTRIES, hand_over, leads
 from svc_cluster.replica.node_questions import is_drained
 
 LOOK_SECONDS: Final = 1.0
@@ -62,8 +62,7 @@ class StandingDrain:
         to = min(able, key=lambda peer: (led[peer], peer))
         led[to] += 1
         try:
-            async with asyncio.timeout(ATTEMPT_SECONDS):
-                await hand_over(replica, self._host.services.figures, to)
+            await hand_over(replica, self._host.services.figures, to)
         except TimeoutError:
             return
         self.given_away += not leads(replica)

@@ -207,6 +207,37 @@ class Trial:
         await self.write_everywhere()
         await self.finish()
 
+    async def behind_a_stall(self, seconds: float) -> None:
+        """The leader's disk stalls until so long behind the begin of the attempt: no lead leaves
+        before. And none is lost on the way: whoever is asked to lead does, in the next term."""
+        leaving = await self.started()
+        self.slow_down(0.03)
+        replicas = list(self.host(leaving).basins.values())
+        groups = [replica.group for replica in replicas]
+        before = [group.engine.term for group in groups]
+        disk = leaving.disk
+        disk.switches.extra_latency_s = 60.0
+        writers = [self.cluster.loop.create_task(self.write(n)) for n in range(len(groups))]
+        await self.until(
+            "an append waits for the disk",
+            lambda: all(group.engine.last_index > group.engine.commit_index for group in groups),
+            1.0,
+        )
+        disk.switches.extra_latency_s = 0.0
+        assert leaving.node is not None
+        retiring = self.cluster.loop.create_task(leaving.node.retire())
+        await self.until("it began", lambda: all(one.proposer.paused for one in replicas), 1.0)
+        self.cluster.loop.call_later(seconds, disk._window_done)
+        more = [self.write(number, once=True) for number in range(len(groups))]
+        await asyncio.gather(retiring, *more)
+        assert self.led_by(leaving) == set()
+        self.stopping = True
+        await asyncio.gather(*writers)
+        assert not self.failures
+        assert [group.engine.term for group in groups] == [term + 1 for term in before]
+        await self.write_everywhere()
+        await self.finish()
+
     async def retires(self, node: SimNode) -> float:
         """How many seconds it takes."""
         began = self.cluster.loop.time()
@@ -253,9 +284,9 @@ class Trial:
         await self.finish()
 
 
-def play(name: str, options: Options = FEW, seed: int = 1) -> None:
+def play(name: str, options: Options = FEW, seed: int = 1, **given: float) -> None:
     async def main(cluster: SimCluster) -> None:
-        trial: Coroutine[Any, Any, None] = getattr(Trial(cluster), name)()
+        trial: Coroutine[Any, Any, None] = getattr(Trial(cluster), name)(**given)
         await trial
 
     in_simulation(seed, options, main)
@@ -280,6 +311,13 @@ def test_what_is_still_led_is_served_and_elected_after_the_end() -> None:
 
 def test_a_member_that_does_not_take_over_is_not_asked_for_ever() -> None:
     play("one_peer_is_deaf")
+
+
+@pytest.mark.parametrize("early_s", [0.1, 0.075, 0.05, 0.025, 0.0])
+def test_who_was_asked_last_is_waited_for(early_s: float) -> None:
+    """The disk of the one that leaves answers about when an attempt is over. Were writes let in
+    while the successor stands for election, it would lose that for lack of them."""
+    play("behind_a_stall", seconds=ATTEMPT_SECONDS - early_s)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

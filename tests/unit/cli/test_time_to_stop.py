@@ -17,11 +17,16 @@ import yaml
 from svc_cluster import handover
 from svc_cluster.cli.local import command as local
 from svc_cluster.lab import own_cluster
-from svc_cluster.replica.leader_handover import ATTEMPT_SECONDS, LIMIT_SECONDS
+from svc_cluster.replica.leader_handover import (
+    ANSWER_SECONDS,
+    ATTEMPT_SECONDS,
+    LIMIT_SECONDS,
+    TOLD_SECONDS,
+)
 
 ROOT = Path(__file__).parents[3]
 CLOSE_SECONDS = 4.0
-STOP = LIMIT_SECONDS + ATTEMPT_SECONDS + CLOSE_SECONDS
+STOP = LIMIT_SECONDS + ATTEMPT_SECONDS + ANSWER_SECONDS + TOLD_SECONDS + CLOSE_SECONDS
 
 
 def test_every_way_to_stop_a_node_leaves_it_time() -> None:
