@@ -1,7 +1,8 @@
 """What groups and nodes bear, and how the planner weighs it: replicas, bytes and appends. Pure.
 
 Each of the three counts alike: all stored bytes together weigh what all replicas do, and so do all
-appends. A node with one basin that holds everything has enough, however few others it has.
+appends. A node with one basin that holds everything has enough, however few others it has. What is
+little in itself weighs little: a few records in an empty cluster are no reason to go elsewhere.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ from svc_cluster.base.ids import GroupId, NodeId
 
 SHARE: Final = 1000
 """The weight of a replica as such, and the mean weight of its bytes and of its appends."""
+
+LITTLE_BYTES: Final = 256 << 20
+LITTLE_APPENDS: Final = 50
+"""Where a replica has less than this many stored bytes, or appends a second, on an average, so much
+weighs as much as a replica does, and what there is accordingly less."""
 
 STEP_GROUPS: Final = 512
 """Groups that are added up in one step."""
@@ -32,21 +38,27 @@ class Load:
 NO_LOAD: Final = Load()
 
 
-def share(part: int, whole: int, count: int) -> int:
-    """The part of `count * SHARE` that something has of a whole; 0 where there is nothing."""
-    return part * count * SHARE // whole if whole else 0
+def weight_beside(load: Load, whole: Load, count: int) -> int:
+    """The weight of what a group or a node bears, beside that of its replicas, where `count`
+    replicas bear the `whole`."""
+    stored_bytes = max(whole.stored_bytes, count * LITTLE_BYTES)
+    appends = max(whole.appends, count * LITTLE_APPENDS)
+    if not count:
+        return 0
+    by_bytes = load.stored_bytes * count * SHARE // stored_bytes
+    return by_bytes + load.appends * count * SHARE // appends
 
 
 def weights(replicas: Mapping[NodeId, int], loads: Mapping[NodeId, Load]) -> dict[NodeId, int]:
     """The weight of all that each node bears. Of one without a load only its replicas count."""
     count = sum(replicas.values())
     known = {node: loads.get(node, NO_LOAD) for node in replicas}
-    stored = sum(load.stored_bytes for load in known.values())
-    appends = sum(load.appends for load in known.values())
+    whole = Load(
+        sum(load.stored_bytes for load in known.values()),
+        sum(load.appends for load in known.values()),
+    )
     return {
-        node: replicas[node] * SHARE
-        + share(load.stored_bytes, stored, count)
-        + share(load.appends, appends, count)
+        node: replicas[node] * SHARE + weight_beside(load, whole, count)
         for node, load in known.items()
     }
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.catalog import lead_plan
-from svc_cluster.catalog.placement_loads import SHARE, share
+from svc_cluster.catalog.placement_loads import SHARE, Load, weight_beside
 from svc_cluster.catalog.placement_model import (
     NodeStanding,
     OpenChange,
@@ -196,11 +196,11 @@ class _Paper:
             appends += group.load.appends
             if number % LIGHT_GROUPS == 0:
                 yield 1
+        whole = Load(stored, appends)
         for number, group in enumerate(groups, start=1):
             group_id = group.group_id
             members = opened.get(group_id, group.members)
-            weight = SHARE + share(group.load.stored_bytes, stored, count)
-            weight += share(group.load.appends, appends, count)
+            weight = SHARE + weight_beside(group.load, whole, count)
             self._members[group_id] = members
             self._weights[group_id] = weight
             self._zones[group_id] = self._policy.zones(group.location)

@@ -48,7 +48,7 @@ def paper(nodes: int, groups: int, used: int) -> tuple[list[PlacementNode], list
             PlacementGroup(
                 GroupId(number + 2),
                 members,
-                load=Load(draw.randrange(3 << 18, 5 << 18), draw.randrange(8, 13)),
+                load=Load(draw.randrange(3 << 28, 5 << 28), draw.randrange(80, 130)),
                 leader=members[number % REPLICAS],
             )
         )

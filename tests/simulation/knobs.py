@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import Any
 
 Constants = tuple[tuple[str, float], ...]
-"""(`module.NAME`, value): of modules in `svc_cluster.replica` that read it at each use."""
+"""(`module.NAME`, value): of modules in `svc_cluster.replica` that read it at each use, or
+(`layer.module.NAME`, value) of another layer."""
 
 
 @contextmanager
@@ -17,8 +18,9 @@ def changed(constants: Constants) -> Iterator[None]:
     before: list[tuple[dict[str, Any], str, Any]] = []
     try:
         for key, value in constants:
-            module, name = key.split(".")
-            names = vars(import_module(f"svc_cluster.replica.{module}"))
+            path, name = key.rsplit(".", 1)
+            module = path if "." in path else f"replica.{path}"
+            names = vars(import_module(f"svc_cluster.{module}"))
             assert isinstance(names[name], int | float), f"{key} is a number"
             before.append((names, name, names[name]))
             names[name] = value

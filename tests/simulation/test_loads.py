@@ -20,7 +20,11 @@ OPTIONS = Options(
     basins=1,
     streams=1,
     tick_seconds=0.05,
-    constants=(("node_loads.RECENT_SECONDS", RECENT_S),),
+    constants=(
+        ("node_loads.RECENT_SECONDS", RECENT_S),
+        ("catalog.placement_loads.LITTLE_BYTES", 1000),
+        ("catalog.placement_loads.LITTLE_APPENDS", 1),
+    ),
 )
 APPENDS: Final = 40
 RECORD: Final = "x" * 2000

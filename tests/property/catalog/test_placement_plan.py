@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.base.steps import at_once
-from svc_cluster.catalog.placement_loads import Load
+from svc_cluster.catalog.placement_loads import LITTLE_APPENDS, LITTLE_BYTES, Load
 from svc_cluster.catalog.placement_model import (
     NodeStanding,
     OpenChange,
@@ -75,7 +75,9 @@ def cases(draw: st.DrawFn, groups_max: int = 12) -> Case:
                 GroupId(number),
                 tuple(members),
                 draw(st.sampled_from(["", "north", "south"])),
-                Load(draw(st.integers(0, 5)), draw(st.integers(0, 5))),
+                Load(
+                    draw(st.integers(0, 5)) * LITTLE_BYTES, draw(st.integers(0, 5)) * LITTLE_APPENDS
+                ),
                 draw(st.sampled_from([None, *members])),
                 frozenset(draw(st.sampled_from([[], [], [], members[:1]]))),
             )

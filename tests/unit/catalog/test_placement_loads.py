@@ -8,6 +8,8 @@ from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
 from svc_cluster.catalog.catalog_commands import CreateBasin
 from svc_cluster.catalog.placement import place_basin
 from svc_cluster.catalog.placement_loads import (
+    LITTLE_APPENDS,
+    LITTLE_BYTES,
     SHARE,
     STEP_GROUPS,
     Load,
@@ -21,15 +23,37 @@ from tests.unit.catalog.support import Catalog
 NODES = tuple(NodeId(number) for number in range(1, 5))
 
 
+def much(stored: int, appends: int) -> Load:
+    """So many times what weighs as much as a replica at least."""
+    return Load(stored * LITTLE_BYTES, appends * LITTLE_APPENDS)
+
+
 def pauses(steps: Iterable[int]) -> int:
     return sum(1 for _ in steps)
 
 
 def test_all_bytes_weigh_what_all_replicas_do_and_so_do_all_appends() -> None:
     replicas = {NODES[0]: 3, NODES[1]: 1}
-    found = weights(replicas, {NODES[0]: Load(0, 30), NODES[1]: Load(500, 10)})
+    found = weights(replicas, {NODES[0]: much(0, 30), NODES[1]: much(500, 10)})
     assert found == {NODES[0]: (3 + 0 + 3) * SHARE, NODES[1]: (1 + 4 + 1) * SHARE}
     assert sum(found.values()) == 3 * 4 * SHARE
+
+
+def test_what_is_little_weighs_little() -> None:
+    """A cluster with nearly nothing in it is no other than an empty one; what a replica has on an
+    average must be so much for all of it to weigh what the replicas do."""
+    replicas = {NODES[0]: 3, NODES[1]: 1}
+    for load, more in (
+        (Load(80_000, 0), 0),
+        (Load(0, 1), SHARE // LITTLE_APPENDS),
+        (Load(LITTLE_BYTES // 2, LITTLE_APPENDS // 2), SHARE),
+        (much(1, 0), SHARE),
+        (much(4, 0), 4 * SHARE),
+        (much(40, 0), 4 * SHARE),
+        (much(0, 40), 4 * SHARE),
+    ):
+        assert weights(replicas, {NODES[1]: load}) == {NODES[0]: 3 * SHARE, NODES[1]: SHARE + more}
+    assert weights({}, {}) == {}
 
 
 def test_without_loads_replicas_count_alone() -> None:
@@ -68,9 +92,9 @@ def test_a_new_basin_goes_where_least_is_stored_and_appended() -> None:
         return place_basin(catalog.state, nodes, 1, loads=known)
 
     assert placed() == (1,)
-    assert placed(n1=Load(9, 0)) == (2,)
-    assert placed(n1=Load(0, 9)) == (2,)
-    assert placed(n1=Load(1, 1), n2=Load(0, 3), n3=Load(2, 0), n4=Load(1, 2)) == (1,)
-    assert placed(n1=Load(2, 1), n2=Load(3, 2), n3=Load(0, 3), n4=Load(0, 0)) == (4,)
+    assert placed(n1=much(9, 0)) == (2,)
+    assert placed(n1=much(0, 9)) == (2,)
+    assert placed(n1=much(1, 1), n2=much(0, 3), n3=much(2, 0), n4=much(1, 2)) == (1,)
+    assert placed(n1=much(2, 1), n2=much(3, 2), n3=much(0, 3), n4=much(0, 0)) == (4,)
     catalog.apply(CreateBasin("one-more", GroupId(9), (NodeId(4),), BasinConfig(), TimestampMs(1)))
-    assert placed(n1=Load(5, 5), n2=Load(5, 5), n3=Load(5, 5)) == (4,), "it has the most replicas"
+    assert placed(n1=much(5, 5), n2=much(5, 5), n3=much(5, 5)) == (4,), "it has the most replicas"
