@@ -58,7 +58,11 @@ def made_introductions(
     formation, roster = node.former.formation, node.roster
 
     def meet(told: Mapping[NodeId, str]) -> None:
-        new = {other: at for other, at in told.items() if other not in roster}
+        new = {
+            other: at
+            for other, at in told.items()
+            if other not in roster and other not in roster.removed
+        }
         formation.introduced |= new.keys()
         roster.introduce(new)
 

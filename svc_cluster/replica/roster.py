@@ -71,7 +71,9 @@ class Roster:
         return row.facts.link_address or settled, settled
 
     def introduce(self, seeds: Mapping[NodeId, str]) -> None:
-        """This node was told of these when it came; what settings and catalog say goes first."""
+        """This node was told of these when it came, or behind a greeting; what settings and catalog
+        say goes first. A node that was removed stays so, whoever has not heard of that."""
+        seeds = {node: address for node, address in seeds.items() if node not in self.removed}
         self._addresses = {**seeds, **self._addresses}
         self.nodes = tuple(sorted({*self.nodes, *seeds}))
         for node in seeds:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import CATALOG_GROUP, NodeId
 from svc_cluster.catalog.catalog_state import CatalogState
+from svc_cluster.catalog.node_rows import NodeState
 from svc_cluster.model.join_token import SECRET_BYTES, JoinToken, hash_of
 from svc_cluster.raft.learner_group import LearnerGroup
 from svc_cluster.replica.catalog import CatalogReplica
@@ -232,7 +233,10 @@ class Joining:
         await self.until("the cluster is whole", lambda: cluster.not_whole() is None)
         cluster.look()
         cluster.compare_stores()
+        removed = {n for n, row in self.state().nodes.items() if row.state is NodeState.REMOVED}
         for node in cluster.nodes:
+            assert node.node is not None
+            assert removed.isdisjoint(node.node.roster.nodes), "it knocks, and others are asked"
             catalog = self.catalog(node)
             assert catalog is not None
             assert catalog.group.engine.members == voters, "nobody else votes in the catalog"

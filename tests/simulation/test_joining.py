@@ -13,6 +13,7 @@ from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import NodeId
 from svc_cluster.catalog.join_tickets import UNKNOWN_TOKEN
 from svc_cluster.model.join_token import JoinToken
+from svc_cluster.replica.introductions import AGAIN_SECONDS
 from tests.simulation.cluster import SimCluster, in_simulation
 from tests.simulation.joining_scenario import COMES, OPTIONS, Joining, play_join
 from tests.simulation.node import Luck, SimNode
@@ -164,6 +165,7 @@ def test_a_node_leaves_only_when_it_is_empty_and_never_comes_back() -> None:
         node.start()
         await joining.until("it is refused again", lambda: node.out is not None)
         joining.bury(node)
+        await asyncio.sleep(3 * AGAIN_SECONDS)  # who it was is asked about
         assert "its id is not given again" in refusal(await joining.add(joining.token()))
         await joining.finish()
 

@@ -9,6 +9,7 @@ from typing import Any
 from svc_cluster.base.ids import NodeId
 from svc_cluster.catalog.node_facts import AnnouncedFacts
 from svc_cluster.catalog.node_rows import NodeRecord, NodeState
+from svc_cluster.replica.node_entry import made_introductions
 from svc_cluster.replica.roster import Roster
 
 OWN = {NodeId(1): "one:1", NodeId(2): "two:1"}
@@ -94,6 +95,27 @@ def test_a_removed_node_is_left_and_does_not_come_back() -> None:
     assert NodeId(4) not in scene.roster and scene.nodes == [1, 2]
     assert scene.sessions == {}
     assert scene.roster.removed == {4}
+    scene.roster.introduce({NodeId(4): "four:1", NodeId(5): "five:1"})
+    assert scene.nodes == [1, 2, 5], "who has not heard that it was removed does not bring it back"
+    assert [node for node, _, _ in scene.met] == [5]
+    assert scene.roster.address(NodeId(4)) == "by-4:7", "what the catalog says of it, as before"
+    scene.look(row(5))
+    assert scene.nodes == [1, 2, 5]
+
+
+def test_who_was_removed_is_vouched_for_by_nobody() -> None:
+    """Others that lag behind still name it, when it knocks and they are asked about it."""
+    scene = Scene()
+    scene.look(row(4), row(5))
+    scene.look(row(4, state=NodeState.REMOVED))
+    formation = SimpleNamespace(introduced=set())
+    node: Any = SimpleNamespace(former=SimpleNamespace(formation=formation), roster=scene.roster)
+    ask: Any = None
+    meet = made_introductions(node, ask)._meet
+    meet({NodeId(4): "four:1", NodeId(5): "five:9", NodeId(6): "six:1"})
+    assert formation.introduced == {6}
+    assert scene.nodes == [1, 2, 5, 6]
+    assert scene.roster.address(NodeId(5)) == "by-5:7", "it was known"
 
 
 def test_a_catalog_that_is_being_repaired_is_not_gone_by() -> None:
