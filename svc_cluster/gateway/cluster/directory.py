@@ -10,6 +10,7 @@ from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import (
     BasinDeletionPendingError,
     ReadDeadlineError,
+    ServiceError,
     UnavailableError,
 )
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
@@ -141,9 +142,24 @@ class Directory:
             raise UnavailableError("the catalog gave no answer in time") from late
         return self.remember(response.basin)
 
+    async def _find(self, basin: str, group: Group, deadline: float) -> None:
+        """See `Group.find`."""
+
+        def fill(request: pb.Request) -> None:
+            request.resolve_basin.basin = basin
+
+        try:
+            response = await self.ask_catalog(fill, write=False, deadline=deadline)
+        except ServiceError:
+            self._leaders.note_retry("catalog_unavailable")
+            return
+        if response.basin.group_id == group.group_id:
+            group.replicas = tuple(NodeId(n) for n in response.basin.replicas)
+
     def remember(self, info: pb.BasinInfo) -> Group:
         replicas = tuple(NodeId(n) for n in info.replicas)
-        group = Group(GroupId(info.group_id), replicas, replicas[0])
+        find = partial(self._find, info.name)
+        group = Group(GroupId(info.group_id), replicas, replicas[0], find=find)
         if len(self._groups) >= DIRECTORY_BASINS_MAX:
             self._groups.pop(next(iter(self._groups)))
         self._groups[info.name] = group

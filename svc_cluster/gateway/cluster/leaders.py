@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import Counter
 
@@ -37,6 +37,10 @@ from svc_cluster.model.idempotency_table import is_final_refusal
 
 RETRY_SECONDS_MIN: Final = 0.01
 RETRY_SECONDS_MAX: Final = 0.1
+
+FIND_SECONDS: Final = 1.0
+"""A request waits so long at a time for where its group is by now. Until then those are asked on
+that had a replica once: one of them may know the leader."""
 
 LAST_TRY_SECONDS: Final = 0.1
 """What is known to have had no effect is not tried again so shortly before the deadline: an attempt
@@ -66,6 +70,12 @@ class Group:
     """Is asked nothing, whoever says that it leads."""
     asked: NodeId | None = None
     """Who was asked last."""
+    find: Callable[[Group, float], Coroutine[Any, Any, None]] | None = None
+    """Puts into `replicas` where the group is by now, if that comes to be known by a deadline in
+    monotonic seconds. It raises nothing."""
+    finding: asyncio.Task[None] | None = None
+    """The last such attempt, and below when it began."""
+    sought_at: float = float("-inf")
 
 
 class Leaders:
@@ -210,7 +220,8 @@ class Leaders:
 
     async def ask_in_turn(self, group: Group, fill: Fill) -> pb.Response | None:
         """Ask one of the group's replicas what any of them may answer, another one each time. None
-        where it refuses, or does not answer within IN_TURN_SECONDS: who leads is to be asked."""
+        where it refuses, or does not answer within IN_TURN_SECONDS: who leads is to be asked. Where
+        the group is by now is sought beside it, when one has no replica any more."""
         usable = [node for node in group.replicas if self.is_usable(node)]
         if not usable:
             return None
@@ -222,6 +233,9 @@ class Leaders:
             return None
         if response.HasField("refusal"):
             self.note_retry("replica_refused")
+            now = self._clock.monotonic()
+            if response.refusal.group_unknown and now - group.sought_at >= FIND_SECONDS:
+                self._seek(group, now + FIND_SECONDS)
             return None
         return response
 
@@ -234,7 +248,7 @@ class Leaders:
         nothing did."""
         delay = RETRY_SECONDS_MIN
         tried = 0
-        followed = False
+        followed = has_moved = False
         refusal: ServiceError = UnavailableError("no leader was found")
         while (left := deadline - self._clock.monotonic()) > (LAST_TRY_SECONDS if tried else 0):
             node = self._pick(group, tried)
@@ -272,11 +286,27 @@ class Leaders:
                         followed = True
                         continue
             followed = False
+            has_moved |= node is None or isinstance(refusal, rpc.GroupUnknownError)
+            if has_moved and tried >= len(group.replicas):
+                # who has no replica hints at nobody; and who has one may be away
+                tried, has_moved = 1, False
+                seek_until = self._clock.monotonic() + FIND_SECONDS
+                if (finding := self._seek(group, min(deadline, seek_until))) is not None:
+                    await asyncio.wait([finding])
+                    left = deadline - self._clock.monotonic()
             await asyncio.sleep(min(delay * (0.5 + self._rng.random()), max(left, 0)))
             delay = min(delay * 2, RETRY_SECONDS_MAX)
         if isinstance(refusal, rpc.NotLeaderHereError | rpc.GroupUnknownError):
             raise UnavailableError("no leader was found")
         raise refusal
+
+    def _seek(self, group: Group, deadline: float) -> asyncio.Task[None] | None:
+        """All who ask for one group wait for one answer. None: it is where it is said to be."""
+        if group.find is not None and (group.finding is None or group.finding.done()):
+            self.note_retry("moved")
+            group.sought_at = self._clock.monotonic()
+            group.finding = self._tasks.spawn_one(group.find(group, deadline), "find a group")
+        return group.finding
 
     def _pick(self, group: Group, tried: int) -> NodeId | None:
         leader = group.leader
