@@ -12,6 +12,8 @@ import pytest
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.administration import cluster_calls
 from svc_cluster.base.ids import GroupId
+from svc_cluster.catalog.basin_record import BasinRecord
+from svc_cluster.catalog.own_group import CatalogGroup
 from svc_cluster.replica.change_driver import WISHED_SECONDS
 from tests.linearizability.history import Outcome
 from tests.simulation.cluster import SimCluster, in_simulation
@@ -30,15 +32,23 @@ FOUND_S = 2.5
 SEEDS = range(1, 1 + int(os.environ.get("MOVE_SEEDS", "2")))
 
 
+async def begun(
+    cluster: SimCluster,
+) -> tuple[Mover, asyncio.Task[None], BasinRecord | CatalogGroup]:
+    """Who moves the basin, the watch of the checkers, and where the basin is at first."""
+    mover = Mover(cluster)
+    watch = await mover.begin()
+    row = mover.record()
+    assert row is not None
+    return mover, watch, row
+
+
 def test_a_basin_moves_away_and_back_under_load() -> None:
     """One replica at a time, until two are elsewhere; then all the way back. Nothing is lost, and
     who is no member any more keeps nothing."""
 
     async def run(cluster: SimCluster) -> None:
-        mover = Mover(cluster)
-        watch = await mover.begin()
-        row = mover.record()
-        assert row is not None
+        mover, watch, row = await begun(cluster)
         first = [*map(int, row.replicas)]
         writers = [cluster.loop.create_task(mover.load(n)) for n in range(2)]
         free = free_nodes(mover)
@@ -54,9 +64,9 @@ def test_a_basin_moves_away_and_back_under_load() -> None:
         for writer in writers:
             await cluster.guarded(asyncio.wait_for(writer, 20.0), watch)
         await cluster.guarded(mover.finish(), watch)
-        row = mover.record()
-        assert row is not None
-        assert (row.configuration, row.replicas) == (4, tuple(first))
+        last = mover.record()
+        assert last is not None
+        assert (last.configuration, last.replicas) == (4, tuple(first))
         assert mover.acked > 20
         watch.cancel()
 
@@ -99,10 +109,7 @@ def test_a_gateway_that_knows_where_a_basin_was_finds_it_when_its_leader_dies() 
     was enough to know, and dies: the others are found within an election, not at a deadline."""
 
     async def run(cluster: SimCluster) -> None:
-        mover = Mover(cluster)
-        watch = await mover.begin()
-        row = mover.record()
-        assert row is not None
+        mover, watch, row = await begun(cluster)
         first = [*map(int, row.replicas)]
         api, history = cluster.apis[0], cluster.recorder.streams[0]
         client = cluster.recorder.new_client()
@@ -163,10 +170,7 @@ def test_a_copy_stays_until_the_one_that_takes_its_place_is_there() -> None:
     """The node that is to have the replica is down: the change waits, and three copies are left."""
 
     async def run(cluster: SimCluster) -> None:
-        mover = Mover(cluster)
-        watch = await mover.begin()
-        row = mover.record()
-        assert row is not None
+        mover, watch, row = await begun(cluster)
         first = [*map(int, row.replicas)]
         away = free_nodes(mover)[0]
         victim = next(node for node in cluster.nodes if node.node_id == away)
@@ -192,10 +196,7 @@ def test_a_copy_that_is_damaged_before_it_is_a_member_goes_with_its_change(
     not; the copy goes, and asked again the basin moves to a whole one under another number."""
 
     async def run(cluster: SimCluster) -> None:
-        mover = Mover(cluster)
-        watch = await mover.begin()
-        row = mover.record()
-        assert row is not None
+        mover, watch, row = await begun(cluster)
         first = [*map(int, row.replicas)]
         new = free_nodes(mover)[0]
         node = next(one for one in cluster.nodes if one.node_id == new)

@@ -9,6 +9,7 @@ from typing import Final
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import (
     BasinDeletionPendingError,
+    BasinNotFoundError,
     ReadDeadlineError,
     ServiceError,
     UnavailableError,
@@ -131,25 +132,27 @@ class Directory:
         return self._groups.get(basin)
 
     async def resolve(self, basin: str, deadline: float) -> Group:
-        def fill(request: pb.Request) -> None:
-            request.resolve_basin.basin = basin
-
         self._groups.pop(basin, None)
         try:
-            response = await self.ask_catalog(fill, write=False, deadline=deadline)
+            response = await self._ask_about(basin, deadline)
         except ReadDeadlineError as late:
             # whatever was to be done to the basin has not begun
             raise UnavailableError("the catalog gave no answer in time") from late
         return self.remember(response.basin)
 
-    async def _find(self, basin: str, group: Group, deadline: float) -> None:
-        """See `Group.find`."""
-
+    async def _ask_about(self, basin: str, deadline: float) -> pb.Response:
         def fill(request: pb.Request) -> None:
             request.resolve_basin.basin = basin
 
+        return await self.ask_catalog(fill, write=False, deadline=deadline)
+
+    async def _find(self, basin: str, group: Group, deadline: float) -> None:
+        """See `Group.find`. A basin that is gone, or another of its name, changes nothing here: the
+        requests' own way tells of it."""
         try:
-            response = await self.ask_catalog(fill, write=False, deadline=deadline)
+            response = await self._ask_about(basin, deadline)
+        except BasinNotFoundError:
+            return
         except ServiceError:
             self._leaders.note_retry("catalog_unavailable")
             return

@@ -11,7 +11,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client import Counter
 
@@ -39,8 +39,8 @@ RETRY_SECONDS_MIN: Final = 0.01
 RETRY_SECONDS_MAX: Final = 0.1
 
 FIND_SECONDS: Final = 1.0
-"""A request waits so long at a time for where its group is by now. Until then those are asked on
-that had a replica once: one of them may know the leader."""
+"""So long at most it is sought where a group is by now, and once in so long: the catalog is asked
+for all requests of the group. Those that had a replica once are asked on meanwhile."""
 
 LAST_TRY_SECONDS: Final = 0.1
 """What is known to have had no effect is not tried again so shortly before the deadline: an attempt
@@ -70,12 +70,11 @@ class Group:
     """Is asked nothing, whoever says that it leads."""
     asked: NodeId | None = None
     """Who was asked last."""
-    find: Callable[[Group, float], Coroutine[Any, Any, None]] | None = None
+    find: Callable[[Group, float], Coroutine[None, None, None]] | None = None
     """Puts into `replicas` where the group is by now, if that comes to be known by a deadline in
     monotonic seconds. It raises nothing."""
-    finding: asyncio.Task[None] | None = None
-    """The last such attempt, and below when it began."""
     sought_at: float = float("-inf")
+    """When the last such attempt began."""
 
 
 class Leaders:
@@ -233,9 +232,8 @@ class Leaders:
             return None
         if response.HasField("refusal"):
             self.note_retry("replica_refused")
-            now = self._clock.monotonic()
-            if response.refusal.group_unknown and now - group.sought_at >= FIND_SECONDS:
-                self._seek(group, now + FIND_SECONDS)
+            if response.refusal.group_unknown:
+                self._seek(group)
             return None
         return response
 
@@ -289,24 +287,22 @@ class Leaders:
             has_moved |= node is None or isinstance(refusal, rpc.GroupUnknownError)
             if has_moved and tried >= len(group.replicas):
                 # who has no replica hints at nobody; and who has one may be away
-                tried, has_moved = 1, False
-                seek_until = self._clock.monotonic() + FIND_SECONDS
-                if (finding := self._seek(group, min(deadline, seek_until))) is not None:
-                    await asyncio.wait([finding])
-                    left = deadline - self._clock.monotonic()
+                self._seek(group)
             await asyncio.sleep(min(delay * (0.5 + self._rng.random()), max(left, 0)))
             delay = min(delay * 2, RETRY_SECONDS_MAX)
         if isinstance(refusal, rpc.NotLeaderHereError | rpc.GroupUnknownError):
             raise UnavailableError("no leader was found")
         raise refusal
 
-    def _seek(self, group: Group, deadline: float) -> asyncio.Task[None] | None:
-        """All who ask for one group wait for one answer. None: it is where it is said to be."""
-        if group.find is not None and (group.finding is None or group.finding.done()):
-            self.note_retry("moved")
-            group.sought_at = self._clock.monotonic()
-            group.finding = self._tasks.spawn_one(group.find(group, deadline), "find a group")
-        return group.finding
+    def _seek(self, group: Group) -> None:
+        """Have it found out where the group is by now, unless somebody just did. Nobody waits for
+        it: who asks again goes by what is known then."""
+        now = self._clock.monotonic()
+        if group.find is None or now - group.sought_at < FIND_SECONDS:
+            return
+        self.note_retry("moved")
+        group.sought_at = now
+        self._tasks.spawn(group.find(group, now + FIND_SECONDS), "find a group")
 
     def _pick(self, group: Group, tried: int) -> NodeId | None:
         leader = group.leader
