@@ -14,6 +14,7 @@ from svc_cluster.base.ids import NodeId
 from svc_cluster.catalog.join_tickets import UNKNOWN_TOKEN
 from svc_cluster.model.join_token import JoinToken
 from svc_cluster.replica.introductions import AGAIN_SECONDS
+from tests.simulation.adapters import raft_pairs
 from tests.simulation.cluster import SimCluster, in_simulation
 from tests.simulation.joining_scenario import COMES, OPTIONS, Joining, play_join
 from tests.simulation.node import Luck, SimNode
@@ -167,6 +168,29 @@ def test_a_node_leaves_only_when_it_is_empty_and_never_comes_back() -> None:
         joining.bury(node)
         await asyncio.sleep(3 * AGAIN_SECONDS)  # who it was is asked about
         assert "its id is not given again" in refusal(await joining.add(joining.token()))
+        await joining.finish()
+
+    play(run, expected=REFUSED)
+
+
+def test_a_member_that_has_not_heard_of_a_removal_brings_nobody_back() -> None:
+    """The removed node knocks, and who it is is asked about: of one that lags behind, too."""
+
+    async def run(joining: Joining) -> None:
+        node = await let_in(joining, joining.token())
+        leader = joining.at_catalog()
+        knows, lags = (one for one in joining.cluster.nodes[:3] if one is not leader)
+        for a, b in raft_pairs(leader.node_id, lags.node_id):
+            joining.cluster.network.clog(a, b, 4 * AGAIN_SECONDS)
+        assert (await joining.remove()).WhichOneof("result") == "done"
+        await asyncio.sleep(3 * AGAIN_SECONDS)
+        assert lags.node is not None and COMES in lags.node.roster.nodes, "it has not heard"
+        for other in (leader, knows):
+            assert other.node is not None
+            assert COMES not in other.node.roster.nodes
+            assert COMES not in other.node.former.formation.introduced
+        await joining.until("it hears that", lambda: node.out is not None)
+        joining.bury(node)
         await joining.finish()
 
     play(run, expected=REFUSED)
