@@ -238,6 +238,25 @@ class Trial:
         await self.write_everywhere()
         await self.finish()
 
+    async def nobody_is_asked(self) -> None:
+        """The leader's disk stalls all the time, so that nobody is asked: nor is anybody waited for
+        behind an attempt."""
+        leaving = await self.started()
+        replica = next(iter(self.host(leaving).basins.values()))
+        leaving.disk.switches.extra_latency_s = 3 * ATTEMPT_SECONDS
+        writer = self.cluster.loop.create_task(self.write(0))
+        engine = replica.group.engine
+        await self.until("it waits", lambda: engine.last_index > engine.commit_index, 1.0)
+        assert leaving.node is not None
+        retiring = self.cluster.loop.create_task(leaving.node.retire())
+        await self.until("it began", lambda: replica.proposer.paused, 1.0)
+        await self.until("over", lambda: not replica.proposer.paused, ATTEMPT_SECONDS + 0.05)
+        leaving.disk.switches.extra_latency_s = 0.0
+        await retiring
+        self.stopping = True
+        await writer
+        await self.finish()
+
     async def retires(self, node: SimNode) -> float:
         """How many seconds it takes."""
         began = self.cluster.loop.time()
@@ -318,6 +337,11 @@ def test_who_was_asked_last_is_waited_for(early_s: float) -> None:
     """The disk of the one that leaves answers about when an attempt is over. Were writes let in
     while the successor stands for election, it would lose that for lack of them."""
     play("behind_a_stall", seconds=ATTEMPT_SECONDS - early_s)
+
+
+def test_nobody_is_waited_for_who_was_not_asked() -> None:
+    """Writes pause no longer than an attempt takes."""
+    play("nobody_is_asked", replace(FEW, basins=1))
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
