@@ -219,7 +219,10 @@ def check_against_h11() -> Check:
             other = _next(h11, parser)
             expect(other is not None, f"only the server sees {method} {target}")
             assert other is not None
-            expect((method, target) == (other[0], other[1].partition("#")[0]), f"{other[:2]} here")
+            there = other[1].partition("#")[0]
+            if there.count("?") == 1:
+                there = there.removesuffix("?")  # a query without anything in it
+            expect((method, target) == (other[0], there), f"{method} {target} is {other[:2]} there")
             mine = sorted((n, v.strip(" \t")) for n, v in headers if n != "connection")
             theirs = sorted((n, v.strip(" \t")) for n, v in other[2] if n != "connection")
             expect(mine == theirs, f"headers {mine} are {theirs} there")
