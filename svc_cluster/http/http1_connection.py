@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, cast
 
@@ -356,6 +357,7 @@ class Http1Connection(RequestHandler):
             await self._gate.wait()
 
     def half_close(self) -> None:
+        self._deadline.cancel()  # of a head behind: it could not be answered any more
         if self.transport is not None and self.transport.can_write_eof():
             self.transport.write_eof()
 
@@ -366,11 +368,9 @@ class Http1Connection(RequestHandler):
         self._dropping = True
         self.half_close()
         self._resume_reading_for_buffer()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._owner.limits.linger):
                 await self._lost.wait()
-        except TimeoutError:
-            pass
 
     def date(self) -> str:
         return self._owner.date.text()

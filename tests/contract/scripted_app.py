@@ -153,13 +153,15 @@ def run_with_server(
             await server.close(0.1)
 
     errors = _Errors()
-    logger = logging.getLogger("svc_cluster")
-    logger.addHandler(errors)
+    loggers = [logging.getLogger(name) for name in ("svc_cluster", "asyncio")]
+    for logger in loggers:  # the second tells what callbacks of the event loop have raised
+        logger.addHandler(errors)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(body())
     finally:
-        logger.removeHandler(errors)
+        for logger in loggers:
+            logger.removeHandler(errors)
     assert errors.lines == []
 
 

@@ -37,6 +37,7 @@ AHEAD: Final = post(b"/length", bytes(40_000))[:12_000]
 WAIT: Final = b"GET /wait HTTP/1.1\r\nhost: x\r\n\r\n"
 ODD_WAIT: Final = b"GET /wait HTTP/1.1\r\nhost: x\r\nte: trailers\r\n\r\n"
 ODD_ENDLESS: Final = b"GET /endless HTTP/1.1\r\nhost: x\r\nte: trailers\r\n\r\n"
+REFUSED: Final = post(b"/length", b"x" * 20).replace(b"host", b"expect: 1\r\nexpect: 2\r\nhost")
 WHOLE: Final = post(b"/length", bytes(10_000))
 NO_HEAD: Final = b"not a head\r\n\r\n"
 PAGE: Final = bytes(range(256)) * 4096
@@ -229,6 +230,22 @@ def test_a_body_that_begins_behind_an_answer_has_a_deadline(
             assert answer(ends).endswith(b"GET /head")
 
     run_client(script)
+
+
+def test_behind_a_refusal_that_lingers_no_head_has_a_deadline() -> None:
+    """An answer to it could not be sent any more, and it takes no room."""
+
+    def script(peer: Peer) -> None:
+        http1 = peer.server._http1
+        with connected(peer) as sock:
+            sock.sendall(REFUSED + b"GET /half HTTP/1.1\r\nhost: x")
+            assert answer(sock).startswith(b"HTTP/1.1 4")
+            assert all_of(sock) == b""
+            assert peer.server.heads.bytes == 0
+            _until(lambda: http1._common.connections == 0, "it lingers for ever")
+        assert peer.app.requests == []
+
+    run_client(script, limits=TimeLimits(header=0.2, linger=1.0))
 
 
 @pytest.mark.parametrize("plain", [True, False])
