@@ -85,7 +85,8 @@ def ticket_text(ticket: ReadTicket, token: AccessToken) -> str:
 def parse_ticket(text: str) -> SealedTicket:
     """Raises UnauthenticatedError for what is no ticket, or is not whole."""
     found = _TEXT.fullmatch(text) if len(text) <= _CHARACTERS_MAX else None
-    if found is None:
+    # one character behind whole groups of four is no bits at all
+    if found is None or len(found[1]) % 4 == 1:
         raise UnauthenticatedError(TAMPERED)
     data = base64.urlsafe_b64decode(found[1] + "=" * (-len(found[1]) % 4))
     # there is one text of each ticket: neither another checksum nor spare bits are let pass

@@ -190,6 +190,18 @@ def test_a_ticket_comes_back_as_it_was_sealed(stream: str) -> None:
             parse_ticket(text).open(replace(token, secret_hash=bytes(32)))
 
 
+def test_a_text_of_any_length_is_refused_as_no_ticket() -> None:
+    """Also where it has a character more than base64 can have: its sender is told so, and nobody
+    else."""
+    true = ticket_text(TICKET, TOKENS[1])
+    mark = true[:5]
+    for length in range(1030):
+        bits = "m" * length
+        for checksum in ("0" * 8, hashlib.sha256(bits.encode()).hexdigest()[:8]):
+            with pytest.raises(UnauthenticatedError, match="tampered"):
+                parse_ticket(mark + bits + checksum)
+
+
 def test_a_version_that_is_not_known_opens_nothing() -> None:
     """What a later gateway seals in another way is told as not whole, not misread."""
     data = content_of(ticket_text(TICKET, TOKENS[1]))
