@@ -185,12 +185,11 @@ def test_a_loop_that_is_used_is_looked_at_closely(
     async def body() -> None:
         now = [100.0]
         turns = LoopTurns(Metrics())
-        turns._now = lambda: now[0]
         turns._judged_at = now[0]
         turns._pause_seconds = before = CALM_SECONDS if was_calm else LOOK_SECONDS
         for _ in range(looks):
             now[0] += 0.1
-            turns._choose_pause(used)
+            turns._choose_pause(now[0], used)
         is_judged = looks > 9 or used > 0.01
         assert turns._pause_seconds == (pause if is_judged else before)
 
