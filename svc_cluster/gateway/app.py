@@ -58,17 +58,17 @@ from svc_cluster.gateway.records.sealer import Sealer
 from svc_cluster.gateway.request.caching import tell_caches
 from svc_cluster.gateway.request.compress import coding_of, keep_coded
 from svc_cluster.gateway.request.cross_origin import CrossOrigin
-from svc_cluster.gateway.request.dialect import detect
 from svc_cluster.gateway.request.endpoint import Moves
 from svc_cluster.gateway.request.error_answers import error_response, refused
-from svc_cluster.gateway.request.host_names import OwnNames, basin_of_host
+from svc_cluster.gateway.request.head_reading import HeadReading, read_head
+from svc_cluster.gateway.request.host_names import OwnNames
 from svc_cluster.gateway.request.negotiation import BodyFormat
 from svc_cluster.gateway.request.refusals import without_frames
 from svc_cluster.gateway.request.request_head import RequestHead
 from svc_cluster.gateway.request.request_id import REQUEST_ID_HEADER, RequestIds
 from svc_cluster.gateway.request.request_log import RequestLog, Stages
 from svc_cluster.gateway.request.route_metrics import METHODS, RouteMetrics, template_of
-from svc_cluster.gateway.request.router import Match, Resource, route, split_path
+from svc_cluster.gateway.request.router import Match, Resource
 from svc_cluster.gateway.usage.reporter import INTERVAL_SECONDS, reporter_of
 from svc_cluster.gateway.usage.usage_ledger import UsageLedger
 from svc_cluster.http.message import ClientGoneError, Request, Response
@@ -206,26 +206,25 @@ class GatewayApp:
 
     async def handle(self, request: Request) -> Response:
         request.id = self._ids.of(request)
-        segments = split_path(request.raw_path)
-        resource = ROUTER.find(segments)
+        reading = read_head(request, ROUTER, self._host_suffixes)
+        segments, resource, host_basin = reading.segments, reading.resource, reading.host_basin
         recorder = self._routes.of(request.method, resource)
         clock = self._services.clock
         begun = clock.monotonic()
         stages = self._log.begin(request)
-        recorder.in_flight.inc()
+        recorder.in_flight.count += 1
         status = 499
-        host_basin = basin_of_host(request.header("host"), self._host_suffixes)
         note = self._audit.begin(request, resource, segments, host_basin)
         response: Response | None = None
         try:
-            response = await self._answer(request, segments, resource, host_basin, note, stages)
+            response = await self._answer(request, reading, note, stages)
             status = response.status
         finally:
             if response is None:
                 self._log.unanswered(request, resource, stages)
             if note is not None:
                 self._audit.end(note, response)
-            recorder.in_flight.dec()
+            recorder.in_flight.count -= 1
             recorder.done(status, clock.monotonic() - begun)
         response.headers.append((REQUEST_ID_HEADER, request.id))
         coding = coding_of(request, response) if self._services.compression else None
@@ -241,17 +240,11 @@ class GatewayApp:
     async def _answer(
         self,
         request: Request,
-        segments: list[str],
-        resource: Resource | None,
-        host_basin: str | None,
+        reading: HeadReading,
         note: Note | None,
         stages: Stages,
     ) -> Response:
-        dialect = detect(
-            request.headers,
-            seed_path=resource is not None and resource.seed_path,
-            host_basin=host_basin is not None,
-        )
+        resource, dialect = reading.resource, reading.dialect
         is_write = request.method not in _SAFE_METHODS
         body: BudgetedBody | None = None
         allowance = UNLIMITED
@@ -269,7 +262,7 @@ class GatewayApp:
             caller = await self._caller(request, resource)
             if note is not None:
                 self._audit.known(note, caller)
-            match, head = self._permitted(request, segments, resource, host_basin, caller, stages)
+            match, head = self._permitted(request, reading, caller, stages)
             moves = match.endpoint.moves
             if is_stream := _is_stream(moves, head):
                 stream = self._admission.open_stream()
@@ -310,21 +303,18 @@ class GatewayApp:
     def _permitted(
         self,
         request: Request,
-        segments: list[str],
-        resource: Resource | None,
-        host_basin: str | None,
+        reading: HeadReading,
         caller: Caller,
         stages: Stages,
     ) -> tuple[Match, RequestHead]:
         """What the caller wants, which may be done, and done now."""
-        if resource is None:
-            raise ROUTER.nothing_at(segments)
-        match = route(resource, segments, request.method, host_basin)
-        head = RequestHead(request, match.basin)
+        if reading.resource is None:
+            raise ROUTER.nothing_at(reading.segments)
+        match, head = reading.routed(request)
         stages.known(match, head)
         if match.stream is not None:
             caller.check_stream(head, match.stream)
-        match = authorize(caller.grant, match, head)
+        match = reading.granted(caller.grant, authorize)
         stages.known(match, head)
         head.check_parameters(match.endpoint)
         if self._services.draining.is_set() and match.endpoint.need is not None:
@@ -364,12 +354,12 @@ class GatewayApp:
         body is passed on as it is sent, with its headers."""
         is_protobuf = head.body_format is BodyFormat.PROTOBUF
         malformed = ErrorCode.BAD_PROTO if is_protobuf else ErrorCode.BAD_JSON
-        body = BudgetedBody(request, self._services.memory.bodies, self.clock, malformed)
-        headers = request.headers
+        budget = self._services.memory.bodies
+        body = BudgetedBody(request, budget, self.clock, malformed, head.body)
+        headers = None
         if request.header("content-encoding") is not None and head.session_type is None:
-            headers = [header for header in headers if header[0] != "content-encoding"]
-        wanted = replace(request, headers=headers, body=body, _by_name=None)
-        return wanted, body
+            headers = [header for header in request.headers if header[0] != "content-encoding"]
+        return request.with_body(body, headers), body
 
     def _has_options(self, request: Request, resource: Resource | None) -> bool:
         """Whether OPTIONS is answered, without asking who asks. That is for what there is and for

@@ -210,6 +210,7 @@ class PlainConnection(asyncio.Protocol):
             head.headers,
             body,
             self.client,
+            head_note=head.note,
             _by_name=head.by_name,
         )
         self.task = start_task(self._serve(request), "plain request")

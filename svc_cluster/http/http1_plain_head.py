@@ -9,12 +9,12 @@ connection, of an upgrade or of a body without a length.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from svc_cluster.base.errors import MalformedError
 from svc_cluster.http.head import HTTP_1_1, check_head
-from svc_cluster.http.message import Request
+from svc_cluster.http.message import HeadNote, Request
 
 PLAIN_HEAD_BYTES_MAX: Final = 8 * 1024
 """A longer one is not plain."""
@@ -52,6 +52,7 @@ class PlainHead:
     headers: tuple[tuple[str, str], ...]
     by_name: dict[str, str]
     body_bytes: int
+    note: HeadNote = field(default_factory=HeadNote, compare=False)
 
 
 def plain_head(data: bytes) -> PlainHead | None:

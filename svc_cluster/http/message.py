@@ -93,6 +93,15 @@ NOWHERE: Final = Connection("")
 """For requests that came over no connection."""
 
 
+@dataclass(slots=True, eq=False)
+class HeadNote:
+    """What the application has found out from a head alone. It is there for the next request of the
+    connection that begins with the very same bytes, and goes with them."""
+
+    reading: object = None
+    credential: object = None
+
+
 @dataclass(slots=True)
 class Request:
     """`raw_path` is percent-encoded and without the query; `query` is without the `?`."""
@@ -106,7 +115,16 @@ class Request:
     """The client's, which carries other requests too."""
     id: str = ""
     """What it is called in answers and logs; the application gives it."""
+    head_note: HeadNote | None = None
+    """None where the head is kept for no other request."""
     _by_name: dict[str, str] | None = None
+
+    def with_body(self, body: Body, headers: Headers | None = None) -> Request:
+        """The same request with another body, and perhaps with other headers."""
+        by_name = self._by_name if headers is None else None
+        headers = self.headers if headers is None else headers
+        told = (self.method, self.raw_path, self.query, headers)
+        return Request(*told, body, self.connection, self.id, self.head_note, by_name)
 
     def header(self, name: str) -> str | None:
         """First value of a header, by lower-case name."""

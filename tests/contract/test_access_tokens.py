@@ -50,6 +50,25 @@ def wanted(account: Account, body: dict[str, Any], **headers: str) -> Answer:
     return account.ask("POST", "/v1/access-tokens", body, **headers)
 
 
+def test_a_connection_that_repeats_itself_is_asked_who_it_is_each_time(
+    guarded: Account, basin: str
+) -> None:
+    """The very same bytes, once the token is revoked; and those of another token beside them."""
+    make(guarded, basin, "s")
+    append = {**EVERYWHERE, "ops": ["append"]}
+    (token_id, first), (_, second) = guarded.issue(append), guarded.issue(append)
+    body = {"records": [{"body": b64(b"x")}]}
+    with Client(guarded.endpoint) as client:
+
+        def status(secret: str) -> int:
+            headers = {**bearer(secret), "svc-basin": basin}
+            return client.post("/v1/streams/s/records", body, headers).status
+
+        assert [status(first), status(first), status(second)] == [200, 200, 200]
+        assert guarded.revoke(token_id).status == 204
+        assert [status(first), status(first), status(second)] == [401, 401, 200]
+
+
 # -- issuing
 
 

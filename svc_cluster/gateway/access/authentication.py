@@ -272,10 +272,9 @@ class AccessControl:
         return holder
 
     async def _holder(self, request: Request, identity: ClientIdentity | None) -> TokenHolder:
-        secret = bearer_secret(request)
+        hashed = _shown_hash(request)
         if not self._directory.is_fresh:
             raise UnavailableError(NO_LEASE)
-        hashed = secret_hash(secret)
         token = self._directory.find(hashed)
         if token is None:
             # perhaps it was issued a moment ago, through another gateway
@@ -341,6 +340,18 @@ def check_ticket(query: str) -> None:
 
 
 _TICKET: Final = re.compile(r"(?:^|&)ticket=")
+
+
+def _shown_hash(request: Request) -> bytes:
+    """The hash of the secret that is shown: made once for a head that is there again. What the
+    token may, and whether it still holds, is looked at each time. Raises UnauthenticatedError."""
+    note = request.head_note
+    if note is not None and isinstance(note.credential, bytes):
+        return note.credential
+    hashed = secret_hash(bearer_secret(request))
+    if note is not None:
+        note.credential = hashed
+    return hashed
 
 
 def bearer_secret(request: Request) -> str:

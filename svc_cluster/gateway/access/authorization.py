@@ -40,7 +40,7 @@ def authorize(grant: Grant, match: Match, head: RequestHead) -> Match:
         stream = full_name(grant, match.stream, ErrorCode.BAD_PATH, match.endpoint)
         if not grant.allows(stream=stream):
             raise _denied(needed, _place(match, head))
-        return replace(match, stream=stream)
+        return match if stream == match.stream else replace(match, stream=stream)
     if need.names is Names.ACCOUNT:
         require_account(grant, *needed)
     if need.names is Names.TOKEN and not grant.allows(token_id=match.token_id):

@@ -47,7 +47,6 @@ from svc_cluster.gateway.api.auto_create import new_stream, on_stream
 from svc_cluster.gateway.api.context import Call
 from svc_cluster.gateway.api.terminal_frame import terminal_frame
 from svc_cluster.gateway.cluster.backend import Appends
-from svc_cluster.gateway.limits.budgeted_body import content_codings
 from svc_cluster.gateway.request.error_answers import UnsupportedMediaTypeError
 from svc_cluster.gateway.request.negotiation import STREAM_HEADERS
 from svc_cluster.gateway.request.record_key import record_key
@@ -83,7 +82,7 @@ async def open_append_session(call: Call, basin: str, stream: str, kind: str) ->
     request = call.request
     if request.header("svc-request-token") is not None:
         raise MalformedError(ErrorCode.BAD_HEADER, "a session takes no request token")
-    if content_codings(request):
+    if call.head.body.codings:
         raise UnsupportedMediaTypeError("in a session each frame is compressed by itself")
     key = record_key(request)
     backend, sealer = call.services.backend, call.services.sealer

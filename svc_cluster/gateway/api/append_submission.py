@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from svc_cluster.base.errors import (
     MalformedError,
@@ -81,13 +82,19 @@ def append_key(call: Call, token: str | None, wanted: AppendInput, *names: str) 
     return request_key(call.request.method, call.match.endpoint.paths[0], names, token, hashed)
 
 
-@contextmanager
-def commands_told(call: Call, basin: str, stream: str, batch: StoredBatch) -> Iterator[None]:
+def commands_told(
+    call: Call, basin: str, stream: str, batch: StoredBatch
+) -> AbstractContextManager[None]:
     """Around the append of a batch. Raises UnavailableError, and nothing is appended, for one with
     trims or fences while the audit log cannot be written."""
-    if not batch.commands:
-        yield
-        return
+    return _told(call, basin, stream, batch) if batch.commands else _NOTHING_TO_TELL
+
+
+_NOTHING_TO_TELL: Final = nullcontext()
+
+
+@contextmanager
+def _told(call: Call, basin: str, stream: str, batch: StoredBatch) -> Iterator[None]:
     call.services.audit.before_commands()
     try:
         yield

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from svc_cluster.base.errors import ServiceError
+from svc_cluster.base.errors import ErrorCode, ServiceError
 from svc_cluster.codec import json_body, proto_body
 from svc_cluster.codec.batch_rules import METERED_BYTES_MAX, RECORDS_MAX
 from svc_cluster.codec.json_body import DataFormat
@@ -40,8 +40,9 @@ from svc_cluster.gateway.request.negotiation import (
     check_request_token,
     data_format,
     protobuf_body,
+    require_json,
+    whole_body,
 )
-from svc_cluster.gateway.request.negotiation import json_body as read_json
 from svc_cluster.http.message import Response, json_response
 from svc_cluster.model.access_token import AuthenticationOff
 from svc_cluster.model.read_bounds import StartKind
@@ -59,15 +60,14 @@ async def append(call: Call) -> Response:
     kind = call.head.session_type
     if kind is not None:
         return await open_append_session(call, basin, stream, kind)
-    token = check_request_token(call.request)
-    new = new_stream(call)
-    encoding = None
+    asked = call.head.kept
+    if not isinstance(asked, _AppendHead):
+        asked = call.head.kept = _append_head(call)
     call.stages.enter("body")
-    if call.head.body_format is BodyFormat.PROTOBUF:
+    if asked.encoding is None:
         body = await protobuf_body(call.request)
     else:
-        encoding = data_format(call.request, call.dialect)
-        body = await read_json(call.request, JSON_BODY_BYTES_MAX)
+        body = await whole_body(call.request, JSON_BODY_BYTES_MAX, ErrorCode.BAD_JSON)
     size = len(body)  # about as much as its records take on their way to a node
     services = call.services
     requests = services.memory.requests
@@ -80,35 +80,47 @@ async def append(call: Call) -> Response:
         note_refusal(call, error)
         raise
     try:
-        return await _append(call, basin, stream, token, new, body, encoding)
+        return await _append(call, basin, stream, asked, body)
     finally:
         requests.give_back(size)
 
 
-async def _append(
-    call: Call,
-    basin: str,
-    stream: str,
-    token: str | None,
-    new: NewStream,
-    body: bytes,
-    encoding: DataFormat | None,
-) -> Response:
-    """`encoding`: of a body in JSON; None: it is protobuf."""
+@dataclass(frozen=True, slots=True)
+class _AppendHead:
+    """What the head of a unary append says."""
+
+    token: str | None
+    """By which it may be repeated."""
+    new: NewStream
+    """What its stream is to be where that is not there."""
+    encoding: DataFormat | None
+    """The encoding of a body in JSON; None: it is protobuf."""
+
+
+def _append_head(call: Call) -> _AppendHead:
+    """Raises MalformedError (bad_header, bad_json), InvalidError."""
+    token, new, encoding = check_request_token(call.request), new_stream(call), None
+    if call.head.body_format is not BodyFormat.PROTOBUF:
+        encoding = data_format(call.request, call.dialect)
+        require_json(call.request)
+    return _AppendHead(token, new, encoding)
+
+
+async def _append(call: Call, basin: str, stream: str, asked: _AppendHead, body: bytes) -> Response:
     call.stages.enter("decode")
-    if encoding is None:
+    if asked.encoding is None:
         wanted = await from_proto(call, body)
     else:
-        wanted = await from_json(call, body, encoding)
+        wanted = await from_json(call, body, asked.encoding)
     call.allowance.appended(wanted.batch.metered_bytes)
-    key = append_key(call, token, wanted, basin, stream)
+    key = append_key(call, asked.token, wanted, basin, stream)
     call.stages.enter("cluster")
     with commands_told(call, basin, stream, wanted.batch):
         ack = await on_stream(
             call,
             basin,
             stream,
-            new,
+            asked.new,
             partial(submit, call, basin, stream, wanted, key),
             on_read=False,
         )

@@ -81,14 +81,12 @@ class BodyBudget:
     """Bytes of request bodies held at one time, by everyone together."""
 
     __slots__ = (
-        "_gauge",
         "_held",
         "_max",
         "_slow",
         "_turn_bytes",
         "_turns",
         "_waiting",
-        "_waiting_gauge",
         "patience",
         "refused",
     )
@@ -97,8 +95,6 @@ class BodyBudget:
         """`gauge` shows the bytes, `waiting` the bodies that wait for room."""
         self.patience = BodyPatience()
         self._max = bytes_max
-        self._gauge = gauge
-        self._waiting_gauge = waiting
         self._turn_bytes = min(_TURN_BYTES_MAX, bytes_max // _TURNS_MIN)
         """What a turn is expected to bring, until it has brought something."""
         self._held = 0
@@ -110,6 +106,9 @@ class BodyBudget:
         """Under way."""
         self._waiting: dict[BodyPace, list[_Waiter]] = {pace: [] for pace in BodyPace}
         """By age: the oldest goes on first, the youngest makes room."""
+        gauge.set_function(lambda: self._held)
+        if waiting is not None:
+            waiting.set_function(lambda: sum(map(len, self._waiting.values())))
 
     @property
     def held(self) -> int:
@@ -134,7 +133,6 @@ class BodyBudget:
         self._held += size
         if slow:
             self._slow += size
-        self._gauge.set(self._held)
 
     def hold_arrived(self, size: int) -> None:
         """Count a whole body that is there before anybody has asked for room. It is held until its
@@ -155,14 +153,13 @@ class BodyBudget:
         if slow:
             self._slow -= size
         assert self._held >= self._slow >= 0, "more was given back than taken"
-        self._gauge.set(self._held)
         self._wake()
 
     # -- turns
 
     def begin_turn(self, pace: BodyPace) -> bool:
         """Whether a body may be read on at once; `end_turn` then follows."""
-        if not self._has_room(pace):
+        if not self.has_room(pace):
             return False
         self._turns[pace] += 1
         return True
@@ -179,7 +176,6 @@ class BodyBudget:
         after `seconds` and a moment."""
         waiter = _Waiter(number, held, pace, asyncio.get_running_loop().create_future())
         insort(self._waiting[pace], waiter, key=_age)
-        self._show_waits()
         has_gone_on = False
         try:
             if pace is not BodyPace.SLOW:
@@ -192,11 +188,11 @@ class BodyBudget:
         finally:
             if waiter.future.cancel():
                 self._waiting[pace].remove(waiter)
-                self._show_waits()
             elif waiter.future.exception() is None and not has_gone_on:
                 self.end_turn(pace)
 
-    def _has_room(self, pace: BodyPace) -> bool:
+    def has_room(self, pace: BodyPace) -> bool:
+        """Whether a turn of this pace may begin."""
         share = self._max // SLOW_SHARE
         limit = self._max if pace is BodyPace.SMALL else self._max - share
         if self._held + sum(self._turns.values()) * self._turn_bytes >= limit:
@@ -206,10 +202,9 @@ class BodyBudget:
 
     def _wake(self) -> None:
         for pace, waiting in self._waiting.items():
-            while waiting and self._has_room(pace):
+            while waiting and self.has_room(pace):
                 self._turns[pace] += 1
                 waiting.pop(0).future.set_result(None)
-        self._show_waits()
 
     def _make_room(self, waiter: _Waiter) -> None:
         """Refuse as many as it takes of those that are younger, or slow where this one is not."""
@@ -237,16 +232,11 @@ class BodyBudget:
             victim = youngest.pop()
             victim.future.set_exception(self._refusal())
             found += victim.held
-        self._show_waits()
         return found
 
     def _refusal(self) -> HotServerError:
         self.refused += 1
         return HotServerError(_NO_ROOM)
-
-    def _show_waits(self) -> None:
-        if self._waiting_gauge is not None:
-            self._waiting_gauge.set(sum(map(len, self._waiting.values())))
 
 
 def _age(waiter: _Waiter) -> int:

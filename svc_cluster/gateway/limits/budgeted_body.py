@@ -19,6 +19,7 @@ from svc_cluster.gateway.limits.body_budget import (
     BodyBudget,
     BodyPace,
 )
+from svc_cluster.gateway.request.body_head import BodyHead, body_head
 from svc_cluster.gateway.request.error_answers import (
     PayloadTooLargeError,
     UnsupportedMediaTypeError,
@@ -69,14 +70,19 @@ class BudgetedBody(WholeBody):
     )
 
     def __init__(
-        self, request: Request, budget: BodyBudget, clock: Clock, malformed: ErrorCode
+        self,
+        request: Request,
+        budget: BodyBudget,
+        clock: Clock,
+        malformed: ErrorCode,
+        told: BodyHead | None = None,
     ) -> None:
+        """`told`: what the head says of the body, where that has been read."""
         self._body: Body = request.body
         self._budget = budget
         self._clock = clock
         self._malformed = malformed
-        self._codings = content_codings(request)
-        self._length = declared_length(request)
+        self._codings, self._length = body_head(request) if told is None else told
         self._number = next(_numbers)
         self._begun = clock.monotonic()
         self._wait_left = budget.patience.wait_seconds
@@ -155,6 +161,8 @@ class BudgetedBody(WholeBody):
         self._is_whole = True
         self._budget.hold_arrived(len(data))
         self._held += len(data)
+        if isinstance(body, BytesBody) and self._budget.has_room(BodyPace.SMALL):
+            return data  # it came with its head: its turn would end as it begins
         await self._begin_turn()
         self._end_turn()
         return data
@@ -248,27 +256,8 @@ def _keep(piece: bytes, parts: list[bytes | bytearray]) -> None:
 _numbers = itertools.count()
 
 
-def content_codings(request: Request) -> list[str]:
-    """All values of Content-Encoding in their order, in lower case, without `identity`."""
-    return [
-        word
-        for name, value in request.headers
-        if name == "content-encoding"
-        for part in value.split(",")
-        if (word := part.strip().lower()) not in ("", "identity")
-    ]
-
-
 def _too_large(limit_bytes: int) -> str:
     return f"a body has at most {limit_bytes} bytes, this one has more"
-
-
-def declared_length(request: Request) -> int | None:
-    """None when the length shows only at the end. The adapter vouches for the header's form."""
-    length = request.header("content-length")
-    if length is not None and length.isascii() and length.isdigit() and len(length) < 20:
-        return int(length)
-    return None
 
 
 async def _close(pieces: AsyncIterator[bytes]) -> None:

@@ -20,8 +20,8 @@ from weakref import WeakValueDictionary
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import RateLimitedError
 from svc_cluster.base.metrics import Metrics
-from svc_cluster.gateway.limits.budgeted_body import declared_length
 from svc_cluster.gateway.limits.rate_limit import Cost, RateLimit, Rates, Wait
+from svc_cluster.gateway.request.body_head import declared_length
 from svc_cluster.gateway.request.endpoint import Moves
 from svc_cluster.http.message import NOWHERE, Request
 

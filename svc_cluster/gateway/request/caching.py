@@ -102,7 +102,11 @@ def not_modified(tag: str, *, shared: bool) -> Response:
 
 def tell_caches(request: Request, response: Response) -> None:
     """Say what an answer depends on, and that what says nothing of caches is not to be kept."""
-    said = next((value for name, value in response.headers if name == "cache-control"), None)
+    said = None
+    for name, value in response.headers:
+        if name == "cache-control":
+            said = value
+            break
     if request.method == "OPTIONS":
         if request.header("origin") is not None:
             response.headers.append(_VARY_PREFLIGHT)

@@ -16,6 +16,7 @@ from typing import Final
 
 from svc_cluster.base.errors import ErrorCode, MalformedError
 from svc_cluster.base.telling import listed, quoted
+from svc_cluster.gateway.request.body_head import BodyHead, body_head
 from svc_cluster.gateway.request.endpoint import Endpoint
 from svc_cluster.gateway.request.negotiation import (
     EVENT_STREAM,
@@ -33,10 +34,11 @@ _ENDPOINTS_MAX: Final = 256
 
 
 class RequestHead:
-    """This is the head of one request, as long as it is answered."""
+    """This is the head of a request, or of all that begin with the very same bytes."""
 
     __slots__ = (
         "_basin",
+        "_body",
         "_is_strict",
         "_named_basin",
         "_request",
@@ -44,6 +46,7 @@ class RequestHead:
         "answer_format",
         "body_format",
         "content_type",
+        "kept",
         "session_type",
     )
 
@@ -53,6 +56,9 @@ class RequestHead:
         self._named_basin = named_basin
         self._basin: str | None = None
         self._is_strict: bool | None = None
+        self._body: BodyHead | None = None
+        self.kept: object = None
+        """What the endpoint's handler has read off this head; see `HeadReading`."""
         self.content_type = kind = media_type(request.header("content-type"))
         self.session_type = kind if kind in SESSION_TYPES else None
         """The answer of a session has the same."""
@@ -60,6 +66,13 @@ class RequestHead:
         accepted = media_type(request.header("accept"))
         self.accepts_events = accepted == EVENT_STREAM
         self.answer_format = format_of(accepted)
+
+    @property
+    def body(self) -> BodyHead:
+        """What it says of the body."""
+        if self._body is None:
+            self._body = body_head(self._request)
+        return self._body
 
     @property
     def is_strict(self) -> bool:

@@ -210,6 +210,8 @@ class RequestLog:
         if not isinstance(stages, TimedStages):
             return
         stages.enter("")
+        if not self._is_told(stages):
+            return
         body = response.body
         line = self._fields(request, resource, stages, response.status)
         self._trace(line, stages)
@@ -226,6 +228,8 @@ class RequestLog:
         if not isinstance(stages, TimedStages):
             return
         stages.enter("")
+        if not self._is_told(stages):
+            return
         line = self._fields(request, resource, stages, NO_ANSWER)
         self._trace(line, stages)
         self._tell_if_slow(line, stages)
@@ -238,25 +242,35 @@ class RequestLog:
         untold, self._untold = self._untold, 0
         return lines, untold
 
+    def _is_told(self, stages: TimedStages) -> bool:
+        """Whether anything is to be told of it; of most requests nothing is."""
+        return self._every_request or stages.sampled is not None or self._is_slow(stages)
+
+    def _is_slow(self, stages: TimedStages) -> bool:
+        limit = self._slow_seconds
+        return limit is not None and self._seconds(stages) > limit + stages.allowed
+
+    def _seconds(self, stages: TimedStages) -> float:
+        return self._clock.monotonic() - stages.begun
+
     def _trace(self, line: Mapping[str, Attribute | None], stages: TimedStages) -> None:
         if self._tracing is not None and stages.sampled is not None:
             self._tracing.end(stages.sampled, line, stages.seconds)
 
     def _served(self, line: dict[str, Any], stages: TimedStages, sent: int) -> None:
         read = 0 if stages.body is None else stages.body.read_bytes
-        taken = _ms(self._clock.monotonic() - stages.begun)
+        taken = _ms(self._seconds(stages))
         sizes = {"request_bytes": read, "response_bytes": sent, "duration_ms": taken}
         self._tell(SERVED, line | sizes)
 
     def _tell_if_slow(self, line: dict[str, Any], stages: TimedStages) -> None:
-        seconds = self._clock.monotonic() - stages.begun
-        if self._slow_seconds is None or seconds <= self._slow_seconds + stages.allowed:
+        if not self._is_slow(stages):
             return
         if not self._may_tell_a_slow_one():
             self._leave_out()
             return
         parts = {stage: _ms(max(took, 0.0)) for stage, took in stages.seconds.items()}
-        self._tell(SLOW, line | {"duration_ms": _ms(seconds), "stages_ms": parts})
+        self._tell(SLOW, line | {"duration_ms": _ms(self._seconds(stages)), "stages_ms": parts})
 
     def _tell(self, event: str, fields: dict[str, Any]) -> None:
         second = int(self._clock.monotonic())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.gateway.request.router import UNKNOWN_TEMPLATE, Resource
@@ -19,6 +19,7 @@ class RouteMetrics:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._recorders: dict[tuple[str, str], Recorder] = {}
+        self._in_flight: dict[str, InFlight] = {}
 
     def of(self, method: str, resource: Resource | None) -> Recorder:
         """Return the row of a request. What is not among METHODS has that of `OTHER`."""
@@ -26,10 +27,24 @@ class RouteMetrics:
         recorder = self._recorders.get((method, template))
         if recorder is None:
             label = method if method in METHODS else "OTHER"
-            recorder = Recorder(self._metrics, label, template)
+            in_flight = self._in_flight.get(template)
+            if in_flight is None:
+                gauge = self._metrics.http_requests_in_flight.labels(template)
+                in_flight = self._in_flight[template] = InFlight(gauge)
+            recorder = Recorder(self._metrics, label, template, in_flight)
             if label == method:
                 self._recorders[method, template] = recorder
         return recorder
+
+
+class InFlight:
+    """How many requests of one route are being worked on, whatever their method."""
+
+    __slots__ = ("count",)
+
+    def __init__(self, gauge: Gauge) -> None:
+        self.count = 0
+        gauge.set_function(lambda: self.count)
 
 
 class Recorder:
@@ -37,8 +52,8 @@ class Recorder:
 
     __slots__ = ("_by_status", "_duration", "_labels", "_requests", "in_flight")
 
-    def __init__(self, metrics: Metrics, method: str, template: str) -> None:
-        self.in_flight = metrics.http_requests_in_flight.labels(template)
+    def __init__(self, metrics: Metrics, method: str, template: str, in_flight: InFlight) -> None:
+        self.in_flight = in_flight
         self._duration = metrics.http_request_duration.labels(method, template)
         self._requests = metrics.http_requests
         self._labels = (method, template)

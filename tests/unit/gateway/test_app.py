@@ -227,6 +227,28 @@ def test_requests_are_counted_by_route_never_by_path() -> None:
     ]
 
 
+def test_what_is_answered_is_not_in_flight() -> None:
+    """Nor is what was refused; what waits is."""
+
+    async def main() -> None:
+        app, metrics = make_app(ScriptedBackend([nothing(3)]))
+
+        def in_flight() -> dict[str, float]:
+            [told] = metrics.http_requests_in_flight.collect()
+            return {sample.labels["route"]: sample.value for sample in told.samples}
+
+        path, route = "/v1/streams/s/records", "/v1/streams/{stream}/records"
+        await app.handle(get("/nowhere"))
+        await app.handle(post(path, b"{"))
+        waiting = asyncio.create_task(app.handle(get(path, "seq_num=3&wait=2")))
+        await asyncio.sleep(1)
+        assert in_flight()[route] == 1.0
+        await waiting
+        assert set(in_flight().values()) == {0.0}
+
+    simulate(main())
+
+
 def test_browsers_get_nothing_more_where_cors_is_off() -> None:
     """Nor a preflight's answer; on, a preflight is answered while draining as well."""
     origin = ("origin", "http://localhost:3000")
