@@ -357,7 +357,7 @@ class Http1Connection(RequestHandler):
             await self._gate.wait()
 
     def half_close(self) -> None:
-        self._deadline.cancel()  # of a head behind: it could not be answered any more
+        self._deadline.stop()  # of a head behind: it could not be answered any more
         if self.transport is not None and self.transport.can_write_eof():
             self.transport.write_eof()
 

@@ -77,6 +77,9 @@ class BytesBody:
             yield self._data
 
 
+_NOTHING: Final = BytesBody()
+
+
 @dataclass(slots=True, eq=False)
 class Connection:
     """This is the connection of a client; it may carry many requests."""
@@ -118,6 +121,11 @@ class Request:
     head_note: HeadNote | None = None
     """None where the head is kept for no other request."""
     _by_name: dict[str, str] | None = None
+
+    def head_alone(self) -> Request:
+        """A request of this head that has no body, and came over no connection."""
+        told = (self.method, self.raw_path, self.query, self.headers)
+        return Request(*told, _NOTHING, _by_name=self._by_name)
 
     def with_body(self, body: Body, headers: Headers | None = None) -> Request:
         """The same request with another body, and perhaps with other headers."""

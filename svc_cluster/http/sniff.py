@@ -55,6 +55,11 @@ class HeaderDeadline:
 
     def cancel(self) -> None:
         self._heads.release(self)
+        self.stop()
+
+    def stop(self) -> None:
+        """Wait no longer for the rest of the head. What is there of it is kept, and counted, until
+        `cancel`."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

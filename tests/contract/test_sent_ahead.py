@@ -13,7 +13,7 @@ import pytest
 
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.http import http1_plain, intake
-from svc_cluster.http.connection import TimeLimits
+from svc_cluster.http.connection import HEADER_BYTES_MAX, TimeLimits
 from svc_cluster.http.http1_answer import SLICE_BYTES
 from svc_cluster.http.http1_connection import Http1Connection
 from svc_cluster.http.message import Request, Response
@@ -37,6 +37,7 @@ AHEAD: Final = post(b"/length", bytes(40_000))[:12_000]
 WAIT: Final = b"GET /wait HTTP/1.1\r\nhost: x\r\n\r\n"
 ODD_WAIT: Final = b"GET /wait HTTP/1.1\r\nhost: x\r\nte: trailers\r\n\r\n"
 ODD_ENDLESS: Final = b"GET /endless HTTP/1.1\r\nhost: x\r\nte: trailers\r\n\r\n"
+HALF: Final = b"GET /half HTTP/1.1\r\nhost: x"
 REFUSED: Final = post(b"/length", b"x" * 20).replace(b"host", b"expect: 1\r\nexpect: 2\r\nhost")
 WHOLE: Final = post(b"/length", bytes(10_000))
 NO_HEAD: Final = b"not a head\r\n\r\n"
@@ -233,19 +234,42 @@ def test_a_body_that_begins_behind_an_answer_has_a_deadline(
 
 
 def test_behind_a_refusal_that_lingers_no_head_has_a_deadline() -> None:
-    """An answer to it could not be sent any more, and it takes no room."""
+    """An answer to it could not be sent any more. It is counted as long as it is there."""
 
     def script(peer: Peer) -> None:
         http1 = peer.server._http1
         with connected(peer) as sock:
-            sock.sendall(REFUSED + b"GET /half HTTP/1.1\r\nhost: x")
+            sock.sendall(REFUSED + HALF)
             assert answer(sock).startswith(b"HTTP/1.1 4")
             assert all_of(sock) == b""
-            assert peer.server.heads.bytes == 0
+            assert peer.server.heads.bytes == len(HALF), "it is there as long as the connection"
             _until(lambda: http1._common.connections == 0, "it lingers for ever")
+            assert peer.server.heads.bytes == 0
         assert peer.app.requests == []
 
     run_client(script, limits=TimeLimits(header=0.2, linger=1.0))
+
+
+def test_heads_whose_refusal_lingers_have_their_bound() -> None:
+    """They are kept until the connection is gone, and the oldest makes room as before."""
+    fields = b"".join([b"z%02d: %b\r\n" % (n, b"z" * 400) for n in range(90)])
+    large = b"GET /large HTTP/1.1\r\nhost: x\r\n" + fields
+    assert len(large) > HEADER_BYTES_MAX
+
+    def script(peer: Peer) -> None:
+        heads = peer.server.heads
+        heads._bytes_max = 5 * len(large) // 2
+        with contextlib.ExitStack() as stack:
+            socks = [stack.enter_context(connected(peer)) for _ in range(5)]
+            for sock in socks:
+                sock.sendall(large)
+                assert answer(sock).startswith(b"HTTP/1.1 431")
+            assert heads.bytes == 2 * len(large)
+            _until(lambda: peer.server.connections == 2, "the oldest are kept")
+            for sock in socks[:3]:
+                assert all_of(sock) == b""
+
+    run_client(script, limits=TimeLimits(linger=2 * DEADLINE))
 
 
 @pytest.mark.parametrize("plain", [True, False])

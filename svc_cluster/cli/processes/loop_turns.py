@@ -90,7 +90,7 @@ class LoopTurns:
         gc.callbacks.append(self._collected)
         watcher.start()
         try:
-            self._pause(self._now(), time.thread_time())
+            self._pause(self._now(), self._used_by_now())
             await self._loop.create_future()
         finally:
             if self._timer is not None:
@@ -99,15 +99,19 @@ class LoopTurns:
             self._ended.set()
 
     def _pause(self, now: float, used: float) -> None:
-        self._used = used - self._collected_used
+        self._used = used
         self._due = now + self._pause_seconds
         self._timer = self._loop.call_later(self._pause_seconds, self._look)
 
+    def _used_by_now(self) -> float:
+        """What the thread has used of the processor, without the collector."""
+        return time.thread_time() - self._collected_used
+
     def _look(self) -> None:
-        now, used_by_now = self._now(), time.thread_time()
+        now, used_by_now = self._now(), self._used_by_now()
         late = max(now - self._due, 0.0)
         self._due = float("inf")
-        used = used_by_now - self._collected_used - self._used
+        used = used_by_now - self._used
         turn = max(used - self._pause_seconds, 0.0)
         self._metrics.event_loop_lag.observe(late)
         self._metrics.event_loop_turn.observe(turn)

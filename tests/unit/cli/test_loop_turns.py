@@ -196,6 +196,43 @@ def test_a_loop_that_is_used_is_looked_at_closely(
     asyncio.run(body())
 
 
+def test_a_collection_within_a_look_is_no_part_of_a_turn() -> None:
+    """As one between two looks is none."""
+
+    class Circle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    async def body() -> list[float]:
+        told: list[float] = []
+        enough = asyncio.Event()
+
+        def tell(turn: float, _: list[str]) -> None:
+            told.append(turn)
+            if len(told) == 3:
+                gc.collect()
+            elif len(told) == 10:
+                enough.set()
+
+        turns = LoopTurns(Metrics(), look_seconds=0.001, tell=tell)
+        watching = asyncio.create_task(turns.run())
+        async with asyncio.timeout(30):
+            await enough.wait()
+        collected = turns._collected_used
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        assert collected > 0.02, "it took a while"
+        return [turn for turn in told[3:] if turn > collected / 2]
+
+    gc.disable()
+    try:
+        for _ in range(400_000):
+            Circle()
+        assert asyncio.run(body()) == []
+    finally:
+        gc.enable()
+
+
 def test_many_long_turns_are_one_line() -> None:
     """Five of them in less than a minute are told once: at the first."""
     turns = 0
