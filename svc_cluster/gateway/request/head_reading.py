@@ -8,16 +8,13 @@ the grant that answered it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from svc_cluster.gateway.request.dialect import detect
 from svc_cluster.gateway.request.host_names import basin_of_host
 from svc_cluster.gateway.request.request_head import RequestHead
 from svc_cluster.gateway.request.router import Match, Router, route, split_path
-from svc_cluster.http.message import BytesBody, Request
+from svc_cluster.http.message import Request
 from svc_cluster.model.access import Grant
-
-_NOTHING: Final = BytesBody()
 
 
 class HeadReading:
@@ -46,8 +43,7 @@ class HeadReading:
         routed = self._routed
         if routed is None:
             match = route(self.resource, self.segments, request.method, self.host_basin)
-            told = (request.method, request.raw_path, request.query, request.headers)
-            head = RequestHead(Request(*told, _NOTHING), match.basin)
+            head = RequestHead(request.head_alone(), match.basin)
             self._routed = routed = (match, head)
         return routed
 
@@ -65,11 +61,12 @@ class HeadReading:
 
 
 def read_head(request: Request, router: Router, host_suffixes: Sequence[str] | None) -> HeadReading:
-    """The reading of this request's head, which may be that of an earlier one."""
+    """The reading of this request's head, which may be that of an earlier one. None is kept of a
+    path at which there is nothing: anybody sends those, with as many slashes as they like."""
     note = request.head_note
-    if note is None:
-        return HeadReading(request, router, host_suffixes)
-    reading = note.reading
-    if not isinstance(reading, HeadReading):
-        note.reading = reading = HeadReading(request, router, host_suffixes)
+    if note is not None and isinstance(note.reading, HeadReading):
+        return note.reading
+    reading = HeadReading(request, router, host_suffixes)
+    if note is not None and reading.resource is not None:
+        note.reading = reading
     return reading

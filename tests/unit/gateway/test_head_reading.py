@@ -52,6 +52,14 @@ def test_the_same_head_is_read_once_and_another_one_anew() -> None:
     assert heads[0].note is not heads[1].note, "each connection has its own"
 
 
+def test_nothing_is_kept_of_a_path_at_which_there_is_nothing() -> None:
+    """Anybody may send one, with hundreds of parts, and keep the connection."""
+    note = HeadNote()
+    request = Request("GET", "/ab" * 600, "", [], head_note=note)
+    assert read_head(request, ROUTER, None).resource is None
+    assert note.reading is None
+
+
 def test_nothing_of_a_request_outlives_it_with_its_head() -> None:
     """Its body is gone with it, without the collector of circles."""
 
