@@ -9,6 +9,7 @@ from typing import Any
 
 from prometheus_client import Counter
 
+from svc_cluster.base.counter import Count
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.base.steps import at_once
@@ -91,7 +92,7 @@ class NodeMetrics:
     def _round_trip(self, peer: NodeId, seconds: float) -> None:
         self._metrics.raft_peer_round_trip.labels(str(peer)).observe(seconds)
 
-    def _count(self, counter: Counter, total: float) -> None:
+    def _count(self, counter: Counter | Count, total: float) -> None:
         """Bring a counter up to a total that never falls while the process lives."""
         shown = self._shown.get(counter, 0.0)
         if total > shown:

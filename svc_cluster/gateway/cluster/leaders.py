@@ -13,10 +13,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from prometheus_client import Counter
-
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.clock import Clock
+from svc_cluster.base.counter import Count
 from svc_cluster.base.errors import (
     DeadlineError,
     DrainingError,
@@ -101,7 +100,7 @@ class Leaders:
         self.retries: dict[str, int] = {}
         """How often a request was sent again, by reason."""
         self._metrics = metrics
-        self._answers: dict[tuple[NodeId, str], Counter] = {}
+        self._answers: dict[tuple[NodeId, str], Count] = {}
 
     def start(self) -> None:
         """Begin to watch the nodes: a frozen one keeps its connections and answers nothing."""

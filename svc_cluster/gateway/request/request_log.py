@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final, Protocol
 
 from prometheus_client import Counter
@@ -81,9 +82,9 @@ class TimedStages(Stages):
     """The stages of one request, in the order in which they were first entered."""
 
     __slots__ = (
-        "_clock",
         "_entered",
-        "_stage",
+        "_led",
+        "_monotonic",
         "allowed",
         "begun",
         "body",
@@ -91,18 +92,17 @@ class TimedStages(Stages):
         "head",
         "match",
         "sampled",
-        "seconds",
         "trace",
     )
 
     def __init__(self, clock: Clock, sampled: RequestTrace | None = None) -> None:
-        self._clock = clock
         self.sampled = sampled
         self.trace = None if sampled is None else sampled.context
-        self.begun = self._entered = clock.monotonic()
-        self._stage = "admission"
-        self.seconds: dict[str, float] = {}
-        """By stage; one that was entered again has the sum."""
+        self._monotonic = clock.monotonic
+        self.begun = clock.monotonic()
+        self._entered = [("admission", self.begun)]
+        """Put together only where it is told, which of most requests nothing is."""
+        self._led: list[LeaderStages] = []
         self.allowed = 0.0
         self.match: Match | None = None
         self.head: RequestHead | None = None
@@ -110,9 +110,22 @@ class TimedStages(Stages):
         self.code: str | None = None
 
     def enter(self, stage: str) -> None:
-        now = self._clock.monotonic()
-        self.seconds[self._stage] = self.seconds.get(self._stage, 0.0) + now - self._entered
-        self._stage, self._entered = stage, now
+        self._entered.append((stage, self._monotonic()))
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Return the seconds of each stage but the last, which has not ended. One that was entered
+        again has the sum."""
+        seconds: dict[str, float] = {}
+        for (stage, begun), (_, ended) in pairwise(self._entered):
+            seconds[stage] = seconds.get(stage, 0.0) + ended - begun
+        for led in self._led:
+            # what is left for the stage is the way there and back, and the search for a leader
+            seconds[CLUSTER] = seconds.get(CLUSTER, 0.0) - led.total
+            for name in LEADER_STAGES:
+                stage = f"leader_{name}"
+                seconds[stage] = seconds.get(stage, 0.0) + getattr(led, name)
+        return seconds
 
     def allow(self, seconds: float) -> None:
         self.allowed += seconds
@@ -127,11 +140,7 @@ class TimedStages(Stages):
         self.code = refusal.code.value
 
     def led(self, stages: LeaderStages) -> None:
-        # what is left for the stage itself is the way there and back, and the search for a leader
-        self.seconds[CLUSTER] = self.seconds.get(CLUSTER, 0.0) - stages.total
-        for name in LEADER_STAGES:
-            stage = f"leader_{name}"
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + getattr(stages, name)
+        self._led.append(stages)
 
     def names(self) -> tuple[str | None, str | None]:
         """Basin and stream, where the request has said them in a way that can be understood."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Gauge
 
+from svc_cluster.base.counter import Count
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.gateway.request.router import UNKNOWN_TEMPLATE, Resource
 
@@ -57,7 +58,7 @@ class Recorder:
         self._duration = metrics.http_request_duration.labels(method, template)
         self._requests = metrics.http_requests
         self._labels = (method, template)
-        self._by_status: dict[int, Counter] = {}
+        self._by_status: dict[int, Count] = {}
 
     def done(self, status: int, seconds: float) -> None:
         self._duration.observe(seconds)
