@@ -36,6 +36,7 @@ _METHODS: Final = (
     "_checkCommandsToApply",
     "_getLeader",
     "_isLeader",
+    "_SyncObj__applyLogEntries",
     "_SyncObj__doApplyCommand",
     "_SyncObj__generateRaftTimeout",
 )
@@ -43,6 +44,8 @@ _PRIVATE: Final = (
     "_SyncObj__commandsQueue",
     "_SyncObj__lastResponseTime",
     "_SyncObj__newAppendEntriesTime",
+    "_SyncObj__raftCommitIndex",
+    "_SyncObj__raftCurrentTerm",
     "_SyncObj__raftElectionDeadline",
     "_SyncObj__raftLastApplied",
     "_SyncObj__raftMatchIndex",
@@ -85,21 +88,18 @@ library.random = _AMBIENT
 library.createJournal = lambda journal: journal
 
 
-class _PeerNode(Node):  # type: ignore[misc]  # the library has no types
-    """A node that hashes by its number, so that sets of nodes have the same order everywhere."""
+class _PeerNode(int, Node):  # type: ignore[misc]  # the library has no types
+    """A node that is its number: it hashes and compares as that, so that sets of nodes have the
+    same order everywhere, without a call in Python each time."""
 
     def __init__(self, node_id: NodeId) -> None:
-        super().__init__(node_id)
-        self._hash = int(node_id)
+        Node.__init__(self, node_id)
 
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _PeerNode) and self._hash == other._hash
-
-    def __str__(self) -> str:
-        return str(self._hash)
+    __hash__ = int.__hash__
+    __eq__ = int.__eq__
+    __ne__ = int.__ne__
+    __str__ = int.__repr__
+    __repr__ = int.__repr__
 
 
 class _Pipe(Transport):  # type: ignore[misc]
@@ -181,6 +181,9 @@ class _LogJournal(Journal):  # type: ignore[misc]
 
     def __getitem__(self, item: int | slice) -> Any:
         entries = self.log.entries
+        if item == -1 and entries:
+            entry = entries[-1]
+            return (entry.payload, entry.log_index, entry.term)
         if isinstance(item, slice):
             slots = range(len(entries) + 1)[item]
             if item.stop is None:
@@ -232,7 +235,13 @@ class _SyncObj(library.SyncObj):  # type: ignore[misc]
     """The library without its state machine, which unpickles."""
 
     def _SyncObj__doApplyCommand(self, _command: bytes) -> None:
-        return None
+        raise AssertionError("nothing is applied in here")
+
+    def _SyncObj__applyLogEntries(self) -> bool:
+        """Called by the library in each round, behind the commit index. What it would apply is
+        handed out by `Delivery`; here it counts as applied."""
+        self._SyncObj__raftLastApplied = self._SyncObj__raftCommitIndex
+        return False
 
 
 class Core:
@@ -252,6 +261,8 @@ class Core:
         self._rng = rng
         self._nodes = {member: _PeerNode(member) for member in sorted(members)}
         self._pipe = _Pipe(send)
+        self._connected: set[NodeId] = set()
+        """Those that the library takes for connected."""
         self.state = 0
         conf = SyncObjConf(
             autoTick=False,
@@ -290,11 +301,13 @@ class Core:
 
     @property
     def term(self) -> Term:
-        return Term(self._sync.raftCurrentTerm)
+        term: Term = self._sync._SyncObj__raftCurrentTerm
+        return term
 
     @property
     def commit_index(self) -> LogIndex:
-        return LogIndex(self._sync.raftCommitIndex)
+        commit_index: LogIndex = self._sync._SyncObj__raftCommitIndex
+        return commit_index
 
     @property
     def leader(self) -> NodeId | None:
@@ -314,7 +327,7 @@ class Core:
     def tick(self, *, flush: bool) -> None:
         """One round of the engine: election, commit index, heartbeats. `flush` sends now."""
         sync = self._sync
-        sync._SyncObj__raftLastApplied = sync.raftCommitIndex
+        sync._SyncObj__raftLastApplied = sync._SyncObj__raftCommitIndex
         if flush:
             sync._SyncObj__newAppendEntriesTime = 0
         sync.doTick()
@@ -342,10 +355,13 @@ class Core:
         self._sync._checkCommandsToApply()
 
     def connect(self, peer: NodeId) -> None:
-        self._pipe.connected(self._nodes[peer])
+        if peer not in self._connected:
+            self._connected.add(peer)
+            self._pipe.connected(self._nodes[peer])
 
     def disconnect(self, peer: NodeId) -> None:
         """Also ends a loop that is sending to `peer`."""
+        self._connected.discard(peer)
         self._pipe.disconnected(self._nodes[peer])
 
     def next_index(self, peer: NodeId) -> LogIndex:

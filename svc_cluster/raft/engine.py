@@ -129,9 +129,10 @@ class EngineGroup:
 
     @property
     def role(self) -> Role:
-        if self._core.is_leader:
+        core = self._core
+        if core.is_leader:
             return Role.LEADER if self._log.hard_state_durable else Role.CANDIDATE
-        return Role.CANDIDATE if self._core.is_candidate else Role.FOLLOWER
+        return Role.CANDIDATE if core.is_candidate else Role.FOLLOWER
 
     @property
     def term(self) -> Term:

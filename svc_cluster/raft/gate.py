@@ -35,6 +35,11 @@ class Gate:
     def __init__(self) -> None:
         self._held: list[_Held] = []
 
+    @property
+    def holds(self) -> bool:
+        """Whether anything waits here."""
+        return bool(self._held)
+
     def hold(self, ordinal: int, to: NodeId, message: PeerMessage) -> None:
         """Keep `message` until the log operation `ordinal` is durable."""
         self._held.append(_Held(ordinal, to, message))

@@ -42,7 +42,8 @@ class GroupOutbox:
 
     def release(self, term: Term) -> None:
         """Let what is durable out; what was held of another term is dropped."""
-        self._messages.extend(self._gate.release(self._log.durable_ordinal, term))
+        if self._gate.holds:
+            self._messages.extend(self._gate.release(self._log.durable_ordinal, term))
 
     def take(self, up: Collection[NodeId]) -> list[Addressed]:
         """Everything for peers that are up, and replies; what is for others is dropped."""

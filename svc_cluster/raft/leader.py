@@ -77,7 +77,7 @@ class LeaderSide:
         if not self._core.is_leader:
             return True
         due = self.flush_due or self._commit_can_move or self.reads.wants_round()
-        return not (due or {*self._full, *self._repairs})
+        return not (due or self._full or self._repairs)
 
     def take_snapshot_wanted(self) -> list[NodeId]:
         wanted = sorted(self._snapshot_wanted)
@@ -239,7 +239,9 @@ class LeaderSide:
         )
 
     def _heartbeats(self, now: float, *, at_once: bool) -> list[tuple[NodeId, AppendRequest]]:
-        heartbeats = []
+        heartbeats: list[tuple[NodeId, AppendRequest]] = []
+        if not (self._full or self._repairs):
+            return heartbeats
         for peer in sorted({*self._full, *self._repairs}):
             if at_once or now - self._sent_at.get(peer, 0.0) >= self._settings.heartbeat:
                 self._sent_at[peer] = now

@@ -47,6 +47,9 @@ class Repairs:
     def __contains__(self, peer: NodeId) -> bool:
         return peer in self._asking
 
+    def __len__(self) -> int:
+        return len(self._asking)
+
     def __iter__(self) -> Iterator[NodeId]:
         return iter(sorted(self._asking))
 
