@@ -32,7 +32,8 @@ class TurnLine:
         """A piece of so many bytes is dealt with. Returns the units that it costs."""
         cost = 1 + size // self._unit_bytes
         self._left -= cost
-        self._ask()
+        if not self._is_asked:
+            self._ask()
         return cost
 
     def wait(self, go_on: Callable[[], None]) -> None:

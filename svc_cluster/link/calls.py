@@ -44,6 +44,9 @@ class Verb(IntEnum):
     """Sent by a node: where it stands with the formation of the cluster, to be answered."""
 
 
+_VERBS: Final = {int(verb): verb for verb in Verb}
+
+
 class CallError(FrameError):
     """The other side sent a message that is none; the conversation is over."""
 
@@ -64,11 +67,11 @@ def decode(payload: bytes) -> CallMessage:
     """Raises CallError for an unknown verb or a message that is too short."""
     if len(payload) < HEAD.size:
         raise CallError(f"a message of {len(payload)} bytes")
-    verb, number = HEAD.unpack_from(payload)
-    try:
-        return CallMessage(Verb(verb), number, payload[HEAD.size :])
-    except ValueError:
-        raise CallError(f"a message with the unknown verb {verb}") from None
+    value, number = HEAD.unpack_from(payload)
+    verb = _VERBS.get(value)
+    if verb is None:
+        raise CallError(f"a message with the unknown verb {value}")
+    return CallMessage(verb, number, payload[HEAD.size :])
 
 
 class Sender(Protocol):

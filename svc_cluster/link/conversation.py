@@ -138,25 +138,29 @@ class Conversation:
 
     def feed(self, data: bytes) -> None:
         """Take bytes from the socket; `deal_with_next` deals with them."""
-        if not self.is_over:
+        if self._state is not _State.OVER:
             self._reader.add(data)
 
     @property
     def may_have_next(self) -> bool:
         """Whether `deal_with_next` has to be asked again before more bytes come."""
-        return not self.is_over and self._reader.may_have_more
+        return self._reader.may_have_more and self._state is not _State.OVER
 
     def deal_with_next(self) -> int | None:
         """Deal with one frame that is complete, and return its bytes. Returns None where there is
         none, and behind the end."""
-        if self.is_over:
+        if self._state is _State.OVER:
             return None
         try:
             frame = self._reader.cut()
             if frame is None:
                 return None
-            self._take(frame)
-            return len(frame.payload)
+            kind, _, series, payload = frame
+            if series or kind not in CLASSES or self._state is _State.GREETING:
+                self._take(frame)
+            else:
+                self._events.message(kind, self._inbox.take_whole(kind, payload))
+            return len(payload)
         except HandshakeError as refusal:
             if self._acceptor:
                 self.refuse(str(refusal))
@@ -243,8 +247,7 @@ class Conversation:
     def dealt_with(self, kind: FrameKind, size: int) -> None:
         """A message of `size` bytes costs no memory here any more."""
         credit = self._inbox.credits[kind]
-        credit.deal_with(size)
-        if credit.report_is_due and self._state is _State.OPEN:
+        if credit.deal_with(size) and self._state is _State.OPEN:
             self.outbox.notice(encode_frame(FrameKind.WINDOW, encode_window(kind, credit.report())))
 
     def ping(self) -> None:

@@ -76,11 +76,11 @@ class SendCredit:
 class ReceiveCredit:
     """What the other side still may send of one class."""
 
-    __slots__ = ("_credit", "_message_max", "_reported", "arrived", "dealt_with")
+    __slots__ = ("_arrived_max", "_credit", "_reported", "arrived", "dealt_with")
 
     def __init__(self, credit: int, message_max: int) -> None:
         self._credit = credit
-        self._message_max = message_max
+        self._arrived_max = max(credit, message_max)
         self._reported = 0
         self.arrived = 0
         self.dealt_with = 0
@@ -88,15 +88,13 @@ class ReceiveCredit:
     def arrive(self, size: int) -> None:
         """Count bytes of a frame. Raises FrameError when the sender keeps to no bound."""
         self.arrived += size
-        if self.arrived - self.dealt_with > max(self._credit, self._message_max):
+        if self.arrived - self.dealt_with > self._arrived_max:
             raise FrameError("more than the credit of the class")
 
-    def deal_with(self, size: int) -> None:
+    def deal_with(self, size: int) -> bool:
+        """Count what costs nothing any more. Returns whether the sender should hear: when a quarter
+        of the credit was used since it did."""
         self.dealt_with += size
-
-    @property
-    def report_is_due(self) -> bool:
-        """Whether the sender should hear: when a quarter of the credit was used since it did."""
         return (self.dealt_with - self._reported) * 4 >= self._credit
 
     def report(self) -> int:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 PAYLOAD_BYTES_MAX: Final = 1024 * 1024
 """Bytes of payload in one frame; both sides check it."""
@@ -59,8 +58,7 @@ class FrameError(Exception):
     """The other side sent what this version does not know or allow; the connection is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """One frame as it arrived."""
 
     kind: FrameKind
@@ -125,24 +123,26 @@ class FrameReader:
         """The next frame that is complete, judged by the bound of this moment. Raises FrameError
         at the first header that is not one of this version, before its payload is kept; nothing
         may be added after that."""
-        if not self.may_have_more:
-            return None  # what is held is short of what it was found to need
         data, position = self._data, self._position
-        start, end = position + HEADER.size, len(self._data)
+        end = len(data)
+        if position >= end:
+            return None  # what is held is short of what it was found to need
+        start = position + _HEADER_BYTES
         if start <= end:
-            size, kind, flags, zero, series = HEADER.unpack_from(data, position)
-            try:
-                self._check(size, kind, flags, zero, series)
-            except FrameError:
-                self._data, self._position = b"", 0
-                raise
+            size, kind, flags, zero, series = _read_header(data, position)
+            if flags or zero or series or size > self._payload_bytes_max or kind not in _KINDS:
+                try:
+                    self._check(size, kind, flags, zero, series)
+                except FrameError:
+                    self._data, self._position = b"", 0
+                    raise
             if start + size <= end:
                 self._position = start + size
                 self.completed += 1
-                return Frame(FrameKind(kind), bool(flags), series, data[start : start + size])
-            self._wanted = HEADER.size + size
+                return Frame(_KINDS[kind], bool(flags), series, data[start : start + size])
+            self._wanted = _HEADER_BYTES + size
         else:
-            self._wanted = HEADER.size
+            self._wanted = _HEADER_BYTES
         self._held += memoryview(data)[position:]
         self._data, self._position = b"", 0
         return None
@@ -160,4 +160,6 @@ class FrameReader:
             raise FrameError("a series without a number")
 
 
-_KINDS: Final = frozenset(int(kind) for kind in FrameKind)
+_KINDS: Final = {int(kind): kind for kind in FrameKind}
+_HEADER_BYTES: Final = HEADER.size
+_read_header: Final = HEADER.unpack_from

@@ -36,16 +36,24 @@ class Inbox:
         counted as they began, all of this conversation."""
         return next((series.ordinal for series in self._series.values()), None)
 
+    def take_whole(self, kind: FrameKind, payload: bytes) -> bytes:
+        """Return the message that is one frame. Raises what `take` raises."""
+        size = len(payload)
+        if not size:
+            raise FrameError("a frame without content")
+        self.credits[kind].arrive(size)
+        if size > MESSAGE_BYTES_MAX[kind]:
+            raise FrameError(f"a message of {size} bytes")
+        return payload
+
     def take(self, frame: Frame) -> bytes | None:
         """Return the message that `frame` completes, or None. Raises FrameError for more than the
         sender was allowed, an empty frame, or a series that does not go together."""
+        if not frame.series:
+            return self.take_whole(frame.kind, frame.payload)
         if not frame.payload:
             raise FrameError("a frame without content")
         self.credits[frame.kind].arrive(len(frame.payload))
-        if not frame.series:
-            if len(frame.payload) > MESSAGE_BYTES_MAX[frame.kind]:
-                raise FrameError(f"a message of {len(frame.payload)} bytes")
-            return frame.payload
         series = self._series.get(frame.series)
         if series is None:
             if not frame.more:

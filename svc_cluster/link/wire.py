@@ -71,7 +71,7 @@ class Wire(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        return self.talk.is_open and not self._ended
+        return not self._ended and self.talk.is_open
 
     def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         """Queue a message for this turn of the loop. Raises NoCreditError, or
@@ -168,20 +168,22 @@ class Wire(asyncio.Protocol):
         """Deal with what has arrived, as far as this turn of the loop goes. Others that wait for
         theirs have it first."""
         self._heard_at = self._loop.time()
-        turns, left = self._turns, 0 if must_wait else self._turns.share
-        while left > 0 and turns.has_room:
-            size = self.talk.deal_with_next()
-            if size is None:
-                break
-            left -= turns.take(size)
+        talk, turns = self.talk, self._turns
+        left = 0 if must_wait else turns.share
+        has_next = talk.may_have_next
+        while has_next and left > 0 and turns.has_room:
+            size = talk.deal_with_next()
+            if size is not None:
+                left -= turns.take(size)
+            has_next = talk.may_have_next
         self._on_received()
-        if self.talk.may_have_next:
+        if has_next:
             self._wait()
         elif self._reads_nothing:
             self._reads_nothing = False
             if self._transport is not None and not self._transport.is_closing():
                 self._transport.resume_reading()
-        if not self.talk.outbox.is_empty or self.talk.is_over:
+        if not talk.outbox.is_empty or talk.is_over:
             self._schedule_pump()
 
     def _wait(self) -> None:
@@ -211,17 +213,17 @@ class Wire(asyncio.Protocol):
     def _pump(self) -> None:
         """Write as much as the socket takes; the rest when it has taken that."""
         self._pump_scheduled = False
-        transport = self._transport
+        transport, talk = self._transport, self.talk
         if transport is None or self._ended:
             return
         try:
-            while not self._paused and (frames := self.talk.take()):
-                transport.writelines(frames)
+            while not (self._paused or talk.outbox.is_empty):
+                transport.writelines(talk.take())
         except Exception as fault:
             # what was being cut is in no order any more: nothing behind it could leave
             self.give_up(repr(fault))
             raise
-        if self.talk.is_over:
+        if talk.is_over:
             if self._paused:
                 transport.abort()
             else:
