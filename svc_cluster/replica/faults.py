@@ -7,8 +7,7 @@ a fault could be relied on, so that it ends the process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 from svc_cluster.storage.state_store import StoreStalledError
 
@@ -17,15 +16,25 @@ class NodeFaultError(Exception):
     """The node's log or store failed in the hands of a group."""
 
 
-@contextmanager
-def of_the_node(what: str) -> Iterator[None]:
+class OfTheNode:
     """What is raised inside is the node's fault, but that the store is stalled, which passes."""
-    try:
-        yield
-    except StoreStalledError:
-        raise
-    except Exception as fault:
-        raise NodeFaultError(f"{what}: {fault}") from fault
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        if isinstance(fault, Exception) and not isinstance(fault, StoreStalledError):
+            raise NodeFaultError(f"{self._what}: {fault}") from fault
 
 
 def ends_the_process(fault: BaseException) -> bool:

@@ -30,7 +30,7 @@ from svc_cluster.raft.group import (
     Role,
     Tick,
 )
-from svc_cluster.replica.faults import of_the_node
+from svc_cluster.replica.faults import OfTheNode
 from svc_cluster.replica.group_rest import GroupRest
 from svc_cluster.replica.group_seam import GroupSeam
 from svc_cluster.replica.group_services import GroupServices
@@ -47,6 +47,9 @@ STALL_RETRY_SECONDS: Final = 0.01
 COMMAND_BYTES: Final = 1024
 """So many bytes to be written cost about as much as a command. An entry counts for one of its own,
 and one for each COMMAND_BYTES of it."""
+
+_OF_THE_LOG: Final = OfTheNode("the write-ahead log")
+_OF_THE_STORE: Final = OfTheNode("the state store")
 
 Plan_co = TypeVar("Plan_co", bound=EntryPlan[object], covariant=True)
 
@@ -313,7 +316,7 @@ class GroupReplica(Generic[Plan_co]):
                             self.voted_for = op.voted_for
                         waits |= not isinstance(op, SetCommit | TrimPrefix)
                     told = partial(self._durable, ready.number, self.times.newest)
-                    with of_the_node("the write-ahead log"):
+                    with _OF_THE_LOG:
                         services.wal.append(group_id, ready.log_ops, told if waits else None)
                 self.times.committed(ready.committed, self.engine.role)
                 self._to_apply.extend(ready.committed)
@@ -393,7 +396,7 @@ class GroupReplica(Generic[Plan_co]):
             write_set = plan.write_set.prefixed(self._prefix)
             write_set.origin = self._services.wal.origin_of(self.group_id, entry)
             try:
-                with of_the_node("the state store"):
+                with _OF_THE_STORE:
                     self._services.store.write(write_set)
             except StoreStalledError:
                 self._stall_timer = self._services.loop.call_later(

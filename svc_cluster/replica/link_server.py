@@ -273,8 +273,10 @@ class ServiceCaller:
 
     def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         """Raises NoCreditError, without effect; behind the end it does nothing."""
-        with contextlib.suppress(LinkLostError):
+        try:
             self._wire.send(kind, flow, payload)
+        except LinkLostError:
+            return
 
     def waiting_bytes(self, kind: FrameKind) -> int:
         return self._wire.waiting_bytes(kind)

@@ -32,7 +32,7 @@ from svc_cluster.link.credit import MESSAGE_BYTES_MAX
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.outbox import NoCreditError
 from svc_cluster.replica.answer_room import AnswerRoom
-from svc_cluster.replica.caller_shares import CallerShares
+from svc_cluster.replica.caller_shares import FREE_BYTES, CallerShares
 from svc_cluster.replica.repeatable import Fill
 from svc_cluster.replica.roles import CallerRights
 
@@ -154,6 +154,8 @@ class ServiceSession:
         """Answers that wait until the caller has dealt with earlier ones."""
 
         self._unsent_bytes = self._unsent_short_bytes = 0
+        self._unlooked_bytes = 0
+        """No less than `waiting_bytes`: what that was at the last look, and all that was added."""
         self._unread = Seldom()
         self.room = AnswerRoom(service.loop, lambda: self._shares.room_bytes(name))
         self.takes_stages = False
@@ -207,9 +209,11 @@ class ServiceSession:
             self.refuse(number, HotServerError("too many requests of this process are unanswered"))
             return
         request.id = number
+        operation = request.WhichOneof("operation")
         try:
-            admission.check(request.WhichOneof("operation"))
-            admission.check_join(request.join_cluster)
+            admission.check(operation)
+            if operation == "join_cluster":
+                admission.check_join(request.join_cluster)
         except ServiceError as refusal:
             self.refuse(number, refusal)
             return
@@ -324,7 +328,14 @@ class ServiceSession:
             waiting.append(answer)
             self.unsent += 1
             self._count_unsent(kind, len(answer.message))
-        if kind in SHORT and not self.closed and self._shares.is_too_much(self):
+        if kind in SHORT:
+            self._unlooked_bytes += len(answer.message)
+            if self._unlooked_bytes > FREE_BYTES and not self.closed:
+                self._look_at_share()
+
+    def _look_at_share(self) -> None:
+        self._unlooked_bytes = self.waiting_bytes
+        if self._shares.is_too_much(self):
             self._caller.give_up("too many bytes of answers are not read")
 
     def _count_unsent(self, kind: FrameKind, byte_count: int) -> None:

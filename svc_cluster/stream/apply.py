@@ -147,20 +147,25 @@ def plan_steps(
         if isinstance(command, _ABOUT_USAGE):
             _count(out, overlay, command)
         yield 1 + len(command.report.minutes) if isinstance(command, ReportUsage) else 1
-    changed = len(overlay.streams)
+    changed = len(overlay.streams) // ROWS_OF_A_COMMAND
     _put_states(out, overlay)
-    yield changed // ROWS_OF_A_COMMAND
+    if changed:
+        yield changed
     out.usage.write(out.write_set)
-    yield changed // ROWS_OF_A_COMMAND
+    if changed:
+        yield changed
     expired = [
         (decided_at_ms, key) for key, decided_at_ms in overlay.idempotency_keys_expired.items()
     ]
     out.idempotency_mark = state.idempotency.write(out.write_set, overlay.idempotency_rows, expired)
     out.basin = overlay.basin_changed
     out.streams = overlay.streams
-    yield len(out.write_set.ops) // ROWS_OF_A_COMMAND
+    written = len(out.write_set.ops) // ROWS_OF_A_COMMAND
+    if written:
+        yield written
     digest = _next_digest(state.digest, log_index, term, out.write_set)
-    yield len(out.write_set.ops) // ROWS_OF_A_COMMAND
+    if written:
+        yield written
     out.applied = AppliedRow(log_index, term, digest)
     out.write_set.put(keys.APPLIED_KEY, rows.encode_applied(out.applied))
     return out

@@ -55,6 +55,7 @@ def test_a_caller_that_reads_nothing_is_given_up_at_its_share(
     """In whichever conversation the answer comes that is too much; another caller's are not."""
     monkeypatch.setattr(caller_shares, "CALLER_WAITING_BYTES_MAX", 10 * ANSWER_BYTES)
     monkeypatch.setattr(caller_shares, "FREE_BYTES", 0)
+    monkeypatch.setattr(service_session, "FREE_BYTES", 0)
 
     async def body(rig: Rig) -> None:
         rig.gate.set()
@@ -78,6 +79,33 @@ def test_a_caller_that_reads_nothing_is_given_up_at_its_share(
         await rig.settle()
         assert [len(one.given_up) for one in deaf] == [0, 1, 0], "its part is free again"
         assert not other.given_up
+
+    with_rig(body)
+
+
+def test_short_answers_are_looked_at_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them is much by itself, and what was read counts no more."""
+    monkeypatch.setattr(caller_shares, "CALLER_WAITING_BYTES_MAX", 6 * ANSWER_BYTES)
+    for module in (caller_shares, service_session):
+        monkeypatch.setattr(module, "FREE_BYTES", 3 * ANSWER_BYTES)
+
+    async def body(rig: Rig) -> None:
+        rig.gate.set()
+        deaf = Deaf()
+        session = talk(rig, "gateway 10.0.0.9", deaf)
+        for number in range(5):
+            ask(session, number, stream="x" * ANSWER_BYTES)
+        await rig.settle()
+        assert not deaf.given_up
+        ask(session, 5, stream="x" * ANSWER_BYTES)
+        await rig.settle()
+        assert len(deaf.given_up) == 1
+        reader = Caller()
+        other = talk(rig, "gateway 10.0.0.8", reader)
+        for number in range(20):
+            ask(other, number, stream="x" * ANSWER_BYTES)
+        await rig.settle()
+        assert not reader.given_up and other.waiting_bytes == 0
 
     with_rig(body)
 
