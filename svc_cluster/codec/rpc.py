@@ -102,6 +102,11 @@ def session_sequence_from_pb(message: pb.AppendRequest) -> SessionSequence | Non
     return SessionSequence(message.session.session_id, message.session.sequence)
 
 
+def requests_from_pb(message: pb.AppendRequest) -> int:
+    """How many appends of clients it stands for."""
+    return max(message.requests, 1)
+
+
 def batch_from_pb(message: pb.AppendRequest) -> StoredBatch:
     """Raises MalformedError for a kind of command that this version does not know.
 
@@ -111,6 +116,8 @@ def batch_from_pb(message: pb.AppendRequest) -> StoredBatch:
         raise MalformedError(
             ErrorCode.BAD_PROTO, f"a batch has at most {BATCH_RECORDS_MAX} records"
         )
+    if message.requests > message.record_count:
+        raise MalformedError(ErrorCode.BAD_PROTO, "a batch of more requests than records")
     return StoredBatch(
         records=message.records,
         record_count=message.record_count,
@@ -158,12 +165,9 @@ def _command_kind(value: int) -> CommandKind:
 
 
 def ack_to_pb(into: pb.AppendAck, ack: AppendAck) -> None:
-    into.start.seq_num = ack.start.seq_num
-    into.start.timestamp_ms = ack.start.timestamp_ms
-    into.end.seq_num = ack.end.seq_num
-    into.end.timestamp_ms = ack.end.timestamp_ms
-    into.tail.seq_num = ack.tail.seq_num
-    into.tail.timestamp_ms = ack.tail.timestamp_ms
+    for position, place in ((into.start, ack.start), (into.end, ack.end), (into.tail, ack.tail)):
+        position.seq_num = place.seq_num
+        position.timestamp_ms = place.timestamp_ms
 
 
 def ack_from_pb(message: pb.AppendAck) -> AppendAck:
@@ -192,7 +196,10 @@ def stages_from_pb(message: pb.LeaderStages) -> LeaderStages:
 
 
 def _microseconds(seconds: float) -> int:
-    return min(max(round(seconds * 1e6), 0), 0xFFFF_FFFF)
+    microseconds = int(seconds * 1e6 + 0.5)
+    if 0 <= microseconds <= 0xFFFF_FFFF:
+        return microseconds
+    return 0xFFFF_FFFF if seconds > 0 else 0
 
 
 def read_bounds_to_pb(into: pb.ReadRequest, bounds: ReadBounds) -> None:

@@ -112,6 +112,10 @@ DRAINING: Final = 3
 JOINING: Final = 3
 """The active version from which on nodes come to a cluster with a join token, and leave it."""
 
+JOINED_APPENDS: Final = 3
+"""The newest version that a node speaks at least which is told that an append stands for several:
+one before it would count them as one."""
+
 MEMBERS_SINCE: Final[Mapping[str, int]] = {
     "CatalogCommand.replace_node": 3,
     "CatalogCommand.drain_node": DRAINING,
@@ -128,6 +132,7 @@ MEMBERS_SINCE: Final[Mapping[str, int]] = {
     "Command.freeze_basin": FREEZING,
     "PartialStreamConfig.shared_caching": SHARED_CACHING,
     "CreateStream.shared_caching": SHARED_CACHING,
+    "AppendRequest.requests": JOINED_APPENDS,
 }
 """Members of messages in a log, `Message.member`, that came after FIRST: the active version from
 which on they may be written. What is not here has been there since FIRST."""

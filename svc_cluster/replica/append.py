@@ -56,9 +56,10 @@ class Appender:
         done: AckCallback,
         session: SessionSequence | None = None,
         stages: LeaderStages | None = None,
+        requests: int = 1,
     ) -> None:
         """`done` gets the ack once the batch is committed and applied, or a refusal. By then
-        `stages` have been told where the time went."""
+        `stages` have been told where the time went. The batch stands for so many `requests`."""
         self._proposer.submit(
             Proposal(
                 sequence=partial(
@@ -73,6 +74,7 @@ class Appender:
                 deadline=deadline,
                 done=partial(_acked, done),
                 stages=stages,
+                requests=requests,
                 append=PlainAppend(
                     stream,
                     batch,

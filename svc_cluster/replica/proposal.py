@@ -35,6 +35,8 @@ class Proposal(Generic[Command, Outcome]):
     """Told how long the request was where, before `done` is called; None: nobody asks."""
     queued_at: float = 0.0
     """Monotonic seconds, set by the proposer."""
+    requests: int = 1
+    """How many appends of clients it stands for."""
     append: PlainAppend | None = None
     """Not None: it may share its command with its neighbours."""
 

@@ -329,7 +329,7 @@ class Proposer(Generic[Command, Outcome]):
         self._in_flight += 1
         self._last_proposed = log_index
         self._sequencer.proposed(log_index)
-        self._joined[log_index] = len(taken) - len(draft.commands)
+        self._joined[log_index] = sum([each.requests for each in taken]) - len(draft.commands)
         if self._kept is not None:
             self._kept.keep(log_index, term, draft.commands)
         # behind all that has to hold together: a fault of the telling spoils nothing but itself

@@ -131,18 +131,18 @@ class Service:
         await self._working.cancel_all()
 
     def dispatch(self, session: ServiceSession, request: pb.Request) -> None:
-        if request.HasField("ping"):
+        operation = request.WhichOneof("operation")
+        if operation == "ping":
             session.respond(request.id, say_done)
             return
         request.deadline_ms = min(request.deadline_ms, DEADLINE_MS_MAX)
-        operation = request.WhichOneof("operation")
         size = session.byte_count(request.id)
         if len(request.request_key) not in (0, REQUEST_KEY_BYTES):
             fault = "a request key has another length"
             session.refuse(request.id, MalformedError(ErrorCode.BAD_PROTO, fault))
         elif operation == "append":
             # the hot path: no task, no future, one callback
-            self._append(session, request)
+            self._append(session, request, size)
         elif not self._is_worked_on(session, operation, size):
             session.refuse(request.id, HotServerError("the node has too many requests to answer"))
         elif operation in ROOM_BYTES:
@@ -236,7 +236,7 @@ class Service:
 
     # -- records
 
-    def _append(self, session: ServiceSession, request: pb.Request) -> None:
+    def _append(self, session: ServiceSession, request: pb.Request, size: int) -> None:
         message = request.append
         request_id = request.id
         stages = LeaderStages() if session.takes_stages else None
@@ -244,7 +244,10 @@ class Service:
         traces = self._traces
 
         def done(ack: AppendAck | None, error: ServiceError | None) -> None:
-            told(None if ack is None else lambda r: rpc.ack_to_pb(r.append, ack), error)
+            if ack is None or traced is not None:
+                told(None if ack is None else partial(_acknowledge, ack, None), error)
+            else:
+                session.respond(request_id, partial(_acknowledge, ack, stages))
 
         def told(fill: Fill | None, error: ServiceError | None) -> None:
             if traces is not None and traced is not None:
@@ -259,7 +262,7 @@ class Service:
         try:
             basin = self._basin(request)
             self._host.check_space()
-            self._host.memory.admit(session.byte_count(request_id))
+            self._host.memory.admit(size)
             batch = rpc.batch_from_pb(message)
             session_sequence = rpc.session_sequence_from_pb(message)
             if traces is not None and request.HasField("trace"):
@@ -278,7 +281,15 @@ class Service:
             )
             return
         basin.appender.append(
-            message.stream, batch, match, fencing, deadline, done, session_sequence, stages
+            message.stream,
+            batch,
+            match,
+            fencing,
+            deadline,
+            done,
+            session_sequence,
+            stages,
+            rpc.requests_from_pb(message),
         )
 
     async def _read(self, request: pb.Request, place: RoomReservation) -> Fill:
@@ -357,6 +368,12 @@ def _trace_of(request: pb.Request) -> TraceContext:
         return get_trace(request.trace)
     except TraceFormatError as fault:
         raise MalformedError(ErrorCode.BAD_PROTO, str(fault)) from fault
+
+
+def _acknowledge(ack: AppendAck, stages: LeaderStages | None, response: pb.Response) -> None:
+    rpc.ack_to_pb(response.append, ack)
+    if stages is not None:
+        rpc.stages_to_pb(response.stages, stages)
 
 
 def _with_stages(fill: Fill, stages: LeaderStages, response: pb.Response) -> None:

@@ -37,6 +37,7 @@ from svc_cluster.codec.rpc import (
     batch_from_pb,
     identity_from_pb,
     read_bounds_from_pb,
+    requests_from_pb,
     session_sequence_from_pb,
 )
 from svc_cluster.link.frame import FrameError, FrameKind, FrameReader, encode_frame
@@ -200,6 +201,8 @@ def check_requests() -> Check:
             session_sequence_from_pb(append)
             batch = batch_from_pb(append)
             expect(len(batch.commands) <= 1000, "more commands than a batch has")
+            requests = requests_from_pb(append)
+            expect(requests <= max(batch.record_count, 1), "more requests than records")
             if append.HasField("sealed_for"):
                 identity_from_pb(append.sealed_for)
         with contextlib.suppress(DecodeError, MalformedError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
@@ -21,8 +20,8 @@ from svc_cluster.base.errors import (
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.codec import config_pb, rpc
-from svc_cluster.codec.trace_pb import put_trace
 from svc_cluster.gateway.cluster import answers
+from svc_cluster.gateway.cluster.append_client import AppendClient
 from svc_cluster.gateway.cluster.backend import (
     AppendWatch,
     BasinInfo,
@@ -68,6 +67,7 @@ class ReplicaClient:
         self._deadline_seconds = deadline_seconds
         self._leaders = Leaders(sessions=sessions, loop=loop, clock=clock, rng=rng, metrics=metrics)
         self._directory = Directory(self._leaders, tuple(sorted(sessions)))
+        self._appends = AppendClient(self._directory)
 
     def start(self) -> None:
         """Begin to watch the nodes: a frozen one keeps its connections and answers nothing."""
@@ -78,6 +78,7 @@ class ReplicaClient:
         return self._leaders.usable_nodes
 
     async def close(self) -> None:
+        await self._appends.close()
         await self._leaders.close()
 
     @property
@@ -415,25 +416,16 @@ class ReplicaClient:
         request_key: bytes = b"",
         watch: AppendWatch | None = None,
     ) -> AppendAck:
-        trace = None if watch is None else watch.trace
-
-        def fill(request: pb.Request) -> None:
-            rpc.append_to_pb(request.append, stream, batch, match_seq_num, fencing_token)
-            if trace is not None:
-                put_trace(request.trace, trace)
-
-        response = await self._directory.ask_basin(
+        return await self._appends.append(
             basin,
-            fill,
-            write=True,
-            deadline=self._deadline(),
-            key=request_key,
-            size=len(batch.records),
+            stream,
+            batch,
+            match_seq_num,
+            fencing_token,
+            request_key,
+            watch,
+            self._deadline(),
         )
-        ack = rpc.ack_from_pb(response.append)
-        if watch is not None and response.HasField("stages"):
-            watch.led(rpc.stages_from_pb(response.stages))
-        return replace(ack, is_repeated=True) if response.is_repeated else ack
 
     def open_appends(self, basin: str, stream: str) -> PipelinedAppends:
         def ask(fill: Fill, deadline: float, size: int) -> Awaitable[pb.Response]:

@@ -13,7 +13,7 @@ from svc_cluster.base.errors import ServiceError
 from svc_cluster.base.ids import Generation, GroupId, LogIndex, NodeId, Term, TimestampMs
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.log_ops import CreateReplica, LogEntry, RecoveredLog
-from svc_cluster.model.record import AppendAck
+from svc_cluster.model.record import AppendAck, StoredBatch
 from svc_cluster.model.stream_config import BasinConfig
 from svc_cluster.raft.engine import EngineGroup
 from svc_cluster.raft.group import Message, PeerUp, Role, Tick
@@ -160,16 +160,25 @@ class Rig:
         assert done
         assert done[0][1] is None
 
-    def submit(self, match_seq_num: int | None = None, deadline: float = FAR) -> list[Answer]:
-        """Queue a batch of one record; what it is answered appears in the list."""
+    def submit(
+        self,
+        match_seq_num: int | None = None,
+        deadline: float = FAR,
+        *,
+        of: StoredBatch | None = None,
+        requests: int = 1,
+    ) -> list[Answer]:
+        """Queue a batch, of one record unless it is given; what it is answered appears in the
+        list."""
         answers: list[Answer] = []
         self.replica.appender.append(
             STREAM,
-            batch(),
+            batch() if of is None else of,
             match_seq_num,
             None,
             deadline,
             lambda ack, error: answers.append((ack, error)),
+            requests=requests,
         )
         return answers
 

@@ -102,3 +102,15 @@ def test_a_batch_has_no_more_commands_than_records() -> None:
     assert peak < TRACED_BYTES_MAX
     with pytest.raises(MalformedError):
         rpc.batch_from_pb(pb.AppendRequest(stream="s", record_count=BATCH_RECORDS_MAX + 1))
+
+
+def test_a_batch_stands_for_no_more_requests_than_it_has_records() -> None:
+    """Whoever says more would be counted for what nobody asked; who says nothing is one."""
+    message = pb.AppendRequest(stream="s", records=b"r", record_count=3)
+    assert rpc.requests_from_pb(message) == 1
+    message.requests = 3
+    assert rpc.batch_from_pb(message).record_count == 3
+    assert rpc.requests_from_pb(message) == 3
+    message.requests = 4
+    with pytest.raises(MalformedError):
+        rpc.batch_from_pb(message)

@@ -11,6 +11,7 @@ from svc_cluster.stream.append_run import AppendRun
 from svc_cluster.stream.commands import AppendCommand, BasinCommand
 from tests.at_once import decode_entry
 from tests.unit.replica.leading import Rig, played
+from tests.unit.stream.support import batch
 
 
 def _last_entry(rig: Rig) -> list[BasinCommand]:
@@ -36,6 +37,24 @@ def test_three_appends_of_one_turn_are_one_command() -> None:
         after = rig.replica.counts()
         assert after.appends - before.appends == 3
         assert after.appended_records - before.appended_records == 3
+
+    played(body)
+
+
+def test_what_a_gateway_has_joined_is_counted_as_what_its_clients_have_asked() -> None:
+    """Three appends in one request, beside one by itself: four are counted, of four records."""
+
+    async def body(rig: Rig) -> None:
+        before = rig.replica.counts()
+        answers = [rig.submit(), rig.submit(of=batch(3), requests=3)]
+        await rig.settle()
+        assert len(_last_entry(rig)) == 1
+        await rig.answer()
+        told = [ack for [(ack, _)] in answers if ack is not None]
+        assert [(ack.start.seq_num, ack.tail.seq_num) for ack in told] == [(0, 1), (1, 4)]
+        after = rig.replica.counts()
+        assert after.appends - before.appends == 4
+        assert after.appended_records - before.appended_records == 4
 
     played(body)
 

@@ -175,7 +175,7 @@ class CommandRecord(_message.Message):
     def __init__(self, offset: _Optional[int] = ..., kind: _Optional[int] = ..., token: _Optional[str] = ..., trim_point: _Optional[int] = ...) -> None: ...
 
 class AppendRequest(_message.Message):
-    __slots__ = ("stream", "records", "record_count", "metered_bytes", "timestamp_max_ms", "timestamps_given", "commands", "match_seq_num", "fencing_token", "timestamp_first_ms", "session", "sealed_for", "op_units")
+    __slots__ = ("stream", "records", "record_count", "metered_bytes", "timestamp_max_ms", "timestamps_given", "commands", "match_seq_num", "fencing_token", "timestamp_first_ms", "session", "sealed_for", "requests", "op_units")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -188,6 +188,7 @@ class AppendRequest(_message.Message):
     TIMESTAMP_FIRST_MS_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEALED_FOR_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
     OP_UNITS_FIELD_NUMBER: _ClassVar[int]
     stream: str
     records: bytes
@@ -201,8 +202,9 @@ class AppendRequest(_message.Message):
     timestamp_first_ms: int
     session: SessionSequence
     sealed_for: StreamIdentity
+    requests: int
     op_units: int
-    def __init__(self, stream: _Optional[str] = ..., records: _Optional[bytes] = ..., record_count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., timestamp_max_ms: _Optional[int] = ..., timestamps_given: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[CommandRecord, _Mapping]]] = ..., match_seq_num: _Optional[int] = ..., fencing_token: _Optional[str] = ..., timestamp_first_ms: _Optional[int] = ..., session: _Optional[_Union[SessionSequence, _Mapping]] = ..., sealed_for: _Optional[_Union[StreamIdentity, _Mapping]] = ..., op_units: _Optional[int] = ...) -> None: ...
+    def __init__(self, stream: _Optional[str] = ..., records: _Optional[bytes] = ..., record_count: _Optional[int] = ..., metered_bytes: _Optional[int] = ..., timestamp_max_ms: _Optional[int] = ..., timestamps_given: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[CommandRecord, _Mapping]]] = ..., match_seq_num: _Optional[int] = ..., fencing_token: _Optional[str] = ..., timestamp_first_ms: _Optional[int] = ..., session: _Optional[_Union[SessionSequence, _Mapping]] = ..., sealed_for: _Optional[_Union[StreamIdentity, _Mapping]] = ..., requests: _Optional[int] = ..., op_units: _Optional[int] = ...) -> None: ...
 
 class StreamIdentity(_message.Message):
     __slots__ = ("group_id", "stream_id", "cipher")
