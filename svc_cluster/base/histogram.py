@@ -46,7 +46,8 @@ class FastHistogram(Collector):
         self._bounds = tuple(bounds)
         self._labels = tuple(labels)
         self._series: dict[tuple[str, ...], Series] = {}
-        self._plain = self.labels() if not labels else None
+        self.observe: Callable[[float], None] = _has_labels if labels else self.labels().observe
+        """For a histogram without labels."""
         registry.register(self)
 
     def labels(self, *values: str) -> Series:
@@ -56,11 +57,6 @@ class FastHistogram(Collector):
         if series is None:
             series = self._series[values] = Series(self._bounds)
         return series
-
-    def observe(self, value: float) -> None:
-        """For a histogram without labels."""
-        assert self._plain is not None, "this histogram has labels"
-        self._plain.observe(value)
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
         family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
@@ -72,3 +68,7 @@ class FastHistogram(Collector):
                 buckets.append((_go_string(bound), cumulated))
             family.add_metric(values, buckets, series.total)
         yield family
+
+
+def _has_labels(value: float) -> None:
+    raise AssertionError("this histogram has labels")

@@ -39,6 +39,9 @@ _METHODS: Final = (
     "_SyncObj__applyLogEntries",
     "_SyncObj__doApplyCommand",
     "_SyncObj__generateRaftTimeout",
+    "_SyncObj__getCurrentLogIndex",
+    "_SyncObj__getEntries",
+    "_SyncObj__getPrevLogIndexTerm",
 )
 _PRIVATE: Final = (
     "_SyncObj__commandsQueue",
@@ -242,6 +245,27 @@ class _SyncObj(library.SyncObj):  # type: ignore[misc]
         handed out by `Delivery`; here it counts as applied."""
         self._SyncObj__raftLastApplied = self._SyncObj__raftCommitIndex
         return False
+
+    # The library asks these many times a round, each time by making a tuple of an entry, or a slice
+    # of the log: the same answers out of the log itself.
+
+    def _SyncObj__getCurrentLogIndex(self) -> int:
+        log: LogView = self._SyncObj__raftLog.log
+        return log.last_index
+
+    def _SyncObj__getPrevLogIndexTerm(self, next_index: int) -> tuple[int | None, int | None]:
+        log: LogView = self._SyncObj__raftLog.log
+        term = log.term_at(next_index - 1)
+        return (None, None) if term is None else (next_index - 1, term)
+
+    def _SyncObj__getEntries(
+        self, from_index: int | None, count: int | None = None, bytes_max: int | None = None
+    ) -> Any:
+        journal: _LogJournal = self._SyncObj__raftLog
+        if count == 1 and from_index is not None:
+            slot = from_index - journal.log.base_index
+            return [journal[slot]] if 0 <= slot < len(journal) else []
+        return super()._SyncObj__getEntries(from_index, count, bytes_max)
 
 
 class Core:

@@ -8,6 +8,7 @@ a fault could be relied on, so that it ends the process.
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Final
 
 from svc_cluster.storage.state_store import StoreStalledError
 
@@ -35,6 +36,10 @@ class OfTheNode:
     ) -> None:
         if isinstance(fault, Exception) and not isinstance(fault, StoreStalledError):
             raise NodeFaultError(f"{self._what}: {fault}") from fault
+
+
+OF_THE_LOG: Final = OfTheNode("the write-ahead log")
+OF_THE_STORE: Final = OfTheNode("the state store")
 
 
 def ends_the_process(fault: BaseException) -> bool:

@@ -28,14 +28,14 @@ from svc_cluster.raft.group import (
     PeerLieError,
     RaftGroup,
     Role,
-    Tick,
 )
-from svc_cluster.replica.faults import OfTheNode
+from svc_cluster.replica.faults import OF_THE_LOG, OF_THE_STORE
 from svc_cluster.replica.group_rest import GroupRest
 from svc_cluster.replica.group_seam import GroupSeam
 from svc_cluster.replica.group_services import GroupServices
 from svc_cluster.replica.group_watch import EntryTimes
 from svc_cluster.replica.machine import EntryPlan, Planning, StateMachine
+from svc_cluster.replica.quiet_events import brings_nothing
 from svc_cluster.replica.state_comparison import StateComparison
 from svc_cluster.replica.waiting_proposals import PlanCallback, WaitingProposals
 from svc_cluster.replica.waiting_reads import ReadCallback, WaitingReads
@@ -47,9 +47,6 @@ STALL_RETRY_SECONDS: Final = 0.01
 COMMAND_BYTES: Final = 1024
 """So many bytes to be written cost about as much as a command. An entry counts for one of its own,
 and one for each COMMAND_BYTES of it."""
-
-_OF_THE_LOG: Final = OfTheNode("the write-ahead log")
-_OF_THE_STORE: Final = OfTheNode("the state store")
 
 Plan_co = TypeVar("Plan_co", bound=EntryPlan[object], covariant=True)
 
@@ -190,7 +187,7 @@ class GroupReplica(Generic[Plan_co]):
         except Exception as fault:
             self.fail(fault)
             return
-        if not (only_noted or (isinstance(event, Tick) and self.engine.is_idle(self._seen))):
+        if not (only_noted or brings_nothing(event, self.engine, self._seen)):
             self._schedule_drain()
 
     def propose(self, payload: bytes, deadline: float, done: PlanCallback[Plan_co]) -> LogIndex:
@@ -316,7 +313,7 @@ class GroupReplica(Generic[Plan_co]):
                             self.voted_for = op.voted_for
                         waits |= not isinstance(op, SetCommit | TrimPrefix)
                     told = partial(self._durable, ready.number, self.times.newest)
-                    with _OF_THE_LOG:
+                    with OF_THE_LOG:
                         services.wal.append(group_id, ready.log_ops, told if waits else None)
                 self.times.committed(ready.committed, self.engine.role)
                 self._to_apply.extend(ready.committed)
@@ -396,7 +393,7 @@ class GroupReplica(Generic[Plan_co]):
             write_set = plan.write_set.prefixed(self._prefix)
             write_set.origin = self._services.wal.origin_of(self.group_id, entry)
             try:
-                with _OF_THE_STORE:
+                with OF_THE_STORE:
                     self._services.store.write(write_set)
             except StoreStalledError:
                 self._stall_timer = self._services.loop.call_later(

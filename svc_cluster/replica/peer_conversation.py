@@ -72,6 +72,8 @@ class _WaitingMessage:
 
     group_id: GroupId
     message: AppendRequest
+    size: int
+    """About its bytes."""
 
 
 class PeerConversation:
@@ -161,9 +163,10 @@ class PeerConversation:
         if last is not None and not last.message.entries and not part.entries:
             last.message = part
             return
-        self._last[group_id] = waiting = _WaitingMessage(group_id, part)
+        size = payload_bytes(part)
+        self._last[group_id] = waiting = _WaitingMessage(group_id, part, size)
         self._bulk.append(waiting)
-        self._bulk_bytes += payload_bytes(part)
+        self._bulk_bytes += size
 
     def _flush(self) -> None:
         self._flush_scheduled = False
@@ -180,7 +183,7 @@ class PeerConversation:
         while self._bulk:
             first = self._bulk[0]
             group_id, message = first.group_id, first.message
-            size = payload_bytes(message) + _ENVELOPE_BYTES
+            size = first.size + _ENVELOPE_BYTES
             if self._link is not None and not self._link.has_credit(FrameKind.BULK, size):
                 return  # not encoded until it may leave: it may wait long
             try:
@@ -193,7 +196,7 @@ class PeerConversation:
             self._bulk.popleft()
             if self._last[group_id] is first:
                 del self._last[group_id]
-            self._bulk_bytes -= payload_bytes(message)
+            self._bulk_bytes -= first.size
 
     def _say_lost(self, group_id: GroupId, fault: Exception) -> None:
         self.send_failures += 1

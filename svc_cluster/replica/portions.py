@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -16,9 +16,13 @@ PORTION_ENTRIES_MAX: Final = ENTRIES_MAX
 """And so many entries, however small: each costs whoever takes it, who refuses more."""
 
 
-def portions(message: AppendRequest) -> Iterator[AppendRequest]:
-    """Yield the same entries in messages of at most PORTION_BYTES or a single entry, each behind
+def portions(message: AppendRequest) -> Iterable[AppendRequest]:
+    """Return the same entries in messages of at most PORTION_BYTES or a single entry, each behind
     the one before it. They have at most PORTION_ENTRIES_MAX entries."""
+    return (message,) if len(message.entries) <= 1 else _cut(message)
+
+
+def _cut(message: AppendRequest) -> Iterator[AppendRequest]:
     entries, first = message.entries, 0
     previous_index, previous_term = message.previous_index, message.previous_term
     while True:

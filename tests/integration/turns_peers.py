@@ -113,7 +113,7 @@ def entries_of_one_message(leader: Leader) -> list[AppendRequest]:
     """One large entry, and the first message of what a leader makes of very many small ones."""
     large = leader.entries([encode_entry([])[:2] + b"\x0a" + b"x" * MIB])
     small = leader.entries([encode_entry([])] * SMALL_ENTRIES)
-    first = next(portions(small))
+    first = next(iter(portions(small)))
     end = LogIndex(first.previous_index + len(first.entries))
     return [large, replace(first, commit_index=end)]
 
