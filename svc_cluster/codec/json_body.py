@@ -81,6 +81,16 @@ _ONLY_APPEND: Final = Only(AppendJson)
 _DECODERS: Final[dict[Any, msgspec.json.Decoder[Any]]] = {}
 
 
+def decode_plain_append(body: bytes, data_format: DataFormat) -> AppendInput | None:
+    """What `decode_append_steps` makes of a body of the plain shape; None: it is not plain, or
+    there is no native core. Raises InvalidError for a fencing token of more than 36 bytes."""
+    plain = plain_append(body, is_base64=data_format is DataFormat.BASE64)
+    if plain is None:
+        return None
+    batch, match_seq_num, token = plain
+    return AppendInput(batch, *_conditions(match_seq_num, token))
+
+
 def decode_append_steps(
     body: bytes, data_format: DataFormat, *, strict: bool = False
 ) -> Generator[None, None, AppendInput]:
@@ -94,11 +104,9 @@ def decode_append_steps(
     names the record), for a fencing token of more than 36 bytes, for more than a batch can be, and
     for a header without a name that makes no command.
     """
-    is_base64 = data_format is DataFormat.BASE64
-    if (plain := plain_append(body, is_base64=is_base64)) is not None:
-        batch, match_seq_num, token = plain
-        return AppendInput(batch, *_conditions(match_seq_num, token))
-    decode = _from_base64 if is_base64 else str.encode
+    if (plain := decode_plain_append(body, data_format)) is not None:
+        return plain
+    decode = _from_base64 if data_format is DataFormat.BASE64 else str.encode
     structure: Structure | None = None
     if len(body) > LIGHT_BYTES_MAX:
         yield

@@ -259,7 +259,9 @@ class GatewayApp:
                 allow = ", ".join(sorted(METHODS)) if resource is None else resource.allow
                 return self._cross_origin.options(request, allow)
             stages.enter("access")
-            caller = await self._caller(request, resource)
+            caller = None if self._access is None else self._access.kept_caller(request)
+            if caller is None:
+                caller = await self._caller(request, resource)
             if note is not None:
                 self._audit.known(note, caller)
             match, head = self._permitted(request, reading, caller, stages)

@@ -19,6 +19,7 @@ from svc_cluster.http.connection import HEADER_BYTES_MAX, WriteGate, client_of
 from svc_cluster.http.http1_answer import (
     CHUNKED,
     LAST,
+    SLICE_BYTES,
     answer_head,
     end_of,
     length_line,
@@ -293,7 +294,11 @@ class PlainConnection(asyncio.Protocol):
             is_stream = not isinstance(body, bytes)
             framing = CHUNKED if is_stream else length_line(response.status, cast(bytes, body))
             head = answer_head(response, framing, LAST if is_last else "", common.date.text())
-            if isinstance(body, bytes):
+            if isinstance(body, bytes) and len(body) <= SLICE_BYTES:
+                self._send(head + body)
+                if not self._gate.is_open:
+                    await self._gate.wait()
+            elif isinstance(body, bytes):
                 is_shared = response.place is None
                 await send_whole(head, body, self._send, self._drained, is_shared=is_shared)
             else:

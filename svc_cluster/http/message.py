@@ -103,6 +103,7 @@ class HeadNote:
 
     reading: object = None
     credential: object = None
+    caller: object = None
 
 
 @dataclass(slots=True)

@@ -127,6 +127,11 @@ class TokenHolder(Caller):
         self.payer = directory.payer_of(token)
         self.token_id = token.token_id
 
+    @property
+    def is_good(self) -> bool:
+        """Whether the token, as it was found, is good now."""
+        return self._directory.has(self._token)
+
     def check(self) -> None:
         fault = self._directory.fault(self._token, self._end)
         if fault is not None:
@@ -212,6 +217,14 @@ class AccessControl:
     def is_ready(self) -> bool:
         return self._directory.is_fresh
 
+    def kept_caller(self, request: Request) -> Caller | None:
+        """Who has sent an earlier request of this connection with this very head, by a token alone,
+        if that is as good as it was. None: `caller_of` finds it out, or says why not."""
+        holder = None if request.head_note is None else request.head_note.caller
+        if not isinstance(holder, TokenHolder) or self._needs_certificate:
+            return None
+        return holder if request.connection.certificate is None and holder.is_good else None
+
     async def caller_of(self, request: Request, *, takes_ticket: bool = False) -> Caller:
         """Raises UnauthenticatedError, RateLimitedError for an address that fails too much. Raises
         UnavailableError while nobody's token can be checked. `takes_ticket`: what is asked is done
@@ -282,7 +295,10 @@ class AccessControl:
             token = self._directory.find(hashed)
         if token is None:
             raise UnauthenticatedError(EXPIRED if self._directory.has_expired(hashed) else UNKNOWN)
-        return self._admitted(token, identity)
+        holder = self._admitted(token, identity)
+        if identity is None and request.head_note is not None:
+            request.head_note.caller = holder
+        return holder
 
     async def _ticket_holder(
         self,

@@ -83,7 +83,7 @@ def require_everything(grant: Grant, *operations: Op) -> None:
 def require_append(grant: Grant, batch: StoredBatch, stream: str) -> None:
     """Each kind of command record needs its own operation, and data records theirs. Raises
     PermissionDeniedError."""
-    if grant is FULL_GRANT:
+    if grant is FULL_GRANT or (not batch.commands and Op.APPEND in grant.operations):
         return
     needed = {_COMMAND_OPS[command.kind] for command in batch.commands}
     if batch.record_count > len(batch.commands):

@@ -153,6 +153,13 @@ class TokenDirectory:
             return None
         return None if token.is_expired(self._clock.wall_ms()) else token
 
+    def has(self, token: AccessToken) -> bool:
+        """Whether this very token is known here, has not expired, and may be judged by."""
+        if self._by_serial.get(token.serial) is not token or self._lease_until is None:
+            return False
+        is_fresh = self._lease_until > self._clock.monotonic()
+        return is_fresh and not token.is_expired(self._clock.wall_ms())
+
     def of_id(self, token_id: str) -> AccessToken | None:
         """Return the token with this id, if it has not expired."""
         token = self._by_id.get(token_id)

@@ -17,10 +17,11 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.codec import proto_body
 from svc_cluster.codec.batch_codec import AppendInput
-from svc_cluster.codec.json_body import DataFormat, decode_append_steps
+from svc_cluster.codec.json_body import DataFormat, decode_append_steps, decode_plain_append
 from svc_cluster.codec.request_key import append_hash, request_key
 from svc_cluster.gateway.access.authorization import require_append
 from svc_cluster.gateway.api.context import Call
+from svc_cluster.gateway.api.turns import DEAR_BYTES
 from svc_cluster.gateway.request.record_key import RecordKey, record_key
 from svc_cluster.model.record import AppendAck, StoredBatch
 
@@ -29,8 +30,11 @@ async def from_json(call: Call, body: bytes, encoding: DataFormat) -> AppendInpu
     """Others may work meanwhile, where there is much to decode. Raises MalformedError (bad_json),
     InvalidError, PermissionDeniedError."""
     try:
-        steps = decode_append_steps(body, encoding, strict=call.head.is_strict)
-        wanted = await call.services.turns.run(steps, len(body))
+        # a small body of the plain shape, as nearly all are, waits for nobody's turn
+        wanted = decode_plain_append(body, encoding) if len(body) <= DEAR_BYTES else None
+        if wanted is None:
+            steps = decode_append_steps(body, encoding, strict=call.head.is_strict)
+            wanted = await call.services.turns.run(steps, len(body))
         _require(call, wanted.batch)
     except ServiceError as error:
         note_refusal(call, error)

@@ -53,11 +53,11 @@ def record_key(request: Request) -> RecordKey | None:
     Raises MalformedError (bad_header) for what can be no key whatever the stream: nothing, more
     than 44 bytes, anything but ASCII, and two headers that differ. What it says shows none of it.
     """
-    texts = {
-        name: text.strip(" \t")
-        for name in KEY_HEADERS
-        if (text := request.header(name)) is not None
-    }
+    texts: dict[str, str] = {}
+    for name in KEY_HEADERS:
+        text = request.header(name)
+        if text is not None:
+            texts[name] = text.strip(" \t")
     if not texts:
         return None
     for name, text in texts.items():

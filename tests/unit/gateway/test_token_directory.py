@@ -111,6 +111,29 @@ def test_a_replaced_hash_ends_the_old_one() -> None:
     assert isinstance(directory.fault(old), UnauthenticatedError)
 
 
+def test_a_token_that_was_found_is_good_as_long_as_nothing_has_changed() -> None:
+    """What is told anew is looked up anew, be it the same; the lease and the token both end."""
+    clock = HandClock()
+    directory = TokenDirectory(clock)
+    found = token(1, expires_ms=5_000)
+    good = [directory.has(found)]
+    directory.take(news(1, (1, found), granted=False), 100.0)
+    good.append(directory.has(found))
+    directory.take(news(1), 100.0)
+    good.append(directory.has(found))
+    clock.now += LEASE_SECONDS
+    good.append(directory.has(found))
+    directory.take(news(1), clock.now)
+    good.append(directory.has(found))
+    clock.wall = 5_000
+    good.append(directory.has(found))
+    clock.wall = 4_999
+    good.append(directory.has(found))
+    directory.take(news(2, (1, token(1, expires_ms=5_000))), clock.now)
+    good.append(directory.has(found))
+    assert good == [False, False, True, False, True, False, True, False]
+
+
 def test_the_end_of_a_token_forgets_no_other_with_its_secret() -> None:
     """An expired token and a valid one may have one secret: where the older goes, the newer stays
     known, and with the newer the secret goes."""
