@@ -6,9 +6,11 @@ nothing sets apart: without conditions, keys, sessions and commands, and without
 clients. All records of such a batch get one timestamp (stream/timestamping.py), so that the
 acknowledgement of the whole says what each of its parts is acknowledged.
 
-Nobody waits to be joined. An append goes by itself while none of its stream is under way; those
-that come meanwhile leave together in the next turn of the event loop. A refusal without effect is
-told to none of them: each then asks by itself, and hears what concerns it alone.
+Nobody waits to be joined for longer than until the other requests of this turn of the event loop
+have been looked at: what is there then leaves together, and alone what is alone. They have to leave
+together: the first one, ahead of the others, would be an entry of the log that these wait for. A
+refusal without effect is told to none of them: each then asks by itself, and hears what concerns it
+alone.
 """
 
 from __future__ import annotations
@@ -62,8 +64,6 @@ class AppendCoalescer:
 
     def __init__(self, ask: AskLeader) -> None:
         self._ask = ask
-        self._under_way: dict[Place, int] = {}
-        """Requests to the leader, for each stream that has any."""
         self._open: dict[Place, _Run] = {}
         """What may still be joined; it leaves in the next turn."""
         self._tasks = Tasks()
@@ -72,45 +72,54 @@ class AppendCoalescer:
 
     @property
     def under_way(self) -> int:
-        """How many requests to leaders are under way, or leave in the next turn."""
-        return sum(self._under_way.values())
+        """How many requests for several are under way, or leave in the next turn."""
+        return len(self._tasks) + len(self._open)
 
     async def append(
         self, basin: str, stream: str, batch: StoredBatch, deadline: float
     ) -> Appended:
         """The batch, which `joins`, is appended, in a request of its own or in one with others.
         Raises ServiceError."""
+        if len(batch.records) > BYTES_MAX:
+            return await self._ask(basin, stream, batch, 1, deadline)
         place = (basin, stream)
-        if place not in self._under_way or len(batch.records) > BYTES_MAX:
-            return await self._ask_alone(place, batch, deadline)
         run = self._open.get(place)
-        if run is None or not run.takes(batch):
-            # the one that was open leaves as it is: its task has it
-            self._open[place] = run = _Run(deadline)
-            self._began(place)
-            self._tasks.spawn(self._send(place, run), "append together")
-        else:
-            self.joined += 1
         try:
-            return await run.add(batch)
+            if run is not None and run.takes(batch):
+                self.joined += 1
+                return await run.add(batch)
+            first = await self._first_of(place, batch, deadline)
+            if first is not None:
+                return await first
         except _RefusedTogetherError:
-            return await self._ask_alone(place, batch, deadline)
+            pass
+        return await self._ask(basin, stream, batch, 1, deadline)
+
+    async def _first_of(
+        self, place: Place, batch: StoredBatch, deadline: float
+    ) -> asyncio.Future[Appended] | None:
+        """Let others join until they have been looked at. Returns what becomes of the batch with
+        them; None: there are none, and it is to be sent alone."""
+        # one that was open and is full is its first one's to send
+        self._open[place] = run = _Run(batch, deadline)
+        told: asyncio.Future[Appended] | None = None
+        try:
+            await asyncio.sleep(0)
+            if run.waiting:
+                told = run.add_first()
+        finally:
+            if self._open.get(place) is run:
+                del self._open[place]
+            if run.waiting:
+                self._tasks.spawn(self._send(place, run), "append together")
+        return told
 
     async def close(self) -> None:
         """Nobody waits any more."""
         await self._tasks.cancel_all()
 
-    async def _ask_alone(self, place: Place, batch: StoredBatch, deadline: float) -> Appended:
-        self._began(place)
-        try:
-            return await self._ask(*place, batch, 1, deadline)
-        finally:
-            self._ended(place)
-
     async def _send(self, place: Place, run: _Run) -> None:
         try:
-            if self._open.get(place) is run:
-                del self._open[place]
             whole = await self._ask(*place, run.whole(), len(run.waiting), run.deadline)
             run.acknowledge(whole)
         except ServiceError as refusal:
@@ -120,17 +129,6 @@ class AppendCoalescer:
             raise
         finally:
             run.leave()
-            self._ended(place)
-
-    def _began(self, place: Place) -> None:
-        self._under_way[place] = self._under_way.get(place, 0) + 1
-
-    def _ended(self, place: Place) -> None:
-        left = self._under_way[place] - 1
-        if left:
-            self._under_way[place] = left
-        else:
-            del self._under_way[place]
 
 
 def joins(batch: StoredBatch) -> bool:
@@ -145,17 +143,21 @@ class _RefusedTogetherError(Exception):
 class _Run:
     """The requests that leave as one."""
 
-    __slots__ = ("_byte_count", "_metered_bytes", "_record_count", "deadline", "waiting")
+    __slots__ = ("_byte_count", "_first", "_metered_bytes", "_record_count", "deadline", "waiting")
 
-    def __init__(self, deadline: float) -> None:
+    def __init__(self, first: StoredBatch, deadline: float) -> None:
         """`deadline`: of the first, which ends before those of the others."""
         self.deadline = deadline
         self.waiting: list[tuple[StoredBatch, asyncio.Future[Appended]]] = []
-        self._byte_count = self._metered_bytes = self._record_count = 0
+        """Without the first, until that is added."""
+        self._first = first
+        self._byte_count = len(first.records)
+        self._metered_bytes = first.metered_bytes
+        self._record_count = first.record_count
 
     def takes(self, batch: StoredBatch) -> bool:
         return (
-            len(self.waiting) < REQUESTS_MAX
+            len(self.waiting) + 1 < REQUESTS_MAX
             and self._record_count + batch.record_count <= BATCH_RECORDS_MAX
             and self._metered_bytes + batch.metered_bytes <= BYTES_MAX
             and self._byte_count + len(batch.records) <= BYTES_MAX
@@ -170,22 +172,28 @@ class _Run:
         self._record_count += batch.record_count
         return future
 
+    def add_first(self) -> asyncio.Future[Appended]:
+        """What becomes of the one that came first: its client has not gone meanwhile."""
+        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        self.waiting.insert(0, (self._first, future))
+        return future
+
     def whole(self) -> StoredBatch:
-        """The batch of all."""
-        if len(self.waiting) == 1:
-            return self.waiting[0][0]
+        """The batch of all who wait."""
+        batches = [batch for batch, _ in self.waiting]
         return StoredBatch(
-            records=b"".join([batch.records for batch, _ in self.waiting]),
-            record_count=self._record_count,
-            metered_bytes=self._metered_bytes,
-            op_units=sum([batch.op_units for batch, _ in self.waiting]),
+            records=b"".join([batch.records for batch in batches]),
+            record_count=sum([batch.record_count for batch in batches]),
+            metered_bytes=sum([batch.metered_bytes for batch in batches]),
+            op_units=sum([batch.op_units for batch in batches]),
         )
 
     def acknowledge(self, whole: Appended) -> None:
         """Tell each its part. Raises InternalError, and nobody was told, where the answer is not
         that of one batch with one timestamp."""
         seq_num, timestamp_ms = whole.ack.start.seq_num, whole.ack.start.timestamp_ms
-        wanted = Position(SeqNum(seq_num + self._record_count), timestamp_ms)
+        record_count = sum([batch.record_count for batch, _ in self.waiting])
+        wanted = Position(SeqNum(seq_num + record_count), timestamp_ms)
         if whole.ack.end != wanted or whole.ack.is_repeated:
             raise InternalError("the leader's acknowledgement is of something else")
         start = whole.ack.start
@@ -196,7 +204,7 @@ class _Run:
             start = end
 
     def refuse(self, refusal: ServiceError) -> None:
-        """Tell those who wait. Who was alone hears it as it is."""
+        """Tell those who wait. Who is alone in the end hears it as it is."""
         together = len(self.waiting) > 1 and not refusal.may_have_taken_effect
         for _, future in self.waiting:
             if not future.done():

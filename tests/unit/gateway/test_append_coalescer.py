@@ -78,10 +78,8 @@ class Leader:
         return asyncio.get_running_loop().create_task(made)
 
     async def outcomes(self, *batches: StoredBatch) -> list[Appended | BaseException]:
-        """The first is under way before the others are asked for."""
-        tasks = [self.spawn(batches[0])]
-        await asyncio.sleep(0)
-        tasks += [self.spawn(batch) for batch in batches[1:]]
+        """All of them come in one turn of the loop."""
+        tasks = [self.spawn(batch) for batch in batches]
         return await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
@@ -110,45 +108,59 @@ def go(main: Coroutine[Any, Any, None]) -> None:
     run(lambda loop: main)
 
 
-def test_what_comes_while_one_is_under_way_leaves_together() -> None:
+def test_what_comes_in_one_turn_leaves_together() -> None:
     async def main() -> None:
         leader = Leader()
         outcomes = await leader.outcomes(
             batch(b"a"), batch(b"bb", 2), batch(b"c", units=1), batch(b"ddd", 3, units=1)
         )
         assert spans(outcomes) == [(0, 1, 1), (1, 3, 3), (3, 4, 4), (4, 7, 7)]
-        assert leader.logs == {("basin", "s"): [b"a", b"bbcddd"]}
-        assert leader.requests == [1, 3]
-        whole = leader.asked[1][2]
-        assert (whole.record_count, whole.metered_bytes, whole.op_units) == (6, 30, 2)
+        assert leader.logs == {("basin", "s"): [b"abbcddd"]}
+        assert leader.requests == [4]
+        whole = leader.asked[0][2]
+        assert (whole.record_count, whole.metered_bytes, whole.op_units) == (7, 39, 2)
         assert [one.ack.end.timestamp_ms for one in outcomes if isinstance(one, Appended)] == [
             77,
             77,
             77,
             77,
         ]
-        assert [one.stages for one in outcomes if isinstance(one, Appended)] == [
-            LeaderStages(queue=0.0),
-            *[LeaderStages(queue=0.1)] * 3,
-        ]
-        assert leader.appends.joined == 2
+        stages = [one.stages for one in outcomes if isinstance(one, Appended)]
+        assert stages == [LeaderStages(queue=0.0)] * 4
+        assert leader.appends.joined == 3
         assert leader.appends.under_way == 0
 
     go(main())
 
 
-def test_one_client_by_itself_waits_for_nobody() -> None:
-    """Its request is made before the loop has another turn, and nothing is joined to it."""
+def test_one_client_by_itself_waits_for_the_others_of_its_turn_alone() -> None:
+    """Its request is made in the next turn of the loop, whatever is under way, and nothing is
+    joined to it."""
 
     async def main() -> None:
         leader = Leader()
+        tasks = []
         for number in range(3):
-            task = leader.spawn(batch(b"x"))
+            tasks.append(leader.spawn(batch(b"x")))
+            await asyncio.sleep(0)
+            assert len(leader.asked) == number
             await asyncio.sleep(0)
             assert len(leader.asked) == number + 1
-            await task
+        await asyncio.gather(*tasks)
         assert leader.requests == [1, 1, 1]
         assert leader.appends.joined == 0
+
+    go(main())
+
+
+def test_who_comes_first_in_a_turn_does_not_go_ahead_of_the_others() -> None:
+    """The leader would make an entry of it, and the others would wait until that is committed."""
+
+    async def main() -> None:
+        leader = Leader()
+        for _ in range(3):
+            await leader.outcomes(batch(b"a"), batch(b"b"))
+        assert leader.requests == [2, 2, 2]
 
     go(main())
 
@@ -156,11 +168,9 @@ def test_one_client_by_itself_waits_for_nobody() -> None:
 def test_streams_and_basins_are_never_joined() -> None:
     async def main() -> None:
         leader = Leader()
-        first = [leader.spawn(batch(b"0"), stream) for stream in "ab"]
-        await asyncio.sleep(0)
-        later = [leader.spawn(batch(b"%d" % n), "ab"[n % 2]) for n in range(1, 5)]
-        await asyncio.gather(*first, *later)
-        assert leader.logs == {("basin", "a"): [b"0", b"24"], ("basin", "b"): [b"0", b"13"]}
+        tasks = [leader.spawn(batch(b"%d" % n), "ab"[n % 2]) for n in range(1, 5)]
+        await asyncio.gather(*tasks)
+        assert leader.logs == {("basin", "a"): [b"24"], ("basin", "b"): [b"13"]}
 
     go(main())
 
@@ -170,13 +180,13 @@ def test_a_refusal_of_all_is_told_to_nobody_but_whom_it_concerns() -> None:
     that they had from the beginning."""
 
     async def main() -> None:
-        leader = Leader({1: QuotaError("full"), 3: QuotaError("full for this one")})
+        leader = Leader({0: QuotaError("full"), 3: QuotaError("full for this one")})
         outcomes = await leader.outcomes(*(batch(text) for text in (b"a", b"b", b"c", b"d")))
         refused = outcomes.pop(2)
         assert isinstance(refused, QuotaError) and refused.message == "full for this one"
         assert spans(outcomes) == [(0, 1, 1), (1, 2, 2), (2, 3, 3)]
         assert leader.logs == {("basin", "s"): [b"a", b"b", b"d"]}
-        assert leader.requests == [1, 3, 1, 1, 1]
+        assert leader.requests == [4, 1, 1, 1, 1]
         assert {deadline for *_, deadline in leader.asked} == {DEADLINE}
         assert leader.appends.under_way == 0
 
@@ -185,20 +195,25 @@ def test_a_refusal_of_all_is_told_to_nobody_but_whom_it_concerns() -> None:
 
 def test_what_may_have_had_an_effect_is_not_asked_again() -> None:
     async def main() -> None:
-        leader = Leader({1: DeadlineError("the connection was lost before the answer")})
-        _, *told = await leader.outcomes(batch(b"a"), batch(b"b"), batch(b"c"))
+        leader = Leader({0: DeadlineError("the connection was lost before the answer")})
+        told = await leader.outcomes(batch(b"a"), batch(b"b"))
         assert [type(one) for one in told] == [DeadlineError, DeadlineError]
         assert told[0] is not told[1], "what one raises is not another's"
-        assert leader.requests == [1, 2]
+        assert leader.requests == [2]
 
     go(main())
 
 
 def test_who_is_alone_in_it_hears_the_refusal_as_it_is() -> None:
     async def main() -> None:
-        leader = Leader({1: InvalidError("no timestamp")})
-        _, told = await leader.outcomes(batch(b"a"), batch(b"b"))
+        leader = Leader({0: InvalidError("no timestamp"), 1: InvalidError("nor here")})
+        [told] = await leader.outcomes(batch(b"a"))
         assert isinstance(told, InvalidError) and told.message == "no timestamp"
+        first, second = leader.spawn(batch(b"a")), leader.spawn(batch(b"b"))
+        await asyncio.sleep(0)
+        first.cancel()
+        [told] = await asyncio.gather(second, return_exceptions=True)
+        assert isinstance(told, InvalidError) and told.message == "nor here"
         assert leader.requests == [1, 1]
 
     go(main())
@@ -206,10 +221,10 @@ def test_who_is_alone_in_it_hears_the_refusal_as_it_is() -> None:
 
 def test_an_acknowledgement_of_something_else_is_believed_by_nobody() -> None:
     async def main() -> None:
-        leader = Leader({1: None})
-        _, *told = await leader.outcomes(batch(b"a"), batch(b"b"), batch(b"c"))
+        leader = Leader({0: None})
+        told = await leader.outcomes(batch(b"a"), batch(b"b"))
         assert [type(one) for one in told] == [InternalError, InternalError]
-        assert leader.requests == [1, 2]
+        assert leader.requests == [2]
         assert leader.appends.under_way == 0
 
     go(main())
@@ -219,16 +234,37 @@ def test_a_client_that_goes_takes_nobody_with_it() -> None:
     """Its records are appended all the same, as those of one that goes after it has asked."""
 
     async def main() -> None:
+        for gone in range(3):
+            leader = Leader()
+            tasks = [leader.spawn(batch(text)) for text in (b"a", b"b", b"c")]
+            await asyncio.sleep(ROUND_TRIP_S / 2)
+            tasks[gone].cancel()
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+            assert isinstance(outcomes.pop(gone), asyncio.CancelledError)
+            assert spans(outcomes) == [(n, n + 1, n + 1) for n in range(3) if n != gone]
+            assert leader.logs == {("basin", "s"): [b"abc"]}
+
+    go(main())
+
+
+def test_who_came_first_and_goes_before_the_turn_is_over_was_never_there() -> None:
+    """The others leave without it."""
+
+    async def main() -> None:
         leader = Leader()
-        first = leader.spawn(batch(b"a"))
+        tasks = [leader.spawn(batch(text)) for text in (b"a", b"b", b"c")]
         await asyncio.sleep(0)
-        tasks = [leader.spawn(batch(text)) for text in (b"b", b"c", b"d")]
-        await asyncio.sleep(ROUND_TRIP_S / 2)
         tasks[0].cancel()
-        outcomes = await asyncio.gather(first, *tasks, return_exceptions=True)
-        assert isinstance(outcomes.pop(1), asyncio.CancelledError)
-        assert spans(outcomes) == [(0, 1, 1), (2, 3, 3), (3, 4, 4)]
-        assert leader.logs == {("basin", "s"): [b"a", b"bcd"]}
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(outcomes.pop(0), asyncio.CancelledError)
+        assert spans(outcomes) == [(0, 1, 1), (1, 2, 2)]
+        assert leader.logs == {("basin", "s"): [b"bc"]}
+        alone = leader.spawn(batch(b"d"))
+        await asyncio.sleep(0)
+        alone.cancel()
+        await asyncio.gather(alone, return_exceptions=True)
+        assert leader.requests == [2]
+        assert leader.appends.under_way == 0
 
     go(main())
 
@@ -248,6 +284,7 @@ def test_a_request_for_all_has_its_bounds(each: StoredBatch, count: int, most: i
     async def main() -> None:
         leader = Leader()
         outcomes = await leader.outcomes(*[each] * (count + 1))
+        assert leader.appends.under_way == 0
         size = each.record_count
         assert sorted(spans(outcomes)) == [
             (n * size, (n + 1) * size, (n + 1) * size) for n in range(count + 1)
@@ -264,14 +301,9 @@ def test_a_fault_of_ours_is_told_and_leaves_nobody_waiting(
 ) -> None:
     async def main() -> None:
         leader = Leader()
-        first = leader.spawn(batch(b"a"))
-        await asyncio.sleep(0)
-        tasks = [leader.spawn(batch(text)) for text in (b"b", b"c")]
-        await asyncio.sleep(0)
         monkeypatch.setattr(append_coalescer._Run, "whole", lambda _: 1 // 0)
-        told = await asyncio.gather(*tasks, return_exceptions=True)
+        told = await leader.outcomes(batch(b"b"), batch(b"c"))
         assert [type(one) for one in told] == [InternalError, InternalError]
-        await first
         assert leader.appends.under_way == 0
 
     go(main())
@@ -281,14 +313,12 @@ def test_a_fault_of_ours_is_told_and_leaves_nobody_waiting(
 def test_at_the_end_nobody_is_left_waiting() -> None:
     async def main() -> None:
         leader = Leader()
-        first = leader.spawn(batch(b"a"))
-        await asyncio.sleep(0)
         tasks = [leader.spawn(batch(text)) for text in (b"b", b"c")]
         await asyncio.sleep(ROUND_TRIP_S / 2)
+        assert leader.appends.under_way == 1
         await leader.appends.close()
         told = await asyncio.gather(*tasks, return_exceptions=True)
         assert [type(one) for one in told] == [asyncio.CancelledError] * 2
-        await first
         assert leader.appends.under_way == 0
 
     go(main())
@@ -308,9 +338,9 @@ def test_what_sets_a_batch_apart() -> None:
 
 def test_a_refusal_when_the_deadline_is_over_is_the_last_word() -> None:
     async def main() -> None:
-        leader = Leader({n: UnavailableError("no leader was found") for n in range(1, 4)})
-        _, *told = await leader.outcomes(batch(b"a"), batch(b"b"), batch(b"c"))
+        leader = Leader({n: UnavailableError("no leader was found") for n in range(3)})
+        told = await leader.outcomes(batch(b"a"), batch(b"b"))
         assert [type(one) for one in told] == [UnavailableError, UnavailableError]
-        assert leader.requests == [1, 2, 1, 1]
+        assert leader.requests == [2, 1, 1]
 
     go(main())
