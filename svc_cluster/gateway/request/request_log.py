@@ -119,6 +119,8 @@ class TimedStages(Stages):
         seconds: dict[str, float] = {}
         for (stage, begun), (_, ended) in pairwise(self._entered):
             seconds[stage] = seconds.get(stage, 0.0) + ended - begun
+            if stage == CLUSTER:
+                seconds.update({f"leader_{name}": 0.0 for name in LEADER_STAGES if self._led})
         for led in self._led:
             # what is left for the stage is the way there and back, and the search for a leader
             seconds[CLUSTER] = seconds.get(CLUSTER, 0.0) - led.total
