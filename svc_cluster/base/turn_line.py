@@ -32,7 +32,7 @@ class TurnLine:
         """A piece of so many bytes is dealt with. Returns the units that it costs."""
         cost = 1 + size // self._unit_bytes
         self._left -= cost
-        if not self._is_asked:
+        if not self._is_asked:  # looked at here too: nearly every piece finds it asked
             self._ask()
         return cost
 

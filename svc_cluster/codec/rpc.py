@@ -165,9 +165,9 @@ def _command_kind(value: int) -> CommandKind:
 
 
 def ack_to_pb(into: pb.AppendAck, ack: AppendAck) -> None:
-    for position, place in ((into.start, ack.start), (into.end, ack.end), (into.tail, ack.tail)):
-        position.seq_num = place.seq_num
-        position.timestamp_ms = place.timestamp_ms
+    for out, position in ((into.start, ack.start), (into.end, ack.end), (into.tail, ack.tail)):
+        out.seq_num = position.seq_num
+        out.timestamp_ms = position.timestamp_ms
 
 
 def ack_from_pb(message: pb.AppendAck) -> AppendAck:

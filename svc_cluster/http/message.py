@@ -98,8 +98,9 @@ NOWHERE: Final = Connection("")
 
 @dataclass(slots=True, eq=False)
 class HeadNote:
-    """What the application has found out from a head alone. It is there for the next request of the
-    connection that begins with the very same bytes, and goes with them."""
+    """What the application has found out by a head alone. It is there for the next request of the
+    connection that begins with the very same bytes, and goes with them. What may have changed
+    meanwhile, as of the caller, is judged by whoever takes it from here."""
 
     reading: object = None
     credential: object = None

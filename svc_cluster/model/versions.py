@@ -113,8 +113,8 @@ JOINING: Final = 3
 """The active version from which on nodes come to a cluster with a join token, and leave it."""
 
 JOINED_APPENDS: Final = 3
-"""The newest version that a node speaks at least which is told that an append stands for several:
-one before it would count them as one."""
+"""A node whose newest version is older is not told that an append stands for several: it would
+count one. It is of requests alone: nothing of it is in a log."""
 
 MEMBERS_SINCE: Final[Mapping[str, int]] = {
     "CatalogCommand.replace_node": 3,
@@ -135,7 +135,8 @@ MEMBERS_SINCE: Final[Mapping[str, int]] = {
     "AppendRequest.requests": JOINED_APPENDS,
 }
 """Members of messages in a log, `Message.member`, that came after FIRST: the active version from
-which on they may be written. What is not here has been there since FIRST."""
+which on they may be written. Of messages between processes: the newest version that the other side
+speaks at least. What is not here has been there since FIRST."""
 
 RAISING: Final = "CatalogCommand.raise_active_version"
 """The one command that is written under a version that does not have it: by then every node and

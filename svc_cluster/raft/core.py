@@ -51,6 +51,7 @@ _PRIVATE: Final = (
     "_SyncObj__raftCurrentTerm",
     "_SyncObj__raftElectionDeadline",
     "_SyncObj__raftLastApplied",
+    "_SyncObj__raftLog",
     "_SyncObj__raftMatchIndex",
     "_SyncObj__raftNextIndex",
     "_SyncObj__serializer",
@@ -351,7 +352,6 @@ class Core:
     def tick(self, *, flush: bool) -> None:
         """One round of the engine: election, commit index, heartbeats. `flush` sends now."""
         sync = self._sync
-        sync._SyncObj__raftLastApplied = sync._SyncObj__raftCommitIndex
         if flush:
             sync._SyncObj__newAppendEntriesTime = 0
         sync.doTick()

@@ -129,8 +129,8 @@ class TokenHolder(Caller):
 
     @property
     def is_good(self) -> bool:
-        """Whether the token, as it was found, is good now."""
-        return self._directory.has(self._token)
+        """Whether the token, as it was found, is good now, with nothing shown beside it."""
+        return self._end is None and self._directory.has(self._token)
 
     def check(self) -> None:
         fault = self._directory.fault(self._token, self._end)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.clock import Clock
 from svc_cluster.codec import rpc
 from svc_cluster.codec.trace_pb import put_trace
 from svc_cluster.gateway.cluster.append_coalescer import AppendCoalescer, Appended, joins
@@ -16,14 +18,11 @@ from svc_cluster.model.record import AppendAck, StoredBatch
 class AppendClient:
     """The one of a gateway. All deadlines are monotonic seconds."""
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(
+        self, directory: Directory, clock: Clock, note_retry: Callable[[str], None]
+    ) -> None:
         self._directory = directory
-        self._coalescer = AppendCoalescer(self._ask)
-
-    @property
-    def joined(self) -> int:
-        """Appends that left in another one's request."""
-        return self._coalescer.joined
+        self._coalescer = AppendCoalescer(self._ask, clock.monotonic, note_retry)
 
     async def append(
         self,

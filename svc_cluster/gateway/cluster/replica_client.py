@@ -67,7 +67,7 @@ class ReplicaClient:
         self._deadline_seconds = deadline_seconds
         self._leaders = Leaders(sessions=sessions, loop=loop, clock=clock, rng=rng, metrics=metrics)
         self._directory = Directory(self._leaders, tuple(sorted(sessions)))
-        self._appends = AppendClient(self._directory)
+        self._appends = AppendClient(self._directory, clock, self._leaders.note_retry)
 
     def start(self) -> None:
         """Begin to watch the nodes: a frozen one keeps its connections and answers nothing."""

@@ -101,8 +101,9 @@ class TimedStages(Stages):
         self._monotonic = clock.monotonic
         self.begun = clock.monotonic()
         self._entered = [("admission", self.begun)]
-        """Put together only where it is told, which of most requests nothing is."""
+        """Each stage, and the monotonic second at which it began."""
         self._led: list[LeaderStages] = []
+        """What leaders have told, to be taken from CLUSTER."""
         self.allowed = 0.0
         self.match: Match | None = None
         self.head: RequestHead | None = None
@@ -119,8 +120,8 @@ class TimedStages(Stages):
         seconds: dict[str, float] = {}
         for (stage, begun), (_, ended) in pairwise(self._entered):
             seconds[stage] = seconds.get(stage, 0.0) + ended - begun
-            if stage == CLUSTER:
-                seconds.update({f"leader_{name}": 0.0 for name in LEADER_STAGES if self._led})
+            if stage == CLUSTER and self._led:
+                seconds.update({f"leader_{name}": 0.0 for name in LEADER_STAGES})
         for led in self._led:
             # what is left for the stage is the way there and back, and the search for a leader
             seconds[CLUSTER] = seconds.get(CLUSTER, 0.0) - led.total

@@ -15,6 +15,9 @@ from svc_cluster.stream import timestamping
 from tests.property.gateway.hostile import in_batches
 from tests.simulation.loop import run
 
+FAR = 1e9
+"""A deadline that is never over: monotonic seconds."""
+
 
 class Leader:
     """One stream, by the rules of the real one; all that is asked of it has one arrival time, as
@@ -60,11 +63,11 @@ def some_batch(rng: random.Random) -> StoredBatch:
 
 @in_batches(300)
 def test_together_is_as_one_by_one(sources: list[random.Random]) -> None:
-    """One request may go by itself first; a refusal concerns the same requests."""
+    """A refusal concerns the same requests: where all of them went together, each asks again."""
 
     async def outcome(asked: AppendCoalescer, batch: StoredBatch) -> AppendAck | type[Exception]:
         try:
-            return (await asked.append("b", "s", batch, 100.0)).ack
+            return (await asked.append("b", "s", batch, FAR)).ack
         except InvalidError as refusal:
             return type(refusal)
 
@@ -80,9 +83,10 @@ def test_together_is_as_one_by_one(sources: list[random.Random]) -> None:
             batches = [some_batch(rng) for _ in range(rng.randint(2, 9))]
             plain = [batch for batch in batches if joins(batch)]
             together, alone = (Leader(config, tail, now_ms) for _ in range(2))
-            one_by_one = [await outcome(AppendCoalescer(alone.ask), batch) for batch in plain]
-            asked = AppendCoalescer(together.ask)
             loop = asyncio.get_running_loop()
+            by_itself = AppendCoalescer(alone.ask, loop.time)
+            one_by_one = [await outcome(by_itself, batch) for batch in plain]
+            asked = AppendCoalescer(together.ask, loop.time)
             tasks = [loop.create_task(outcome(asked, batch)) for batch in plain]
             assert list(await asyncio.gather(*tasks)) == one_by_one
             assert (together.records, together.tail) == (alone.records, alone.tail)

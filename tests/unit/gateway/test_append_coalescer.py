@@ -10,8 +10,12 @@ import pytest
 
 from svc_cluster.base.errors import (
     DeadlineError,
+    DrainingError,
+    ErrorCode,
+    HotServerError,
     InternalError,
     InvalidError,
+    MalformedError,
     QuotaError,
     ServiceError,
     UnavailableError,
@@ -26,6 +30,7 @@ from svc_cluster.gateway.cluster.append_coalescer import (
     Appended,
     joins,
 )
+from svc_cluster.gateway.cluster.leaders import LAST_TRY_SECONDS
 from svc_cluster.model.cipher import StreamIdentity
 from svc_cluster.model.leader_stages import LeaderStages
 from svc_cluster.model.record import (
@@ -38,7 +43,7 @@ from svc_cluster.model.record import (
 from tests.simulation.loop import run
 
 ROUND_TRIP_S: Final = 0.01
-DEADLINE: Final = 100.0
+DEADLINE: Final = 1e9
 
 
 class Leader:
@@ -50,7 +55,9 @@ class Leader:
         self.asked: list[tuple[str, str, StoredBatch, int, float]] = []
         self.logs: dict[tuple[str, str], list[bytes]] = {}
         self.records: dict[tuple[str, str], int] = {}
-        self.appends = AppendCoalescer(self.ask)
+        self.retries: list[str] = []
+        loop = asyncio.get_running_loop()
+        self.appends = AppendCoalescer(self.ask, loop.time, self.retries.append)
 
     async def ask(
         self, basin: str, stream: str, batch: StoredBatch, requests: int, deadline: float
@@ -72,9 +79,9 @@ class Leader:
         return Appended(AppendAck(start, end, end), stages)
 
     def spawn(
-        self, batch: StoredBatch, stream: str = "s", deadline: float = DEADLINE
+        self, batch: StoredBatch, stream: str = "s", basin: str = "basin", ends: float = DEADLINE
     ) -> asyncio.Task[Appended]:
-        made = self.appends.append("basin", stream, batch, deadline)
+        made = self.appends.append(basin, stream, batch, ends)
         return asyncio.get_running_loop().create_task(made)
 
     async def outcomes(self, *batches: StoredBatch) -> list[Appended | BaseException]:
@@ -168,9 +175,15 @@ def test_who_comes_first_in_a_turn_does_not_go_ahead_of_the_others() -> None:
 def test_streams_and_basins_are_never_joined() -> None:
     async def main() -> None:
         leader = Leader()
-        tasks = [leader.spawn(batch(b"%d" % n), "ab"[n % 2]) for n in range(1, 5)]
+        places = [("a", "one"), ("b", "one"), ("a", "two"), ("b", "two")]
+        tasks = [leader.spawn(batch(b"%d" % n), *places[n % 4]) for n in range(8)]
         await asyncio.gather(*tasks)
-        assert leader.logs == {("basin", "a"): [b"24"], ("basin", "b"): [b"13"]}
+        assert leader.logs == {
+            ("one", "a"): [b"04"],
+            ("one", "b"): [b"15"],
+            ("two", "a"): [b"26"],
+            ("two", "b"): [b"37"],
+        }
 
     go(main())
 
@@ -187,6 +200,7 @@ def test_a_refusal_of_all_is_told_to_nobody_but_whom_it_concerns() -> None:
         assert spans(outcomes) == [(0, 1, 1), (1, 2, 2), (2, 3, 3)]
         assert leader.logs == {("basin", "s"): [b"a", b"b", b"d"]}
         assert leader.requests == [4, 1, 1, 1, 1]
+        assert leader.retries == ["refused_together"] * 4
         assert {deadline for *_, deadline in leader.asked} == {DEADLINE}
         assert leader.appends.under_way == 0
 
@@ -200,20 +214,23 @@ def test_what_may_have_had_an_effect_is_not_asked_again() -> None:
         assert [type(one) for one in told] == [DeadlineError, DeadlineError]
         assert told[0] is not told[1], "what one raises is not another's"
         assert leader.requests == [2]
+        assert not leader.retries
 
     go(main())
 
 
 def test_who_is_alone_in_it_hears_the_refusal_as_it_is() -> None:
     async def main() -> None:
-        leader = Leader({0: InvalidError("no timestamp"), 1: InvalidError("nor here")})
+        refusal = MalformedError(ErrorCode.BAD_PROTO, "nor here")
+        leader = Leader({0: InvalidError("no timestamp"), 1: refusal})
         [told] = await leader.outcomes(batch(b"a"))
         assert isinstance(told, InvalidError) and told.message == "no timestamp"
         first, second = leader.spawn(batch(b"a")), leader.spawn(batch(b"b"))
         await asyncio.sleep(0)
         first.cancel()
         [told] = await asyncio.gather(second, return_exceptions=True)
-        assert isinstance(told, InvalidError) and told.message == "nor here"
+        assert isinstance(told, MalformedError)
+        assert (told.message, told.code, str(told)) == ("nor here", refusal.code, str(refusal))
         assert leader.requests == [1, 1]
 
     go(main())
@@ -247,23 +264,53 @@ def test_a_client_that_goes_takes_nobody_with_it() -> None:
     go(main())
 
 
-def test_who_came_first_and_goes_before_the_turn_is_over_was_never_there() -> None:
-    """The others leave without it."""
+def test_where_all_clients_have_gone_nobody_asks_on() -> None:
+    """Leaders are asked again and again until the deadline: for nobody, it would be beyond all that
+    counts what a client makes the gateway hold."""
 
     async def main() -> None:
         leader = Leader()
-        tasks = [leader.spawn(batch(text)) for text in (b"a", b"b", b"c")]
+        for gone in range(1, 4):
+            tasks = [leader.spawn(batch(text)) for text in (b"a", b"b", b"c")]
+            await asyncio.sleep(ROUND_TRIP_S / 2)
+            assert leader.appends.under_way == 1
+            for task in tasks[:gone]:
+                task.cancel()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert leader.appends.under_way == (gone < 3), gone
+            await asyncio.gather(*tasks, return_exceptions=True)
+        assert leader.logs == {("basin", "s"): [b"abc", b"abc"]}
+
+    go(main())
+
+
+def test_who_goes_before_the_turn_is_over_was_never_there() -> None:
+    """The others leave without it, be it the first or not."""
+
+    async def main() -> None:
+        leader = Leader()
+        for gone in range(3):
+            leader = Leader()
+            tasks = [leader.spawn(batch(text)) for text in (b"a", b"b", b"c")]
+            await asyncio.sleep(0)
+            tasks[gone].cancel()
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+            assert isinstance(outcomes.pop(gone), asyncio.CancelledError)
+            assert spans(outcomes) == [(0, 1, 1), (1, 2, 2)]
+            assert leader.logs == {("basin", "s"): [b"abc".replace(b"abc"[gone : gone + 1], b"")]}
+            assert leader.requests == [2]
+        both = [leader.spawn(batch(b"d")) for _ in range(2)]
         await asyncio.sleep(0)
-        tasks[0].cancel()
-        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-        assert isinstance(outcomes.pop(0), asyncio.CancelledError)
-        assert spans(outcomes) == [(0, 1, 1), (1, 2, 2)]
-        assert leader.logs == {("basin", "s"): [b"bc"]}
+        both[1].cancel()
+        await asyncio.gather(*both, return_exceptions=True)
+        assert leader.requests == [2, 1]
         alone = leader.spawn(batch(b"d"))
         await asyncio.sleep(0)
         alone.cancel()
         await asyncio.gather(alone, return_exceptions=True)
-        assert leader.requests == [2]
+        assert leader.requests == [2, 1]
         assert leader.appends.under_way == 0
 
     go(main())
@@ -312,14 +359,18 @@ def test_a_fault_of_ours_is_told_and_leaves_nobody_waiting(
 
 def test_at_the_end_nobody_is_left_waiting() -> None:
     async def main() -> None:
-        leader = Leader()
-        tasks = [leader.spawn(batch(text)) for text in (b"b", b"c")]
-        await asyncio.sleep(ROUND_TRIP_S / 2)
-        assert leader.appends.under_way == 1
-        await leader.appends.close()
-        told = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [type(one) for one in told] == [asyncio.CancelledError] * 2
-        assert leader.appends.under_way == 0
+        """Whether it has not left, leaves in the next turn, is about to be sent, or is."""
+        for turns in range(5):
+            leader = Leader()
+            tasks = [leader.spawn(batch(text)) for text in (b"b", b"c")]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await leader.appends.close()
+            async with asyncio.timeout(1):
+                told = await asyncio.gather(*tasks, return_exceptions=True)
+            assert [type(one) for one in told] == [asyncio.CancelledError] * 2, turns
+            assert leader.appends.under_way == 0
+            assert leader.logs == {}
 
     go(main())
 
@@ -336,11 +387,30 @@ def test_what_sets_a_batch_apart() -> None:
         assert not joins(apart)
 
 
-def test_a_refusal_when_the_deadline_is_over_is_the_last_word() -> None:
+@pytest.mark.parametrize("refusal", [UnavailableError(), HotServerError(), DrainingError()])
+def test_what_concerns_all_is_told_to_all(refusal: ServiceError) -> None:
+    """It was asked again as long as there was time: once more each would only be cut off."""
+
     async def main() -> None:
-        leader = Leader({n: UnavailableError("no leader was found") for n in range(3)})
+        leader = Leader({0: refusal})
         told = await leader.outcomes(batch(b"a"), batch(b"b"))
-        assert [type(one) for one in told] == [UnavailableError, UnavailableError]
-        assert leader.requests == [2, 1, 1]
+        assert [type(one) for one in told] == [type(refusal)] * 2
+        assert not any(one.may_have_taken_effect for one in told if isinstance(one, ServiceError))
+        assert (leader.requests, leader.retries, leader.logs) == ([2], [], {})
+
+    go(main())
+
+
+def test_shortly_before_the_deadline_nobody_asks_again() -> None:
+    """An attempt that is cut off would leave unknown what is known to have had no effect."""
+
+    async def main() -> None:
+        for left, asked in ((LAST_TRY_SECONDS - 0.01, [2]), (LAST_TRY_SECONDS + 0.01, [2, 1, 1])):
+            leader = Leader({0: QuotaError("full")})
+            ends = asyncio.get_running_loop().time() + ROUND_TRIP_S + left
+            tasks = [leader.spawn(batch(text), ends=ends) for text in (b"a", b"b")]
+            told = await asyncio.gather(*tasks, return_exceptions=True)
+            assert leader.requests == asked
+            assert all(isinstance(one, QuotaError) for one in told) == (asked == [2])
 
     go(main())

@@ -85,7 +85,8 @@ def test_whoever_shows_a_certificate_is_looked_at_each_time() -> None:
     async def main() -> None:
         _, access = control()
         note = HeadNote()
-        await found(access, request(note))
+        holder = await found(access, request(note))
+        assert access.kept_caller(request(note)) is holder
         certificate = ClientCertificate(("t1",), TimestampMs(10**13), "f" * 64)
         shown = Connection("10.0.0.1", certificate)
         assert access.kept_caller(request(note, shown)) is None
@@ -98,7 +99,8 @@ def test_where_certificates_are_wanted_nobody_is_kept() -> None:
         _, strict = control(needs_certificate=True)
         _, access = control()
         note = HeadNote()
-        await found(access, request(note))
+        holder = await found(access, request(note))
+        assert access.kept_caller(request(note)) is holder
         assert strict.kept_caller(request(note)) is None
 
     run(lambda loop: main())
