@@ -6,6 +6,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from svc_cluster.base.counter import FastCounter
 from svc_cluster.base.histogram import FastHistogram
 
 SECONDS_BUCKETS: Final = (*(0.0005 * 2**step for step in range(15)), 10.0)
@@ -20,6 +21,10 @@ class MetricDeclarations:
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self.registry)
+
+    def _count(self, name: str, text: str, *labels: str) -> FastCounter:
+        """What is counted many times for a request."""
+        return FastCounter(name, text, self.registry, labels)
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(name, text, labels, registry=self.registry)

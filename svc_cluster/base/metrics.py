@@ -19,7 +19,6 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from svc_cluster.base.basin_families import BasinFamilies
-from svc_cluster.base.counter import FastCounter
 from svc_cluster.base.exposition import exposition_steps
 from svc_cluster.base.histogram import FastHistogram
 from svc_cluster.base.raft_metrics import RaftMetrics
@@ -60,11 +59,8 @@ class Metrics(RaftMetrics, StorageMetrics):
         return exposition_steps(self.registry)
 
     def _declare_http(self) -> None:
-        self.http_requests = FastCounter(
-            "svc_http_requests_total",
-            "HTTP requests answered.",
-            self.registry,
-            ("method", "route", "code"),
+        self.http_requests = self._count(
+            "svc_http_requests_total", "HTTP requests answered.", "method", "route", "code"
         )
         self.http_request_duration = self._seconds(
             "svc_http_request_duration_seconds",
@@ -102,11 +98,11 @@ class Metrics(RaftMetrics, StorageMetrics):
         self.auth_failures = self._counter(
             "svc_auth_failures_total", "Requests refused for their credentials.", "reason"
         )
-        self.gateway_backend_requests = FastCounter(
+        self.gateway_backend_requests = self._count(
             "svc_gateway_backend_requests_total",
             "Requests from the gateway to replica nodes.",
-            self.registry,
-            ("peer", "code"),
+            "peer",
+            "code",
         )
         self.gateway_retries = self._counter(
             "svc_gateway_retries_total", "Requests sent again by the gateway.", "reason"
@@ -129,11 +125,11 @@ class Metrics(RaftMetrics, StorageMetrics):
     def _declare_records(self) -> None:
         self.read_sessions = self._gauge("svc_read_sessions", "Streaming reads that are open.")
         self.append_sessions = self._gauge("svc_append_sessions", "Append sessions that are open.")
-        self.records_appended = FastCounter(
-            "svc_records_appended_total", "Records acknowledged as durable.", self.registry
+        self.records_appended = self._count(
+            "svc_records_appended_total", "Records acknowledged as durable."
         ).labels()
-        self.appended_bytes = FastCounter(
-            "svc_appended_bytes_total", "Metered bytes acknowledged as durable.", self.registry
+        self.appended_bytes = self._count(
+            "svc_appended_bytes_total", "Metered bytes acknowledged as durable."
         ).labels()
         self.records_read = self._counter("svc_records_read_total", "Records sent to readers.")
         self.read_bytes = self._counter("svc_read_bytes_total", "Metered bytes sent to readers.")

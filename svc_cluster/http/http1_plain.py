@@ -288,11 +288,9 @@ class PlainConnection(asyncio.Protocol):
     async def _answer(self, response: Response) -> bool:
         """Send it. Returns whether the connection goes on."""
         try:
-            body = response.body
-            common = self._common
+            body, common = response.body, self._common
             is_last = response.close or common.leaving or self._retiring or self._has_said_all()
-            is_stream = not isinstance(body, bytes)
-            framing = CHUNKED if is_stream else length_line(response.status, cast(bytes, body))
+            framing = length_line(response.status, body) if isinstance(body, bytes) else CHUNKED
             head = answer_head(response, framing, LAST if is_last else "", common.date.text())
             if isinstance(body, bytes) and len(body) <= SLICE_BYTES:
                 self._send(head + body)

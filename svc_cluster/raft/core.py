@@ -9,19 +9,18 @@ Which of them and why: docs/adr/0001.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pysyncobj.syncobj as library
 from pysyncobj.config import SyncObjConf
-from pysyncobj.journal import Journal
 from pysyncobj.node import Node
 from pysyncobj.serializer import SERIALIZER_STATE
 from pysyncobj.transport import Transport
 from pysyncobj.version import VERSION
 
 from svc_cluster.base.ids import LogIndex, NodeId, Term
-from svc_cluster.base.log_ops import LogEntry
+from svc_cluster.raft.log_journal import LogJournal
 from svc_cluster.raft.log_view import LogView
 from svc_cluster.raft.raft_settings import RaftSettings
 
@@ -93,8 +92,8 @@ library.createJournal = lambda journal: journal
 
 
 class _PeerNode(int, Node):  # type: ignore[misc]  # the library has no types
-    """A node that is its number: it hashes and compares as that, so that sets of nodes have the
-    same order everywhere, without a call in Python each time."""
+    """A node is its number: it hashes and compares as that, without a call in Python each time.
+    Sets of nodes have the same order everywhere."""
 
     def __init__(self, node_id: NodeId) -> None:
         Node.__init__(self, node_id)
@@ -129,92 +128,6 @@ class _Pipe(Transport):  # type: ignore[misc]
 
     def disconnected(self, node: _PeerNode) -> None:
         self._onNodeDisconnected(node)
-
-
-class _Slice:
-    """Entries of the log without copying them. Valid until the log changes."""
-
-    __slots__ = ("_journal", "_range")
-
-    def __init__(self, journal: _LogJournal, slots: range) -> None:
-        self._journal = journal
-        self._range = slots
-
-    def __len__(self) -> int:
-        return len(self._range)
-
-    def __getitem__(self, item: int | slice) -> Any:
-        if isinstance(item, slice):
-            return _Slice(self._journal, self._range[item])
-        return self._journal[self._range[item]]
-
-    def __iter__(self) -> Iterator[tuple[bytes, int, int]]:
-        return (self._journal[slot] for slot in self._range)
-
-    def log_entries(self) -> tuple[LogEntry, ...]:
-        """The same as values of ours. The slice must not reach down to the base."""
-        assert self._range.start > 0, "the base is not an entry"
-        return tuple(self._journal.log.entries[self._range.start - 1 : self._range.stop - 1])
-
-
-class _LogJournal(Journal):  # type: ignore[misc]
-    """The log as the library wants it: never empty, slot 0 is the base.
-
-    So a new group begins with an empty log behind (0, 0), alike on every node, and the library
-    does not add the entry that it begins an empty journal with.
-    """
-
-    def __init__(self, log: LogView, append_entries_max: int) -> None:
-        self.log = log
-        self._append_entries_max = append_entries_max
-
-    def add(self, command: bytes, idx: int, term: int) -> None:
-        self.log.append(command, idx, term)
-
-    def clear(self) -> None:
-        raise AssertionError("the library's snapshots are not used")
-
-    def deleteEntriesFrom(self, entryFrom: int) -> None:
-        self.log.truncate_from(self.log.base_index + entryFrom)
-
-    def deleteEntriesTo(self, entryTo: int) -> None:
-        raise AssertionError("the library's compaction is not used")
-
-    def __len__(self) -> int:
-        return len(self.log.entries) + 1
-
-    def __getitem__(self, item: int | slice) -> Any:
-        entries = self.log.entries
-        if item == -1 and entries:
-            entry = entries[-1]
-            return (entry.payload, entry.log_index, entry.term)
-        if isinstance(item, slice):
-            slots = range(len(entries) + 1)[item]
-            if item.stop is None:
-                # What follows upon a place is for a message, and the rest for the ones behind it; a
-                # follower asks so only whether anything follows.
-                slots = slots[: self._append_entries_max]
-            return _Slice(self, slots)
-        slot = item if item >= 0 else len(entries) + 1 + item
-        if slot == 0:
-            return (b"\x01", self.log.base_index, self.log.base_term)
-        entry = entries[slot - 1]
-        return (entry.payload, entry.log_index, entry.term)
-
-    def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
-        self.log.set_commit(raftCommitIndex)
-
-    def getRaftCommitIndex(self) -> int:
-        return self.log.commit_index
-
-    def setCurrentTerm(self, term: int, votedForNodeId: int | None) -> None:
-        self.log.set_hard_state(term, votedForNodeId)
-
-    def getCurrentTerm(self) -> int:
-        return self.log.term
-
-    def getVotedForNodeId(self) -> int | None:
-        return self.log.voted_for
 
 
 class _NoSnapshots:
@@ -262,7 +175,7 @@ class _SyncObj(library.SyncObj):  # type: ignore[misc]
     def _SyncObj__getEntries(
         self, from_index: int | None, count: int | None = None, bytes_max: int | None = None
     ) -> Any:
-        journal: _LogJournal = self._SyncObj__raftLog
+        journal: LogJournal = self._SyncObj__raftLog
         if count == 1 and from_index is not None:
             slot = from_index - journal.log.base_index
             return [journal[slot]] if 0 <= slot < len(journal) else []
@@ -300,7 +213,7 @@ class Core:
             connectionTimeout=settings.election_max * 10,
             commandsWaitLeader=False,
             dynamicMembershipChange=False,
-            journalFile=_LogJournal(log, settings.append_entries_max),
+            journalFile=LogJournal(log, settings.append_entries_max),
             logCompactionMinEntries=_NEVER,
             logCompactionMinTime=_NEVER,
             useFork=False,

@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from svc_cluster.base.errors import (
     DrainingError,
@@ -86,7 +86,7 @@ class AppendCoalescer:
         self._clock = clock
         self._note_retry = note_retry
         self._is_closed = False
-        self._open: dict[Place, _Run] = {}
+        self._open: dict[Place, _JoinedAppends] = {}
         """What may still be joined; it leaves in the next turn."""
         self._tasks = Tasks()
         self.joined = 0
@@ -119,11 +119,11 @@ class AppendCoalescer:
             self._note_retry("refused_together")
         return await self._ask(basin, stream, batch, 1, deadline)
 
-    async def _first_of(self, place: Place, batch: StoredBatch, deadline: float) -> _Run:
+    async def _first_of(self, place: Place, batch: StoredBatch, deadline: float) -> _JoinedAppends:
         """Let others join until they have been looked at. Returns the run, which has the batch as
         its first; it is empty where nobody has joined, and the batch is to be sent alone."""
         # one that was open and is full is its first one's to send
-        self._open[place] = run = _Run(batch, deadline)
+        self._open[place] = run = _JoinedAppends(batch, deadline)
         try:
             await asyncio.sleep(0)
             run.forget_those_who_have_gone()
@@ -146,7 +146,7 @@ class AppendCoalescer:
         self._is_closed = True
         await self._tasks.cancel_all()
 
-    async def _send(self, place: Place, run: _Run) -> None:
+    async def _send(self, place: Place, run: _JoinedAppends) -> None:
         try:
             whole = await self._ask(*place, run.whole(), len(run.waiting), run.deadline)
             run.acknowledge(whole)
@@ -178,7 +178,7 @@ def _copied(refusal: ServiceError) -> ServiceError:
     return own
 
 
-class _Run:
+class _JoinedAppends:
     """The requests that leave as one."""
 
     __slots__ = (
@@ -196,7 +196,7 @@ class _Run:
         self.deadline = deadline
         self.waiting: list[tuple[StoredBatch, asyncio.Future[Appended]]] = []
         """Without the first, until that is added."""
-        self.sending: asyncio.Task[Any] | None = None
+        self.sending: asyncio.Task[None] | None = None
         self._first = first
         self._byte_count = len(first.records)
         self._metered_bytes = first.metered_bytes

@@ -348,7 +348,7 @@ def test_a_fault_of_ours_is_told_and_leaves_nobody_waiting(
 ) -> None:
     async def main() -> None:
         leader = Leader()
-        monkeypatch.setattr(append_coalescer._Run, "whole", lambda _: 1 // 0)
+        monkeypatch.setattr(append_coalescer._JoinedAppends, "whole", lambda _: 1 // 0)
         told = await leader.outcomes(batch(b"b"), batch(b"c"))
         assert [type(one) for one in told] == [InternalError, InternalError]
         assert leader.appends.under_way == 0
