@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pysyncobj.syncobj as library
 from pysyncobj.config import SyncObjConf
+from pysyncobj.journal import Journal
 from pysyncobj.node import Node
 from pysyncobj.serializer import SERIALIZER_STATE
 from pysyncobj.transport import Transport
@@ -42,6 +43,19 @@ _METHODS: Final = (
     "_SyncObj__getEntries",
     "_SyncObj__getPrevLogIndexTerm",
 )
+_JOURNAL: Final = (
+    "add",
+    "clear",
+    "deleteEntriesFrom",
+    "deleteEntriesTo",
+    "getCurrentTerm",
+    "getRaftCommitIndex",
+    "getVotedForNodeId",
+    "onOneSecondTimer",
+    "setCurrentTerm",
+    "setRaftCommitIndex",
+)
+"""What the library asks of a journal, beside its length and its items."""
 _PRIVATE: Final = (
     "_SyncObj__commandsQueue",
     "_SyncObj__lastResponseTime",
@@ -80,6 +94,8 @@ def _check_library() -> None:
         raise RuntimeError(f"PySyncObj {EXPECTED_VERSION} is required, found {VERSION}")
     missing = [name for name in _MODULE_NAMES if not hasattr(library, name)]
     missing += [name for name in _METHODS if not hasattr(library.SyncObj, name)]
+    for journal in (Journal, LogJournal):
+        missing += [name for name in _JOURNAL if not hasattr(journal, name)]
     if missing:
         raise RuntimeError(f"PySyncObj lacks {', '.join(missing)}")
 
