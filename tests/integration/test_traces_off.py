@@ -52,4 +52,5 @@ def test_an_append_makes_no_call_for_traces_that_are_switched_off(tmp_path: Path
     }
     print(f"calls of an append: {calls}; off/plain {calls['off'][0] / calls['plain'][0]:.3f}")
     assert calls["off"][0] == calls["plain"][0]
-    assert calls["on"] > calls["off"]
+    # in all: a traced append goes by itself, past what would join it with others in the gateway
+    assert calls["on"][1] > calls["off"][1]
