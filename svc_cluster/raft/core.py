@@ -326,6 +326,10 @@ class Core:
         node = self._nodes[peer]
         indexes[node] = max(indexes[node], log_index)
 
+    def fall_back_after(self, seconds: float) -> None:
+        """A leader that no quorum answers for so long steps down."""
+        self._sync._SyncObj__conf.leaderFallbackTimeout = seconds
+
     def election_due(self, now: float) -> bool:
         return bool(self._sync._SyncObj__raftElectionDeadline < now)
 

@@ -48,15 +48,15 @@ class Elections:
         """Whatever was asked about the term before is void."""
         self._prevote.cancel()
 
-    def on_tick(self, now: float, up: Collection[NodeId]) -> None:
-        """Time passed while not leading; begins an election when the timeout is over. The first
-        tick shows where the clock stands, and begins the timeout."""
+    def on_tick(self, now: float, up: Collection[NodeId], grace: float = 0.0) -> None:
+        """Time passed while not leading; begins an election when the timeout is over by more than
+        the grace. The first tick shows where the clock stands, and begins the timeout."""
         if not self._ticked:
             self._ticked = True
             self._core.postpone_election(now)
             if not self._peers and self._seam.holds_beginning:
                 self._core.campaign()
-        elif self._core.election_due(now):
+        elif self._core.election_due(now - grace):
             self.stand(now, up)
 
     def stand(self, now: float, up: Collection[NodeId]) -> None:

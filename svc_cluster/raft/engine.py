@@ -121,6 +121,8 @@ class EngineGroup:
         self._up: set[NodeId] = set()
         self._delivery = Delivery(self._log, applied_index, settings.committed_bytes_max)
         self._now = 0.0
+        self._grace = 0.0
+        """See `Tick.grace`."""
         self._seen_term = self._core.term
         self._led = False
         self._abstains = False
@@ -144,8 +146,12 @@ class EngineGroup:
             return None
         if self._abstains and not self._core.is_leader:
             # nobody may ever stand after a leader that is gone
-            return self._core.leader if self._following.hears_leader(self._now) else None
+            return self._core.leader if self._hears_leader else None
         return self._core.leader
+
+    @property
+    def _hears_leader(self) -> bool:
+        return self._following.hears_leader(self._now - self._grace)
 
     @property
     def can_propose(self) -> bool:
@@ -231,7 +237,7 @@ class EngineGroup:
                 case Durable():
                     self._on_durable(event.ready_number)
                 case Tick():
-                    self._on_tick(event.now)
+                    self._on_tick(event.now, event.grace)
                 case PeerUp():
                     self._on_peer_up(event.peer)
                 case PeerDown():
@@ -357,7 +363,7 @@ class EngineGroup:
                     self._elections.on_vote_request(sender, body)
             case PreVoteRequest():
                 if not self.recovery:
-                    alive = self._core.is_leader or self._following.hears_leader(self._now)
+                    alive = self._core.is_leader or self._hears_leader
                     self._elections.on_prevote_request(sender, body, leader_is_alive=alive)
             case _:
                 if body.sender_term > term:
@@ -404,16 +410,17 @@ class EngineGroup:
         else:
             self._following.on_durable(self._now)
 
-    def _on_tick(self, now: float) -> None:
+    def _on_tick(self, now: float, grace: float) -> None:
         assert now >= self._now, "time never goes back"
-        self._now = now
+        self._now, self._grace = now, grace
         self._core.enter(now)
         if self.recovery:
             return
         if self._core.is_leader:
+            self._core.fall_back_after(self._settings.leader_fallback + grace)
             self._leading.tick(now, self._up)
         elif not self._abstains:
-            self._elections.on_tick(now, self._up)
+            self._elections.on_tick(now, self._up, grace)
 
     def _on_peer_up(self, peer: NodeId) -> None:
         if peer in self._peers:

@@ -78,6 +78,10 @@ class Tick:
     """Time passed. `now` is monotonic seconds, never less than in the tick before."""
 
     now: float
+    grace: float = 0.0
+    """Seconds for which the silence of others says nothing yet, beyond the usual: this node has so
+    much to do that what they have sent may wait here. It moves elections and the stepping down of
+    a leader, nothing else."""
 
 
 @dataclass(frozen=True, slots=True)

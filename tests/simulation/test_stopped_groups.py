@@ -143,10 +143,10 @@ def test_an_engine_that_breaks_on_one_replica_leaves_the_group_to_the_others(
     broken: set[int] = set()
     original = EngineGroup._on_tick
 
-    def on_tick(engine: EngineGroup, now: float) -> None:
+    def on_tick(engine: EngineGroup, now: float, grace: float) -> None:
         if engine.group_id == BROKEN and engine.node_id in broken:
             raise AssertionError("planted")
-        original(engine, now)
+        original(engine, now, grace)
 
     monkeypatch.setattr(EngineGroup, "_on_tick", on_tick)
 

@@ -161,8 +161,8 @@ class Node:
             if peer != self.node_id:
                 self.group.step(PeerUp(peer))
 
-    def tick(self, now: float) -> None:
-        self.group.step(Tick(now))
+    def tick(self, now: float, grace: float = 0.0) -> None:
+        self.group.step(Tick(now, grace))
         self.drain()
 
     def receive(self, sender: int, body: PeerMessage) -> None:
@@ -231,12 +231,12 @@ class Cluster:
                 self.nodes[to].receive(sender, body)
         raise AssertionError("the nodes never stop talking")
 
-    def advance(self, seconds: float, step: float = 0.05) -> None:
+    def advance(self, seconds: float, step: float = 0.05, grace: float = 0.0) -> None:
         end = self.now + seconds
         while self.now < end:
             self.now += step
             for node in self.nodes.values():
-                node.tick(self.now)
+                node.tick(self.now, grace)
             self.settle()
 
     def elect(self) -> Node:

@@ -1,0 +1,92 @@
+"""A node with very much to do takes nobody's silence for an end, for a while."""
+
+from __future__ import annotations
+
+from svc_cluster.base.ids import LogIndex, NodeId, Term
+from svc_cluster.raft.group import Role
+from svc_cluster.raft.messages import PreVoteRequest, PreVoteResponse
+from svc_cluster.raft.raft_settings import RaftSettings
+from tests.unit.raft.harness import Cluster, Node, append
+
+GRACE = 2.0
+SETTINGS = RaftSettings()
+
+
+def asked_for_votes(node: Node) -> bool:
+    return any(isinstance(body, PreVoteRequest) for _, body in node.take_sent())
+
+
+def test_a_follower_stands_behind_its_time_and_the_grace() -> None:
+    """What its leader has sent may wait here. Without the grace it stands at once."""
+    node = Node(1, [1, 2, 3])
+    node.tick(1.0, GRACE)
+    node.receive(2, append(4, (0, 0)))
+    node.sync()
+    node.take_sent()
+    for now in (2.1, 1.0 + SETTINGS.election_min + GRACE - 0.01):
+        node.tick(now, GRACE)
+        assert not asked_for_votes(node), now
+    assert node.group.role is Role.FOLLOWER and node.group.leader == 2
+    node.tick(1.0 + SETTINGS.election_max + GRACE + 0.01, GRACE)
+    assert asked_for_votes(node)
+
+    other = Node(1, [1, 2, 3])
+    other.tick(1.0, GRACE)
+    other.receive(2, append(4, (0, 0)))
+    other.sync()
+    other.take_sent()
+    other.tick(2.1)
+    assert asked_for_votes(other), "the grace is that of the last tick"
+
+
+def test_a_voter_with_a_grace_says_no_for_longer() -> None:
+    """Its leader is not taken for gone because others, with less to do, have asked."""
+    node = Node(1, [1, 2, 3])
+    node.tick(1.0, GRACE)
+    node.receive(2, append(4, (0, 0)))
+    node.sync()
+    node.take_sent()
+    question = PreVoteRequest(Term(4), Term(5), LogIndex(0), Term(0))
+    answers = []
+    for now, grace in ((1.6, GRACE), (3.0, GRACE), (3.01, 0.0)):
+        node.tick(now, grace)
+        node.receive(3, question)
+        answers += [one for one in node.take_sent() if isinstance(one[1], PreVoteResponse)]
+    assert answers == [
+        (NodeId(3), PreVoteResponse(Term(4), Term(5), granted=granted))
+        for granted in (False, False, True)
+    ]
+
+
+def test_a_leader_with_a_grace_steps_down_later() -> None:
+    """Answers of the others may wait here too; without a quorum it does step down in the end."""
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.advance(0.5, grace=GRACE)
+    cluster.isolate(leader.node_id)
+    cluster.advance(SETTINGS.leader_fallback + GRACE - 0.3, grace=GRACE)
+    assert leader.group.role is Role.LEADER
+    cluster.advance(0.6, grace=GRACE)
+    assert leader.group.role is not Role.LEADER
+
+    cluster = Cluster(3)
+    leader = cluster.elect()
+    cluster.advance(0.5, grace=GRACE)
+    cluster.isolate(leader.node_id)
+    cluster.advance(SETTINGS.leader_fallback + 0.3)
+    assert leader.group.role is not Role.LEADER, "the grace is over with the next tick"
+
+
+def test_a_grace_keeps_nobody_from_electing() -> None:
+    """A cluster all of whose nodes have one elects a leader, and another when that is lost."""
+    cluster = Cluster(3)
+    for _ in range(200):
+        cluster.advance(0.05, grace=GRACE)
+        leads = [node for node in cluster.nodes.values() if node.group.can_propose]
+        if leads:
+            break
+    (first,) = leads
+    cluster.isolate(first.node_id)
+    cluster.advance(SETTINGS.election_max + GRACE + 1.5, grace=GRACE)
+    others = [node for node in cluster.nodes.values() if node is not first]
+    assert sum(node.group.can_propose for node in others) == 1
