@@ -108,10 +108,13 @@ class HeldGroups:
 
     def bound_parked(self) -> None:
         """Called now and then: keep what the parked ones hold in memory within its bound."""
+        # who is parked is never at rest
         parked = [
-            basin.group
-            for basin in self._basins.values()
-            if basin.group.parked and not basin.group.stopped
+            replica.group
+            for replica in self._services.rest.awake()
+            if replica.group.group_id in self._basins
+            and replica.group.parked
+            and not replica.group.stopped
         ]
         parked.sort(key=lambda group: group.parked_bytes)
         while sum(group.parked_bytes for group in parked) > PARKED_BYTES_MAX:

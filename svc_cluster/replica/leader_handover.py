@@ -330,8 +330,10 @@ class SlowDiskWatch:
             self._scores.pop(replica.group.group_id, None)
 
     def _looked(self) -> None:
-        for group_id in [one for one in self._scores if self._host.replica(one) is None]:
-            del self._scores[group_id]
+        if len(self._scores) > len(self._host.basins) + 1:
+            # of a group that is gone: its number is never another one's
+            for group_id in [one for one in self._scores if self._host.replica(one) is None]:
+                del self._scores[group_id]
         if self._stopped:
             return
         self._pause = QUIET_LOOK_SECONDS if self._services.rest.is_quiet else LOOK_SECONDS

@@ -249,7 +249,7 @@ class Ledger:
         return sum(
             one.places.bytes_between(one.flushed_index, applied(group))
             for group, one in self.groups.items()
-            if one.places
+            if one.flushed_index < one.last_index and one.places  # nearly all rest
         )
 
     def forget(self, segment_seq: int) -> None:

@@ -46,6 +46,7 @@ def _host(replicas: list[Idle]) -> Any:
         draining=False,
         faults=faults,
         replicas=lambda: replicas,
+        basins=dict.fromkeys(range(len(replicas))),
         guarded=lambda callback: callback,
         settings=SimpleNamespace(nodes=[NodeId(1)]),
         is_peer_up=lambda _: True,
