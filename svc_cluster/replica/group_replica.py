@@ -99,6 +99,8 @@ class GroupReplica(Generic[Plan_co]):
         self.comparison = StateComparison(self, services)
         self.rest = GroupRest(self, services.rest, services.clock)
         self._watched: tuple[LogIndex, Callable[[], None]] | None = None
+        self.stirs = 0
+        """Differs whenever something has happened that brings something to do; see `is_settled`."""
         self.stopped = False
         self.fault = ""
         """Why it has stopped by itself; empty: it has not."""
@@ -270,6 +272,7 @@ class GroupReplica(Generic[Plan_co]):
             look()
         else:
             self._watched = (log_index, look)
+            self.stirs += 1
         return True
 
     def distrust(self) -> None:
@@ -284,6 +287,7 @@ class GroupReplica(Generic[Plan_co]):
         self._drain()
 
     def _schedule_drain(self) -> None:
+        self.stirs += 1
         if not self._drain_scheduled:
             self._drain_scheduled = True
             self._services.turns.soon(self._drain)

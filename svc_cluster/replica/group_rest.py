@@ -34,7 +34,7 @@ PARTING_SECONDS: Final = 1.0
 answers: the last of them are still under way."""
 
 
-UNUSED_SECONDS: Final = 0.5
+UNUSED_SECONDS: Final = 0.25
 """A group in which there is nothing that anybody could use rests so soon, if it rests at all: many
 that are made one after another would otherwise all be awake for as long as one that is used."""
 
@@ -64,6 +64,10 @@ class RestingNode(Protocol):
 
     def slept(self, rest: GroupRest) -> None: ...
 
+    def wakes_in_turn(self, rest: GroupRest) -> None:
+        """It was opened asleep, and is to wake when those before it have."""
+        ...
+
     def woke(self, rest: GroupRest) -> None: ...
 
     def send(self, peer: NodeId, group_id: GroupId, message: PeerMessage) -> None: ...
@@ -89,7 +93,7 @@ class GroupRest:
         self.group_id = group.group_id
         self.asleep = False
         self.leader: NodeId | None = None
-        """Who led, and in which term, when it fell asleep."""
+        """Who led, and in which term, when it fell asleep. Nobody: it was opened asleep."""
         self.term = Term(0)
         self.partners: tuple[NodeId, ...] = ()
         """Who has agreed, where this replica leads."""
@@ -103,6 +107,8 @@ class GroupRest:
         self._quiet_since = 0.0
         self._used_since: float | None = None
         """When it was first seen at work since it was opened, or woke."""
+        self._compares = False
+        """The others were asked for their states; when these are equal, the group is to rest."""
         self._round: _Round | None = None
         self._number = 0
         self._parted_at = 0.0
@@ -124,7 +130,8 @@ class GroupRest:
         """To be called now and then while it is awake: begin to rest, as leader, when nothing has
         happened for long enough."""
         engine = self._group.engine
-        seen = (engine.role, engine.term, engine.last_index, self.uses)
+        seen = self._what_shows_use()
+        self._compares = False
         if seen != self._seen or self._round is not None:
             self._seen, self._quiet_since, self._round = seen, now, None
             if self._used_since is None:
@@ -138,13 +145,43 @@ class GroupRest:
             return
         if not self._group.comparison.are_equal(partners):
             # whoever rests is compared by nobody but the scrub, which begins with this
+            self._compares = True
             self._group.comparison.begin()
             return
+        self._ask(partners)
+
+    def compared(self) -> None:
+        """Another replica has told the digest of its state. Where all have that are to agree, they
+        are asked now: with the next look the group would be awake for half as long again."""
+        if not self._compares or self._seen != self._what_shows_use():
+            return
+        partners = self._node.partners(self._group.engine.members)
+        if partners is None or not self._group.comparison.are_equal(partners):
+            return
+        self._compares = False
+        if self._may_lead_to_rest(partners):
+            self._ask(partners)
+
+    def _what_shows_use(self) -> tuple[object, ...]:
+        engine = self._group.engine
+        return (engine.role, engine.term, engine.last_index, self.uses)
+
+    def _ask(self, partners: tuple[NodeId, ...]) -> None:
+        engine = self._group.engine
         self._number += 1
         self._round = _Round(engine.term, engine.last_index, partners, set(partners))
         for peer in partners:
             self._say(peer, RestKind.ASK, self._number)
         self._settle_round()
+
+    def begin(self) -> None:
+        """The replica was just opened, with others on this node, and nothing is known to be missing
+        in it: it sleeps until its turn comes, or somebody else's message, or somebody asks for it.
+        A thousand that were opened awake would all elect at once."""
+        if self._node.seconds and not self.asleep and self._may_rest():
+            self._sleep(None, ())
+            self._parted_at = float("-inf")
+            self._node.wakes_in_turn(self)
 
     def _wanted_quiet(self) -> float:
         """For how long it has to have had nothing to do; 0: it does not rest."""
@@ -197,12 +234,12 @@ class GroupRest:
             return
         self._round = None
         same = (asked.term, asked.log_index) == (engine.term, engine.last_index)
-        unused = self._seen == (engine.role, engine.term, engine.last_index, self.uses)
+        unused = self._seen == self._what_shows_use()
         free = self._node.partners(engine.members) == asked.partners
         if same and unused and free and self._may_lead_to_rest(asked.partners):
             self._sleep(engine.node_id, asked.partners)
 
-    def _sleep(self, leader: NodeId, partners: tuple[NodeId, ...]) -> None:
+    def _sleep(self, leader: NodeId | None, partners: tuple[NodeId, ...]) -> None:
         if self.asleep:
             self._node.woke(self)
         self.asleep = True
@@ -246,16 +283,15 @@ class GroupRest:
 
     def wake(self, *, by: NodeId | None = None, stands: bool = False) -> None:
         """Go on as if it had never rested. `by`: who is awake already. `stands`: a follower whose
-        leader's node is lost stands for election at once."""
+        leader's node is lost, or that knows of none, stands for election at once."""
         if not self.asleep:
             return
         self.asleep = False
         self._node.woke(self)
         self.uses += 1
         group, leader = self._group, self.leader
-        assert leader is not None, "it is set when the group falls asleep"
-        lives = self._node.lives(leader)
-        if lives and leader not in (by, group.engine.node_id):
+        lives = leader is not None and self._node.lives(leader)
+        if leader is not None and lives and leader not in (by, group.engine.node_id):
             self._say(leader, RestKind.WAKE)
         group.have(partial(self._go_on, leader_lives=lives))
         if stands and not lives:
@@ -267,9 +303,9 @@ class GroupRest:
         engine.step(Tick(now))
 
     def missed(self) -> None:
-        """Somebody asks a replica that does not serve: of a group whose leader is lost it stands
-        for election."""
-        if self.asleep and self.leader is not None and not self._node.lives(self.leader):
+        """Somebody asks a replica that does not serve: of a group whose leader is lost, or not
+        known, it stands for election."""
+        if self.asleep and (self.leader is None or not self._node.lives(self.leader)):
             self.wake(stands=True)
 
     def end(self, *, tells: bool) -> None:

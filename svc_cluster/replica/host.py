@@ -58,6 +58,7 @@ from svc_cluster.replica.snapshot_admission import SnapshotAdmission
 from svc_cluster.replica.snapshot_install import SnapshotInstalls
 from svc_cluster.replica.snapshot_sender import SnapshotSender, SnapshotTransport
 from svc_cluster.replica.succession import Succession
+from svc_cluster.replica.tick_pace import grace_seconds
 
 OPENING_VISITS: Final = 8
 """To open a replica is as dear as so many visits of one that is open, and more."""
@@ -125,6 +126,8 @@ class Host:
             on_fatal=on_fatal,
         )
         self._tick_handle: asyncio.TimerHandle | None = None
+        self._grace = 0.0
+        """See `Tick.grace`."""
         self.divergences = 0
         self.on_scrub: Callable[[AnyGroup, NodeId, ScrubMessage], None] = lambda *_: None
         self.on_copied: Callable[[GroupId, NodeId], None] = lambda *_: None
@@ -233,6 +236,7 @@ class Host:
         if self.lost.are_possible:
             self.reconciler.schedule()  # the catalog may have reached what it knew
         awake = self.services.rest.awake()
+        self._grace = grace_seconds(len(awake))
         self.walks.start(awake, self._tick_group, self._ticked, is_tick=True)
 
     def _tick_group(self, replica: Replica) -> None:
@@ -241,7 +245,7 @@ class Host:
             return  # since the walk began
         if not rest.pace.is_due(now, rest.uses, waits=not replica.proposer.is_idle):
             return
-        replica.group.step(Tick(now))
+        replica.group.step(Tick(now, self._grace))
         try:
             replica.group.sweep(now)
             replica.proposer.sweep(now)
@@ -429,7 +433,11 @@ class Host:
             first_nodes_of(record),
             self.lost.new_log(record.group_id) if log is None else self.lost.checked(log),
         )
-        if fresh and replica is not None and record.replicas[0] == self.services.node_id:
+        if replica is None:
+            return
+        if not fresh:
+            replica.group.rest.begin()
+        elif record.replicas[0] == self.services.node_id:
             self.head_starts.give(standing(replica.group))
 
     def _destroy(self, group_id: GroupId) -> None:
@@ -478,7 +486,7 @@ class Host:
                 # looked at for each: a group's time must not go back behind what the last one did
                 rest, now = replica.group.rest, self.services.clock.monotonic()
                 if not rest.asleep and rest.pace.hears(now, self.settings.tick_seconds):
-                    replica.group.step(Tick(now))
+                    replica.group.step(Tick(now, self._grace))
                 replica.group.step(Message(sender, body))
 
     # -- snapshots

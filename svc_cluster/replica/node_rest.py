@@ -3,7 +3,8 @@
 A group at rest is visited when something of it is due, and seldom otherwise; nothing else of the
 node goes over it. It wakes by itself when it is asked or told something. Here it is woken because
 of another node: the one that leads it is lost, has begun a new life, or knows nothing of the
-agreement; or so many are lost that its leader here has no quorum. Many wake in turn.
+agreement; or so many are lost that its leader here has no quorum. Many wake in turn, as do those
+with which a node begins.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from svc_cluster.base.clock import Clock
@@ -80,6 +81,9 @@ class NodeRest:
         self._due: list[tuple[float, GroupId, GroupRest]] = []
         self._waking: dict[GroupId, None] = {}
         """Those at rest that are to wake, each once, in the order in which they were named."""
+        self._opened: dict[GroupId, None] = {}
+        """The same of those that were opened asleep and that others are to stand for: they wake
+        when nobody else is to."""
         self._timer: asyncio.TimerHandle | None = None
         self.woken = 0
         """Groups that woke since the start, for whatever reason."""
@@ -106,6 +110,7 @@ class NodeRest:
     def stop(self) -> None:
         self.seconds = 0.0
         self._waking.clear()
+        self._opened.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -231,6 +236,7 @@ class NodeRest:
         del self._asleep[rest.group_id]
         self._resting_bytes -= self._log_bytes.pop(rest.group_id)
         self._waking.pop(rest.group_id, None)
+        self._opened.pop(rest.group_id, None)
         self._awake = self._kinds = None
         for pact in self._pacts(rest):
             pact.remove(rest.group_id)
@@ -238,8 +244,7 @@ class NodeRest:
     def _pacts(self, rest: GroupRest) -> list[RestPact]:
         if rest.leader == self._node_id:
             return [self.led[peer] for peer in rest.partners]
-        assert rest.leader is not None, "who rests has a leader"
-        return [self.following[rest.leader]]
+        return [] if rest.leader is None else [self.following[rest.leader]]
 
     def marked(self, sender: NodeId, group_id: GroupId, mark: RestMark) -> None:
         """A replica on another node says something to that of its group here."""
@@ -287,20 +292,32 @@ class NodeRest:
         """All of them, in turn."""
         self._wake_soon(sorted(self._asleep))
 
+    def wakes_in_turn(self, rest: GroupRest) -> None:
+        """It was opened asleep, and is to wake when those before it have. First come those for
+        which it is for this node to stand: by that most of the others wake on their own."""
+        (self._waking if self._stands(rest) else self._opened)[rest.group_id] = None
+        self._begin_turns()
+
     def _wake_soon(self, groups: Iterable[GroupId]) -> None:
         self._waking.update(dict.fromkeys(groups))
-        if self._waking and self._timer is None:
+        self._begin_turns()
+
+    def _begin_turns(self) -> None:
+        if (self._waking or self._opened) and self._timer is None:
             self._timer = self._loop.call_later(0, self._next_turn)
 
     def _turn(self) -> None:
         self._timer = None
-        for rest in [self._asleep[one] for one in islice(self._waking, WOKEN_PER_TURN)]:
+        next_ones = islice(chain(self._waking, self._opened), WOKEN_PER_TURN)
+        for rest in [self._asleep[one] for one in next_ones]:
             rest.wake(stands=self._stands(rest))
-        if self._waking:
+        if self._waking or self._opened:
             self._timer = self._loop.call_later(WAKE_SECONDS, self._next_turn)
 
     def _stands(self, rest: GroupRest) -> bool:
-        """Whether it is for this node to stand first, of those that live."""
+        """Whether it is for this node to stand first, of those that live; of all, where nobody has
+        led since it was opened: who will be there is not known then."""
         members = self._replicas[rest.group_id].group.engine.members
-        living = [one for one in members if one != rest.leader and self.lives(one)]
-        return bool(living) and living[rest.group_id % len(living)] == self._node_id
+        is_new = rest.leader is None
+        able = [one for one in members if is_new or (one != rest.leader and self.lives(one))]
+        return bool(able) and able[rest.group_id % len(able)] == self._node_id

@@ -58,6 +58,8 @@ class StateComparison:
         self._send(self._marks.received(sender, mark))
         if self._marks.diverged:
             group.on_diverged("a quorum has another state")
+        elif mark.kind is MarkKind.ANSWER:
+            group.attempt(group.rest.compared)
 
     def applied(self) -> None:
         """Another entry is in the state; perhaps somebody waits for its digest."""

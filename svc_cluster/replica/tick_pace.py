@@ -24,10 +24,28 @@ SILENCE_SECONDS: Final = 0.25
 behind which a follower may stand for election."""
 
 
+AT_EASE_GROUPS: Final = 200
+"""Groups of a node that may be awake while it hears each in time, on two slow processors that three
+nodes share."""
+
+GRACE_SECONDS_A_GROUP: Final = 0.0025
+"""For each group beyond that, elections wait so much longer."""
+
+GRACE_SECONDS_MAX: Final = 5.0
+
+
+def grace_seconds(awake: int) -> float:
+    """Return for how long the silence of others says nothing, beyond the usual, where so many
+    groups are awake. What their leaders have sent waits here with what others have: who counted
+    that as silence would elect, which makes more of it, without an end."""
+    beyond = max(0, awake - AT_EASE_GROUPS)
+    return min(GRACE_SECONDS_MAX, GRACE_SECONDS_A_GROUP * beyond)
+
+
 class TickPace:
     """The one of a group. All times are monotonic seconds."""
 
-    __slots__ = ("_group", "_heard_at", "_stepped_at", "_ticked_at", "_uses")
+    __slots__ = ("_calm_at_stir", "_group", "_heard_at", "_stepped_at", "_ticked_at", "_uses")
 
     def __init__(self, group: AnyGroup) -> None:
         self._group = group
@@ -35,6 +53,9 @@ class TickPace:
         # what is ticked ahead of a message counts for those alone: its heartbeats are due by the
         # node's ticks, of which it must not take the one that would have brought them
         self._uses = -1
+        self._calm_at_stir = -1
+        """What the group's `stirs` were when it was last found settled: it is so until they differ,
+        and to find it is dear."""
 
     def is_due(self, now: float, uses: int, *, waits: bool) -> bool:
         """Whether the group is to be ticked now, which is taken for done if so. `uses` differs when
@@ -58,7 +79,10 @@ class TickPace:
     def _is_calm(self, now: float) -> bool:
         group = self._group
         engine = group.engine
-        has_peers = len(engine.members) > 1
-        if has_peers and now - self._heard_at >= SILENCE_SECONDS:
+        if now - self._heard_at >= SILENCE_SECONDS and len(engine.members) > 1:
             return False
-        return engine.role in (Role.LEADER, Role.FOLLOWER) and group.is_settled
+        if self._calm_at_stir == group.stirs:
+            return True
+        is_calm = engine.role in (Role.LEADER, Role.FOLLOWER) and group.is_settled
+        self._calm_at_stir = group.stirs if is_calm else -1
+        return is_calm

@@ -276,6 +276,94 @@ def test_basins_at_rest_survive_the_loss_of_power_on_all_nodes() -> None:
     in_simulation(7, OPTIONS, main)
 
 
+def test_a_cluster_that_starts_again_elects_once_for_each_basin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody asks for anything. What rested is opened asleep, one basin wakes after the other, as
+    the node stands for it whose turn it is, and rests again: no two stand for one, and never are
+    all awake. One basin a second, so that a time-out would be over long before the last one."""
+    monkeypatch.setattr("svc_cluster.replica.node_rest.WOKEN_PER_TURN", 1)
+    monkeypatch.setattr("svc_cluster.replica.node_rest.WAKE_SECONDS", 1.0)
+
+    async def main(cluster: SimCluster) -> None:
+        watch = await _at_rest(cluster)
+        before = _terms(cluster)
+        for node in cluster.nodes:
+            node.crash(cluster._rng)
+        for node in cluster.nodes:
+            node.start()
+        awake: list[int] = []
+        deadline = cluster.loop.time() + 2 * BASINS
+        while len(awake) < 20 or any(_rests(node) != BASINS for node in cluster.nodes):
+            assert cluster.loop.time() < deadline, _terms(cluster)
+            await cluster.guarded(asyncio.sleep(0.1), watch)
+            awake.append(max(BASINS - _rests(node) for node in cluster.nodes))
+        rose = {group: term - before[group] for group, term in _terms(cluster).items()}
+        assert set(rose.values()) == {1}, rose
+        assert max(awake[5:]) <= BASINS // 2, awake
+        took = await cluster.guarded(_answered(cluster, cluster.recorder.streams), watch)
+        assert took <= ALL_S, took
+        watch.cancel()
+
+    in_simulation(15, OPTIONS, main)
+
+
+def _terms(cluster: SimCluster) -> dict[GroupId, int]:
+    """The newest term that any node knows, of each basin's group."""
+    found: dict[GroupId, int] = {}
+    for node in cluster.nodes:
+        if node.node is not None:
+            for group_id, replica in node.node.host.basins.items():
+                found[group_id] = max(found.get(group_id, 0), replica.group.engine.term)
+    return found
+
+
+def test_a_basin_that_was_opened_asleep_answers_ahead_of_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a turn that never comes: who is asked for a basin stands for election in it."""
+    monkeypatch.setattr("svc_cluster.replica.node_rest.WAKE_SECONDS", 1000.0)
+    monkeypatch.setattr("svc_cluster.replica.node_rest.WOKEN_PER_TURN", 1)
+
+    async def main(cluster: SimCluster) -> None:
+        watch = await _at_rest(cluster)
+        for node in cluster.nodes:
+            node.crash(cluster._rng)
+        for node in cluster.nodes:
+            node.start()
+        await cluster.guarded(asyncio.sleep(5.0), watch)
+        assert all(_rests(node) >= BASINS - 3 for node in cluster.nodes)
+        took = await cluster.guarded(_answered(cluster, cluster.recorder.streams), watch)
+        assert took <= ASKED_S, took
+        watch.cancel()
+
+    in_simulation(16, OPTIONS, main)
+
+
+def test_elections_wait_longer_where_very_much_is_awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ticks bring what the number of groups awake says; a node whose basins rest has no grace."""
+    monkeypatch.setattr("svc_cluster.replica.tick_pace.AT_EASE_GROUPS", 4)
+
+    async def main(cluster: SimCluster) -> None:
+        watch = cluster.start()
+        await cluster.guarded(cluster.set_up(), watch)
+        graces = {
+            one.group.engine._grace  # type: ignore[attr-defined]
+            for node in cluster.nodes
+            if node.node is not None
+            for one in node.node.host.basins.values()
+        }
+        assert max(graces) > 0.0
+        await cluster.guarded(_until_all_rest(cluster), watch)
+        await cluster.guarded(asyncio.sleep(1.0), watch)
+        for node in cluster.nodes:
+            assert node.node is not None and node.node.host.catalog is not None
+            assert node.node.host.catalog.group.engine._grace == 0.0  # type: ignore[attr-defined]
+        watch.cancel()
+
+    in_simulation(17, OPTIONS, main)
+
+
 def test_a_node_that_starts_again_unseen_wakes_what_it_led() -> None:
     """It is back before anybody has missed a beat of it; that it is another process is said by the
     beats alone. Nobody asks for anything, and yet each basin has a leader that says so."""

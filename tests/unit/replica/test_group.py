@@ -326,3 +326,29 @@ def test_a_look_at_an_index_sees_exactly_what_is_applied_with_it() -> None:
         assert seen == [at, at + 2]
 
     played(body)
+
+
+def test_whatever_unsettles_a_group_is_counted() -> None:
+    """Who has found the group settled needs not ask again until that number differs. Ticks that
+    bring nothing leave it as it is."""
+
+    async def body() -> None:
+        rig = await Rig().serving()
+        group = rig.group
+        await rig.settle()
+        assert group.is_settled
+        stirs = group.stirs
+        await rig.settle()
+        assert group.is_settled and group.stirs == stirs
+        for begin in (
+            lambda: group.propose(NOTHING, 1e9, lambda outcomes, error: None),
+            lambda: group.linearize(lambda error: None),
+            lambda: group.when_at(LogIndex(group.applied_index + 1), lambda: None),
+        ):
+            await rig.settle()
+            assert group.is_settled
+            stirs = group.stirs
+            begin()
+            assert not group.is_settled and group.stirs != stirs
+
+    played(body)

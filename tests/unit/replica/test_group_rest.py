@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId, Term
-from svc_cluster.raft.group import Role
-from svc_cluster.raft.messages import REST_LIST_MAX, RestKind, RestMark
+from svc_cluster.raft.group import Message, Role
+from svc_cluster.raft.messages import REST_LIST_MAX, PreVoteRequest, RestKind, RestMark
 from svc_cluster.replica.group_rest import BRIEF_SECONDS, UNUSED_SECONDS, GroupRest
 from svc_cluster.replica.node_rest import NodeRest
 from tests.unit.replica.test_node_rest import MEMBERS, ONE, THREE, TWO, _Node
@@ -115,3 +115,102 @@ def test_a_group_rests_when_it_was_quiet_as_long_as_it_was_used(
     Where a node's groups do not rest, none does."""
     found = rests_after(seconds, used_s, is_unused=is_unused)
     assert found == (None if wanted is None else pytest.approx(wanted, abs=0.11))
+
+
+def compared(monotonic: float = 0.0) -> tuple[_Node, GroupRest, list[Any], list[bool]]:
+    """A group that was quiet for long enough, and has asked the others for their states; what it
+    says to them, and whether they are equal."""
+    node = _Node()
+    said: list[Any] = []
+    node.rest.send = lambda *one: said.append(one)
+    clock = SimpleNamespace(monotonic=lambda: node.now)
+    group = quiet(node.rest, clock, 7)
+    equal = [False]
+    begun: list[bool] = []
+    group._group.comparison.are_equal = lambda partners: equal[0]  # type: ignore[method-assign]
+    group._group.comparison.begin = lambda: begun.append(True)  # type: ignore[assignment, func-returns-value]
+    for now in (monotonic, node.rest.seconds):
+        node.now = now
+        node.hear(TWO, THREE)
+        group.look(now)
+    assert begun == [True] and said == []
+    return node, group, said, equal
+
+
+def test_who_is_found_to_be_equal_is_asked_at_once() -> None:
+    """The next look at the group is half a second away. Who has not answered yet is waited for."""
+    _, group, said, equal = compared()
+    group.compared()
+    assert said == [], "one of them has not answered"
+    equal[0] = True
+    group.compared()
+    assert [(peer, mark.kind) for peer, _, mark in said] == [
+        (TWO, RestKind.ASK),
+        (THREE, RestKind.ASK),
+    ]
+    group.compared()
+    assert len(said) == 2, "they are asked once"
+    agreed(group, TWO, THREE)
+    assert group.asleep
+
+
+@pytest.mark.parametrize("what", ["used", "unsettled", "lost", "never"])
+def test_equal_states_put_nobody_to_rest_who_is_not_to(what: str) -> None:
+    """Something was asked of the group since, or is under way in it, or a node that is there does
+    not answer; or the states were compared for another reason."""
+    node, group, said, equal = compared()
+    equal[0] = True
+    if what == "used":
+        group.used()
+    elif what == "unsettled":
+        group._group.is_settled = False  # type: ignore[misc]
+    elif what == "lost":
+        node.now += 1.0
+    else:
+        group.look(node.now)
+        said.clear()
+        group.received(TWO, RestMark(TERM, RestKind.WAKE, LAST, 0))
+    group.compared()
+    assert said == [] and not group.asleep
+
+
+def test_a_replica_that_was_opened_asleep_wakes_when_it_is_asked_or_told() -> None:
+    """It knows of no leader: who asks it has it stand for election, a message only wakes it."""
+    for wakes, stands in (("missed", True), ("message", False), ("used", False)):
+        node = _Node()
+        node.rest.send = lambda *said: None
+        clock = SimpleNamespace(monotonic=lambda n=node: n.now)
+        group = quiet(node.rest, clock, 6)
+        campaigns: list[str] = []
+        members: Any = group._group
+        members.engine.role = Role.FOLLOWER
+        members.engine.campaign = lambda: campaigns.append("stands")  # noqa: B023
+        members.engine.standstill = SimpleNamespace(is_over=lambda now, *, leader_lives: None)
+        members.engine.step = lambda event: None
+        members.have = lambda done: done()
+        group.begin()
+        assert group.asleep and group.leader is None and node.rest.asleep == 1
+        if wakes == "missed":
+            group.missed()
+        elif wakes == "message":
+            group.hears(Message(TWO, PreVoteRequest(TERM, Term(TERM + 1), LAST, TERM)))
+        else:
+            group.used()
+        assert not group.asleep and node.rest.asleep == 0
+        assert campaigns == ["stands"] * stands, wakes
+        assert not node.rest._waking and not node.rest._opened
+
+
+@pytest.mark.parametrize("why", ["never rests", "unsettled", "busy"])
+def test_who_has_something_to_do_is_not_opened_asleep(why: str) -> None:
+    node = _Node()
+    clock = SimpleNamespace(monotonic=lambda: node.now)
+    group = quiet(node.rest, clock, 6)
+    if why == "never rests":
+        node.rest.seconds = 0.0
+    elif why == "unsettled":
+        group._group.is_settled = False  # type: ignore[misc]
+    else:
+        group.heed(lambda: True, lambda: float("inf"))
+    group.begin()
+    assert not group.asleep and node.rest.asleep == 0

@@ -27,7 +27,7 @@ MEMBERS = (ONE, TWO, THREE)
 class _Rest:
     """A group's rest, as far as its node knows it."""
 
-    def __init__(self, node: NodeRest, group_id: int, leader: NodeId) -> None:
+    def __init__(self, node: NodeRest, group_id: int, leader: NodeId | None) -> None:
         self.group_id, self.leader, self.term = GroupId(group_id), leader, Term(1)
         self.partners = (TWO, THREE) if leader == ONE else ()
         self.due = float("inf")
@@ -70,7 +70,7 @@ class _Node:
         assert self.rest.pulses[node].link_down()
         self.rest.peer_lost(node)
 
-    def sleeps(self, group_id: int, leader: NodeId) -> _Rest:
+    def sleeps(self, group_id: int, leader: NodeId | None) -> _Rest:
         rest: Any = _Rest(self.rest, group_id, leader)
         group = SimpleNamespace(
             group_id=rest.group_id,
@@ -177,6 +177,28 @@ def test_who_is_to_wake_waits_once_however_often_that_is_said() -> None:
     node.passes(4 * WAKE_SECONDS + 0.001)
     assert [len(one.woken) for one in groups] == [1] * 100
     assert not node.rest._waking
+
+
+def test_what_was_opened_asleep_wakes_in_turn_what_is_stood_for_here_first() -> None:
+    """A third of the groups is for each of three nodes to stand for. The others mostly wake by what
+    those nodes ask; those that do not, because one of them is lost, wake behind the own ones."""
+    node = _Node()
+    groups = [node.sleeps(number, None) for number in range(120)]
+    for one in groups:
+        node.rest.wakes_in_turn(one)  # type: ignore[arg-type]
+    assert node.rest.asleep == 120
+    own, others = [groups[number::3] for number in (0, 1)]
+    node.passes(3 * WAKE_SECONDS + 0.001)
+    assert [one.woken for one in own] == [[True]] * 40
+    assert not any(one.woken for one in groups if one not in own)
+    for one in others:
+        one.wake(stands=False)  # whose node has asked
+    node.passes(3 * WAKE_SECONDS)
+    left = groups[2::3]
+    assert sum(len(one.woken) for one in left) == 3 * WOKEN_PER_TURN
+    node.passes(WAKE_SECONDS)
+    assert [one.woken for one in left] == [[False]] * 40, "they wait for a time-out"
+    assert not node.rest._waking and not node.rest._opened and node.rest.asleep == 0
 
 
 def test_what_only_one_of_two_nodes_believes_wakes() -> None:

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from svc_cluster.raft.group import Role
-from svc_cluster.replica.tick_pace import CALM_TICK_SECONDS, SILENCE_SECONDS, TickPace
+from svc_cluster.replica.tick_pace import (
+    AT_EASE_GROUPS,
+    CALM_TICK_SECONDS,
+    GRACE_SECONDS_MAX,
+    SILENCE_SECONDS,
+    TickPace,
+    grace_seconds,
+)
 
 USUAL = 0.02
 
@@ -17,7 +24,7 @@ USUAL = 0.02
 def group(**changed: Any) -> Any:
     """One that hears its peers, and in which nobody waits for anything."""
     engine = SimpleNamespace(members=(1, 2, 3), role=Role.FOLLOWER)
-    made = SimpleNamespace(engine=engine, is_settled=True)
+    made = SimpleNamespace(engine=engine, is_settled=True, stirs=0)
     for name, value in changed.items():
         setattr(engine if hasattr(engine, name) else made, name, value)
     return made
@@ -112,3 +119,52 @@ def test_answers_that_take_a_while_make_no_heartbeat_late(walk: float, delay: fl
     gaps = [later - earlier for earlier, later in pairwise(sent)]
     assert gaps[0] <= 2 * CALM_TICK_SECONDS, "it becomes calm amid it"
     assert max(gaps[1:]) <= max(walk, 0.1) + 0.025
+
+
+class _Group:
+    """One that counts how often it is asked whether it is settled, which is dear."""
+
+    def __init__(self) -> None:
+        self.engine = SimpleNamespace(members=(1, 2, 3), role=Role.LEADER)
+        self.stirs = 0
+        self.settled = True
+        self.asked = 0
+
+    @property
+    def is_settled(self) -> bool:
+        self.asked += 1
+        return self.settled
+
+
+def test_a_calm_group_in_which_nothing_happens_is_asked_once() -> None:
+    """It is asked again when something has happened, and each time until it is settled."""
+    one: Any = _Group()
+    pace = TickPace(one)
+    now = 10.0
+
+    def due(beats: int) -> list[bool]:
+        nonlocal now
+        found = []
+        for _ in range(beats):
+            now += USUAL / 4
+            pace._heard_at = now
+            found.append(pace.is_due(now, 3, waits=False))
+        return found
+
+    due(1)
+    assert not any(due(8)) and one.asked == 1
+    one.settled = False
+    assert not any(due(2)) and one.asked == 1, "nothing has happened that could unsettle it"
+    one.stirs += 1
+    assert all(due(3)) and one.asked == 4
+    one.settled = True
+    due(4)
+    assert one.asked == 5
+
+
+def test_the_grace_grows_with_what_is_awake_behind_what_is_heard_in_time() -> None:
+    """Few groups have none, and however many there are, elections are held in the end."""
+    assert grace_seconds(0) == grace_seconds(AT_EASE_GROUPS) == 0.0
+    assert grace_seconds(AT_EASE_GROUPS + 400) == pytest.approx(1.0)
+    assert grace_seconds(1000) == pytest.approx(2.0)
+    assert grace_seconds(100_000) == GRACE_SECONDS_MAX
