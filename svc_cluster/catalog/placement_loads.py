@@ -15,7 +15,7 @@ from typing import Final
 from svc_cluster.base.ids import GroupId, NodeId
 
 SHARE: Final = 1000
-"""The weight of a replica as such, and the mean weight of its bytes and of its appends."""
+"""The weight of a replica as such, and at most the mean weight of its bytes and its appends."""
 
 LITTLE_BYTES: Final = 256 << 20
 LITTLE_APPENDS: Final = 50

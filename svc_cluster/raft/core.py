@@ -58,6 +58,7 @@ _JOURNAL: Final = (
 """What the library asks of a journal, beside its length and its items."""
 _PRIVATE: Final = (
     "_SyncObj__commandsQueue",
+    "_SyncObj__conf",
     "_SyncObj__lastResponseTime",
     "_SyncObj__newAppendEntriesTime",
     "_SyncObj__raftCommitIndex",

@@ -121,8 +121,6 @@ class EngineGroup:
         self._up: set[NodeId] = set()
         self._delivery = Delivery(self._log, applied_index, settings.committed_bytes_max)
         self._now = 0.0
-        self._grace = 0.0
-        """See `Tick.grace`."""
         self._seen_term = self._core.term
         self._led = False
         self._abstains = False
@@ -146,12 +144,8 @@ class EngineGroup:
             return None
         if self._abstains and not self._core.is_leader:
             # nobody may ever stand after a leader that is gone
-            return self._core.leader if self._hears_leader else None
+            return self._core.leader if self._following.hears_leader(self._now) else None
         return self._core.leader
-
-    @property
-    def _hears_leader(self) -> bool:
-        return self._following.hears_leader(self._now - self._grace)
 
     @property
     def can_propose(self) -> bool:
@@ -267,8 +261,8 @@ class EngineGroup:
 
     def is_idle(self, seen: tuple[Role, Term]) -> bool:
         is_quiet = self._leading.is_idle and not (self._outbox or self._log.has_ops())
-        is_behind = self._delivery.is_behind(self.commit_index)
-        return is_quiet and not is_behind and seen == (self.role, self.term)
+        is_done = is_quiet and not self._delivery.is_behind(self.commit_index)
+        return is_done and seen == (self.role, self.term)
 
     def propose(self, payload: bytes) -> LogPosition:
         assert payload[0] == PAYLOAD_TYPE, "the first byte of a proposal is PAYLOAD_TYPE"
@@ -363,7 +357,8 @@ class EngineGroup:
                     self._elections.on_vote_request(sender, body)
             case PreVoteRequest():
                 if not self.recovery:
-                    alive = self._core.is_leader or self._hears_leader
+                    hears = self._following.hears_leader(self._now, asks=sender)
+                    alive = self._core.is_leader or hears
                     self._elections.on_prevote_request(sender, body, leader_is_alive=alive)
             case _:
                 if body.sender_term > term:
@@ -412,15 +407,14 @@ class EngineGroup:
 
     def _on_tick(self, now: float, grace: float) -> None:
         assert now >= self._now, "time never goes back"
-        self._now, self._grace = now, grace
+        self._now = now
         self._core.enter(now)
         if self.recovery:
             return
         if self._core.is_leader:
-            self._core.fall_back_after(self._settings.leader_fallback + grace)
-            self._leading.tick(now, self._up)
+            self._leading.tick(now, self._up, grace)
         elif not self._abstains:
-            self._elections.on_tick(now, self._up, grace)
+            self._elections.on_tick(now, self._up, self._following.on_tick(self._up, grace))
 
     def _on_peer_up(self, peer: NodeId) -> None:
         if peer in self._peers:

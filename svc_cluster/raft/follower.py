@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from svc_cluster.base.ids import LogIndex, NodeId, Term
@@ -44,6 +44,8 @@ class FollowerSide:
         self._answering: _Answering | None = None
         self._echo = (Term(0), 0)
         self._leader_heard: float | None = None
+        self._patience = 0.0
+        """Seconds for which a leader counts as heard beyond the usual."""
         self._responded = 0.0
         self._now = 0.0
 
@@ -55,10 +57,19 @@ class FollowerSide:
         """The leader is there at `now`, as far as others know; None: it is gone."""
         self._leader_heard = now
 
-    def hears_leader(self, now: float) -> bool:
+    def on_tick(self, up: Collection[NodeId], grace: float) -> float:
+        """Returns the seconds by which silence says nothing yet of the leader. It is the grace
+        where its connection stands: what it has sent may wait here. See `Tick.grace`."""
+        self._patience = grace if self._core.leader in up else 0.0
+        return self._patience
+
+    def hears_leader(self, now: float, *, asks: NodeId | None = None) -> bool:
         """Tells whether a leader spoke within almost an election timeout. It is a heartbeat less,
-        so that voters who lost the same leader at about the same time agree that it is gone."""
-        silence = self._settings.election_min - self._settings.heartbeat
+        so that voters who lost the same leader at about the same time agree that it is gone. A
+        leader that `asks` for their votes leads no more, whatever was heard of it."""
+        if asks is not None and asks == self._core.leader:
+            return False
+        silence = self._settings.election_min - self._settings.heartbeat + self._patience
         return self._leader_heard is not None and now - self._leader_heard < silence
 
     def on_append(self, sender: NodeId, request: AppendRequest, now: float) -> None:

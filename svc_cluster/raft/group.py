@@ -80,8 +80,9 @@ class Tick:
     now: float
     grace: float = 0.0
     """Seconds for which the silence of others says nothing yet, beyond the usual: this node has so
-    much to do that what they have sent may wait here. It moves elections and the stepping down of
-    a leader, nothing else."""
+    much to do that what they have sent may wait here. It moves when a follower stands, when a voter
+    takes a leader whose connection stands for gone, and when a leader without answers steps down:
+    nothing that is counted or promised."""
 
 
 @dataclass(frozen=True, slots=True)

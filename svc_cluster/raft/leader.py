@@ -103,8 +103,9 @@ class LeaderSide:
         self._core.raise_next_index(peer, LogIndex(log_index + 1))
         self.flush_due = True
 
-    def tick(self, now: float, up: set[NodeId]) -> None:
-        """Time passed while leading."""
+    def tick(self, now: float, up: set[NodeId], grace: float) -> None:
+        """Time passed while leading. `grace`: see `Tick`."""
+        self._core.fall_back_after(self._settings.leader_fallback + grace)
         self.reads.expire(now)
         self.look_for_room()
         self._tick_core(up, flush=False)

@@ -1,7 +1,8 @@
 """Asking before raising the term, so that a node that was cut off does not depose a leader.
 
 A voter says yes when it would vote for that log in that term and has not heard from a leader for
-an election timeout. Nothing here changes anybody's term or vote.
+an election timeout, longer on a node that is behind (`Tick.grace`). Nothing here changes anybody's
+term or vote.
 """
 
 from __future__ import annotations

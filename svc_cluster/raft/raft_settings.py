@@ -17,11 +17,12 @@ class RaftSettings:
 
     heartbeat: float = 0.1
     election_min: float = 0.5
-    """A follower that hears nothing waits a random time in `[election_min, election_max)`."""
+    """A follower that hears nothing waits a random time in `[election_min, election_max)`, and
+    for the grace of its ticks (`Tick.grace`)."""
 
     election_max: float = 1.0
     leader_fallback: float = 1.5
-    """A leader that no quorum answers for this long steps down."""
+    """A leader that no quorum answers for this long, and the grace, steps down."""
 
     append_batch_bytes: int = 4 * 1024 * 1024
     """Entries of one message: as many as reach this. One entry is always shorter, so that the

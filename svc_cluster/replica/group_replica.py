@@ -99,8 +99,7 @@ class GroupReplica(Generic[Plan_co]):
         self.comparison = StateComparison(self, services)
         self.rest = GroupRest(self, services.rest, services.clock)
         self._watched: tuple[LogIndex, Callable[[], None]] | None = None
-        self.stirs = 0
-        """Differs whenever something has happened that brings something to do; see `is_settled`."""
+        self.stirs = 0  # differs whenever something has come to do: see `is_settled`
         self.stopped = False
         self.fault = ""
         """Why it has stopped by itself; empty: it has not."""
@@ -271,8 +270,7 @@ class GroupReplica(Generic[Plan_co]):
         if self.applied_index == log_index:
             look()
         else:
-            self._watched = (log_index, look)
-            self.stirs += 1
+            self._watched, self.stirs = (log_index, look), self.stirs + 1
         return True
 
     def distrust(self) -> None:
@@ -452,8 +450,7 @@ class GroupReplica(Generic[Plan_co]):
             return
         was_leader = self._seen[0] is Role.LEADER
         self.times.role_changed(self._seen[0], now[0])
-        self._seen = now
-        self._seen_serving = False
+        self._seen, self._seen_serving = now, False
         if was_leader or now[0] is Role.LEADER:
             self.leader_changes += 1
             self._services.leadership.changed(self.group_id, *now, self.engine.leader)

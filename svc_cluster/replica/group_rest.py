@@ -1,6 +1,7 @@
 """One group's rest: when nothing has happened for a while, its replicas agree to fall silent.
 
-The leader asks every live member whether it has the same log, applied to its end. A member that has
+A replica that has nothing to do when it is opened begins at rest, without anybody's consent. Else
+the leader asks every live member whether it has the same log, applied to its end. A member that has
 agrees, and stops its election clock; when all have agreed the leader stops its heartbeats. Nothing
 is promised by that and nothing is decided: elections, commits and reads go as they always do, each
 begins by waking the group. So rest can cost time, never truth. Whose node is there is told by beats
@@ -36,13 +37,18 @@ answers: the last of them are still under way."""
 
 UNUSED_SECONDS: Final = 0.25
 """A group in which there is nothing that anybody could use rests so soon, if it rests at all: many
-that are made one after another would otherwise all be awake for as long as one that is used."""
+that are made one after another would otherwise all be awake for as long as one that is used. It is
+less than what lies between two looks, so that the next one suffices."""
 
 
 BRIEF_SECONDS: Final = 1.0
 """A group that was used for a moment rests after so long; one that was used for longer, when it was
 quiet for as long as that, or for the node's time. So what is asked for now and then, or only once
 behind a long rest, is not awake for many times as long as it is used."""
+
+
+ANSWER_SECONDS: Final = 0.5
+"""For so long the others may take to agree, before the group was quiet for nothing."""
 
 
 class RestingNode(Protocol):
@@ -81,6 +87,7 @@ class _Round:
     log_index: LogIndex
     partners: tuple[NodeId, ...]
     waits_for: set[NodeId]
+    asked_at: float
 
 
 class GroupRest:
@@ -131,8 +138,11 @@ class GroupRest:
         happened for long enough."""
         engine = self._group.engine
         seen = self._what_shows_use()
+        asked = self._round
+        if asked is not None and now - asked.asked_at < ANSWER_SECONDS and seen == self._seen:
+            return  # the others may still answer
         self._compares = False
-        if seen != self._seen or self._round is not None:
+        if seen != self._seen or asked is not None:
             self._seen, self._quiet_since, self._round = seen, now, None
             if self._used_since is None:
                 self._used_since = now
@@ -169,18 +179,18 @@ class GroupRest:
     def _ask(self, partners: tuple[NodeId, ...]) -> None:
         engine = self._group.engine
         self._number += 1
-        self._round = _Round(engine.term, engine.last_index, partners, set(partners))
+        now = self._clock.monotonic()
+        self._round = _Round(engine.term, engine.last_index, partners, set(partners), now)
         for peer in partners:
             self._say(peer, RestKind.ASK, self._number)
         self._settle_round()
 
     def begin(self) -> None:
-        """The replica was just opened, with others on this node, and nothing is known to be missing
-        in it: it sleeps until its turn comes, or somebody else's message, or somebody asks for it.
-        A thousand that were opened awake would all elect at once."""
+        """The replica was just opened, and has nothing to do: it sleeps until its turn comes, or
+        a message of another, or somebody asks for it. A thousand that were opened awake would all
+        elect at once."""
         if self._node.seconds and not self.asleep and self._may_rest():
             self._sleep(None, ())
-            self._parted_at = float("-inf")
             self._node.wakes_in_turn(self)
 
     def _wanted_quiet(self) -> float:

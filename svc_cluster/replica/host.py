@@ -6,7 +6,6 @@ when the applied catalog says that its group is gone (group ids are never used a
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -40,6 +39,7 @@ from svc_cluster.replica.change_driver import ChangeDriver
 from svc_cluster.replica.generations import Generations
 from svc_cluster.replica.group_replica import AnyGroup
 from svc_cluster.replica.group_services import GroupServices
+from svc_cluster.replica.group_ticks import GroupTicks
 from svc_cluster.replica.group_walks import GroupWalks
 from svc_cluster.replica.head_starts import HeadStarts, standing
 from svc_cluster.replica.held import Held, HeldGroups
@@ -58,7 +58,6 @@ from svc_cluster.replica.snapshot_admission import SnapshotAdmission
 from svc_cluster.replica.snapshot_install import SnapshotInstalls
 from svc_cluster.replica.snapshot_sender import SnapshotSender, SnapshotTransport
 from svc_cluster.replica.succession import Succession
-from svc_cluster.replica.tick_pace import grace_seconds
 
 OPENING_VISITS: Final = 8
 """To open a replica is as dear as so many visits of one that is open, and more."""
@@ -125,9 +124,10 @@ class Host:
             on_whole=lambda: self.lost.settle(),
             on_fatal=on_fatal,
         )
-        self._tick_handle: asyncio.TimerHandle | None = None
-        self._grace = 0.0
-        """See `Tick.grace`."""
+        before_ticks = self._look_for_what_was_lost
+        self.ticks = GroupTicks(
+            services, self.walks, settings.tick_seconds, before_ticks, self.guarded
+        )
         self.divergences = 0
         self.on_scrub: Callable[[AnyGroup, NodeId, ScrubMessage], None] = lambda *_: None
         self.on_copied: Callable[[GroupId, NodeId], None] = lambda *_: None
@@ -191,14 +191,13 @@ class Host:
         new = self.lost.new_log
         self.open_catalog(new(CATALOG_GROUP) if log is None else self.lost.checked(log))
         self.reconciler.run()
-        self._tick()
+        self.ticks.tick()
         self.beats.start()
 
     async def stop(self) -> None:
         """Stop every group at once, without a hand-over."""
         self.is_stopped = True
-        if self._tick_handle is not None:
-            self._tick_handle.cancel()
+        self.ticks.stop()
         self.walks.stop()
         self.beats.stop()
         self.head_starts.stop()
@@ -232,29 +231,9 @@ class Host:
         if not self._has_space:
             raise UnavailableError("the node's disk is full: reads only")
 
-    def _tick(self) -> None:
+    def _look_for_what_was_lost(self) -> None:
         if self.lost.are_possible:
             self.reconciler.schedule()  # the catalog may have reached what it knew
-        awake = self.services.rest.awake()
-        self._grace = grace_seconds(len(awake))
-        self.walks.start(awake, self._tick_group, self._ticked, is_tick=True)
-
-    def _tick_group(self, replica: Replica) -> None:
-        rest, now = replica.group.rest, self.services.clock.monotonic()
-        if rest.asleep:
-            return  # since the walk began
-        if not rest.pace.is_due(now, rest.uses, waits=not replica.proposer.is_idle):
-            return
-        replica.group.step(Tick(now, self._grace))
-        try:
-            replica.group.sweep(now)
-            replica.proposer.sweep(now)
-        except Exception as fault:
-            replica.group.fail(fault)
-
-    def _ticked(self) -> None:
-        seconds = self.services.rest.tick_seconds(self.settings.tick_seconds)
-        self._tick_handle = self.services.loop.call_later(seconds, self.guarded(self._tick))
 
     def guarded(self, callback: Callable[..., object]) -> Callable[..., None]:
         """For a timer of the whole node: what escapes it ends the process."""
@@ -436,7 +415,7 @@ class Host:
         if replica is None:
             return
         if not fresh:
-            replica.group.rest.begin()
+            replica.group.attempt(replica.group.rest.begin)
         elif record.replicas[0] == self.services.node_id:
             self.head_starts.give(standing(replica.group))
 
@@ -485,8 +464,8 @@ class Host:
             elif not (self.draining and isinstance(body, TimeoutNow)):  # it is to lead no more
                 # looked at for each: a group's time must not go back behind what the last one did
                 rest, now = replica.group.rest, self.services.clock.monotonic()
-                if not rest.asleep and rest.pace.hears(now, self.settings.tick_seconds):
-                    replica.group.step(Tick(now, self._grace))
+                if not rest.asleep and rest.pace.hears(now, self.ticks.seconds):
+                    replica.group.step(self.ticks.of(group_id, now))
                 replica.group.step(Message(sender, body))
 
     # -- snapshots

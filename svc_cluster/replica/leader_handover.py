@@ -331,7 +331,7 @@ class SlowDiskWatch:
 
     def _looked(self) -> None:
         if len(self._scores) > len(self._host.basins) + 1:
-            # of a group that is gone: its number is never another one's
+            # more than there are groups, the catalog among them: some are gone
             for group_id in [one for one in self._scores if self._host.replica(one) is None]:
                 del self._scores[group_id]
         if self._stopped:

@@ -46,7 +46,7 @@ class NodeReadiness:
 
 def readiness(node: ReplicaNode) -> dict[str, bool]:
     """The checks by name, with one look at all groups that are awake. Those at rest are whole, and
-    have applied all there is."""
+    have applied all there is here."""
     look = NodeReadiness(node)
     for replica in node.host.services.rest.awake():
         look.look_at(replica)

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from heapq import heappop, heappush
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from svc_cluster.base.clock import Clock
@@ -41,7 +41,8 @@ heartbeats are over, so that these come no less often than with more ticks."""
 
 WAKE_SECONDS: Final = 0.05
 WOKEN_PER_TURN: Final = 10
-"""Groups that wake because of a node do so with so many at a time, so often: 200 a second."""
+"""Groups that wake in turn, because of a node or behind a start, do so with so many at a time, so
+often: 200 a second."""
 
 
 class NodeRest:
@@ -81,9 +82,11 @@ class NodeRest:
         self._due: list[tuple[float, GroupId, GroupRest]] = []
         self._waking: dict[GroupId, None] = {}
         """Those at rest that are to wake, each once, in the order in which they were named."""
-        self._opened: dict[GroupId, None] = {}
-        """The same of those that were opened asleep and that others are to stand for: they wake
-        when nobody else is to."""
+        self._own: dict[GroupId, None] = {}
+        """Those that were opened asleep and for which it is for this node to stand: they wake when
+        nobody is to wake because of a node, and a quorum of their members can be asked."""
+        self._others: dict[GroupId, None] = {}
+        """The same of those for which others are to stand: they wake when none of the own is to."""
         self._timer: asyncio.TimerHandle | None = None
         self.woken = 0
         """Groups that woke since the start, for whatever reason."""
@@ -109,8 +112,8 @@ class NodeRest:
 
     def stop(self) -> None:
         self.seconds = 0.0
-        self._waking.clear()
-        self._opened.clear()
+        for waiting in (self._waking, self._own, self._others):
+            waiting.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -236,7 +239,8 @@ class NodeRest:
         del self._asleep[rest.group_id]
         self._resting_bytes -= self._log_bytes.pop(rest.group_id)
         self._waking.pop(rest.group_id, None)
-        self._opened.pop(rest.group_id, None)
+        self._own.pop(rest.group_id, None)
+        self._others.pop(rest.group_id, None)
         self._awake = self._kinds = None
         for pact in self._pacts(rest):
             pact.remove(rest.group_id)
@@ -295,7 +299,7 @@ class NodeRest:
     def wakes_in_turn(self, rest: GroupRest) -> None:
         """It was opened asleep, and is to wake when those before it have. First come those for
         which it is for this node to stand: by that most of the others wake on their own."""
-        (self._waking if self._stands(rest) else self._opened)[rest.group_id] = None
+        (self._own if self._stands(rest) else self._others)[rest.group_id] = None
         self._begin_turns()
 
     def _wake_soon(self, groups: Iterable[GroupId]) -> None:
@@ -303,20 +307,32 @@ class NodeRest:
         self._begin_turns()
 
     def _begin_turns(self) -> None:
-        if (self._waking or self._opened) and self._timer is None:
+        if (self._waking or self._own or self._others) and self._timer is None:
             self._timer = self._loop.call_later(0, self._next_turn)
 
     def _turn(self) -> None:
         self._timer = None
-        next_ones = islice(chain(self._waking, self._opened), WOKEN_PER_TURN)
-        for rest in [self._asleep[one] for one in next_ones]:
-            rest.wake(stands=self._stands(rest))
-        if self._waking or self._opened:
+        left = WOKEN_PER_TURN
+        for waiting in (self._waking, self._own, self._others):
+            next_ones = list(islice(waiting, left))
+            left -= len(next_ones)
+            for rest in [self._asleep[one] for one in next_ones]:
+                if rest.leader is not None or self._can_ask_a_quorum(rest):
+                    rest.wake(stands=self._stands(rest))
+                else:
+                    waiting[rest.group_id] = waiting.pop(rest.group_id)  # behind the others
+        if self._waking or self._own or self._others:
             self._timer = self._loop.call_later(WAKE_SECONDS, self._next_turn)
 
+    def _can_ask_a_quorum(self, rest: GroupRest) -> bool:
+        """Whether an election could be won. Those that wait for one would all begin it at once."""
+        members = self._replicas[rest.group_id].group.engine.members
+        others = sum(self._is_up(one) for one in members if one != self._node_id)
+        return self._is_quorum(others, members)
+
     def _stands(self, rest: GroupRest) -> bool:
-        """Whether it is for this node to stand first, of those that live; of all, where nobody has
-        led since it was opened: who will be there is not known then."""
+        """Whether it is for this node to stand first, of those that live. Where nobody has led
+        since the group was opened, of all: who will be there is not known then."""
         members = self._replicas[rest.group_id].group.engine.members
         is_new = rest.leader is None
         able = [one for one in members if is_new or (one != rest.leader and self.lives(one))]

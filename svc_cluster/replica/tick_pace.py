@@ -24,24 +24,6 @@ SILENCE_SECONDS: Final = 0.25
 behind which a follower may stand for election."""
 
 
-AT_EASE_GROUPS: Final = 200
-"""Groups of a node that may be awake while it hears each in time, on two slow processors that three
-nodes share."""
-
-GRACE_SECONDS_A_GROUP: Final = 0.0025
-"""For each group beyond that, elections wait so much longer."""
-
-GRACE_SECONDS_MAX: Final = 5.0
-
-
-def grace_seconds(awake: int) -> float:
-    """Return for how long the silence of others says nothing, beyond the usual, where so many
-    groups are awake. What their leaders have sent waits here with what others have: who counted
-    that as silence would elect, which makes more of it, without an end."""
-    beyond = max(0, awake - AT_EASE_GROUPS)
-    return min(GRACE_SECONDS_MAX, GRACE_SECONDS_A_GROUP * beyond)
-
-
 class TickPace:
     """The one of a group. All times are monotonic seconds."""
 

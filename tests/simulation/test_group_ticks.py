@@ -46,10 +46,10 @@ async def _ticks_beside_walks(cluster: SimCluster) -> int:
         for number in range(WALKS):
             host.walks.start([number] * VISITS, walk)
         # the walks take no time on the simulation's clock: a tick is begun beside them by hand
-        assert host._tick_handle is not None
-        host._tick_handle.cancel()
+        assert host.ticks._handle is not None
+        host.ticks._handle.cancel()
         host.basins[min(host.basins)].group.rest.used()  # one that is calm is not ticked each time
-        host._tick()
+        host.ticks.tick()
         while not ticks:
             await asyncio.sleep(0)
 

@@ -6,11 +6,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from svc_cluster.base.ids import CATALOG_GROUP, GroupId, NodeId
-from svc_cluster.raft.group import Role
+from svc_cluster.raft.group import Event, Message, Role, Tick
 from svc_cluster.raft.messages import AppendRequest, PeerMessage
 from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.catalog import CatalogReplica
@@ -178,13 +179,13 @@ def _count_ticks(cluster: SimCluster) -> Counter[NodeId]:
     counted: Counter[NodeId] = Counter()
     for node in cluster.nodes:
         assert node.node is not None
-        host = node.node.host
+        ticks = node.node.host.ticks
 
-        def tick(node_id: NodeId = node.node_id, usual: Callable[[], None] = host._tick) -> None:
+        def tick(node_id: NodeId = node.node_id, usual: Callable[[], None] = ticks._before) -> None:
             counted[node_id] += 1
             usual()
 
-        host._tick = tick  # type: ignore[method-assign]
+        ticks._before = tick
     return counted
 
 
@@ -340,25 +341,70 @@ def test_a_basin_that_was_opened_asleep_answers_ahead_of_its_turn(
     in_simulation(16, OPTIONS, main)
 
 
-def test_elections_wait_longer_where_very_much_is_awake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ticks bring what the number of groups awake says; a node whose basins rest has no grace."""
-    monkeypatch.setattr("svc_cluster.replica.tick_pace.AT_EASE_GROUPS", 4)
+def test_a_node_that_starts_first_wakes_nobody_until_there_is_a_quorum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Machines seldom start together. Whoever is there alone could only wait for others, with all
+    of its basins awake, which would then all elect at once."""
+    monkeypatch.setattr("svc_cluster.replica.node_rest.WOKEN_PER_TURN", 1)
+    monkeypatch.setattr("svc_cluster.replica.node_rest.WAKE_SECONDS", 1.0)
+
+    async def main(cluster: SimCluster) -> None:
+        watch = await _at_rest(cluster)
+        before = _terms(cluster)
+        for node in cluster.nodes:
+            node.crash(cluster._rng)
+        first, *others = cluster.nodes
+        first.start()
+        await cluster.guarded(asyncio.sleep(2 * BASINS), watch)
+        assert _rests(first) == BASINS
+        for node in others:
+            node.start()
+        deadline, awake = cluster.loop.time() + 2 * BASINS, 0
+        while any(_rests(node) != BASINS for node in cluster.nodes) or not awake:
+            assert cluster.loop.time() < deadline, _terms(cluster)
+            await cluster.guarded(asyncio.sleep(0.1), watch)
+            if all(node.node is not None and node.node.host.basins for node in others):
+                awake = max(awake, *(BASINS - _rests(node) for node in cluster.nodes))
+        assert awake <= BASINS // 2
+        assert {term - before[group] for group, term in _terms(cluster).items()} == {1}
+        watch.cancel()
+
+    in_simulation(18, OPTIONS, main)
+
+
+def test_every_tick_brings_the_grace_also_ahead_of_messages() -> None:
+    """Those are the ticks behind which a voter answers who asks whether its leader lives."""
 
     async def main(cluster: SimCluster) -> None:
         watch = cluster.start()
         await cluster.guarded(cluster.set_up(), watch)
-        graces = {
-            one.group.engine._grace  # type: ignore[attr-defined]
-            for node in cluster.nodes
-            if node.node is not None
-            for one in node.node.host.basins.values()
-        }
-        assert max(graces) > 0.0
-        await cluster.guarded(_until_all_rest(cluster), watch)
-        await cluster.guarded(asyncio.sleep(1.0), watch)
-        for node in cluster.nodes:
-            assert node.node is not None and node.node.host.catalog is not None
-            assert node.node.host.catalog.group.engine._grace == 0.0  # type: ignore[attr-defined]
+        node = _leads_most(cluster)
+        assert node.node is not None
+        host = node.node.host
+        host.ticks._backlog.grace = lambda awake: 1.5  # type: ignore[method-assign]
+        await cluster.guarded(asyncio.sleep(0.2), watch)
+        events: dict[GroupId, list[Event]] = {}
+        assert host.catalog is not None
+        for one in (host.catalog, *host.basins.values()):
+            group = one.group
+            events[group.group_id] = seen = []
+
+            def step(
+                event: Event, seen: list[Event] = seen, usual: Callable[[Event], None] = group.step
+            ) -> None:
+                seen.append(event)
+                usual(event)
+
+            group.step = step  # type: ignore[method-assign]
+        await cluster.guarded(asyncio.sleep(0.9), watch)
+        ahead = 0
+        for group_id, seen in events.items():
+            wanted = 0.0 if group_id == CATALOG_GROUP else 1.5
+            assert {one.grace for one in seen if isinstance(one, Tick)} <= {wanted}, group_id
+            pairs = pairwise(seen)
+            ahead += sum(isinstance(a, Tick) and isinstance(b, Message) for a, b in pairs)
+        assert ahead > BASINS
         watch.cancel()
 
     in_simulation(17, OPTIONS, main)

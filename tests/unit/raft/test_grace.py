@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from svc_cluster.base.ids import LogIndex, NodeId, Term
-from svc_cluster.raft.group import Role
+from svc_cluster.raft.group import PeerDown, Role
 from svc_cluster.raft.messages import PreVoteRequest, PreVoteResponse
 from svc_cluster.raft.raft_settings import RaftSettings
 from tests.unit.raft.harness import Cluster, Node, append
@@ -47,15 +47,51 @@ def test_a_voter_with_a_grace_says_no_for_longer() -> None:
     node.sync()
     node.take_sent()
     question = PreVoteRequest(Term(4), Term(5), LogIndex(0), Term(0))
+    last = 1.0 + SETTINGS.election_min - SETTINGS.heartbeat + GRACE
     answers = []
-    for now, grace in ((1.6, GRACE), (3.0, GRACE), (3.01, 0.0)):
+    for now, grace in ((1.6, GRACE), (3.0, GRACE), (3.01, 0.0), (3.02, GRACE), (last, GRACE)):
         node.tick(now, grace)
         node.receive(3, question)
         answers += [one for one in node.take_sent() if isinstance(one[1], PreVoteResponse)]
     assert answers == [
         (NodeId(3), PreVoteResponse(Term(4), Term(5), granted=granted))
-        for granted in (False, False, True)
+        for granted in (False, False, True, False, True)
     ]
+
+
+def test_a_leader_that_asks_for_votes_is_believed() -> None:
+    """It leads no more, whatever was heard of it: without that, its group would have no leader for
+    as long as its voters have patience."""
+    node = Node(1, [1, 2, 3])
+    node.tick(1.0, GRACE)
+    node.receive(2, append(4, (0, 0)))
+    node.sync()
+    node.tick(1.1, GRACE)
+    node.take_sent()
+    question = PreVoteRequest(Term(4), Term(5), LogIndex(0), Term(0))
+    for asks, granted in ((3, False), (2, True)):
+        node.receive(asks, question)
+        assert node.take_sent() == [
+            (NodeId(asks), PreVoteResponse(Term(4), Term(5), granted=granted))
+        ]
+    assert node.group.term == 4, "nothing is promised by it"
+
+
+def test_a_leader_whose_connection_ends_has_no_grace() -> None:
+    """Nothing that it has sent waits here: its node was killed, and another is elected as soon as
+    where nothing is awake."""
+    node = Node(1, [1, 2, 3])
+    node.tick(1.0, GRACE)
+    node.receive(2, append(4, (0, 0)))
+    node.sync()
+    node.tick(1.1, GRACE)
+    node.take_sent()
+    node.group.step(PeerDown(NodeId(2)))
+    node.tick(1.0 + SETTINGS.election_max + 0.01, GRACE)
+    assert asked_for_votes(node)
+    question = PreVoteRequest(Term(4), Term(5), LogIndex(0), Term(0))
+    node.receive(3, question)
+    assert (NodeId(3), PreVoteResponse(Term(4), Term(5), granted=True)) in node.take_sent()
 
 
 def test_a_leader_with_a_grace_steps_down_later() -> None:

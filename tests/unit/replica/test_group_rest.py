@@ -10,7 +10,13 @@ import pytest
 from svc_cluster.base.ids import GroupId, LogIndex, NodeId, Term
 from svc_cluster.raft.group import Message, Role
 from svc_cluster.raft.messages import REST_LIST_MAX, PreVoteRequest, RestKind, RestMark
-from svc_cluster.replica.group_rest import BRIEF_SECONDS, UNUSED_SECONDS, GroupRest
+from svc_cluster.replica.group_rest import (
+    ANSWER_SECONDS,
+    BRIEF_SECONDS,
+    UNUSED_SECONDS,
+    GroupRest,
+)
+from svc_cluster.replica.housekeeping import INTERVAL_SECONDS
 from svc_cluster.replica.node_rest import NodeRest
 from tests.unit.replica.test_node_rest import MEMBERS, ONE, THREE, TWO, _Node
 
@@ -117,7 +123,7 @@ def test_a_group_rests_when_it_was_quiet_as_long_as_it_was_used(
     assert found == (None if wanted is None else pytest.approx(wanted, abs=0.11))
 
 
-def compared(monotonic: float = 0.0) -> tuple[_Node, GroupRest, list[Any], list[bool]]:
+def compared() -> tuple[_Node, GroupRest, list[Any], list[bool]]:
     """A group that was quiet for long enough, and has asked the others for their states; what it
     says to them, and whether they are equal."""
     node = _Node()
@@ -129,7 +135,7 @@ def compared(monotonic: float = 0.0) -> tuple[_Node, GroupRest, list[Any], list[
     begun: list[bool] = []
     group._group.comparison.are_equal = lambda partners: equal[0]  # type: ignore[method-assign]
     group._group.comparison.begin = lambda: begun.append(True)  # type: ignore[assignment, func-returns-value]
-    for now in (monotonic, node.rest.seconds):
+    for now in (0.0, node.rest.seconds):
         node.now = now
         node.hear(TWO, THREE)
         group.look(now)
@@ -154,22 +160,53 @@ def test_who_is_found_to_be_equal_is_asked_at_once() -> None:
     assert group.asleep
 
 
-@pytest.mark.parametrize("what", ["used", "unsettled", "lost", "never"])
+def test_a_question_lives_for_longer_than_what_a_look_has_left() -> None:
+    """It is asked between two looks, and who has much to do answers behind the next one. Who never
+    does is not waited for."""
+    node, group, said, equal = compared()
+    equal[0] = True
+    node.now += INTERVAL_SECONDS - 0.1
+    node.hear(TWO, THREE)
+    group.compared()
+    assert len(said) == 2
+    node.now += 0.1
+    node.hear(TWO, THREE)
+    group.look(node.now)
+    agreed(group, TWO, THREE)
+    assert group.asleep
+
+    node, group, said, equal = compared()
+    equal[0] = True
+    group.compared()
+    node.now += ANSWER_SECONDS
+    group.look(node.now)
+    agreed(group, TWO, THREE)
+    assert not group.asleep, "that question is over"
+
+
+def test_states_that_were_compared_for_another_reason_put_nobody_to_rest() -> None:
+    """The group was not quiet for long enough yet."""
+    node = _Node()
+    said: list[Any] = []
+    node.rest.send = lambda *one: said.append(one)
+    group = quiet(node.rest, SimpleNamespace(monotonic=lambda: node.now), 7)
+    group.look(0.0)
+    group.compared()
+    assert said == []
+
+
+@pytest.mark.parametrize("what", ["used", "unsettled", "lost"])
 def test_equal_states_put_nobody_to_rest_who_is_not_to(what: str) -> None:
-    """Something was asked of the group since, or is under way in it, or a node that is there does
-    not answer; or the states were compared for another reason."""
+    """Something was asked of the group since, or is under way in it, or it is not known whether a
+    node lives."""
     node, group, said, equal = compared()
     equal[0] = True
     if what == "used":
         group.used()
     elif what == "unsettled":
         group._group.is_settled = False  # type: ignore[misc]
-    elif what == "lost":
-        node.now += 1.0
     else:
-        group.look(node.now)
-        said.clear()
-        group.received(TWO, RestMark(TERM, RestKind.WAKE, LAST, 0))
+        node.now += 1.0
     group.compared()
     assert said == [] and not group.asleep
 
@@ -198,7 +235,7 @@ def test_a_replica_that_was_opened_asleep_wakes_when_it_is_asked_or_told() -> No
             group.used()
         assert not group.asleep and node.rest.asleep == 0
         assert campaigns == ["stands"] * stands, wakes
-        assert not node.rest._waking and not node.rest._opened
+        assert not (node.rest._waking or node.rest._own or node.rest._others)
 
 
 @pytest.mark.parametrize("why", ["never rests", "unsettled", "busy"])

@@ -198,7 +198,24 @@ def test_what_was_opened_asleep_wakes_in_turn_what_is_stood_for_here_first() -> 
     assert sum(len(one.woken) for one in left) == 3 * WOKEN_PER_TURN
     node.passes(WAKE_SECONDS)
     assert [one.woken for one in left] == [[False]] * 40, "they wait for a time-out"
-    assert not node.rest._waking and not node.rest._opened and node.rest.asleep == 0
+    assert not node.rest._own and not node.rest._others and node.rest.asleep == 0
+
+
+def test_what_was_opened_asleep_waits_for_a_quorum_that_can_be_asked() -> None:
+    """It keeps nobody waiting who is to wake for another reason, and wakes when there is one."""
+    node = _Node()
+    node.up.clear()
+    groups = [node.sleeps(number, None) for number in range(30)]
+    for one in groups:
+        node.rest.wakes_in_turn(one)  # type: ignore[arg-type]
+    led = node.sleeps(100, TWO)
+    node.passes(20 * WAKE_SECONDS)
+    node.rest.peer_lost(TWO)
+    node.passes(WAKE_SECONDS)
+    assert led.woken and not any(one.woken for one in groups)
+    node.up.add(THREE)
+    node.passes(3 * WAKE_SECONDS)
+    assert [len(one.woken) for one in groups] == [1] * 30
 
 
 def test_what_only_one_of_two_nodes_believes_wakes() -> None:

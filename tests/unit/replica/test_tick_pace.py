@@ -9,14 +9,7 @@ from typing import Any
 import pytest
 
 from svc_cluster.raft.group import Role
-from svc_cluster.replica.tick_pace import (
-    AT_EASE_GROUPS,
-    CALM_TICK_SECONDS,
-    GRACE_SECONDS_MAX,
-    SILENCE_SECONDS,
-    TickPace,
-    grace_seconds,
-)
+from svc_cluster.replica.tick_pace import CALM_TICK_SECONDS, SILENCE_SECONDS, TickPace
 
 USUAL = 0.02
 
@@ -160,11 +153,3 @@ def test_a_calm_group_in_which_nothing_happens_is_asked_once() -> None:
     one.settled = True
     due(4)
     assert one.asked == 5
-
-
-def test_the_grace_grows_with_what_is_awake_behind_what_is_heard_in_time() -> None:
-    """Few groups have none, and however many there are, elections are held in the end."""
-    assert grace_seconds(0) == grace_seconds(AT_EASE_GROUPS) == 0.0
-    assert grace_seconds(AT_EASE_GROUPS + 400) == pytest.approx(1.0)
-    assert grace_seconds(1000) == pytest.approx(2.0)
-    assert grace_seconds(100_000) == GRACE_SECONDS_MAX
