@@ -186,9 +186,9 @@ class GroupRest:
         self._settle_round()
 
     def begin(self) -> None:
-        """The replica was just opened, and has nothing to do: it sleeps until its turn comes, or
-        a message of another, or somebody asks for it. A thousand that were opened awake would all
-        elect at once."""
+        """The replica was just opened and sleeps, if it has nothing to do. It wakes when its turn
+        or a message of another comes, or when somebody asks for it. A thousand that were opened
+        awake would all elect at once."""
         if self._node.seconds and not self.asleep and self._may_rest():
             self._sleep(None, ())
             self._node.wakes_in_turn(self)
