@@ -6,8 +6,8 @@ ROUNDS a node that does not lead the basin is killed and its data directory remo
 again with an empty one, takes its place by itself, and is sent the whole state by the basin's
 leader. Appends are measured for SECONDS with three whole nodes, and then from when the new process
 listens until it is ready. Prints one JSON object a round, and the ratio of the 99th percentiles;
-ends with status 1 where their median is above RATIO_MAX, or an append failed. `--write` puts it into
-docs/benchmarks.md.
+ends with status 1 where their median is above RATIO_MAX, or an append failed. `--write` puts it
+into docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import contextlib
 import json
 import os
 import secrets
@@ -98,16 +99,16 @@ class Appends:
     def __init__(self, session: aiohttp.ClientSession, rate: float) -> None:
         self._session = session
         self._gap_s = 1 / rate
-        self._stopping = False
+        self._ended = asyncio.Event()
         self._waiting: set[asyncio.Task[None]] = set()
         self.took_ms: list[float] = []
         self.failed: list[str] = []
 
     async def run(self) -> None:
         due = CLOCK.monotonic()
-        while not self._stopping:
-            await asyncio.sleep(max(0.0, due - CLOCK.monotonic()))
-            if self._stopping:
+        while not self._ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), max(0.0, due - CLOCK.monotonic()))
                 return
             task = asyncio.create_task(self._one(due))
             self._waiting.add(task)
@@ -126,7 +127,7 @@ class Appends:
 
     async def stop(self) -> dict[str, float]:
         """What they took, all that are under way included."""
-        self._stopping = True
+        self._ended.set()
         await asyncio.gather(*self._waiting)
         found = sorted(self.took_ms)
         return {

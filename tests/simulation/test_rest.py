@@ -385,15 +385,16 @@ def test_every_tick_brings_the_grace_also_ahead_of_messages() -> None:
         host.ticks._backlog.grace = lambda awake: 1.5  # type: ignore[method-assign]
         await cluster.guarded(asyncio.sleep(0.2), watch)
         events: dict[GroupId, list[Event]] = {}
-        assert host.catalog is not None
-        for one in (host.catalog, *host.basins.values()):
-            group = one.group
-            events[group.group_id] = seen = []
+        groups: list[AnyGroup] = [one.group for one in host.replicas()]
+        for group in groups:
+            heard = events[group.group_id] = []
 
             def step(
-                event: Event, seen: list[Event] = seen, usual: Callable[[Event], None] = group.step
+                event: Event,
+                heard: list[Event] = heard,
+                usual: Callable[[Event], None] = group.step,
             ) -> None:
-                seen.append(event)
+                heard.append(event)
                 usual(event)
 
             group.step = step  # type: ignore[method-assign]

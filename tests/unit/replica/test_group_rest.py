@@ -133,8 +133,9 @@ def compared() -> tuple[_Node, GroupRest, list[Any], list[bool]]:
     group = quiet(node.rest, clock, 7)
     equal = [False]
     begun: list[bool] = []
-    group._group.comparison.are_equal = lambda partners: equal[0]  # type: ignore[method-assign]
-    group._group.comparison.begin = lambda: begun.append(True)  # type: ignore[assignment, func-returns-value]
+    comparison: Any = group._group.comparison
+    comparison.are_equal = lambda partners: equal[0]
+    comparison.begin = lambda: begun.append(True)
     for now in (0.0, node.rest.seconds):
         node.now = now
         node.hear(TWO, THREE)
@@ -226,14 +227,14 @@ def test_a_replica_that_was_opened_asleep_wakes_when_it_is_asked_or_told() -> No
         members.engine.step = lambda event: None
         members.have = lambda done: done()
         group.begin()
-        assert group.asleep and group.leader is None and node.rest.asleep == 1
+        assert (group.asleep, group.leader, node.rest.asleep) == (True, None, 1)
         if wakes == "missed":
             group.missed()
         elif wakes == "message":
             group.hears(Message(TWO, PreVoteRequest(TERM, Term(TERM + 1), LAST, TERM)))
         else:
             group.used()
-        assert not group.asleep and node.rest.asleep == 0
+        assert (group.asleep, node.rest.asleep) == (False, 0)
         assert campaigns == ["stands"] * stands, wakes
         assert not (node.rest._waking or node.rest._own or node.rest._others)
 
