@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +68,11 @@ def fields(record: object) -> dict[str, Any]:
 
 
 @pytest.fixture
-def rig(caplog: pytest.LogCaptureFixture) -> Rig:
+def rig(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    """Whatever a test before it in this process has told the service to do with its lines."""
+    ours = logging.getLogger("svc_cluster")
+    monkeypatch.setattr(ours, "propagate", True)
+    monkeypatch.setattr(ours, "level", logging.NOTSET)
     return Rig(caplog)
 
 
