@@ -314,13 +314,12 @@ class NodeRest:
         self._timer = None
         left = WOKEN_PER_TURN
         for waiting in (self._waking, self._own, self._others):
-            next_ones = list(islice(waiting, left))
-            left -= len(next_ones)
-            for rest in [self._asleep[one] for one in next_ones]:
+            for rest in [self._asleep[one] for one in islice(waiting, left)]:
                 if rest.leader is not None or self._can_ask_a_quorum(rest):
                     rest.wake(stands=self._stands(rest))
+                    left -= 1  # who has to wait takes nobody's place
                 else:
-                    waiting[rest.group_id] = waiting.pop(rest.group_id)  # behind the others
+                    waiting[rest.group_id] = waiting.pop(rest.group_id)
         if self._waking or self._own or self._others:
             self._timer = self._loop.call_later(WAKE_SECONDS, self._next_turn)
 

@@ -70,11 +70,13 @@ class _Node:
         assert self.rest.pulses[node].link_down()
         self.rest.peer_lost(node)
 
-    def sleeps(self, group_id: int, leader: NodeId | None) -> _Rest:
+    def sleeps(
+        self, group_id: int, leader: NodeId | None, members: tuple[NodeId, ...] = MEMBERS
+    ) -> _Rest:
         rest: Any = _Rest(self.rest, group_id, leader)
         group = SimpleNamespace(
             group_id=rest.group_id,
-            engine=SimpleNamespace(members=MEMBERS, log_bytes=self.log_bytes),
+            engine=SimpleNamespace(members=members, log_bytes=self.log_bytes),
             rest=rest,
         )
         replica: Any = SimpleNamespace(group=group)
@@ -216,6 +218,22 @@ def test_what_was_opened_asleep_waits_for_a_quorum_that_can_be_asked() -> None:
     node.up.add(THREE)
     node.passes(3 * WAKE_SECONDS)
     assert [len(one.woken) for one in groups] == [1] * 30
+
+
+def test_who_waits_for_a_quorum_keeps_nobody_from_waking() -> None:
+    """Two nodes of five are lost for good: groups that have both of them wait, however many they
+    are and whoever is to stand for them, and all others wake."""
+    node = _Node()
+    lost = (NodeId(4), NodeId(5))
+    waiting = [node.sleeps(5 * number, None, (ONE, *lost)) for number in range(30)]
+    able = [node.sleeps(5 * number + 1, None, (ONE, TWO, lost[0])) for number in range(40)]
+    for one in (*waiting, *able):
+        node.rest.wakes_in_turn(one)  # type: ignore[arg-type]
+    assert len(node.rest._own) > WOKEN_PER_TURN and node.rest._others
+    node.passes(12 * WAKE_SECONDS)
+    assert [len(one.woken) for one in able] == [1] * 40
+    assert not any(one.woken for one in waiting)
+    assert len(node.rest._own) + len(node.rest._others) == len(waiting)
 
 
 def test_what_only_one_of_two_nodes_believes_wakes() -> None:
