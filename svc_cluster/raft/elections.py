@@ -48,7 +48,7 @@ class Elections:
         """Whatever was asked about the term before is void."""
         self._prevote.cancel()
 
-    def on_tick(self, now: float, up: Collection[NodeId], grace: float = 0.0) -> None:
+    def on_tick(self, now: float, up: Collection[NodeId], grace: float) -> None:
         """Time passed while not leading; begins an election when the timeout is over by more than
         the grace. The first tick shows where the clock stands, and begins the timeout."""
         if not self._ticked:

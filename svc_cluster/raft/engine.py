@@ -261,8 +261,8 @@ class EngineGroup:
 
     def is_idle(self, seen: tuple[Role, Term]) -> bool:
         is_quiet = self._leading.is_idle and not (self._outbox or self._log.has_ops())
-        is_done = is_quiet and not self._delivery.is_behind(self.commit_index)
-        return is_done and seen == (self.role, self.term)
+        is_behind = self._delivery.is_behind(self.commit_index)
+        return is_quiet and not is_behind and seen == (self.role, self.term)
 
     def propose(self, payload: bytes) -> LogPosition:
         assert payload[0] == PAYLOAD_TYPE, "the first byte of a proposal is PAYLOAD_TYPE"

@@ -1,9 +1,9 @@
 """The ticks of one node's groups, and how long it takes nobody's silence for an end.
 
 A node that is behind with what it has to do has not heard yet what others have sent. Who counted
-that as silence would elect, which makes more of it, without an end: a thousand groups that began
-together deposed each other's leaders 2.3 times over. So groups are told with each tick by how much
-elections wait. The catalog never is: gateways count on another leader of it in time (ADR 0035).
+that as silence would elect, which makes more of it, without an end. So groups are told with each
+tick by how much elections wait. The catalog never is: gateways count on another leader of it in
+time (ADR 0035).
 """
 
 from __future__ import annotations

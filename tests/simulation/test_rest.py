@@ -59,6 +59,14 @@ async def _answered(cluster: SimCluster, histories: Iterable[StreamHistory]) -> 
     return cluster.loop.time() - began
 
 
+def _start_again(cluster: SimCluster) -> None:
+    """All nodes lose power, and are back at once."""
+    for node in cluster.nodes:
+        node.crash(cluster._rng)
+    for node in cluster.nodes:
+        node.start()
+
+
 def _leads_most(cluster: SimCluster) -> SimNode:
     def led(node: SimNode) -> int:
         assert node.node is not None
@@ -265,10 +273,7 @@ def test_basins_at_rest_survive_the_loss_of_power_on_all_nodes() -> None:
 
     async def main(cluster: SimCluster) -> None:
         watch = await _at_rest(cluster)
-        for node in cluster.nodes:
-            node.crash(cluster._rng)
-        for node in cluster.nodes:
-            node.start()
+        _start_again(cluster)
         took = await cluster.guarded(_answered(cluster, cluster.recorder.streams), watch)
         assert took <= ALL_S, took
         await cluster.guarded(_until_all_rest(cluster), watch)
@@ -289,10 +294,7 @@ def test_a_cluster_that_starts_again_elects_once_for_each_basin(
     async def main(cluster: SimCluster) -> None:
         watch = await _at_rest(cluster)
         before = _terms(cluster)
-        for node in cluster.nodes:
-            node.crash(cluster._rng)
-        for node in cluster.nodes:
-            node.start()
+        _start_again(cluster)
         awake: list[int] = []
         deadline = cluster.loop.time() + 2 * BASINS
         while len(awake) < 20 or any(_rests(node) != BASINS for node in cluster.nodes):
@@ -328,10 +330,7 @@ def test_a_basin_that_was_opened_asleep_answers_ahead_of_its_turn(
 
     async def main(cluster: SimCluster) -> None:
         watch = await _at_rest(cluster)
-        for node in cluster.nodes:
-            node.crash(cluster._rng)
-        for node in cluster.nodes:
-            node.start()
+        _start_again(cluster)
         await cluster.guarded(asyncio.sleep(5.0), watch)
         assert all(_rests(node) >= BASINS - 3 for node in cluster.nodes)
         took = await cluster.guarded(_answered(cluster, cluster.recorder.streams), watch)

@@ -16,17 +16,23 @@ def asked_for_votes(node: Node) -> bool:
     return any(isinstance(body, PreVoteRequest) for _, body in node.take_sent())
 
 
+def follower() -> Node:
+    """Node 1 of three, which has heard node 2 as its leader at second 1."""
+    node = Node(1, [1, 2, 3])
+    node.tick(1.0, GRACE)
+    node.receive(2, append(4, (0, 0)))
+    node.sync()
+    node.take_sent()
+    return node
+
+
 def leads(node: Node) -> bool:
     return node.group.role is Role.LEADER
 
 
 def test_a_follower_stands_behind_its_time_and_the_grace() -> None:
     """What its leader has sent may wait here. Without the grace it stands at once."""
-    node = Node(1, [1, 2, 3])
-    node.tick(1.0, GRACE)
-    node.receive(2, append(4, (0, 0)))
-    node.sync()
-    node.take_sent()
+    node = follower()
     for now in (2.1, 1.0 + SETTINGS.election_min + GRACE - 0.01):
         node.tick(now, GRACE)
         assert not asked_for_votes(node), now
@@ -34,22 +40,14 @@ def test_a_follower_stands_behind_its_time_and_the_grace() -> None:
     node.tick(1.0 + SETTINGS.election_max + GRACE + 0.01, GRACE)
     assert asked_for_votes(node)
 
-    other = Node(1, [1, 2, 3])
-    other.tick(1.0, GRACE)
-    other.receive(2, append(4, (0, 0)))
-    other.sync()
-    other.take_sent()
+    other = follower()
     other.tick(2.1)
     assert asked_for_votes(other), "the grace is that of the last tick"
 
 
 def test_a_voter_with_a_grace_says_no_for_longer() -> None:
     """Its leader is not taken for gone because others, with less to do, have asked."""
-    node = Node(1, [1, 2, 3])
-    node.tick(1.0, GRACE)
-    node.receive(2, append(4, (0, 0)))
-    node.sync()
-    node.take_sent()
+    node = follower()
     question = PreVoteRequest(Term(4), Term(5), LogIndex(0), Term(0))
     last = 1.0 + SETTINGS.election_min - SETTINGS.heartbeat + GRACE
     answers = []
@@ -66,12 +64,8 @@ def test_a_voter_with_a_grace_says_no_for_longer() -> None:
 def test_a_leader_that_asks_for_votes_is_believed() -> None:
     """It leads no more, whatever was heard of it: without that, its group would have no leader for
     as long as its voters have patience."""
-    node = Node(1, [1, 2, 3])
-    node.tick(1.0, GRACE)
-    node.receive(2, append(4, (0, 0)))
-    node.sync()
+    node = follower()
     node.tick(1.1, GRACE)
-    node.take_sent()
     question = PreVoteRequest(Term(4), Term(5), LogIndex(0), Term(0))
     for asks, granted in ((3, False), (2, True)):
         node.receive(asks, question)
@@ -84,12 +78,8 @@ def test_a_leader_that_asks_for_votes_is_believed() -> None:
 def test_a_leader_whose_connection_ends_has_no_grace() -> None:
     """Nothing that it has sent waits here: its node was killed, and another is elected as soon as
     where nothing is awake."""
-    node = Node(1, [1, 2, 3])
-    node.tick(1.0, GRACE)
-    node.receive(2, append(4, (0, 0)))
-    node.sync()
+    node = follower()
     node.tick(1.1, GRACE)
-    node.take_sent()
     node.group.step(PeerDown(NodeId(2)))
     node.tick(1.0 + SETTINGS.election_max + 0.01, GRACE)
     assert asked_for_votes(node)
