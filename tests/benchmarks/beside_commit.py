@@ -29,11 +29,9 @@ from statistics import median
 from typing import Final
 
 from svc_cluster.cli.local.ports import HeldPorts
+from tests.benchmarks.marked_page import write_between
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-PAGE: Final = ROOT / "docs" / "benchmarks.md"
-BEGIN: Final = "<!-- before: begin -->"
-END: Final = "<!-- before: end -->"
 MEASURES: Final = (
     ("requests_per_s", "a second"),
     ("p50_ms", "p50 ms"),
@@ -189,8 +187,7 @@ def main() -> None:
     lines = table(options.commit, found, options.seconds)
     print("\n".join(lines))
     if options.write:
-        before, rest = PAGE.read_text().split(BEGIN)
-        PAGE.write_text("\n".join([before + BEGIN, "", *lines, "", END + rest.split(END)[1]]))
+        write_between("before", lines)
 
 
 if __name__ == "__main__":

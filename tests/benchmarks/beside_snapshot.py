@@ -33,6 +33,7 @@ import aiohttp
 
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.lab.own_cluster import OwnCluster
+from tests.benchmarks.marked_page import write_between
 from tests.e2e.cluster import running, whole
 from tests.integration.processes import wait_page
 from tests.service_process import service
@@ -45,9 +46,6 @@ FILL_BYTES: Final = 8 * 1024
 RATIO_MAX: Final = 2.0
 COMMAND_S: Final = 60.0
 CLOCK: Final = SystemClock()
-PAGE: Final = Path(__file__).parents[2] / "docs" / "benchmarks.md"
-BEGIN: Final = "<!-- beside a snapshot: begin -->"
-END: Final = "<!-- beside a snapshot: end -->"
 
 
 async def insist(session: aiohttp.ClientSession, method: str, path: str, body: Any) -> None:
@@ -201,10 +199,7 @@ async def main(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def write(rounds: Sequence[dict[str, Any]], options: argparse.Namespace) -> None:
-    """Put the rounds into the page, between its marks."""
-    text = PAGE.read_text()
-    before, rest = text.split(BEGIN)
-    _, behind = rest.split(END)
+    """Put the rounds into the page."""
     lines = [
         f"On {datetime.now(UTC).date()}, {options.mib} MiB, {options.rate:g} appends a second, "
         f"load average {os.getloadavg()[0]:.1f}:",
@@ -218,7 +213,7 @@ def write(rounds: Sequence[dict[str, Any]], options: argparse.Namespace) -> None
             for row in rounds
         ),
     ]
-    PAGE.write_text("\n".join([before + BEGIN, "", *lines, "", END + behind]))
+    write_between("beside a snapshot", lines)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ only their ratio says something on a machine that others use. Then one append to
 each of WAKES basins, one after the other, which have rested until then. Then the node that leads
 most of them dies (`--death kill`; `freeze`: it stays connected and says nothing), ASKED of those
 that it led are asked for at once, and after that all basins; how long that took. With `--boot` all
-are started again, until they say that they are ready. Prints one JSON object.
+are started again, until they say that they are ready, and then have a leader each: how long the
+first took, and how many elections were won for a basin until the second. Prints one JSON object.
 
 With `--targets` it is all of that with 1,000 basins, and behind the object stands a line for each
 target of ADR 0054: what is wanted, what was found, and whether that is enough. `--write` puts them
@@ -36,6 +37,8 @@ import aiohttp
 from svc_cluster.base.clock import SystemClock
 from svc_cluster.lab.own_cluster import OwnCluster, leader_in
 from svc_cluster.lab.proc_stat import cpu_seconds
+from tests.benchmarks.marked_page import write_between
+from tests.integration.processes import samples
 from tests.own_processes import node_pids, resident_bytes
 
 CREATED_AT_ONCE: Final = 4
@@ -43,9 +46,6 @@ ASKED_AT_ONCE: Final = 32
 READY_S: Final = 180.0
 ANSWER_S: Final = 60.0
 CLOCK: Final = SystemClock()
-PAGE: Final = Path(__file__).parents[2] / "docs" / "benchmarks.md"
-BEGIN: Final = "<!-- idle basins: begin -->"
-END: Final = "<!-- idle basins: end -->"
 
 
 def basin(number: int) -> str:
@@ -129,6 +129,19 @@ async def cost(cluster: OwnCluster, settle_s: float, measure_s: float) -> dict[s
     }
 
 
+async def elections(cluster: OwnCluster, basins: int) -> float:
+    """How many were won for a basin, since all nodes were started, until each has a leader."""
+    while sum(row["role"] == "leader" for row in await all_groups(cluster)) <= basins:
+        await asyncio.sleep(0.2)
+    ports = [int(cluster.node(node)["admin_port"]) for node in (1, 2, 3)]
+    won = [(await samples(port))['svc_raft_elections_total{result="won"}'] for port in ports]
+    return round(sum(won) / basins, 2)
+
+
+async def all_groups(cluster: OwnCluster) -> list[dict[str, Any]]:
+    return [row for rows in (await cluster.groups()).values() for row in rows]
+
+
 def mean(row: dict[str, Any]) -> float:
     return statistics.fmean(row["percent_of_a_core"].values())
 
@@ -210,6 +223,7 @@ async def main(options: argparse.Namespace) -> None:
                 cluster.start()
                 await cluster.wait_ready(READY_S)
                 row["boot_s"] = round(CLOCK.monotonic() - began, 1)
+                row["boot_elections_a_basin"] = await elections(cluster, options.basins)
         finally:
             cluster.stop()
     print(json.dumps(row), flush=True)
@@ -243,10 +257,7 @@ class Target:
 
 
 def write(found: Sequence[Target], load: float) -> None:
-    """Put the targets into the page, between its marks."""
-    text = PAGE.read_text()
-    before, rest = text.split(BEGIN)
-    _, behind = rest.split(END)
+    """Put the targets into the page."""
     lines = [
         f"On {datetime.now(UTC).date()}, load average {load} when the thousand were there:",
         "",
@@ -254,7 +265,7 @@ def write(found: Sequence[Target], load: float) -> None:
         "|---|---|---|---|",
         *(one.row() for one in found),
     ]
-    PAGE.write_text("\n".join([before + BEGIN, "", *lines, "", END + behind]))
+    write_between("idle basins", lines)
 
 
 def targets(row: dict[str, Any]) -> list[Target]:
