@@ -13,7 +13,7 @@ import pytest
 from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.replica.group_walks import GROUPS_PER_TURN, GroupWalks
 from svc_cluster.replica.housekeeping import Housekeeper, HousekeepingSettings, _Look
-from svc_cluster.replica.leader_handover import SlowDiskWatch
+from svc_cluster.replica.leader_handover import SlowDiskWatch, _Score
 from svc_cluster.replica.leadership_news import GroupNames
 
 GROUPS = 3 * GROUPS_PER_TURN
@@ -95,5 +95,26 @@ def test_a_walk_does_nothing_behind_the_stop_of_its_owner(
             await asyncio.sleep(0)
         assert [replica.looks for replica in replicas] == seen
         assert not host.faults
+
+    asyncio.run(main())
+
+
+def test_of_groups_that_are_gone_no_score_is_kept_beyond_as_many_as_there_are() -> None:
+    """A node that has had very many groups, one after the other, keeps what it has."""
+
+    async def main() -> None:
+        host = _host([])
+        here = {1: object(), 2: object()}
+        host.basins, host.replica = here, here.get
+        host.services.rest.is_quiet = False
+        watch = SlowDiskWatch(host)
+        for number in range(1, 4):
+            watch._scores[GroupId(number)] = _Score(0.0)
+        watch._looked()
+        assert sorted(watch._scores) == [1, 2, 3], "as many as groups, and the catalog"
+        watch._scores[GroupId(4)] = _Score(0.0)
+        watch._looked()
+        assert sorted(watch._scores) == [1, 2]
+        await watch.stop()
 
     asyncio.run(main())
