@@ -1,9 +1,10 @@
 """What basins cost that nobody uses: `python -m tests.benchmarks.idle_basins --basins 300`.
 
 Three nodes and a gateway of its own. First with FEW basins, then with BASINS, each of which has had
-one append: when nothing has happened for SETTLE_S seconds, the processor time of each node over
-MEASURE_S seconds, from /proc, and the resident memory. Both are measured in the same run, because
-only their ratio says something on a machine that others use. Then one append to
+one append: when nothing has happened for CALM seconds, the processor time of each node over MEASURE
+seconds, from /proc, and the resident memory. What is asked is what basins cost for ever: for a
+minute or two behind their first appends nodes shorten a log for each. Both are measured in the same
+run, because only their ratio says something on a machine that others use. Then one append to
 each of WAKES basins, one after the other, which have rested until then. Then the node that leads
 most of them dies (`--death kill`; `freeze`: it stays connected and says nothing), ASKED of those
 that it led are asked for at once, and after that all basins; how long that took. With `--boot` all
@@ -45,6 +46,7 @@ CREATED_AT_ONCE: Final = 4
 ASKED_AT_ONCE: Final = 32
 READY_S: Final = 180.0
 ANSWER_S: Final = 60.0
+TARGETS_CALM_S: Final = 120.0
 CLOCK: Final = SystemClock()
 
 
@@ -113,9 +115,9 @@ class Basins:
             await asyncio.sleep(0.02)
 
 
-async def cost(cluster: OwnCluster, settle_s: float, measure_s: float) -> dict[str, Any]:
+async def cost(cluster: OwnCluster, calm_s: float, measure_s: float) -> dict[str, Any]:
     """What the nodes take when nothing happens."""
-    await asyncio.sleep(settle_s)
+    await asyncio.sleep(calm_s)
     pids = node_pids(cluster)
     before, began = {node: cpu_seconds(pid) for node, pid in pids.items()}, CLOCK.monotonic()
     await asyncio.sleep(measure_s)
@@ -151,9 +153,9 @@ async def measure(cluster: OwnCluster, options: argparse.Namespace) -> dict[str,
     async with aiohttp.ClientSession(cluster.url, timeout=timeout) as session:
         basins = Basins(session)
         await basins.grow(options.few)
-        few = await cost(cluster, options.settle, options.measure)
+        few = await cost(cluster, options.calm, options.measure)
         created_s = await basins.grow(options.basins)
-        many = await cost(cluster, options.settle, options.measure)
+        many = await cost(cluster, options.calm, options.measure)
         more = options.basins - options.few
         row = {
             "basins": options.basins,
@@ -307,6 +309,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--basins", type=int, default=300)
     parser.add_argument("--few", type=int, default=3)
+    parser.add_argument("--calm", type=float, default=15.0)
     parser.add_argument("--settle", type=float, default=15.0)
     parser.add_argument("--measure", type=float, default=20.0)
     parser.add_argument("--wakes", type=int, default=100)
@@ -320,5 +323,6 @@ if __name__ == "__main__":
     if chosen.targets:
         chosen.basins = chosen.wakes = 1000
         chosen.few, chosen.death, chosen.boot = 3, "kill", True
+        chosen.calm = TARGETS_CALM_S
     asyncio.run(main(chosen))
     sys.exit(0)

@@ -14,6 +14,7 @@ import uvloop
 
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.cli.processes.loop_turns import (
+    CALM_AFTER_SECONDS,
     CALM_SECONDS,
     LOOK_SECONDS,
     TURN_SECONDS_MAX,
@@ -142,7 +143,7 @@ def test_turns_that_follow_each_other_are_told_one_by_one() -> None:
 
 
 def test_an_idle_loop_is_looked_at_seldom() -> None:
-    """Behind a second without work, looks come less often, and a long turn out of the calm is
+    """Behind a moment without work, looks come less often, and a long turn out of the calm is
     told all the same."""
     metrics = Metrics()
 
@@ -170,9 +171,9 @@ def test_an_idle_loop_is_looked_at_seldom() -> None:
 @pytest.mark.parametrize(
     ("used", "looks", "pause"),
     [
-        (0.0001, 11, CALM_SECONDS),  # 0.1 ms in each 100 ms, for 1.1 s
-        (0.0001, 9, LOOK_SECONDS),  # not for a second yet
-        (0.008, 11, LOOK_SECONDS),  # short turns, 8 % of a core
+        (0.0001, 11, CALM_SECONDS),  # 0.4 % of a core, for longer than CALM_AFTER_SECONDS
+        (0.0001, 9, LOOK_SECONDS),  # not for as long yet
+        (0.002, 11, LOOK_SECONDS),  # short turns, 8 % of a core
         (0.011, 1, LOOK_SECONDS),  # one turn that is not short
     ],
 )
@@ -180,7 +181,7 @@ def test_an_idle_loop_is_looked_at_seldom() -> None:
 def test_a_loop_that_is_used_is_looked_at_closely(
     used: float, looks: int, pause: float, was_calm: bool
 ) -> None:
-    """By what it used in the second before, and at once behind a turn that is not short."""
+    """By what it used in the moment before, and at once behind a turn that is not short."""
 
     async def body() -> None:
         now = [100.0]
@@ -188,7 +189,7 @@ def test_a_loop_that_is_used_is_looked_at_closely(
         turns._judged_at = now[0]
         turns._pause_seconds = before = CALM_SECONDS if was_calm else LOOK_SECONDS
         for _ in range(looks):
-            now[0] += 0.1
+            now[0] += CALM_AFTER_SECONDS / 10
             turns._choose_pause(now[0], used)
         is_judged = looks > 9 or used > 0.01
         assert turns._pause_seconds == (pause if is_judged else before)
