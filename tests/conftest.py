@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections import Counter, defaultdict
@@ -48,6 +49,19 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
 
 
 sys.addaudithook(_audit)
+
+
+@pytest.fixture(autouse=True)
+def lines_go_where_they_went() -> Iterator[None]:
+    """A test may run a command, which sends the service's lines to a stream of that test. The next
+    one in this process reads its lines where pytest collects them."""
+    ours, root = logging.getLogger("svc_cluster"), logging.getLogger()
+    before = (ours.handlers[:], ours.level, ours.propagate, root.level)
+    yield
+    ours.handlers[:], level, ours.propagate, root_level = before
+    ours.setLevel(level)
+    root.setLevel(root_level)
+    root.handlers[:] = [one for one in root.handlers if type(one) is not logging.StreamHandler]
 
 
 @pytest.fixture(autouse=True)

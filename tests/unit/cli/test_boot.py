@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
-import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -37,15 +35,6 @@ NODE = NodeSettings(
 GATEWAY = GatewaySettings(
     cluster_id="c", nodes=NODE.nodes, secret_file="/etc/cluster.secret", host="::", **TLS
 )
-
-
-@pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
-    """What `configure` sends to a stream of one test would be written to a closed one by others."""
-    ours, root = logging.getLogger("svc_cluster"), logging.getLogger()
-    before = (ours.handlers[:], ours.level, ours.propagate, root.handlers[:], root.level)
-    yield
-    ours.handlers[:], ours.level, ours.propagate, root.handlers[:], root.level = before
 
 
 def test_one_line_has_everything_and_no_secret(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,11 +67,7 @@ def fields(record: object) -> dict[str, Any]:
 
 
 @pytest.fixture
-def rig(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Rig:
-    """Whatever a test before it in this process has told the service to do with its lines."""
-    ours = logging.getLogger("svc_cluster")
-    monkeypatch.setattr(ours, "propagate", True)
-    monkeypatch.setattr(ours, "level", logging.NOTSET)
+def rig(caplog: pytest.LogCaptureFixture) -> Rig:
     return Rig(caplog)
 
 
