@@ -2,7 +2,8 @@
 wait (429), before anything of it happens; what streams is slowed down.
 
 Bytes are metered bytes, as everywhere. An append counts with its announced length until its records
-are known, a read with what the last ones took until it has taken its own. What streams asks as
+are known, though with no more than a batch may have, and not at all when they never are; a read
+counts with what the last ones took until it has taken its own. What streams asks as
 everybody does, and comes again by itself: one at a time for each token, in the order in which they
 came, so that thousands of sessions are one that asks.
 """
@@ -19,6 +20,7 @@ from weakref import WeakValueDictionary
 
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.errors import RateLimitedError
+from svc_cluster.base.limits import BATCH_METERED_BYTES_MAX
 from svc_cluster.base.metrics import Metrics
 from svc_cluster.gateway.limits.rate_limit import Cost, RateLimit, Rates, Wait
 from svc_cluster.gateway.request.body_head import declared_length
@@ -95,7 +97,7 @@ class RateLimiter:
         if moves is Moves.APPENDED and not is_stream:
             size = declared_length(request)
             announced = limit.mean_append_bytes if size is None else size
-            cost = Cost(1.0, append_bytes=max(1.0, announced))
+            cost = Cost(1.0, append_bytes=min(max(1.0, announced), BATCH_METERED_BYTES_MAX))
         elif moves is Moves.READ and not is_stream:
             cost = Cost(1.0, read_bytes=max(1.0, limit.mean_read_bytes))
         connection = request.connection
@@ -195,8 +197,9 @@ class _Counted(Allowance):
         if self._learns_read:
             self._learns_read = False
             self._limiter.limit.read(self._taken)
-        self._settle(Cost(read_bytes=-self._read_left))
-        self._read_left = 0.0
+        # no records were known: a body that broke off, was too large or meant nothing
+        self._settle(Cost(append_bytes=-self._append_charged, read_bytes=-self._read_left))
+        self._append_charged = self._read_left = 0.0
 
     def _settle(self, difference: Cost) -> None:
         limiter = self._limiter
