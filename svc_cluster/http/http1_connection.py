@@ -28,13 +28,6 @@ from svc_cluster.http.intake import Ahead, Intake
 from svc_cluster.http.message import NOWHERE
 from svc_cluster.http.sniff import HeaderDeadline
 
-_TOO_MANY: Final = "Too many headers"
-"""The library's words, with which it has no error of its own."""
-_HEADERS_MAX: Final = 100
-_UNREAD_BYTES: Final = 8 * 1024
-"""How much is held of a body that nobody reads; with twice as much nothing more is taken from the
-client."""
-
 _UNPARSED_BYTES_MAX: Final = 1024 * 1024
 """The bound for one connection; a read of the socket brings a quarter of it, and then reading is
 paused."""
@@ -53,14 +46,11 @@ class Http1Connection(RequestHandler):
             loop=owner.loop,
             keepalive_timeout=owner.limits.keep_alive,
             access_log=None,  # type: ignore[arg-type]
-            max_line_size=heads.LINE_BYTES_MAX,
-            max_field_size=heads.LINE_BYTES_MAX,
-            max_headers=_HEADERS_MAX,
             lingering_time=owner.limits.linger,
-            read_bufsize=_UNREAD_BYTES,
-            auto_decompress=False,
+            read_bufsize=heads.UNREAD_BYTES,
         )
         self._owner = owner
+        self._parser = heads.new_parser(self, owner.loop, self._max_msg_queue_size)
         self._deadline = deadline
         self._deadline.expired = self._head_is_late
         self._deadline.drop = self._abort
@@ -71,17 +61,15 @@ class Http1Connection(RequestHandler):
         """What the parser was not given yet: it has enough of requests, or of an unread body."""
         self._line_bytes = 0
         """How long the first line of the head that came last is, or is at least."""
-        self._odd_lines: list[RawRequestMessage] = []
+        self._odd_lines: list[object] = []
         self._half_closed = False
         self._replies = 0
-        """How many replies there were to all that has been asked for, what cannot be parsed
-        included."""
+        """How many there were to all that has been asked for, what cannot be parsed included."""
         self._dropping = False
         self._retiring = False
         self._lost = asyncio.Event()
         self._socket: asyncio.Transport | None = None
-        """Until the connection is lost. The library forgets its transport when it begins to close
-        it, which with a client that reads nothing would never end."""
+        """Until the connection is lost; the library forgets its own when it begins to close."""
         self._cutting: asyncio.TimerHandle | None = None
         self.client = NOWHERE
         self._intake: Intake | None = None
@@ -211,23 +199,36 @@ class Http1Connection(RequestHandler):
             self._deadline.cancel()
             self._queued.append(self._head_bytes)
             self._head_bytes = 0
-            message, payload = self._messages[-1]
+            messages = list(islice(reversed(self._messages), self._request_count - requests_before))
+            if in_body or len(messages) > 1:
+                self._odd_lines += [one for one, _ in messages]
+            message, payload = messages[0]
             if not isinstance(message, RawRequestMessage):
                 self._parser_failed(in_body=in_body)
                 return
             self._body = payload
             framing.took_a_head(heads.body_bytes(message, payload))
-            if in_body or framing.first_line() != heads.line_of(message):
+            if framing.first_line() != heads.line_of(message):
                 self._odd_lines.append(message)
         elif in_body:
             if self._body is not None and self._body.is_eof():
-                framing.body_ended()
+                self._body_ended()
         elif piece and self.transport is not None:
             self._deadline.start()
             taken_bytes = framing.took_part_of_a_head()
             self._deadline.took(taken_bytes)
             if taken_bytes > HEADER_BYTES_MAX:
                 self._refuse_head(heads.too_large(self._line_bytes))
+
+    def _body_ended(self) -> None:
+        """The parser keeps the last trailer of a chunked body, and makes it the first header of the
+        request behind it. So each such body is the last of its parser, or of its connection."""
+        framing = self._framing
+        framing.body_ended()
+        if framing.is_chunked and framing.is_exact:
+            self._parser = heads.new_parser(self, self._owner.loop, self._max_msg_queue_size)
+        elif framing.is_chunked:
+            self.retire()  # the parser may have the begin of a head by now
 
     def _parser_failed(self, *, in_body: bool) -> None:
         """The library queues its error behind the request whose body is broken. It would let that
@@ -383,12 +384,11 @@ class Http1Connection(RequestHandler):
         message: str | None = None,
     ) -> Any:
         """aiohttp's hook for what it could not parse (400), and for what escaped the adapter."""
-        if status == 400 and (isinstance(exc, LineTooLong) or _TOO_MANY in str(exc)):
+        if status == 400 and (isinstance(exc, LineTooLong) or heads.TOO_MANY in str(exc)):
             too_large = heads.too_large(self._line_bytes)
             return Reply(request, self._owner.refuse(too_large), linger=True)
         if status == 400:
-            malformed = "the request is not well-formed HTTP/1.1"
-            error = MalformedError(ErrorCode.BAD_HEADER, malformed)
+            error = MalformedError(ErrorCode.BAD_HEADER, "the request is not well-formed HTTP/1.1")
             return Reply(request, self._owner.refuse(error), linger=True)
         log.error("adapter_failed", status=status, exc_info=exc)
         return Reply(request, self._owner.refuse(InternalError("internal")))

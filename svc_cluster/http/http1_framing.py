@@ -14,13 +14,14 @@ HEAD_END: Final = b"\r\n\r\n"
 trailer."""
 CUTS_MAX: Final = 64
 """How often one chunked body is cut, within one piece of what came, behind an empty line, which may
-as well be part of what it carries. Where it ends behind the last is not looked for."""
+as well be part of what it carries. Where it ends behind the last is not looked for, and it is the
+last that its connection is asked."""
 
 
 class Framing:
     """Tells how far the next piece for the parser reaches."""
 
-    __slots__ = ("_body_end", "_cuts", "_head", "_in_body", "_left", "_seen")
+    __slots__ = ("_body_end", "_cuts", "_head", "_in_body", "_is_exact", "_left", "_seen")
 
     def __init__(self) -> None:
         self._in_body = False
@@ -33,6 +34,7 @@ class Framing:
         self._body_end = b""
         """The last bytes of a chunked body, in case an empty line begins there."""
         self._cuts = 0
+        self._is_exact = True
 
     @property
     def in_body(self) -> bool:
@@ -47,6 +49,16 @@ class Framing:
     def is_at_end(self) -> bool:
         """Whether all of a body of known length was cut."""
         return self._in_body and self._left == 0
+
+    @property
+    def is_chunked(self) -> bool:
+        """Whether the body that is on its way, or ended last, says itself where it ends."""
+        return self._left is None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the piece that was cut last holds nothing behind the end of a body."""
+        return self._is_exact
 
     def arrived(self) -> None:
         """More bytes came from the client."""
@@ -72,7 +84,8 @@ class Framing:
             end = min(len(data), start + self._left)
             self._left -= end - start
             return end
-        if self._cuts == CUTS_MAX:
+        self._is_exact = self._cuts < CUTS_MAX
+        if not self._is_exact:
             return len(data)
         self._cuts += 1
         carried = self._body_end

@@ -317,6 +317,10 @@ def _chunks() -> Iterator[Vector]:
         ("an extension at the end", b"5\r\nhello\r\n0;a=b\r\n\r\n", 5),
         ("a very long extension", b"5;" + b"a" * 200_000 + b"\r\nhello\r\n0\r\n\r\n", 5),
         ("a trailer", b"5\r\nhello\r\n0\r\na: b\r\n\r\n", 5),
+        ("two trailers", b"5\r\nhello\r\n0\r\na: b\r\nc: d\r\n\r\n", 5),
+        ("a credential behind", b"0\r\nauthorization: Bearer x\r\nsvc-basin: x\r\n\r\n", 0),
+        ("an end of the connection behind", b"0\r\nconnection: close\r\n\r\n", 0),
+        ("a coding behind", b"0\r\ncontent-encoding: gzip\r\n\r\n", 0),
         ("a request in a chunk", b"%x\r\n%b\r\n0\r\n\r\n" % (len(HIDDEN), HIDDEN), len(HIDDEN)),
         ("nothing", b"0\r\n\r\n", 0),
     ):

@@ -34,6 +34,8 @@ from tests.contract.smuggling_vectors import (
 )
 
 VECTORS = vectors()
+HEADERS_AFTER = [("host", "x"), ("connection", "close")]
+"""Of the request behind each vector: nothing of another one's is among them."""
 
 
 def test_there_are_enough_vectors() -> None:
@@ -92,6 +94,7 @@ def check(peer: Peer, sent: bytes, outcome: Outcome, pieces: int) -> None:
             assert (statuses, len(paths), paths[1:]) == ([200, 200], 2, ["/after"])
             if paths[0] == "/length":
                 assert answers[0][2] == str(size).encode()
+            assert peer.app.requests[1].headers == HEADERS_AFTER
         case TakenThenRefused():
             # When both arrive as one, neither is served.
             assert (statuses, len(paths)) in (([200, 400], 1), ([400], 0))
@@ -192,6 +195,27 @@ def test_what_follows_a_body_cut_too_often_is_refused() -> None:
             assert [status for status, _, _ in answers[1:]] == statuses
             paths = [request.raw_path for request in peer.app.requests]
             assert paths == ["/length", "/length", "/after"][: 1 + statuses.count(200)]
+
+    run_client(script)
+
+
+@pytest.mark.parametrize("behind", [b"", b"GET /smu"], ids=["nothing", "part of a head"])
+def test_a_trailer_of_a_body_cut_too_often_is_nobodys_header(behind: bytes) -> None:
+    """The connection ends with the answer: what comes next would be told the trailer as its own.
+    Of two requests in the same piece as the body's end neither is served."""
+    carried = b"a\r\n\r\n" * CUTS_MAX
+    head = b"POST /length HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    body = b"%x\r\n%s\r\n0\r\nauthorization: Bearer x\r\n\r\n" % (len(carried), carried)
+
+    def script(peer: Peer) -> None:
+        answers = after_the_first_answer(peer, head + body + behind, AFTER)
+        assert [status for status, _, _ in answers] == [200]
+        assert [request.raw_path for request in peer.app.requests] == ["/length"]
+        peer.app.requests.clear()
+        two = b"GET /length HTTP/1.1\r\nhost: x\r\n\r\n" + AFTER
+        answers = exchange(peer, BEFORE["a head"] + head + body + two, 1)
+        assert [status for status, _, _ in answers] == [200, 200, 400]
+        assert [request.raw_path for request in peer.app.requests] == ["/length", "/length"]
 
     run_client(script)
 
