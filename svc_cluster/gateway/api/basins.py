@@ -29,7 +29,6 @@ from svc_cluster.gateway.request.negotiation import (
     PROVISION_RESULTS,
     Query,
     check_request_token,
-    json_body,
     page_limit,
     page_range,
 )
@@ -60,7 +59,7 @@ def creation_token(request: Request) -> str | None:
 async def create_basin(call: Call) -> Response:
     """With a `s2-request-token` it can be repeated too."""
     token = check_request_token(call.request, creates=True)
-    body = await json_body(call.request)
+    body = await call.json_body()
     alias = call.dialect is not Dialect.S2
     wire = decode_object(
         body,
@@ -93,7 +92,7 @@ async def ensure_basin(call: Call) -> Response:
     """Replace the configuration as a whole; create the basin where there is none."""
     name = call.head.basin
     token = check_request_token(call.request)
-    body = await json_body(call.request)
+    body = await call.json_body()
     alias = call.dialect is not Dialect.S2
     wanted = ensured_basin(body, alias=alias, strict=call.head.is_strict)
     location = None if wanted.location is None else checked_location(wanted.location)
@@ -114,7 +113,7 @@ async def reconfigure_basin(call: Call) -> Response:
     name = call.head.basin
     token = check_request_token(call.request)
     alias = call.dialect is not Dialect.S2
-    body = await json_body(call.request)
+    body = await call.json_body()
     patch = decode_basin_patch(body, alias=alias, strict=call.head.is_strict)
     config = await call.services.backend.reconfigure_basin(
         name,

@@ -23,6 +23,7 @@ from svc_cluster.gateway.limits.rate_limiter import UNLIMITED, Allowance
 from svc_cluster.gateway.records.fanout import SharedTails
 from svc_cluster.gateway.records.sealer import Sealer
 from svc_cluster.gateway.request.dialect import Dialect
+from svc_cluster.gateway.request.negotiation import json_body
 from svc_cluster.gateway.request.request_head import RequestHead
 from svc_cluster.gateway.request.request_log import UNTIMED, Stages
 from svc_cluster.gateway.request.router import Match
@@ -107,3 +108,11 @@ class Call:
     """What it may take of the limits of rates."""
     stages: Stages = UNTIMED
     """Where its time goes."""
+
+    async def json_body(self) -> bytes:
+        """Return the whole body of a request that changes something, b"" where there is none.
+        Raises what `negotiation.json_body` does, and what `Caller.check` does: a token may have
+        been revoked while the body was on its way."""
+        body = await json_body(self.request)
+        self.caller.check()
+        return body

@@ -7,7 +7,7 @@ from svc_cluster.codec.location_json import decode_location_name, location_to_js
 from svc_cluster.gateway.api.auto_create import storage_class_default
 from svc_cluster.gateway.api.context import Call
 from svc_cluster.gateway.api.request_token import write_key
-from svc_cluster.gateway.request.negotiation import check_request_token, json_body
+from svc_cluster.gateway.request.negotiation import check_request_token
 from svc_cluster.http.message import Response, json_response
 from svc_cluster.model.location import Location
 
@@ -25,7 +25,7 @@ async def get_default_location(call: Call) -> Response:
 async def set_default_location(call: Call) -> Response:
     """Basins that exist stay where they are."""
     token = check_request_token(call.request)
-    body = await json_body(call.request)
+    body = await call.json_body()
     name = decode_location_name(body)
     call.subject.location = name
     chosen = await call.services.backend.set_default_location(

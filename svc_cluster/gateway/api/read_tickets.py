@@ -10,7 +10,6 @@ from svc_cluster.codec.token_json import decode_ticket_request
 from svc_cluster.gateway.access.authorization import require
 from svc_cluster.gateway.api.context import Call
 from svc_cluster.gateway.request.caching import NO_STORE
-from svc_cluster.gateway.request.negotiation import json_body
 from svc_cluster.http.message import Response, json_response
 from svc_cluster.model import names
 from svc_cluster.model.access import Grant, NameSet, Op, is_subset, under
@@ -19,7 +18,7 @@ from svc_cluster.model.access import Grant, NameSet, Op, is_subset, under
 async def issue_ticket(call: Call) -> Response:
     """Raises InvalidError where nobody is asked for a token. Whatever there is can be read there
     without a ticket."""
-    request = decode_ticket_request(await json_body(call.request), strict=call.head.is_strict)
+    request = decode_ticket_request(await call.json_body(), strict=call.head.is_strict)
     call.subject.basin = request.basin
     grant = call.caller.grant
     streams = _full_names(grant, request.streams)

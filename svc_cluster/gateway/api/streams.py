@@ -25,7 +25,6 @@ from svc_cluster.gateway.request.dialect import Dialect
 from svc_cluster.gateway.request.negotiation import (
     Query,
     check_request_token,
-    json_body,
     page_limit,
     page_range,
 )
@@ -40,7 +39,7 @@ async def create_stream(call: Call) -> Response:
     """With a `s2-request-token` it can be repeated too."""
     basin = call.head.basin
     token = check_request_token(call.request, creates=True)
-    body = await json_body(call.request)
+    body = await call.json_body()
     wire = decode_object(body, CreateStreamJson, strict=call.head.is_strict)
     if not names.is_stream_name(wire.stream):
         raise MalformedError(ErrorCode.BAD_JSON, names.not_a_stream_name(wire.stream))
@@ -62,7 +61,7 @@ async def ensure_stream(call: Call) -> Response:
     """Replace the configuration as a whole; create the stream where there is none."""
     basin, stream = _names(call)
     token = check_request_token(call.request)
-    body = await json_body(call.request)
+    body = await call.json_body()
     config = ensured_stream(body, strict=call.head.is_strict)
     new = NewStream(config, storage_class_default(call.dialect))
     made = await call.services.backend.ensure_stream(
@@ -78,7 +77,7 @@ async def reconfigure_stream(call: Call) -> Response:
     """Change what is said and leave the rest alone."""
     basin, stream = _names(call)
     token = check_request_token(call.request)
-    body = await json_body(call.request)
+    body = await call.json_body()
     patch = decode_stream_patch(body, strict=call.head.is_strict)
     config = await call.services.backend.reconfigure_stream(
         basin,

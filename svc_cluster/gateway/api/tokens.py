@@ -27,7 +27,6 @@ from svc_cluster.gateway.request.dialect import Dialect
 from svc_cluster.gateway.request.negotiation import (
     Query,
     check_request_token,
-    json_body,
     page_limit,
     page_range,
 )
@@ -41,7 +40,7 @@ from svc_cluster.model.access_token import AccessToken, TokenRequest, check_requ
 async def issue_token(call: Call) -> Response:
     tokens = _tokens(call)
     token = check_request_token(call.request)
-    body = await json_body(call.request)
+    body = await call.json_body()
     request = decode_token_request(body, strict=call.head.is_strict)
     call.subject.token_id = request.token_id
     _check(request, body)
