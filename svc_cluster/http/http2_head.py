@@ -65,6 +65,8 @@ def make_request(raw: RawHeaders, body: Body, connection: Connection = NOWHERE) 
             headers.insert(0, ("host", authority))
     elif not any(name == "host" for name, _ in headers):
         raise _malformed("the request needs an :authority")
+    if not pseudo[":path"].isascii():
+        raise _malformed("a target is ASCII; letters beyond it are percent-encoded")
     path, _, query = pseudo[":path"].partition("?")
     request = Request(method, path, query, headers, body, connection)
     check_head(request, HTTP_2)

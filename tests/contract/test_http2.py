@@ -585,6 +585,8 @@ METHOD, SCHEME, PATH, HOST = (
         [METHOD, SCHEME, PATH, HOST, *(("x", "y" * 4000),) * 9],
         [METHOD, SCHEME, (":path", "/" + "a" * 8190), HOST],
         [METHOD, SCHEME, (":path", "/a#b"), HOST],
+        [METHOD, SCHEME, (":path", "/\u00e9"), HOST],
+        [METHOD, SCHEME, (":path", "/a?b=\u00e9"), HOST],
     ],
     ids=lambda fields: repr(fields)[:60],
 )

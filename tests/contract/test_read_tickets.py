@@ -281,6 +281,12 @@ def test_a_ticket_beside_a_token_is_neither(guarded: Account, basin: str) -> Non
     path = f"{records('b')}?ticket={ticket}&seq_num=0&seq_num=1"
     other = guarded.ask("GET", path, None, None, **headers)
     assert is_refused(other, "shows nothing: the parameter `seq_num` is given twice")
+    for odd, shown in (("a%22", "a'"), ("a%5C", "a?"), ("%F0%9F%98%80", "?")):
+        path = f"{records('b')}?ticket={ticket}&{odd}=1&{odd}=2"
+        other = guarded.ask("GET", path, None, None, **headers)
+        assert is_refused(other, "shows nothing: the parameter"), other
+        said = f"the parameter `{shown}` is given twice"
+        assert said in other.headers["www-authenticate"], "a quoted string of ASCII"
     named = guarded.ask("GET", f"{path}&ticket={ticket}", None, ROOT_SECRET, **headers)
     assert (named.status, named.json["code"]) == (400, "bad_query")
 

@@ -45,6 +45,23 @@ def send(client: Client, method: str, path: str, body: Any, headers: dict[str, s
     return client.request(method, path, json.dumps(body).encode(), headers)
 
 
+@pytest.mark.parametrize("query", ["a=1&a=2", "a=%zz", "%ff=1", "ticket=a&ticket=b"])
+@pytest.mark.parametrize(("method", "template"), OPERATIONS)
+def test_a_query_with_two_meanings_is_refused_everywhere(
+    client: Client, basin: str, stream: str, method: str, template: str, query: str
+) -> None:
+    """Whoever looks at parameters or not, and without the header too (contract 4.5)."""
+    path = template.replace("{basin}", basin).replace("{stream}", stream).replace("{id}", "none")
+    headers = {} if template.startswith("/v1/basins") else {"svc-basin": basin}
+    answer = client.request(
+        *(method, f"{path}?{query}", b"{}"), {"content-type": "application/json", **headers}
+    )
+    assert (answer.status, answer.json["code"]) in ((400, "bad_query"), (401, "authn")), answer
+    assert answer.json["may_have_taken_effect"] is False
+    assert client.tail(basin, stream) == 0
+    assert client.get(f"/v1/streams/{stream}", {"svc-basin": basin}).status == 200
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_misspelt_condition_appends_nothing(
     client: Client, basin: str, stream: str, dialect: str

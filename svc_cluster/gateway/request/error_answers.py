@@ -6,6 +6,7 @@ bodies (412 and 416) and the statement about side effects are made here too.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from svc_cluster.base.errors import (
@@ -171,11 +172,15 @@ def refused(error: ServiceError) -> Response:
 
 
 def _challenge(error: ServiceError) -> str:
-    """What a 401 asks for, as RFC 6750 has it. The words are ours, and have no quotes in them."""
+    """What a 401 asks for, as RFC 6750 has it. The words may quote what was sent; a description has
+    no quotes, backslashes and letters beyond ASCII."""
     if isinstance(error, TokenMissingError):
         return _REALM
-    assert '"' not in error.message, "the description is a quoted string"
-    return f'{_REALM}, error="invalid_token", error_description="{error.message}"'
+    description = _NOT_IN_DESCRIPTION.sub("?", error.message.replace('"', "'"))
+    return f'{_REALM}, error="invalid_token", error_description="{description}"'
+
+
+_NOT_IN_DESCRIPTION: Final = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e]")
 
 
 def _wait_ms(error: ServiceError, status: int) -> int | None:

@@ -84,12 +84,17 @@ class RequestHead:
         return self._is_strict
 
     def check_parameters(self, endpoint: Endpoint) -> None:
-        """Raises MalformedError (bad_query) for a parameter that the endpoint does not know. That
-        is where the request is strict; it raises what `is_strict` raises, too."""
-        if not self.is_strict or not self._request.query:
+        """Raises MalformedError (bad_query) for a query that can be read in two ways or in none,
+        where anybody looks at it or not, and for a parameter that the endpoint does not know. The
+        latter is where the request is strict; it raises what `is_strict` raises, too."""
+        is_strict = self.is_strict
+        if not self._request.query or not (is_strict or endpoint.need is not None):
+            return
+        names = Query(self._request.query).names
+        if not is_strict:
             return
         known = _known(endpoint)
-        for name in Query(self._request.query).names:
+        for name in names:
             if name not in known:
                 there = f"there are {listed(known)}" if known else "there are none"
                 raise MalformedError(
