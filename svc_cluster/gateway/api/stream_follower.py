@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import aclosing
 from functools import partial
 from itertools import islice
 from typing import Final, Protocol
@@ -30,6 +31,7 @@ from svc_cluster.gateway.api.pieces import PIECE_BYTES_MAX, Waiting
 from svc_cluster.gateway.api.read_ahead import AHEAD_BYTES_MIN, ReadAhead
 from svc_cluster.gateway.api.read_query import Cursor, ReadQuery
 from svc_cluster.gateway.cluster.backend import ReadResult
+from svc_cluster.gateway.limits.rate_limiter import UNLIMITED
 from svc_cluster.gateway.records.encoded_part import EncodedPart
 from svc_cluster.gateway.records.fanout import RESULT_BYTES_MAX
 from svc_cluster.gateway.request.dialect import Dialect
@@ -37,6 +39,9 @@ from svc_cluster.model.record import Position
 from svc_cluster.model.usage import MINUTE_SECONDS
 
 HEARTBEAT_GAP_SECONDS: Final = (5.0, 15.0)
+PACED_GAP_SECONDS: Final = (5.0, 10.0)
+"""While a limit keeps a stream waiting: what it waits for next, when it may go on, takes a moment
+more, and clients' watchdogs bark after 20 s."""
 OUTAGE_SECONDS_MAX: Final = 20.0
 """How long a stream waits for the cluster before it ends with an error."""
 
@@ -193,8 +198,10 @@ class Follower:
             self._held.becomes(0)
             if cursor.budget.exhausted:
                 break
-            if has_records:
-                await self._paced(is_behind=is_behind)
+            if has_records and self._call.allowance is not UNLIMITED:
+                async with aclosing(self._paced(tail, is_behind=is_behind)) as pings:
+                    async for ping in pings:
+                        yield ping
             if draining.is_set() and wire.may_leave():
                 return
             if is_behind:
@@ -220,7 +227,21 @@ class Follower:
         if (end := wire.end()) is not None:
             yield end
 
-    async def _paced(self, *, is_behind: bool) -> None:
+    async def _paced(self, tail: Position, *, is_behind: bool) -> AsyncGenerator[bytes, None]:
+        """End when the read may go on, which with many under one limit can take minutes. What is
+        said meanwhile is that the stream is there: a client gives up one that is silent."""
+        call = self._call
+        clock, rng = call.services.clock, call.services.rng
+        waiting = asyncio.ensure_future(self._wait_for_room_in_limit(is_behind=is_behind))
+        try:
+            while not (await asyncio.wait((waiting,), timeout=rng.uniform(*PACED_GAP_SECONDS)))[0]:
+                yield self._wire.heartbeat(clock.wall_ms(), tail)
+            await waiting
+        finally:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    async def _wait_for_room_in_limit(self, *, is_behind: bool) -> None:
         async with self._call.caller.while_valid():
             await self._call.allowance.pace_read(is_behind=is_behind)
 

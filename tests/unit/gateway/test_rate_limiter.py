@@ -7,6 +7,7 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -431,6 +432,42 @@ def test_a_streaming_read_is_slowed_down(kind: str) -> None:
         assert 8.0 <= now() - begun <= 13.0
 
     simulate(Rates(read_bytes=100_000.0), main)
+
+
+@pytest.mark.parametrize("kind", ["events", "session"])
+def test_readers_that_wait_for_their_turn_hear_that_they_are_served(kind: str) -> None:
+    """Fifteen share a limit, of which each is a minute behind the other fourteen: nobody hears
+    nothing for longer than a client's watchdog, and none has more than the limit."""
+
+    async def main(gate: Gate) -> None:
+        for _ in range(12):
+            assert (await gate.send(append(100_000), Connection("10.0.0.9"))).status == 200
+        header = ("accept", "text/event-stream")
+        if kind == "session":
+            header = ("content-type", "svcs/proto")
+        received = [0] * 15
+        longest = 0.0
+        end_at = now() + 600
+
+        async def one(number: int) -> None:
+            nonlocal longest
+            response = await gate.app.handle(get(RECORDS, "seq_num=0", RAW, header))
+            assert isinstance(response.body, AsyncGenerator)
+            heard_at = now()
+            async with aclosing(response.body) as pieces:
+                async for piece in pieces:
+                    longest = max(longest, now() - heard_at)
+                    heard_at = now()
+                    received[number] += len(piece)
+                    if now() > end_at:
+                        break
+
+        await asyncio.gather(*(one(number) for number in range(15)))
+        assert min(received) > 500_000, "each has its part"
+        assert sum(received) < 600 * 30_000 * 1.2 + 15 * 1_000_000
+        assert 5.0 < longest < 16.0
+
+    simulate(Rates(read_bytes=30_000.0), main)
 
 
 FIRST, CHILD, GRANDCHILD, OTHER = 2, 10, 100, 3
