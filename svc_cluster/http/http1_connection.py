@@ -18,7 +18,7 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from svc_cluster.base.errors import ErrorCode, InternalError, MalformedError, ServiceError
 from svc_cluster.base.log import get_logger
 from svc_cluster.http import http1_head as heads
-from svc_cluster.http.connection import HEADER_BYTES_MAX, WriteGate, client_of
+from svc_cluster.http.connection import HEADER_BYTES_MAX, WriteGate
 from svc_cluster.http.head_errors import RequestBodyTimeoutError
 from svc_cluster.http.http1_common import Http1Common
 from svc_cluster.http.http1_exchange import Reply, last_head
@@ -81,7 +81,7 @@ class Http1Connection(RequestHandler):
         self._is_overfull = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.client = client_of(transport)
+        self.client = self._deadline.client_of(transport)
         self._intake = Intake(self._owner.intakes, transport)
         self._owner.connections += 1
         self._socket = cast(asyncio.Transport, transport)

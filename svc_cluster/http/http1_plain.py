@@ -15,7 +15,7 @@ from typing import Final, Protocol, cast
 from svc_cluster.base.errors import InternalError
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import start_task
-from svc_cluster.http.connection import HEADER_BYTES_MAX, WriteGate, client_of
+from svc_cluster.http.connection import HEADER_BYTES_MAX, WriteGate
 from svc_cluster.http.http1_answer import (
     CHUNKED,
     LAST,
@@ -116,7 +116,7 @@ class PlainConnection(asyncio.Protocol):
         common = self._common
         self._transport = cast(asyncio.Transport, transport)
         self._deadline.expired = self._deadline.drop = self._abort
-        self.client = client_of(transport)
+        self.client = self._deadline.client_of(transport)
         self._intake = Intake(common.intakes, transport)
         self._gate = WriteGate(common.loop, common.limits.write, self._abort)
         self._idle_since = common.loop.time()

@@ -11,6 +11,8 @@ import socket
 from collections.abc import Callable
 from typing import Final, cast
 
+from svc_cluster.http.connection import client_of
+from svc_cluster.http.message import Connection as Client
 from svc_cluster.http.unfinished_heads import UnfinishedHeads
 
 H2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -23,9 +25,10 @@ much."""
 
 class HeaderDeadline:
     """Closes a connection whose next request head does not arrive in time, or takes room that the
-    heads of others need."""
+    heads of others need. It is what goes with a connection from one protocol to the next, and so
+    does what is known of its client."""
 
-    __slots__ = ("_handle", "_heads", "_loop", "_seconds", "drop", "expired")
+    __slots__ = ("_client", "_handle", "_heads", "_loop", "_seconds", "drop", "expired")
 
     def __init__(
         self,
@@ -43,6 +46,13 @@ class HeaderDeadline:
         self.drop = drop
         """Called when there is no more room for the head; likewise."""
         self._handle: asyncio.TimerHandle | None = None
+        self._client: Client | None = None
+
+    def client_of(self, transport: asyncio.BaseTransport) -> Client:
+        """Return who is at the other end of the connection: one and the same, whoever asks."""
+        if self._client is None:
+            self._client = client_of(transport)
+        return self._client
 
     def start(self) -> None:
         """Does nothing while the deadline is already running."""

@@ -46,6 +46,8 @@ def test_a_connection_goes_to_the_library_and_back() -> None:
                     assert answer(sock).startswith(b"HTTP/1.1 200 OK\r\n")
                     assert plainly(peer)[-1] is is_plain
             assert peer.server.connections == 1
+        # whoever serves it: what is known of a client, and counted for it, goes by its connection
+        assert len({id(request.connection) for request in peer.app.requests}) == 1
         until = time.monotonic() + DEADLINE
         while peer.server.connections:
             assert time.monotonic() < until, "it is still counted"

@@ -35,7 +35,12 @@ REQUESTS = {
         {"id": "child", "scope": {"ops": ["read"]}},
         201,
     ),
-    "ask for a ticket": ("POST", "/v1/read-tickets", {"basin": BASIN, "streams": {"exact": "there"}}, 201),
+    "ask for a ticket": (
+        "POST",
+        "/v1/read-tickets",
+        {"basin": BASIN, "streams": {"exact": "there"}},
+        201,
+    ),
     "append": ("POST", "/v1/streams/there/records", {"records": [{"body": "x"}]}, 200),
 }
 

@@ -123,9 +123,9 @@ async def submit(
         request_key=request_key,
         watch=call.stages,
     )
+    call.caller.check()  # the body may have taken a while
     batch = with_units(call, basin, stream, wanted.batch)
     begun = services.clock.monotonic()
-    call.caller.check()  # the body may have taken a while
     try:
         key = record_key(call.request)
         if key is None:
@@ -138,6 +138,8 @@ async def submit(
         raise
     if not ack.is_repeated:
         note_ack(call, batch, services.clock.monotonic() - begun)
+    elif batch.op_units:
+        services.usage.units_unused(call.request.connection, basin, stream)
     return ack
 
 

@@ -24,7 +24,8 @@ from svc_cluster.gateway.request.endpoint import Endpoint
 from svc_cluster.gateway.request.request_head import RequestHead
 from svc_cluster.gateway.usage.reporter import BEFORE_QUERY_SECONDS, UsageReporter
 from svc_cluster.gateway.usage.usage_ledger import APPENDING_MAX, PLACES_MAX, Place, UsageLedger
-from svc_cluster.http.message import Request, Response
+from svc_cluster.http.message import Connection, Request, Response
+from svc_cluster.model.stream_config import BasinConfig, NewStream
 from svc_cluster.model.usage import (
     MINUTE_MS,
     REPORT_MINUTES_MAX,
@@ -34,9 +35,10 @@ from svc_cluster.model.usage import (
     is_report,
 )
 from svc_cluster.model.usage_table import REPORT_GIVEN_UP_SECONDS
+from tests.contract.memory_backend import MemoryBackend
 from tests.simulation.clock import WALL_START_MS, SimClock
 from tests.simulation.loop import run
-from tests.unit.gateway.scripted import ScriptedBackend, get, make_app, nothing, records
+from tests.unit.gateway.scripted import ScriptedBackend, get, make_app, nothing, post, records
 
 REPORTER = b"g" * REPORTER_BYTES
 BASIN = "basin-0001"
@@ -74,6 +76,47 @@ def test_a_connection_carries_one_unit_a_minute_to_each_stream() -> None:
     assert [units(one), units(one)] == [1, 0]
     clock.seconds = 60
     assert [units(one), units(one)] == [1, 0]
+
+
+def test_a_repeated_append_carries_no_unit_and_leaves_it_to_the_next() -> None:
+    """What is answered from an outcome is in no batch: the next append of the connection is the
+    first of the minute."""
+
+    class Units(MemoryBackend):
+        """Notes what each batch that is appended is to be counted as."""
+
+        def __init__(self, clock: Clock) -> None:
+            super().__init__(clock)
+            self.units: list[int] = []
+
+        async def append(self, basin: str, stream: str, batch: Any, **named: Any) -> Any:
+            self.units.append(batch.op_units)
+            return await super().append(basin, stream, batch, **named)
+
+    async def main() -> None:
+        backend = Units(SimClock(asyncio.get_running_loop()))
+        app, _ = make_app(backend)
+        await backend.create_basin(BASIN, BasinConfig())
+        await backend.create_stream(BASIN, "s", NewStream())
+        connections = [Connection("10.0.0.1"), Connection("10.0.0.2")]
+
+        async def append(number: int, *headers: tuple[str, str]) -> None:
+            body = b'{"records": [{"body": ""}]}'
+            request = post("/v1/streams/s/records", body, *headers)
+            request.connection = connections[number]
+            assert (await app.handle(request)).status == 200
+
+        key = ("svc-request-token", "again")
+        await append(0, key)
+        await append(1, key)
+        assert (await backend.check_tail(BASIN, "s")).seq_num == 1, "it is the same append"
+        for _ in range(3):
+            await append(1)
+        assert (await backend.check_tail(BASIN, "s")).seq_num == 4
+        # the second is answered as the first was, and is in no batch
+        assert backend.units == [1, 1, 1, 0, 0]
+
+    run(lambda _: main())
 
 
 def test_connections_that_append_are_bounded() -> None:
