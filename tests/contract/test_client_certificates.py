@@ -57,6 +57,39 @@ def test_a_certificate_acts_with_its_tokens_scope(optional: Guarded, protocol: s
         assert client.ask("GET", "/v1/basins").status == 200
 
 
+FOREIGN = (
+    {"origin": "https://evil.example", "sec_fetch_site": "cross-site"},
+    {"origin": "https://evil.example"},
+    {"origin": "null"},
+    {"sec_fetch_site": "same-site"},
+    {"sec_fetch_site": "cross-site"},
+)
+
+
+@pytest.mark.parametrize("page", FOREIGN, ids=str)
+def test_a_browser_shows_nothing_for_a_page_of_another_origin(
+    optional: Guarded, protocol: str, page: dict[str, str]
+) -> None:
+    """It shows its user's certificate for whatever page asks, and the page could read and write
+    all that the user may: what it sends without a token is 401 and does nothing. With the token's
+    secret it is served, and so is a page of the gateway's own, and who is no browser."""
+    basin = f"no-page-{next(NUMBERS)}"
+    token_id, secret = optional.token(
+        scope={**EVERYWHERE, "op_groups": {"account": {"read": True, "write": True}}}
+    )
+    with optional.client(protocol, optional.clients.issue(token_id)) as client:
+        read = client.ask("GET", "/v1/basins", **page)
+        assert is_refused(read, "a page of another origin")
+        written = client.ask("POST", "/v1/basins", {"basin": basin}, **page)
+        assert is_refused(written, "a page of another origin")
+        listed = client.ask("GET", f"/v1/basins?prefix={basin}")
+        assert (listed.status, listed.json["basins"]) == (200, [])
+        assert client.ask("GET", "/v1/basins", None, secret, **page).status == 200
+        own = {"origin": f"https://localhost:{optional.server.port}"}
+        for said in (own, {"sec_fetch_site": "same-origin"}, {"sec_fetch_site": "none"}):
+            assert client.ask("GET", "/v1/basins", **said).status == 200, said
+
+
 def test_the_certificate_of_a_ca_stands_for_no_token(optional: Guarded) -> None:
     """Even where there is a token with its name."""
     made = optional.as_root("POST", "/v1/access-tokens", {"id": "CA of clients", "scope": READ})

@@ -28,6 +28,7 @@ from svc_cluster.gateway.access.client_identity import (
     NO_SUCH_TOKEN,
     ClientIdentity,
     certificate_missing,
+    check_is_no_page,
     identity_of,
 )
 from svc_cluster.gateway.access.failed_attempts import FailedAttempts
@@ -240,6 +241,7 @@ class AccessControl:
             if ticket is not None:
                 return await self._ticket_holder(request, ticket, identity, takes_ticket)
             if identity is not None and not shows_secret:
+                check_is_no_page(request)
                 return await self._certified(identity)
             if not shows_secret:
                 check_ticket(request.query)

@@ -13,7 +13,9 @@ from typing import Final
 
 from svc_cluster.base.errors import TokenMissingError, UnauthenticatedError
 from svc_cluster.gateway.access.token_directory import End
+from svc_cluster.gateway.request.host_names import is_of_other_origin
 from svc_cluster.http.client_certificate import ClientCertificate
+from svc_cluster.http.message import Request
 from svc_cluster.model.access_token import ROOT_TOKEN_ID, AccessToken
 
 CERTIFICATE_OVER: Final = "the client certificate has expired: connect again with a new one"
@@ -24,6 +26,10 @@ AN_AUTHORITY: Final = "the client certificate is one of a CA: show one that the 
 NOT_FOR_ROOT: Final = "no client certificate stands for the root token: send its secret"
 NO_SUCH_TOKEN: Final = "the client certificate names an access token that is unknown or revoked"
 ANOTHER_TOKEN: Final = "the client certificate names another access token than the request shows"
+
+OF_A_PAGE: Final = (
+    "a page of another origin sends an access token: the certificate of its browser shows nothing"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,13 @@ def identity_of(certificate: ClientCertificate) -> ClientIdentity:
     if len(names) != 1 or not names[0]:
         raise UnauthenticatedError(NOT_ONE_NAME)
     return ClientIdentity(names[0], End(certificate.ends_at_ms, CERTIFICATE_OVER))
+
+
+def check_is_no_page(request: Request) -> None:
+    """Raises TokenMissingError for a page of another origin, which shows nothing by itself: a
+    browser shows its user's certificate for whatever page asks. Source: contract 14.5."""
+    if is_of_other_origin(request):
+        raise TokenMissingError(OF_A_PAGE)
 
 
 def certificate_missing(*, shows_secret: bool) -> UnauthenticatedError:

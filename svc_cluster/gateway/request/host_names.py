@@ -98,14 +98,10 @@ class OwnNames:
         origin = request.header("origin")
         if origin is not None:
             return not self._is_own_origin(request, origin)
-        site = request.header("sec-fetch-site")
-        return site is not None and site.lower() not in _OWN_SITES
+        return is_of_other_site(request)
 
     def _is_own_origin(self, request: Request, origin: str) -> bool:
-        host = request.header("host")
-        if self.is_page(origin):
-            return True
-        return host is not None and origin.lower().partition("://")[2] == host.lower()
+        return self.is_page(origin) or _is_origin_of_host(request, origin)
 
     def is_page(self, origin: str) -> bool:
         """Whether a page of this origin may read answers: one that this machine serves."""
@@ -118,6 +114,26 @@ class OwnNames:
         if basin_of_host(name, self._suffixes) is None:
             return False
         return self._suffixes is not None or name.partition(".b.")[2] in self._public
+
+
+def is_of_other_origin(request: Request) -> bool:
+    """Return whether a page of another origin than the gateway's own sends the request, as far as
+    the browser says. Over TLS it does; a client that is no browser says nothing of it."""
+    origin = request.header("origin")
+    if origin is not None:
+        return not _is_origin_of_host(request, origin)
+    return is_of_other_site(request)
+
+
+def is_of_other_site(request: Request) -> bool:
+    """Return whether `sec-fetch-site` names another page than the gateway's own."""
+    site = request.header("sec-fetch-site")
+    return site is not None and site.lower() not in _OWN_SITES
+
+
+def _is_origin_of_host(request: Request, origin: str) -> bool:
+    host = request.header("host")
+    return host is not None and origin.lower().partition("://")[2] == host.lower()
 
 
 def _bare(host: str) -> str:
