@@ -38,7 +38,7 @@ from svc_cluster.backup.vault import CHUNKS, PARTS, Vault
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.ids import CATALOG_GROUP
 from svc_cluster.stream import keys
-from svc_cluster.stream.rows import StreamState
+from svc_cluster.stream.rows import StreamState, decode_basin
 
 Say = Callable[[str], None]
 
@@ -188,9 +188,11 @@ class BackupRun:
     async def _basin(
         self, group_id: int, name: str, before: GroupEntry | None, continued: Continued
     ) -> GroupEntry | None:
-        """None: it has not begun, so that nobody has been told that it is there."""
+        """None: it has not begun, so that nobody has been told that it is there; or it is sealed,
+        as a basin is that is being deleted, and would be restored as one that takes no write."""
         content = await self._content(group_id)
-        if not any(key == keys.BASIN_KEY for key, _ in content.rows):
+        head = next((value for key, value in content.rows if key == keys.BASIN_KEY), None)
+        if head is None or decode_basin(head).sealed_at_ms is not None:
             return None
         known = await continued.known(before)
         if before is not None and continued.is_unchanged(known, content):

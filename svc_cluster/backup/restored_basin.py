@@ -187,7 +187,9 @@ class RestoredBasin:
                 yield key, rows.encode_applied(AppliedRow(log_index, term, digest))
             elif key == keys.BASIN_KEY:
                 head = rows.decode_basin(value)
-                yield key, rows.encode_basin(msgspec.structs.replace(head, name=self._wanted.name))
+                # the restored catalog has it as one that is there: nothing would delete it further
+                head = msgspec.structs.replace(head, name=self._wanted.name, sealed_at_ms=None)
+                yield key, rows.encode_basin(head)
             elif first_name <= key < end_name:
                 if (stream := names.get(keys.name_of(key))) is not None:
                     yield key, rows.encode_entry(stream.entry)
