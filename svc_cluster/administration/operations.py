@@ -58,8 +58,8 @@ OPERATIONS: Final[Mapping[str, AdminOperation]] = {
     f"/{SERVICE}/Configuration": AdminOperation(KEEPERS, 5.0, 8),
     f"/{SERVICE}/Version": AdminOperation(READERS, 8.0, 4),
     f"/{SERVICE}/FinalizeUpgrade": AdminOperation(KEEPERS, 8.0, 2),
-    # a caller goes on with another call where one has ended
-    f"/{SERVICE}/Export": AdminOperation(ADMINISTRATORS, 120.0, 2),
+    # at the lowest rate; a caller goes on with another call where one of records has ended
+    f"/{SERVICE}/Export": AdminOperation(ADMINISTRATORS, 600.0, 2),
     f"/{SERVICE}/BackupTaken": AdminOperation(ADMINISTRATORS, 5.0, 2),
     f"/{SERVICE}/ReplaceMember": AdminOperation(KEEPERS, 10.0, 2),
     f"/{SERVICE}/AddMember": AdminOperation(KEEPERS, 8.0, 1),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
 from svc_cluster.administration.exporting import ExportRate
+from svc_cluster.administration.operations import OPERATIONS, SERVICE
 from svc_cluster.backup.backup_errors import BackupError, InterruptedSourceError
 from svc_cluster.backup.coverage import RecordRange
 from svc_cluster.backup.row_frames import Row, RowReader
@@ -19,6 +20,13 @@ from svc_cluster.cli.admin.admin_client import AdminClient, AdminError, Target, 
 PATIENCE_SECONDS: Final = 30.0
 """How long a group may have nobody who hands it out, as while a leader is elected."""
 PAUSE_SECONDS: Final = 0.3
+BEGIN_SECONDS: Final = 15.0
+"""How long a node may take to begin its answer: a quorum confirms it within 5 s."""
+SILENCE_SECONDS: Final = 60.0
+"""How long a node may say nothing within its answer: at the lowest rate a message of small rows
+takes half of that. One that hangs is asked behind all others from then on."""
+CONTENT_SECONDS: Final = OPERATIONS[f"/{SERVICE}/Export"].seconds_max
+"""For what a group holds besides records, which is handed out in one call."""
 
 
 class NodeSource:
@@ -29,9 +37,11 @@ class NodeSource:
         targets: Sequence[Target],
         bytes_per_second: float,
         patience_seconds: float = PATIENCE_SECONDS,
+        begin_seconds: float = BEGIN_SECONDS,
     ) -> None:
         self._targets = targets
         self._patience_seconds = patience_seconds
+        self._begin_seconds = begin_seconds
         self._fruitless_since: dict[int, float] = {}
         """By group, when the first of the last answers was asked for that brought no batch."""
         self._rate = ExportRate(SystemClock(), bytes_per_second)
@@ -39,6 +49,10 @@ class NodeSource:
         self._clients: list[AdminClient] = []
         self._lucky: dict[int, int] = {}
         """Which of the nodes has answered for a group."""
+        self._silent: set[int] = set()
+        """Nodes that hung when they were asked last."""
+        self._cluster_id: str | None = None
+        """Of whoever answered first; every other node is to be of the same."""
         self.received_bytes = 0
 
     async def __aenter__(self) -> NodeSource:
@@ -60,7 +74,7 @@ class NodeSource:
             refusals = []
             for place in self._order(group_id):
                 try:
-                    content = await self._content(self._clients[place], request)
+                    content = await self._content(place, request)
                 except AdminError as cause:
                     if cause.is_final:
                         raise BackupError(str(cause)) from cause
@@ -74,21 +88,64 @@ class NodeSource:
 
     def _order(self, group_id: int) -> list[int]:
         first = self._lucky.get(group_id, 0)
-        return [(first + place) % len(self._clients) for place in range(len(self._clients))]
+        places = [(first + place) % len(self._clients) for place in range(len(self._clients))]
+        return sorted(places, key=self._silent.__contains__)
 
-    async def _content(self, client: AdminClient, request: pb.ExportRequest) -> GroupContent:
+    async def _portions(
+        self, place: int, request: pb.ExportRequest
+    ) -> AsyncGenerator[pb.ExportPortion, None]:
+        """Yield the answer of one node. Raises AdminError where it says nothing for too long, and
+        BackupError where it is of another cluster: groups and streams are small numbers in every
+        one, so that its records would pass for those that are wanted."""
+        seconds = self._begin_seconds
+        async with aclosing(self._clients[place].export(request)) as portions:
+            while True:
+                try:
+                    async with asyncio.timeout(seconds):
+                        portion = await anext(portions, None)
+                except TimeoutError:
+                    self._silent.add(place)
+                    address = self._targets[place].address
+                    raise AdminError(f"{address} said nothing for {seconds:g} s") from None
+                if portion is None:
+                    return
+                self._silent.discard(place)
+                seconds = SILENCE_SECONDS
+                if portion.HasField("head"):
+                    self._check_cluster(place, portion.head.cluster_id)
+                yield portion
+
+    def _check_cluster(self, place: int, cluster_id: str) -> None:
+        if self._cluster_id is None:
+            self._cluster_id = cluster_id
+        if cluster_id != self._cluster_id:
+            raise BackupError(
+                f"{self._targets[place].address} is a node of the cluster {cluster_id}, and others "
+                f"are of {self._cluster_id}: name nodes of one cluster"
+            )
+
+    async def _content(self, place: int, request: pb.ExportRequest) -> GroupContent:
         reader = RowReader()
         rows: list[Row] = []
         head: pb.ExportHead | None = None
         is_whole = False
-        async with aclosing(client.export(request)) as portions:
-            async for portion in portions:
-                if portion.HasField("head"):
-                    head = portion.head
-                if portion.rows:
-                    rows += reader.feed(portion.rows)
-                    await self._spend(len(portion.rows))
-                is_whole = portion.last
+        began = SystemClock().monotonic()
+        try:
+            async with aclosing(self._portions(place, request)) as portions:
+                async for portion in portions:
+                    if portion.HasField("head"):
+                        head = portion.head
+                    if portion.rows:
+                        rows += reader.feed(portion.rows)
+                        await self._spend(len(portion.rows))
+                    is_whole = portion.last
+        except AdminError as cause:
+            if rows and SystemClock().monotonic() - began >= CONTENT_SECONDS:
+                raise BackupError(
+                    f"{len(rows)} rows of a group were handed out in {CONTENT_SECONDS:g} s, and "
+                    "not all: raise --rate, or backup_mib_per_second of the nodes"
+                ) from cause
+            raise
         if head is None or not is_whole or not reader.is_whole:
             raise AdminError("a node ended its answer early")
         return GroupContent(
@@ -113,7 +170,7 @@ class NodeSource:
         place = self._order(group_id)[0]
         began = SystemClock().monotonic()
         try:
-            async with aclosing(self._clients[place].export(request)) as portions:
+            async with aclosing(self._portions(place, request)) as portions:
                 async for portion in portions:
                     if portion.HasField("stream"):
                         begins = portion.stream
