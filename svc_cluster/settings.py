@@ -148,6 +148,8 @@ class NodeSettings(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     def check(self) -> None:
         """Raises SettingsError."""
+        if not self.data_dir:
+            raise SettingsError("data_dir is empty: name the directory of this node's data")
         check_node_ids(self.nodes)
         if str(self.node_id) not in self.nodes:
             raise SettingsError(

@@ -54,14 +54,10 @@ def begin(directory: Path, what: str) -> int:
     restore that did not end, which is deleted. Raises BackupError."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        lock = lock_directory(directory)
         marker = directory / RESTORING
-        there = {each.name for each in directory.iterdir()} - _LEFT
-        if there and not marker.exists():
-            raise BackupError(
-                f"{directory} is not empty ({sorted(there)[0]}): a restore is for a node that has "
-                "never run; name another data_dir, or move what is there away"
-            )
+        _others(directory, marker)  # ahead of the lock, which takes all rights of others in there
+        lock = lock_directory(directory)
+        there = _others(directory, marker)
         if not marker.exists():
             with marker.open("w") as out:
                 out.write(what + "\n")
@@ -77,6 +73,17 @@ def begin(directory: Path, what: str) -> int:
     except OSError as cause:
         raise _unusable(directory, cause) from cause
     return lock
+
+
+def _others(directory: Path, marker: Path) -> set[str]:
+    """Return the names of what is there. Raises BackupError where that is not of a restore."""
+    there = {each.name for each in directory.iterdir()} - _LEFT
+    if there and not marker.exists():
+        raise BackupError(
+            f"{directory} is not empty ({sorted(there)[0]}): a restore is for a node that has "
+            "never run; name another data_dir, or move what is there away"
+        )
+    return there
 
 
 def end(directory: Path) -> None:

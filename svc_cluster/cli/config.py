@@ -88,8 +88,11 @@ def _read(role: ProcessKind, config: Path | None) -> NodeSettings | GatewaySetti
 
 def _check_files(settings: NodeSettings | GatewaySettings) -> None:
     """Raises SettingsError."""
+    from svc_cluster.cli.processes.audit_file import check_audit_place
     from svc_cluster.cli.processes.init_file import read_init_file
+    from svc_cluster.cli.processes.node_config import join_token
     from svc_cluster.cli.processes.root_token import given_change
+    from svc_cluster.cli.processes.start_checks import check_is_of_a_node
     from svc_cluster.cli.processes.tls_files import peer_tls, public_certificate
     from svc_cluster.settings_checks import read_secret
 
@@ -99,8 +102,13 @@ def _check_files(settings: NodeSettings | GatewaySettings) -> None:
         public_certificate(settings)
         if settings.init_file is not None:
             read_init_file(Path(settings.init_file))
-    elif settings.root_token_file is not None:
+        check_audit_place(settings.audit_log, None)
+        return
+    if settings.root_token_file is not None:
         given_change(Path(settings.root_token_file))
+    join_token(settings)
+    check_is_of_a_node(Path(settings.data_dir))
+    check_audit_place(settings.audit_log, Path(settings.data_dir))
 
 
 def _refusing(do: Callable[[], None]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from svc_cluster.cli.cluster_file import sync, write_atomically
+from svc_cluster.cli.processes.foreign_things import foreign_thing
 from svc_cluster.cli.processes.root_token import leave_change, new_secret, read_secret_text
 from svc_cluster.settings_checks import refuse_secret
 from svc_cluster.settings_errors import (
@@ -67,12 +68,22 @@ class LocalDirectory:
         cannot be used."""
         secret = self.path / "cluster.secret"
         try:
+            self._check_is_of_a_cluster()
             self._lock = lock_directory(self.path)
             return self._facts(secret), secret
         except DirectoryInUseError as cause:
             raise LocalError(str(cause), EXIT_DIRECTORY) from cause
         except OSError as cause:
             raise self.unusable(cause) from cause
+
+    def _check_is_of_a_cluster(self) -> None:
+        thing = foreign_thing(self.path, "local.json")
+        if thing is not None:
+            raise LocalError(
+                f"{self.path} holds {thing}, which others may use, and no cluster: choose an empty "
+                "--data-dir, since what is in a cluster's is for its own user alone",
+                EXIT_DIRECTORY,
+            )
 
     def unusable(self, cause: OSError) -> LocalError:
         """The sentence for a directory that refuses a file, with its remedy."""

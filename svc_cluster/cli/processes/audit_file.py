@@ -9,6 +9,7 @@ Whoever writes has the lock of that file.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -215,11 +216,29 @@ def audit_sink(path: str | None) -> AuditSink:
     try:
         return AuditFile(Path(path))
     except OSError as cause:
-        if (what_to_do := remedy(cause, Path(path).parent)) is not None:
-            raise DirectoryError(
-                f"audit_log {path} cannot be written ({cause.strerror}): {what_to_do}"
-            ) from cause
-        raise SettingsError(
-            f"audit_log {path} cannot be written ({cause.strerror}): name a file in a directory "
-            "that exists and may be written to"
-        ) from cause
+        raise _unwritable(path, cause) from cause
+
+
+def check_audit_place(path: str | None, made_at_start: Path | None) -> None:
+    """Raises SettingsError where `audit_sink` would, as far as that can be told without making the
+    file. `made_at_start`: a directory that may be missing until then."""
+    if path is None:
+        return
+    folder = Path(path).parent
+    if folder == made_at_start and not folder.exists():
+        return
+    if not folder.is_dir():
+        raise _unwritable(path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+    if not os.access(path if Path(path).exists() else folder, os.W_OK):
+        raise _unwritable(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+
+
+def _unwritable(path: str, cause: OSError) -> SettingsError:
+    if (what_to_do := remedy(cause, Path(path).parent)) is not None:
+        return DirectoryError(
+            f"audit_log {path} cannot be written ({cause.strerror}): {what_to_do}"
+        )
+    return SettingsError(
+        f"audit_log {path} cannot be written ({cause.strerror}): name a file in a directory "
+        "that exists and may be written to"
+    )

@@ -10,10 +10,11 @@ import resource
 from pathlib import Path
 from typing import Final
 
+from svc_cluster.cli.processes.foreign_things import foreign_thing
 from svc_cluster.settings import GatewaySettings, NodeSettings
 from svc_cluster.settings_errors import DirectoryError, LimitError, SettingsError
 from svc_cluster.storage.disk_trouble import remedy
-from svc_cluster.storage.restoring import is_half_restored
+from svc_cluster.storage.restoring import RESTORING, is_half_restored
 
 _MEMBERS: Final = "members.json"
 _FILES_OF_A_PROCESS: Final = 64
@@ -60,9 +61,23 @@ def raise_file_limit(files_min: int) -> None:
         )
 
 
+def check_is_of_a_node(directory: Path) -> None:
+    """Raises DirectoryError for a directory of somebody else, from whom it would be taken."""
+    try:
+        thing = foreign_thing(directory, "wal", RESTORING)
+    except OSError as cause:
+        raise unusable(directory, cause) from cause
+    if thing is not None:
+        raise DirectoryError(
+            f"data_dir {directory} holds {thing}, which others may use, and no data of a node: "
+            "name an empty directory, since what is in a node's is for its own user alone"
+        )
+
+
 def check_data_dir(directory: Path) -> None:
-    """Make what is not there, and see that this user may read and write in all of it, and that it
-    is whole. Raises DirectoryError."""
+    """Make what is not there, and see that this user may read and write in all of it, that it is
+    whole, and nobody else's. Raises DirectoryError."""
+    check_is_of_a_node(directory)
     for place in (directory, directory / "wal", directory / "state"):
         try:
             place.mkdir(parents=True, exist_ok=True)

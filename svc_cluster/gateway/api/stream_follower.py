@@ -24,6 +24,7 @@ from svc_cluster.base.errors import (
 )
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.memory import Holder
+from svc_cluster.base.tasks import start_task
 from svc_cluster.codec.plain_read import Piece, RecordForm
 from svc_cluster.gateway.api.context import Call
 from svc_cluster.gateway.api.pace import PORTION_BYTES_MAX, Pace
@@ -232,7 +233,7 @@ class Follower:
         said meanwhile is that the stream is there: a client gives up one that is silent."""
         call = self._call
         clock, rng = call.services.clock, call.services.rng
-        waiting = asyncio.ensure_future(self._wait_for_room_in_limit(is_behind=is_behind))
+        waiting = start_task(self._wait_for_room_in_limit(is_behind=is_behind), "paced read")
         try:
             while not (await asyncio.wait((waiting,), timeout=rng.uniform(*PACED_GAP_SECONDS)))[0]:
                 yield self._wire.heartbeat(clock.wall_ms(), tail)
