@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from svc_cluster.cli.terminal import last_words, say_surely
+from svc_cluster.settings_secrets import without_secrets
 
 
 class OutputForm(StrEnum):
@@ -34,11 +35,12 @@ class Teller:
         self.is_json = form is OutputForm.JSON
 
     def note(self, line: str) -> None:
-        """Print what is done on the way: where the output is JSON, on standard error."""
+        """Print what is done on the way: where the output is JSON, on standard error. No such line
+        is meant to have a secret in it; where one repeats an address with one, that is masked."""
         if self.is_json:
             last_words(f"{line}\n")
         else:
-            say_surely(line)
+            say_surely(without_secrets(line))
 
     def end(self, content: object, lines: Iterable[str]) -> None:
         """Print what has come of it: as JSON the content, one line; else the lines."""

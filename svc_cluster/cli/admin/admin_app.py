@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -183,7 +184,7 @@ def audit_verify(
 
     try:
         report = verify(files)
-    except (OSError, EOFError) as cause:
+    except (OSError, EOFError, zlib.error) as cause:  # a `.gz` may be cut, or damaged within
         where = getattr(cause, "filename", None) or ", ".join(str(each) for each in files)
         fail(f"{where} cannot be read: {getattr(cause, 'strerror', None) or cause}", 2)
     else:

@@ -43,23 +43,19 @@ class Authority:
         self.certificate_path = directory / "ca.pem"
         try:
             self._certificate = x509.load_pem_x509_certificate(self.certificate_path.read_bytes())
-            key = serialization.load_pem_private_key(
-                (directory / "ca.key").read_bytes(), password=None
-            )
-        except (OSError, ValueError, TypeError) as cause:
-            raise AuthorityError(
-                f"{directory} holds no CA that can be used ({cause}): make one there first"
-            ) from cause
-        if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise AuthorityError(f"{directory}/ca.key is not a key on an elliptic curve")
-        self._key = key
+        except (OSError, ValueError) as cause:
+            raise _no_authority(directory, cause) from cause
+        self._key = _read_key(directory)
 
     @classmethod
     def create(cls, directory: Path, now: Callable[[], datetime.datetime]) -> Authority:
-        """Raises AuthorityError where a CA is already, or the directory cannot be written."""
-        if (directory / "ca.key").exists() or (directory / "ca.pem").exists():
+        """A key without a certificate is what a call has left that was broken off: it gets its
+        certificate. Raises AuthorityError where a CA is already, or the directory cannot be
+        written."""
+        if (directory / "ca.pem").exists():
             raise AuthorityError(f"{directory} holds a CA already: choose another directory")
-        key = ec.generate_private_key(ec.SECP256R1())
+        had_key = (directory / "ca.key").exists()
+        key = _read_key(directory) if had_key else ec.generate_private_key(ec.SECP256R1())
         name = _name("svc-cluster CA")
         certificate = (
             _builder(name, name, key.public_key(), now(), AUTHORITY_DAYS)
@@ -72,7 +68,8 @@ class Authority:
         )
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            _write_key(directory / "ca.key", key)
+            if not had_key:
+                _write_key(directory / "ca.key", key)
             _write(directory / "ca.pem", certificate.public_bytes(serialization.Encoding.PEM))
         except OSError as cause:
             raise AuthorityError(f"{directory} cannot be written: {cause.strerror}") from cause
@@ -141,6 +138,22 @@ def issue(authority: Authority, names: Sequence[str], out: Path, *, days: int = 
         _write(out / "ca.crt", authority.certificate_path.read_bytes())
     except OSError as cause:
         raise AuthorityError(f"{out}/ca.crt cannot be written: {cause.strerror}") from cause
+
+
+def _read_key(directory: Path) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = serialization.load_pem_private_key((directory / "ca.key").read_bytes(), password=None)
+    except (OSError, ValueError, TypeError) as cause:
+        raise _no_authority(directory, cause) from cause
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise AuthorityError(f"{directory}/ca.key is not a key on an elliptic curve")
+    return key
+
+
+def _no_authority(directory: Path, cause: Exception) -> AuthorityError:
+    return AuthorityError(
+        f"{directory} holds no CA that can be used ({cause}): make one there first"
+    )
 
 
 def _name(common_name: str) -> x509.Name:

@@ -36,7 +36,7 @@ def bootstrap(
     `ca`. The directory gets a public certificate for `public_names` too. Returns what was made.
     Raises AuthorityError."""
     made = []
-    if not (ca / "ca.key").exists():
+    if not ((ca / "ca.key").exists() and (ca / "ca.pem").exists()):
         Authority.create(ca, now)
         made.append("ca")
     authority = Authority(ca, now)
@@ -58,9 +58,10 @@ def bootstrap(
 
 
 def _is_wanted(place: Path, authority: Authority, now: datetime.datetime) -> bool:
-    """Whether there is no certificate there, or one of this CA that is near its end."""
+    """Whether there is no certificate there, or one of this CA that is near its end, or a part of
+    what a call was to write that was broken off."""
     certificate = place / "tls.crt"
-    if not certificate.exists():
+    if not all((place / file).exists() for file in ("tls.crt", "tls.key", "ca.crt")):
         return True
     try:
         end = read_certificate(certificate).not_valid_after_utc

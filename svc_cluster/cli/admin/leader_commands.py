@@ -49,11 +49,13 @@ def transfer_leader(
     ] = None,
     catalog: Annotated[bool, typer.Option("--catalog", help="The catalog's lead.")] = False,
     to: Annotated[
-        int,
+        int | None,
         typer.Option(
-            help="The node to lead; default: the one that has most of the log.", max=NODE_ID_MAX
+            help="The node to lead; default: the one that has most of the log.",
+            min=1,
+            max=NODE_ID_MAX,
         ),
-    ] = 0,
+    ] = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Hand the lead of one basin over. Writes to it wait for some hundredths of a second."""
@@ -62,9 +64,7 @@ def transfer_leader(
 
     if bool(basin) is catalog:
         fail("whose lead: name a basin, or say --catalog", 2)
-    request = pb.TransferLeaderRequest(
-        basin=basin or "", group_id=1 if catalog else 0, to=max(to, 0)
-    )
+    request = pb.TransferLeaderRequest(basin=basin or "", group_id=1 if catalog else 0, to=to or 0)
     show(asked(choice, lambda client: client.transfer_leader(request)), output, cluster_text.moved)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from svc_cluster.cli.admin.asking import Form, Output, asked, show
-from svc_cluster.cli.admin.node_choice import NODE_ID_MAX, NodeChoice
+from svc_cluster.cli.admin.node_choice import NODE_ID_MAX, SETTINGS_NODE_ID_MAX, NodeChoice
 from svc_cluster.cli.admin.node_commands import Json, ask, form_of
 from svc_cluster.cli.processes.process import fail
 from svc_cluster.cli.shared_options import with_shared_options
@@ -48,7 +48,7 @@ def list_members(
 @with_shared_options
 def add_member(
     new: Annotated[
-        int, typer.Argument(metavar="NODE", help="An id for it.", min=1, max=NODE_ID_MAX)
+        int, typer.Argument(metavar="NODE", help="An id for it.", min=1, max=SETTINGS_NODE_ID_MAX)
     ],
     choice: NodeChoice,
     token_file: Annotated[

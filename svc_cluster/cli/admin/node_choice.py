@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 NODE_ID_MAX: Final = 2**32 - 1
 """The widest that a message can name."""
+SETTINGS_NODE_ID_MAX: Final = 999_999_999
+"""The highest that the settings of a node take."""
 
 Address = Annotated[
     str | None,

@@ -74,7 +74,7 @@ def added(token_file: Path | None, answer: pb.AddMemberResponse) -> list[str]:
 
 
 def left(answer: pb.RemoveMemberResponse) -> list[str]:
-    return [f"node {answer.node_id} does not belong to the cluster, and never will"]
+    return [f"node {answer.node_id} does not belong to the cluster; if it did, it never will again"]
 
 
 def replaced(lost: int, answer: pb.ReplaceMemberResponse) -> list[str]:

@@ -8,7 +8,6 @@ from svc_cluster.cli.admin.asking import Form, Output, Yes, asked, show
 from svc_cluster.cli.admin.node_choice import NodeChoice
 from svc_cluster.cli.processes.process import fail
 from svc_cluster.cli.shared_options import with_shared_options
-from svc_cluster.cli.terminal import say_surely as say
 
 upgrade_app = typer.Typer(no_args_is_help=True, help="From one release to the next.")
 
@@ -44,7 +43,7 @@ def upgrade_finalize(
     if before.why_not:
         fail(before.why_not, 1)
     if not yes:
-        say("\n".join(text.upgrade(before)))
+        show(before, output, text.upgrade)
         fail("there is no way back from it: repeat the command with --yes", 2)
     answer = asked(choice, lambda client: client.finalize(before.active + 1))
     show(answer, output, text.version)

@@ -67,6 +67,9 @@ def leave_change(data_dir: Path, secret: str, *, only_if_absent: bool) -> Path:
     }
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "w") as file:
+        owner = data_dir.stat()
+        if os.geteuid() == 0 and owner.st_uid != 0:
+            os.fchown(handle, owner.st_uid, owner.st_gid)  # the node runs as that user
         json.dump(change, file)
         file.flush()
         os.fsync(file.fileno())

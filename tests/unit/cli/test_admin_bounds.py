@@ -30,3 +30,18 @@ def test_it_is_refused_by_the_command_line(arguments: list[str]) -> None:
     assert done.exit_code == 2, done.output
     assert isinstance(done.exception, SystemExit)
     assert str(2**32 - 1) in done.stderr or "--reason: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "bound"),
+    [
+        (["leader", "transfer", "b", "--to", "-3"], "than or equal to 1"),
+        (["leader", "transfer", "b", "--to", "0"], "than or equal to 1"),
+        (["member", "add", "4000000000"], "999999999"),
+    ],
+)
+def test_no_other_node_is_meant_by_a_mistake(arguments: list[str], bound: str) -> None:
+    """A number that no node can have is neither anybody nor an id to hand out."""
+    done = CliRunner().invoke(app, [*arguments, *PLACE])
+    assert done.exit_code == 2, done.output
+    assert bound in done.stderr, done.stderr

@@ -361,3 +361,18 @@ def test_events_are_told_as_they_were(log: Path) -> None:
         assert (event["n"], event["chain"]["sequence"]) == (number, number + 1)
     longest = max(len(line) for line in log.read_bytes().splitlines())
     assert 10 * longest <= audit_file.TAIL_BYTES_MAX
+
+
+def test_a_damaged_archive_is_no_finding(tmp_path: Path) -> None:
+    """Status 1 says that lines were changed; a file that cannot be unpacked has none to be read."""
+    written(tmp_path / "audit.log", 200)
+    packed = bytearray(gzip.compress((tmp_path / "audit.log").read_bytes()))
+    for place in range(12, len(packed) - 8, max(1, len(packed) // 40)):
+        damaged = bytearray(packed)
+        damaged[place] ^= 0xFF
+        damaged[place + 1] ^= 0xFF
+        path = tmp_path / "audit.log.gz"
+        path.write_bytes(damaged)
+        ran = CliRunner().invoke(app, ["admin", "audit", "verify", str(path)])
+        assert (ran.exit_code, isinstance(ran.exception, SystemExit)) == (2, True), place
+        assert "cannot be read" in ran.output

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from svc_cluster.cli.admin.authority import DAYS, Authority, AuthorityError, issue
 from svc_cluster.cli.admin.bootstrap import RENEW_BEFORE, bootstrap
@@ -108,3 +109,58 @@ def test_a_certificate_of_another_ca_is_left_alone(tmp_path: Path) -> None:
     (out / "node-1" / "tls.crt").write_text("nothing of the kind")
     with pytest.raises(AuthorityError, match="holds no certificate in PEM"):
         bootstrap(out, ca, NODES, ["localhost"])
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def test_a_run_that_was_broken_off_is_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ahead of each file that it puts in its place: the next run makes what is missing, and what is
+    there by then is as good as of one run. Charts run it unattended."""
+    replace = Path.replace
+    left = 0
+
+    def counted(path: Path, target: Path) -> Path:
+        nonlocal left
+        if left == 0:
+            raise Killed
+        left -= 1
+        return replace(path, target)
+
+    whole = tmp_path / "whole"
+    bootstrap(whole / "out", whole / "ca", NODES, ["localhost"])
+    wanted = files(whole).keys()
+    monkeypatch.setattr(Path, "replace", counted)
+    for crash in range(len(wanted)):
+        directory = tmp_path / str(crash)
+        left = crash
+        with pytest.raises(Killed):
+            bootstrap(directory / "out", directory / "ca", NODES, ["localhost"])
+        left = 1000
+        bootstrap(directory / "out", directory / "ca", NODES, ["localhost"])
+        found = files(directory)
+        assert {name for name in found if not name.endswith(".new")} == wanted, crash
+        authority = read_certificate(directory / "ca" / "ca.pem")
+        for place in (directory / "out").iterdir():
+            if place.is_dir():
+                own = read_certificate(place / "tls.crt")
+                own.verify_directly_issued_by(authority)
+                key = load_pem_private_key((place / "tls.key").read_bytes(), None)
+                assert key.public_key() == own.public_key(), place
+                assert (place / "ca.crt").read_bytes() == found["ca/ca.pem"]
+        assert bootstrap(directory / "out", directory / "ca", NODES, ["localhost"]) == []
+
+
+def test_a_key_of_a_ca_is_never_made_anew(tmp_path: Path) -> None:
+    """Whoever has lost the CA's certificate has it again, by the same key; what it has signed
+    stays good."""
+    bootstrap(tmp_path / "out", tmp_path / "ca", NODES, ["localhost"])
+    key = (tmp_path / "ca" / "ca.key").read_bytes()
+    (tmp_path / "ca" / "ca.pem").unlink()
+    bootstrap(tmp_path / "out", tmp_path / "ca", NODES, ["localhost"])
+    assert (tmp_path / "ca" / "ca.key").read_bytes() == key
+    own = read_certificate(tmp_path / "out" / "node-1" / "tls.crt")
+    own.verify_directly_issued_by(read_certificate(tmp_path / "ca" / "ca.pem"))

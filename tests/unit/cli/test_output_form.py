@@ -147,3 +147,12 @@ def test_profiles_and_scenarios_are_told_as_json(
     assert printed("profile", "remove", "one") == named | {"state": "removed"}
     older = CliRunner().invoke(app, ["bench", "list", "--json"]).stdout
     assert printed("bench", "list") == json.loads(older)
+
+
+def test_no_secret_is_told_on_the_way(capsys: pytest.CaptureFixture[str]) -> None:
+    """In either form: a sentence may repeat the address that a person gave."""
+    for form in OutputForm:
+        Teller(form).note("s3://KEY:SECRET@bucket cannot be reached")
+        said = capsys.readouterr()
+        assert "SECRET" not in said.out + said.err
+        assert "@bucket cannot be reached" in said.out + said.err
