@@ -126,14 +126,14 @@ def test_what_is_ours_or_nobodys_is_no_foreign_thing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("what", ["join token", "audit log"])
 def test_a_check_refuses_what_a_start_refuses(tmp_path: Path, what: str) -> None:
     """A join token that is not there, an audit log in no directory: with the status of a start."""
-    more = {
+    kinds: dict[str, dict[str, Any]] = {
         "join token": {
             "join_token_file": str(tmp_path / "none"),
             "nodes": {"1": "127.0.0.1:7001", "2": "127.0.0.1:7002"},
         },
         "audit log": {"audit_log": str(tmp_path / "none" / "audit.log")},
-    }[what]
-    config = node_config(tmp_path, str(tmp_path / "data"), **more)
+    }
+    config = node_config(tmp_path, str(tmp_path / "data"), **kinds[what])
     checked = ask("config", "check", "node", "--config", str(config))
     started = ask("node", "--config", str(config))
     assert (

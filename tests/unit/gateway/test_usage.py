@@ -25,6 +25,7 @@ from svc_cluster.gateway.request.request_head import RequestHead
 from svc_cluster.gateway.usage.reporter import BEFORE_QUERY_SECONDS, UsageReporter
 from svc_cluster.gateway.usage.usage_ledger import APPENDING_MAX, PLACES_MAX, Place, UsageLedger
 from svc_cluster.http.message import Connection, Request, Response
+from svc_cluster.model.record import AppendAck, StoredBatch
 from svc_cluster.model.stream_config import BasinConfig, NewStream
 from svc_cluster.model.usage import (
     MINUTE_MS,
@@ -89,7 +90,9 @@ def test_a_repeated_append_carries_no_unit_and_leaves_it_to_the_next() -> None:
             super().__init__(clock)
             self.units: list[int] = []
 
-        async def append(self, basin: str, stream: str, batch: Any, **named: Any) -> Any:
+        async def append(  # type: ignore[override]  # as it is called here
+            self, basin: str, stream: str, batch: StoredBatch, **named: Any
+        ) -> AppendAck:
             self.units.append(batch.op_units)
             return await super().append(basin, stream, batch, **named)
 
