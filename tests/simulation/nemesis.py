@@ -12,6 +12,7 @@ from itertools import product
 
 from svc_cluster.base.ids import GroupId
 from svc_cluster.replica.prefixed import PrefixedReader
+from svc_cluster.replica.scrub import ANSWER_SECONDS
 from svc_cluster.replica.scrub_reader import content_of
 from tests.at_once import whole
 from tests.simulation.adapters import addresses_of, hears_address, peer_address
@@ -35,6 +36,7 @@ LOSS_SHARE = 0.15
 FOUND_S = 60.0
 """Virtual seconds in which harm is found and repaired: as long as it takes replicas to know of each
 other that they take part in the scrub, and two rounds."""
+ROUNDS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,9 +323,17 @@ class Nemesis:
         if what is not None:
             self.trace.fact("harm", what)
             generation = int(node.node.host.basins[group_id].group.generation)
-            deadline = self.loop.time() + FOUND_S
+            deadline = self.loop.time() + self._found_seconds()
             self._harmed = _Harmed(node, group_id, generation, what, deadline)
             self._ever_harmed[node.node_id, group_id] = generation
+
+    def _found_seconds(self) -> float:
+        """Datagrams are lost, which what a link has taken is not. A question or an answer that is
+        lost is waited for once a round for each peer, in the basin and in the catalog, whose
+        chunks wait for each other."""
+        if not self.options.datagrams:
+            return FOUND_S
+        return FOUND_S + ROUNDS * 2 * (len(self.nodes) - 1) * ANSWER_SECONDS
 
     def _fault_loss(self, rng: random.Random) -> None:
         """The disk of a node is gone for good, and an empty one is in its place. Only when all is
