@@ -11,7 +11,7 @@ import uvloop
 
 from svc_cluster.base.clock import Clock, SystemClock
 from svc_cluster.base.errors import ServiceError
-from svc_cluster.http import http1_connection, http1_plain
+from svc_cluster.http import sniff
 from svc_cluster.http.connection import TimeLimits
 from svc_cluster.http.message import Connection, Request, Response
 from svc_cluster.http.server import Server, serve
@@ -106,8 +106,7 @@ def test_what_nobody_reads_ends_with_its_connection(
 
     async def main() -> None:
         app = Sending()
-        monkeypatch.setattr(http1_connection, "client_of", app.client_of)
-        monkeypatch.setattr(http1_plain, "client_of", app.client_of)
+        monkeypatch.setattr(sniff, "client_of", app.client_of)
         server = await serve(app, "127.0.0.1", 0, limits=LIMITS, plain=plain)
         _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
         try:
