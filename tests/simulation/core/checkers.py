@@ -28,6 +28,9 @@ class Checkers:
         self.written: dict[tuple[LogIndex, Term], bytes] = {}
         self.predecessors: dict[tuple[int, Term], Term] = {}
         self.chosen: dict[int, LogEntry] = {}
+        self.chosen_by: dict[int, Term] = {}
+        """By index, the term of whoever applied it first, which is no lower than the one it was
+        chosen in."""
         self.digests: dict[int, bytes] = {0: b""}
         self.proposed: dict[Term, list[LogIndex]] = {}
         self.proposals_chosen: dict[Term, int] = {}
@@ -38,11 +41,15 @@ class Checkers:
         self.read_count = 0
 
     def on_leader(self, node_id: NodeId, group: EngineGroup) -> None:
-        """A node shows itself as a leader: nobody else in its term, nothing chosen missing."""
+        """A node shows itself as a leader: nobody else in its term, and nothing missing that was
+        chosen before its term. One whose own vote took long to reach its disk may be shown when a
+        later term has chosen more; it can choose nothing any more."""
         first = self.leaders.setdefault(group.term, node_id)
         if first != node_id:
             raise ViolationError(f"TWO_LEADERS {first} and {node_id} in term {group.term}")
         for log_index in range(group.base_index + 1, len(self.chosen) + 1):
+            if self.chosen_by[log_index] >= group.term:
+                continue
             if group.term_at(LogIndex(log_index)) != self.chosen[log_index].term:
                 raise ViolationError(f"LEADER_LACKS {log_index} of {len(self.chosen)}")
 
@@ -80,13 +87,15 @@ class Checkers:
         elif entry.log_index in proposed:
             raise ViolationError(f"HOLE before {entry.log_index} in term {entry.term}")
 
-    def on_applied(self, log_index: int, entry: LogEntry, digest: bytes) -> None:
-        """State machine safety: every node applies the same entry at an index."""
+    def on_applied(self, log_index: int, entry: LogEntry, digest: bytes, term: Term) -> None:
+        """State machine safety: every node applies the same entry at an index. `term`: of whoever
+        applies it."""
         if entry.log_index != log_index:
             raise ViolationError(f"APPLY_GAP {entry.log_index} instead of {log_index}")
         if log_index not in self.chosen:
             self._no_hole(entry)
         chosen = self.chosen.setdefault(log_index, entry)
+        self.chosen_by.setdefault(log_index, term)
         if chosen != entry:
             raise ViolationError(f"SM_DIVERGENCE at {log_index}: {chosen} and {entry}")
         if self.digests.setdefault(log_index, digest) != digest:

@@ -263,7 +263,7 @@ class SimNode:
             store = self.store
             store.applied_index += 1
             store.digest = extend_digest(store.digest, entry)
-            self.checkers.on_applied(store.applied_index, entry, store.digest)
+            self.checkers.on_applied(store.applied_index, entry, store.digest, life.group.term)
             if life.proposals.pop(store.applied_index, None) == entry.term:
                 self.checkers.on_acked(store.applied_index)
         self._begin_apply(life)

@@ -64,9 +64,9 @@ class SealCheckers(Checkers):
         if configuration.number and self.decided.get(configuration.number) != configuration:
             raise ViolationError(f"UNDECIDED_TOLD {configuration}")
 
-    def on_applied(self, log_index: int, entry: LogEntry, digest: bytes) -> None:
+    def on_applied(self, log_index: int, entry: LogEntry, digest: bytes, term: Term) -> None:
         is_news = log_index not in self.chosen
-        super().on_applied(log_index, entry, digest)
+        super().on_applied(log_index, entry, digest, term)
         if not is_news:
             return
         for begun in self.decided.values():

@@ -221,7 +221,8 @@ class DurableCopy:
             raise ViolationError(f"APPLY_GAP {entry.log_index} behind {store.applied_index}")
         store.applied_index += 1
         store.digest = extend_digest(store.digest, entry)
-        checkers.on_applied(store.applied_index, entry, store.digest)
+        term = life.part.term if isinstance(life.part, EngineGroup) else entry.term
+        checkers.on_applied(store.applied_index, entry, store.digest, term)
         if entry.payload[0] == SEAL_TYPE and isinstance(life.part, EngineGroup):
             of = life.part.seam.configuration
             if entry.log_index > of.seal_index:
