@@ -188,8 +188,9 @@ class BackupRun:
     async def _basin(
         self, group_id: int, name: str, before: GroupEntry | None, continued: Continued
     ) -> GroupEntry | None:
-        """None: it has not begun, so that nobody has been told that it is there; or it is sealed,
-        as a basin is that is being deleted, and would be restored as one that takes no write."""
+        """None: it has not begun, so that nobody has been told that it is there, or it is sealed.
+        A basin is that while it is being deleted, and would be restored as one that takes no
+        write."""
         content = await self._content(group_id)
         head = next((value for key, value in content.rows if key == keys.BASIN_KEY), None)
         if head is None or decode_basin(head).sealed_at_ms is not None:

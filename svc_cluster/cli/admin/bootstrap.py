@@ -58,8 +58,8 @@ def bootstrap(
 
 
 def _is_wanted(place: Path, authority: Authority, now: datetime.datetime) -> bool:
-    """Whether there is no certificate there, or one of this CA that is near its end, or a part of
-    what a call was to write that was broken off."""
+    """Whether there is no certificate there, or one of this CA that is near its end. A part of what
+    a call was to write that was broken off is none."""
     certificate = place / "tls.crt"
     if not all((place / file).exists() for file in ("tls.crt", "tls.key", "ca.crt")):
         return True

@@ -80,7 +80,7 @@ class LocalDirectory:
         thing = foreign_thing(self.path, "local.json")
         if thing is not None:
             raise LocalError(
-                f"{self.path} holds {thing}, which others may use, and no cluster: choose an empty "
+                f"{self.path} holds {thing}, which others may use, and no cluster: choose another "
                 "--data-dir, since what is in a cluster's is for its own user alone",
                 EXIT_DIRECTORY,
             )

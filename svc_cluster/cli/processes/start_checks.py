@@ -70,7 +70,7 @@ def check_is_of_a_node(directory: Path) -> None:
     if thing is not None:
         raise DirectoryError(
             f"data_dir {directory} holds {thing}, which others may use, and no data of a node: "
-            "name an empty directory, since what is in a node's is for its own user alone"
+            "name another one, since what is in a node's is for its own user alone"
         )
 
 

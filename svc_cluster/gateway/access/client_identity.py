@@ -64,7 +64,7 @@ def identity_of(certificate: ClientCertificate) -> ClientIdentity:
 
 
 def check_is_no_page(request: Request) -> None:
-    """Raises TokenMissingError for a page of another origin, which shows nothing by itself: a
+    """Raises TokenMissingError for a page of another origin, which shows nothing by itself. A
     browser shows its user's certificate for whatever page asks. Source: contract 14.5."""
     if is_of_other_origin(request):
         raise TokenMissingError(OF_A_PAGE)

@@ -170,10 +170,9 @@ class Follower:
                 result = await self._when_there_is_room(size)
             self._read_ahead(result, size)
             part, is_all = await self._take(result)
+            has_records, is_behind = part.count > 0, result.may_have_more or not is_all
             if not is_all:
                 cursor.leave(result)
-            has_records = part.count > 0
-            is_behind = result.may_have_more or not is_all
             tail = result.tail
             del result  # nothing is held for a client that does not read
             if has_records:
@@ -199,10 +198,9 @@ class Follower:
             self._held.becomes(0)
             if cursor.budget.exhausted:
                 break
-            if has_records and self._call.allowance is not UNLIMITED:
-                async with aclosing(self._paced(tail, is_behind=is_behind)) as pings:
-                    async for ping in pings:
-                        yield ping
+            async with aclosing(self._paced(tail, has_records, is_behind)) as pings:
+                async for ping in pings:
+                    yield ping
             if draining.is_set() and wire.may_leave():
                 return
             if is_behind:
@@ -228,10 +226,14 @@ class Follower:
         if (end := wire.end()) is not None:
             yield end
 
-    async def _paced(self, tail: Position, *, is_behind: bool) -> AsyncGenerator[bytes, None]:
+    async def _paced(
+        self, tail: Position, has_records: bool, is_behind: bool
+    ) -> AsyncGenerator[bytes, None]:
         """End when the read may go on, which with many under one limit can take minutes. What is
         said meanwhile is that the stream is there: a client gives up one that is silent."""
         call = self._call
+        if not has_records or call.allowance is UNLIMITED:
+            return
         clock, rng = call.services.clock, call.services.rng
         waiting = start_task(self._wait_for_room_in_limit(is_behind=is_behind), "paced read")
         try:
