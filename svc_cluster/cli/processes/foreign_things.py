@@ -11,8 +11,8 @@ from pathlib import Path
 
 def foreign_thing(directory: Path, *marks: str) -> str | None:
     """Return the name of something in the directory that others have a right to. That is looked at
-    where none of the `marks` is there that every one of ours has. None: there is nothing that would be taken from
-    anybody, or it is ours, or there is no such directory. Raises OSError."""
+    where none of the `marks` is there that every one of ours has. None: there is nothing that would
+    be taken from anybody, or it is ours, or there is no such directory. Raises OSError."""
     try:
         names = sorted(os.listdir(directory))
     except FileNotFoundError:

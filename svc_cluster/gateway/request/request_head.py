@@ -86,7 +86,8 @@ class RequestHead:
     def check_parameters(self, endpoint: Endpoint) -> None:
         """Raises MalformedError (bad_query) for a query that can be read in two ways or in none.
         That is so where nobody looks at it, too. It is raised as well for a parameter that the
-        endpoint does not know. The latter is where the request is strict; it raises what `is_strict` raises, too."""
+        endpoint does not know. The latter is where the request is strict; it raises what
+        `is_strict` raises, too."""
         is_strict = self.is_strict
         if not self._request.query or not (is_strict or endpoint.need is not None):
             return
