@@ -52,7 +52,7 @@ class NodeSource:
         self._silent: set[int] = set()
         """Nodes that hung when they were asked last."""
         self._cluster_id: str | None = None
-        """Whoever answered first is of this one, and every other node is to be."""
+        """The cluster of the node that answered first; every other is to be of the same."""
         self.received_bytes = 0
 
     async def __aenter__(self) -> NodeSource:
