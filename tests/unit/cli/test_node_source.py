@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import grpc
@@ -49,29 +49,50 @@ class Node(admin_pb2_grpc.AdministrationServicer):
             yield pb.ExportPortion(last=True)
 
 
-async def answers_of(node: Node, patience: float) -> list[str | list[StreamBegins | Row]]:
+def between(
+    nodes: Sequence[admin_pb2_grpc.AdministrationServicer],
+    body: Callable[[NodeSource], Awaitable[None]],
+    **options: float,
+) -> None:
+    """Run `body` with a source over the nodes."""
+
+    async def main() -> None:
+        servers, targets = [], []
+        for node in nodes:
+            server = grpc.aio.server()
+            add: Any = admin_pb2_grpc.add_AdministrationServicer_to_server
+            add(node, server)
+            targets.append(Target(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"))
+            await server.start()
+            servers.append(server)
+        try:
+            async with NodeSource(targets, 1e9, PATIENCE, **options) as source:
+                await body(source)
+        finally:
+            for server in servers:
+                await server.stop(None)
+
+    asyncio.run(main())
+
+
+def answers_of(node: Node) -> list[str | list[StreamBegins | Row]]:
     """What comes of asking until an answer is whole or the group is given up."""
-    server = grpc.aio.server()
-    add: Any = admin_pb2_grpc.add_AdministrationServicer_to_server
-    add(node, server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
     found: list[str | list[StreamBegins | Row]] = []
-    try:
-        async with NodeSource([Target(f"127.0.0.1:{port}")], 1e9, patience) as source:
-            while True:
-                try:
-                    items = [each async for each in source.records(2, 10, [RANGE])]
-                except InterruptedSourceError:
-                    found.append("interrupted")
-                except GroupUnreachableError as cause:
-                    found.append(str(cause))
-                    return found
-                else:
-                    found.append(items)
-                    return found
-    finally:
-        await server.stop(None)
+
+    async def body(source: NodeSource) -> None:
+        while True:
+            try:
+                found.append([each async for each in source.records(2, 10, [RANGE])])
+            except InterruptedSourceError:
+                found.append("interrupted")
+            except GroupUnreachableError as cause:
+                found.append(str(cause))
+                return
+            else:
+                return
+
+    between([node], body)
+    return found
 
 
 @pytest.mark.parametrize("answer", ["refused", "empty"])
@@ -80,7 +101,7 @@ def test_a_group_that_gives_no_record_any_more_is_given_up(answer: str) -> None:
     node = Node(answer)
     clock = SystemClock()
     began = clock.monotonic()
-    *before, last = asyncio.run(answers_of(node, PATIENCE))
+    *before, last = answers_of(node)
     assert clock.monotonic() - began >= PATIENCE
     assert before == ["interrupted"] * (node.asked - 1)
     assert before != []
@@ -91,7 +112,7 @@ def test_a_group_that_gives_no_record_any_more_is_given_up(answer: str) -> None:
 def test_a_node_that_restarts_is_waited_for() -> None:
     """And patience begins anew with each batch that comes."""
     node = Node("refused", "early", "refused", "early", "refused", "whole")
-    *before, last = asyncio.run(answers_of(node, PATIENCE))
+    *before, last = answers_of(node)
     assert before == ["interrupted"] * 5
     assert last == [StreamBegins(1, 0, gone=False), ROW]
 
@@ -120,30 +141,6 @@ class OfCluster(admin_pb2_grpc.AdministrationServicer):
         yield pb.ExportPortion(head=head)
         yield pb.ExportPortion(rows=frame(b"key", self.row))
         yield pb.ExportPortion(last=True)
-
-
-def between(
-    nodes: list[OfCluster], body: Callable[[NodeSource], Awaitable[None]], **options: float
-) -> None:
-    """Run `body` with a source over the nodes."""
-
-    async def main() -> None:
-        servers, targets = [], []
-        for node in nodes:
-            server = grpc.aio.server()
-            add: Any = admin_pb2_grpc.add_AdministrationServicer_to_server
-            add(node, server)
-            targets.append(Target(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"))
-            await server.start()
-            servers.append(server)
-        try:
-            async with NodeSource(targets, 1e9, PATIENCE, **options) as source:
-                await body(source)
-        finally:
-            for server in servers:
-                await server.stop(None)
-
-    asyncio.run(main())
 
 
 def test_records_of_another_cluster_are_never_taken() -> None:
