@@ -152,6 +152,7 @@ def with_wal_of_root(place: Place) -> Case:
 def held_directory(place: Place) -> Case:
     """A data directory that another process, this one, works in."""
     data = place.folder()
+    (data / "LOCK").touch(0o600)
     lock = place.held.enter_context((data / "LOCK").open("w"))
     fcntl.flock(lock, fcntl.LOCK_EX)
     return place.node(data_dir=str(data))
@@ -160,6 +161,7 @@ def held_directory(place: Place) -> Case:
 def of_three(place: Place) -> Case:
     """A data directory of a cluster of three, and settings of one node."""
     data = place.folder()
+    (data / "members.json").touch(0o600)
     (data / "members.json").write_text("[1, 2, 3]")
     return place.node(data_dir=str(data))
 

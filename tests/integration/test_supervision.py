@@ -130,7 +130,7 @@ def test_a_node_that_cannot_use_its_directory_is_started_again_before_all_is_rea
 
     async def main() -> None:
         in_the_way = tmp_path / "node-2"
-        in_the_way.write_text("")
+        in_the_way.touch(0o600)
         async with Supervisor(tmp_path) as supervisor:
             await supervisor.spawn()
             await supervisor.until(r"^node-2 ended with status 73; starting it again")
@@ -221,7 +221,7 @@ def processes_of(directory: Path) -> list[bytes]:
 def test_a_start_that_fails_halfway_leaves_no_process(tmp_path: Path) -> None:
     """The gateway cannot have its log: the nodes, which were started before it, have ended when the
     command has. Else they would take the directories, and the room on the disk, of the next try."""
-    (tmp_path / "gateway.log").mkdir()
+    (tmp_path / "gateway.log").mkdir(0o700)
     assert "cannot be used" in asyncio.run(refused_start(tmp_path))
     assert (tmp_path / "node-3.log").exists(), "the nodes were started"
     assert processes_of(tmp_path) == []
@@ -229,7 +229,7 @@ def test_a_start_that_fails_halfway_leaves_no_process(tmp_path: Path) -> None:
 
 def test_no_process_is_started_before_cluster_json_is_written(tmp_path: Path) -> None:
     """On a disk with little room the nodes would take what the file needs, or not, as it comes."""
-    (tmp_path / "cluster.tmp").mkdir()
+    (tmp_path / "cluster.tmp").mkdir(0o700)
     assert "cannot be used" in asyncio.run(refused_start(tmp_path))
     assert not list(tmp_path.glob("*.log"))
 
