@@ -248,8 +248,8 @@ bench: $(READY) ## Measure a local three-node cluster: appends and reads at seve
 	@.venv/bin/svc-cluster bench run standard
 
 .PHONY: compare
-compare: $(READY) ## Peers that are on PATH beside this service, up to two hours, into docs/benchmarks.md (COMPARE=arguments)
-	@.venv/bin/python -m tests.comparison $(COMPARE)
+compare: $(READY) ## Peers that are on PATH beside this service, up to two hours, into docs/benchmarks.md (COMPARE=arguments, INTERPRETER=python)
+	@PYTHONPATH=$(if $(INTERPRETER),$(wildcard .venv/lib/python3*/site-packages)) $(or $(INTERPRETER),.venv/bin/python) -m tests.comparison $(COMPARE)
 
 .PHONY: bench-test
 bench-test: $(READY) ## Each scenario of bench for half a second, and the peers that are on PATH; on a machine with time

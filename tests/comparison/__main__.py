@@ -27,6 +27,7 @@ from svc_cluster.lab.load.processes import disk_reference
 from svc_cluster.lab.load.run import LoadError, Run
 from svc_cluster.lab.load.scenarios import SCENARIOS, Scenario
 from svc_cluster.lab.own_cluster import ClusterError
+from tests.comparison.aims import aims_table
 from tests.comparison.peers import OURS, PEERS, Peer, PeerError, ours
 from tests.comparison.records import (
     Conditions,
@@ -171,7 +172,7 @@ def main(arguments: list[str] | None = None) -> int:
     left = compare(options, records, peers)
     save(options.record, records)
     promises = {peer.name: peer.promise for peer in PEERS}
-    text = tables(records, OURS, promises)
+    text = tables(records, OURS, promises, aims_table(records, OURS))
     options.document.write_text(written(options.document.read_text(), text))
     if left:
         print(f"{left} runs are left: give the command again", file=sys.stderr)

@@ -105,12 +105,13 @@ _COLUMNS: Final = (
 )
 
 
-def _value(row: dict[str, Any], name: str) -> float | None:
+def value(row: dict[str, Any], name: str) -> float | None:
+    """A figure of a row; None: the row does not have it."""
     if name == "mib_per_s":
-        value = row["received_mib_per_s"] or row["metered_mib_per_s"]
+        figure = row["received_mib_per_s"] or row["metered_mib_per_s"]
     else:
-        value = row.get(name)
-    return None if value is None else float(value)
+        figure = row.get(name)
+    return None if figure is None else float(figure)
 
 
 def _spread(values: Sequence[float]) -> str:
@@ -130,14 +131,14 @@ def ratios(ours: Iterable[OneRun], theirs: Iterable[OneRun], part: int, name: st
         other = by_round.get(run.round_number)
         if other is None:
             continue
-        mine, its = _value(run.rows[part], name), _value(other.rows[part], name)
+        mine, its = value(run.rows[part], name), value(other.rows[part], name)
         if mine is not None and its:
             found.append(mine / its)
     return found
 
 
-def tables(records: Records, ours: str, promises: dict[str, str]) -> str:
-    """All of it for a document, with the disk's own figures above."""
+def tables(records: Records, ours: str, promises: dict[str, str], first: Sequence[str] = ()) -> str:
+    """All of it for a document, with the disk's own figures above, and behind them `first`."""
     conditions, disk = records.conditions, records.disk_reference
     lines = [BEGIN, ""]
     lines.append(
@@ -146,6 +147,8 @@ def tables(records: Records, ours: str, promises: dict[str, str]) -> str:
         f"{disk.get('p50_ms')} ms, p99 {disk.get('p99_ms')} ms."
     )
     lines += [f"Not to be had: {name} ({how})." for name, how in sorted(records.missing.items())]
+    if first:
+        lines += ["", *first]
     scenarios = list(dict.fromkeys(run.scenario for run in records.runs))
     for scenario in scenarios:
         runs = [run for run in records.runs if run.scenario == scenario]
@@ -171,7 +174,7 @@ def _table(runs: list[OneRun], ours: str, promises: dict[str, str]) -> list[str]
         "our rate to its",
         "our p50 to its",
     ]
-    lines = [_line(head), _line(["---"] * len(head))]
+    lines = [line(head), line(["---"] * len(head))]
     own = [run for run in runs if run.side == ours]
     for side in dict.fromkeys(run.side for run in runs):
         same = [run for run in runs if run.side == side]
@@ -180,17 +183,18 @@ def _table(runs: list[OneRun], ours: str, promises: dict[str, str]) -> list[str]
             promise = f" ({promises[side]})" if promises.get(side) else ""
             cells = [side + promise, first["part"] + (" (!)" if marked else ""), str(len(same))]
             for _, name in _COLUMNS:
-                values = [_value(run.rows[part], name) for run in same]
-                known = [value for value in values if value is not None]
+                values = [value(run.rows[part], name) for run in same]
+                known = [one for one in values if one is not None]
                 cells.append(_spread(known) if known else "")
             for name in ("requests_per_s", "p50_ms"):
                 found = [] if side == ours else ratios(own, same, part, name)
                 cells.append(_spread(found) if found else "")
-            lines.append(_line(cells))
+            lines.append(line(cells))
     return lines
 
 
-def _line(cells: Iterable[str]) -> str:
+def line(cells: Iterable[str]) -> str:
+    """One row of a table."""
     return "| " + " | ".join(cells) + " |"
 
 

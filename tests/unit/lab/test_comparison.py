@@ -11,6 +11,7 @@ import pytest
 
 from svc_cluster.lab.load.scenarios import SCENARIOS
 from tests.comparison.__main__ import APPENDS, STREAMS, plan, side_run
+from tests.comparison.aims import AIMS, Aim, aims_table, found, is_met
 from tests.comparison.peers import OURS, PEERS, Peer, Processes
 from tests.comparison.records import (
     BEGIN,
@@ -120,3 +121,42 @@ def test_each_scenario_is_compared_with_those_that_can_take_part() -> None:
     firsts = [peer for scenario, peer in turns if scenario.name == "unary-1"]
     assert firsts == [None, *PEERS]
     assert plan(["session"], [peer for peer in PEERS if not peer.has_streams]) == []
+
+
+def test_an_aim_is_met_by_the_rounds_that_both_sides_have() -> None:
+    """The median of the ratios; the bound itself is within; a run without figures is none."""
+    records = Records(ALIKE)
+    twice = Aim("unary-1", "rate", "requests_per_s", "at least", 2.0, "etcd")
+    assert found(records, twice, OURS) is None
+    for number, rate in enumerate((10.0, 30.0, 20.0)):
+        records.add(_run(OURS, number, rate))
+        records.add(_run("etcd", number, 10.0))
+    records.add(OneRun("unary-1", "etcd", 3, trouble="it did not start"))
+    assert found(records, twice, OURS) == 2.0
+    assert is_met(twice, 2.0) and not is_met(twice, 1.99)
+    soon = Aim("unary-1", "p50", "p50_ms", "at most", 50.0)
+    assert found(records, soon, OURS) == 50.0
+    assert is_met(soon, 50.0) and not is_met(soon, 50.1)
+    itself = Aim("unary-1", "rate", "requests_per_s", "at least", 1.0, "/unary-1")
+    assert found(records, itself, OURS) == 1.0
+    never = Aim("unary-256", "rate", "requests_per_s", "at least", 1.0, "/unary-1")
+    late = Aim("unary-1", "p50", "p50_ms", "at most", 49.0)
+    assert aims_table(records, OURS, [twice, late, never])[2:] == [
+        "| unary-1 | rate | at least 2 x etcd | 2 | met |",
+        "| unary-1 | p50 | at most 49 | 50 | **not met** |",
+        "| unary-256 | rate | at least 1 x unary-1 |  | not measured |",
+    ]
+
+
+def test_each_aim_is_of_something_that_is_compared() -> None:
+    """Its scenario, the part of it and the side: a slip there would read as not measured."""
+    sides = {peer.name: peer for peer in PEERS}
+    for aim in AIMS:
+        parts = [part for phase in SCENARIOS[aim.scenario].phases for part in phase]
+        assert aim.scenario in (*APPENDS, *STREAMS) and aim.part < len(parts), aim
+        if aim.against is None:
+            continue
+        if aim.against.startswith("/"):
+            assert aim.against[1:] in APPENDS, aim
+        else:
+            assert aim.scenario in APPENDS or sides[aim.against].has_streams, aim
