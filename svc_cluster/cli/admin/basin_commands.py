@@ -81,7 +81,10 @@ def wanted_nodes(to: str | None, *, give_up: bool) -> list[int]:
     nodes = (to or "").split(",") if to else []
     if not all(node.isascii() and node.isdigit() and len(node) <= 9 for node in nodes):
         fail(f"--to {to}: give ids of nodes, as 1,2,4", 2)
-    return [int(node) for node in nodes]
+    wanted = [int(node) for node in nodes]
+    if len(set(wanted)) < len(wanted):
+        fail(f"--to {to}: name each node once", 2)
+    return wanted
 
 
 @app.command("move")

@@ -26,6 +26,7 @@ from svc_cluster.cli.backup.node_source import NodeSource
 from svc_cluster.cli.output_form import Teller
 from svc_cluster.cli.processes.start_checks import remember_members
 from svc_cluster.settings import NodeSettings
+from svc_cluster.settings_errors import SettingsError
 
 MIB = 1024 * 1024
 TO_PEOPLE: Final = Teller()
@@ -246,6 +247,11 @@ async def bring_back(
     teller: Teller,
 ) -> None:
     """Raises BackupError, SettingsError."""
+    if settings.join_token_file is not None:
+        raise SettingsError(
+            "join_token_file is set: a node that comes to a cluster gets what it holds from that; "
+            "take join_token_file out, and name every node of the restored cluster in nodes"
+        )
     vault = await open_vault(source, key_file)
     made = await vault.chosen(number)
     directory = Path(settings.data_dir)

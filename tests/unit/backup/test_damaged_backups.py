@@ -22,6 +22,7 @@ from svc_cluster.cli.backup import backup_commands
 from svc_cluster.cli.backup.backup_app import app
 from svc_cluster.cli.output_form import Teller
 from svc_cluster.settings import NodeSettings
+from svc_cluster.settings_errors import SettingsError
 from tests.unit.backup.scene import Scene
 
 DAY_MS = 24 * 3600 * 1000
@@ -255,6 +256,25 @@ def test_what_a_backup_has_missed_is_said_wherever_it_is_used(
             asyncio.run(work)
             said.append(text in capsys.readouterr().out)
     assert said == [False] * 3 + [True] * 3
+
+
+def test_a_node_that_comes_to_a_cluster_is_not_restored(tmp_path: Path) -> None:
+    """Its cluster gives it what it holds. Two nodes in `nodes`, as beside a join token, would also
+    be fewer than the replicas of a basin."""
+    settings = NodeSettings(
+        node_id=4,
+        cluster_id="main",
+        nodes={"1": "127.0.0.1:7000", "4": "127.0.0.1:7001"},
+        secret_file="not read",
+        join_token_file=str(tmp_path / "token"),
+        data_dir=str(tmp_path / "node"),
+    )
+    work = backup_commands.bring_back(
+        settings, str(tmp_path / "place"), tmp_path / "no key", 1, Wishes(), Teller()
+    )
+    with pytest.raises(SettingsError, match="take join_token_file out"):
+        asyncio.run(work)
+    assert not list(tmp_path.iterdir())
 
 
 async def _put_again(scene: Scene, manifest: Manifest) -> None:

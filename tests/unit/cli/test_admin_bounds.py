@@ -45,3 +45,12 @@ def test_no_other_node_is_meant_by_a_mistake(arguments: list[str], bound: str) -
     done = CliRunner().invoke(app, [*arguments, *PLACE])
     assert done.exit_code == 2, done.output
     assert bound in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("verb", [["catalog", "move"], ["basin", "move", "b"]])
+def test_a_node_is_named_once_where_replicas_go(verb: list[str]) -> None:
+    """`1,1,1` would read as three nodes, and `1,01` as two."""
+    for to in ("1,1,1", "1,01"):
+        done = CliRunner().invoke(app, [*verb, "--to", to, *PLACE])
+        assert done.exit_code == 2, done.output
+        assert f"--to {to}: name each node once" in done.stderr
