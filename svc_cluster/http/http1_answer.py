@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 from typing import Final
 
-from svc_cluster.http.message import BODILESS, Response
+from svc_cluster.http.connection import WriteGate
+from svc_cluster.http.message import BODILESS, Attachable, Response
 
 STATUS_LINES: Final = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus
@@ -62,14 +63,35 @@ async def send_whole(
         await drained()
 
 
+class ChunkSink:
+    """A `PieceSink` of a body in chunks."""
+
+    __slots__ = ("_gate", "_send")
+
+    def __init__(self, send: Callable[[bytes | memoryview], None], gate: WriteGate) -> None:
+        self._send = send
+        self._gate = gate
+
+    @property
+    def is_open(self) -> bool:
+        return self._gate.is_open
+
+    def send(self, piece: bytes) -> None:
+        self._send(b"%x\r\n%b\r\n" % (len(piece), piece))
+
+
 async def send_pieces(
     body: AsyncIterator[bytes],
     send: Callable[[bytes | memoryview], None],
     drained: Callable[[], Awaitable[None]],
+    gate: WriteGate | None = None,
     *,
     chunked: bool,
 ) -> None:
-    """Send each piece as it comes, and the next one once the client has read enough."""
+    """Send each piece as it comes, and the next one once the client has read enough. With `gate`,
+    which says whether it has, a body in chunks that is `Attachable` may send by itself."""
+    if gate is not None and chunked and isinstance(body, Attachable):
+        body.attach(ChunkSink(send, gate))
     async for piece in body:
         if piece:
             send(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)

@@ -302,7 +302,7 @@ class PlainConnection(asyncio.Protocol):
             else:
                 try:
                     self._send(head)
-                    await send_pieces(body, self._send, self._drained, chunked=True)
+                    await send_pieces(body, self._send, self._drained, self._gate, chunked=True)
                 finally:
                     await end_of(body)
             return not is_last

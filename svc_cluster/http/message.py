@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from svc_cluster.http.client_certificate import ClientCertificate
 
@@ -142,6 +142,30 @@ class Request:
         if by_name is None:
             by_name = self._by_name = dict(reversed(self.headers))
         return by_name.get(name)
+
+
+class PieceSink(Protocol):
+    """The way to the client of a body without an end, for pieces that are there while whoever
+    iterates the body waits for the next one: at no other moment."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client reads what it is sent. Where not, the next piece waits for it in the
+        iterator."""
+        ...
+
+    def send(self, piece: bytes) -> None:
+        """Raises ConnectionResetError when the client has gone."""
+        ...
+
+
+@runtime_checkable
+class Attachable(Protocol):
+    """A body that can do without its iterator now and then."""
+
+    def attach(self, sink: PieceSink) -> None:
+        """Called before the first step, if at all."""
+        ...
 
 
 @dataclass(slots=True)
