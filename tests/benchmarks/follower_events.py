@@ -2,8 +2,9 @@
 
 A gateway without sockets over a cluster in memory, in this process. FOLLOWERS take the events of a
 stream, to which one record of 100 bytes after another is appended. Told is the processor time of
-this thread by follower and event, turn by turn and the least of all; writing to a socket, which is
-the kernel's work, comes on top. `--profile` prints where the time goes instead.
+this thread by follower and event, turn by turn and the least of all, first of followers that are
+woken for each event, then of such that are pushed to, and the ratio; writing to a socket, which is
+the kernel's work, comes on top. `--profile` prints where the time of the latter goes instead.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ import pstats
 import random
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Final
 
 import uvloop
 
 from svc_cluster.base.clock import SystemClock
+from svc_cluster.gateway.api.followed_body import FollowedBody
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.model.stream_config import BasinConfig, NewStream
 from tests.at_once import build_batch
@@ -42,26 +43,34 @@ class Counted:
 
     async def take(self, pieces: AsyncIterator[bytes]) -> None:
         async for piece in pieces:
-            if piece.startswith(b"event: batch"):
-                self.events += 1
-                if self.events == self.wanted:
-                    self.is_there.set()
+            self.send(piece)
+
+    @property
+    def is_open(self) -> bool:
+        """Implements `PieceSink`, for all followers together."""
+        return True
+
+    def send(self, piece: bytes) -> None:
+        if piece.startswith(b"event: batch"):
+            self.events += 1
+            if self.events == self.wanted:
+                self.is_there.set()
 
 
-async def measure(options: argparse.Namespace) -> list[float]:
+async def measure(options: argparse.Namespace, *, pushed: bool) -> list[float]:
     """Microseconds of each turn."""
     backend = MemoryBackend(SystemClock())
     await backend.create_basin(NAMES[0], BasinConfig())
     await backend.create_stream(*NAMES, NewStream())
     app, _ = make_app(backend)
     counted = Counted()
-    tasks = [await _follower(app, counted) for _ in range(options.followers)]
+    tasks = [await _follower(app, counted, pushed=pushed) for _ in range(options.followers)]
     batch = build_batch([(None, (), random.Random(1).randbytes(100))])
     told = []
     profile = cProfile.Profile()
     for turn in range(options.turns + 1):
         begun = time.thread_time()
-        if options.profile and turn:
+        if options.profile and turn and pushed:
             profile.enable()
         for _ in range(options.appends):
             counted.is_there.clear()
@@ -76,15 +85,17 @@ async def measure(options: argparse.Namespace) -> list[float]:
         task.cancel()
     await asyncio.wait(tasks)
     await app.close()
-    if options.profile:
+    if options.profile and pushed:
         pstats.Stats(profile).sort_stats("tottime").print_stats(40)
     return told
 
 
-async def _follower(app: GatewayApp, counted: Counted) -> asyncio.Task[None]:
+async def _follower(app: GatewayApp, counted: Counted, *, pushed: bool) -> asyncio.Task[None]:
     response = await app.handle(get(PATH, "", ("accept", "text/event-stream")))
     assert response.status == 200, response
-    assert not isinstance(response.body, bytes), "it streams"
+    assert isinstance(response.body, FollowedBody), "it streams"
+    if pushed:
+        response.body.attach(counted)
     return asyncio.get_running_loop().create_task(counted.take(response.body))
 
 
@@ -99,5 +110,7 @@ if __name__ == "__main__":
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
-    turns = uvloop.run(measure(given))
-    print(json.dumps({"event_us": turns, "least_us": min(turns), "at": Path.cwd().name}))
+    woken, pushed = (uvloop.run(measure(given, pushed=way)) for way in (False, True))
+    least = {"woken": min(woken), "pushed": min(pushed)}
+    ratio = round(least["woken"] / least["pushed"], 2)
+    print(json.dumps({"woken_us": woken, "pushed_us": pushed, "least_us": least, "ratio": ratio}))

@@ -55,7 +55,7 @@ async def open_event_stream(
     wire = _Events(call.dialect, encoding, delivered)
     follower = Follower(call, cursor, wire, wanted.wait_seconds)
     headers = [("content-type", EVENT_STREAM), *STREAM_HEADERS]
-    return Response(200, headers, follower.pieces(first))
+    return Response(200, headers, follower.body(first))
 
 
 def _resume(last: EventId, start: ReadStart, budget: ReadBudget) -> ReadStart:

@@ -14,8 +14,9 @@ from svc_cluster.gateway.api.auto_create import new_stream, on_stream
 from svc_cluster.gateway.api.context import Call
 from svc_cluster.gateway.api.turns import DEAR_BYTES
 from svc_cluster.gateway.cluster.backend import ReadResult
-from svc_cluster.gateway.records.encoded_part import EncodedPart
+from svc_cluster.gateway.records.encoded_part import EncodedPart, PartKey
 from svc_cluster.gateway.records.fanout import RESULT_BYTES_MAX
+from svc_cluster.gateway.records.tail_pushes import Pushed
 from svc_cluster.gateway.request.dialect import Dialect
 from svc_cluster.gateway.request.negotiation import Query
 from svc_cluster.gateway.request.record_key import record_key
@@ -145,12 +146,39 @@ class Cursor:
             return ReadBounds(None, None, budget.until_ms, self.portion_bytes or EARLY_BYTES)
         return ReadBounds(budget.count, budget.metered_bytes, budget.until_ms, self.portion_bytes)
 
-    async def follow(self, wait_ms: int) -> ReadResult:
+    async def follow(self, wait_ms: int, pushed: Pushed | None = None) -> ReadResult:
         """Does what `read` does, behind a first one, on the read that all followers of the stream
-        share. Its records may have been there for a moment, its tail without records is of now."""
+        share. Its records may have been there for a moment, its tail without records is of now.
+        `pushed` may be given what comes meanwhile, and goes on with that (`push`)."""
         assert self.start.kind is StartKind.SEQ_NUM, "a follower has its place"
         tails = self._call.services.tails
-        return self._of_one_stream(await tails.read(*self._names, self.start.value, wait_ms))
+        at = self.start.value
+        return self._of_one_stream(await tails.read(*self._names, at, wait_ms, pushed))
+
+    def push(
+        self, result: ReadResult, form: str, record_form: RecordForm, encode: Encode
+    ) -> EncodedPart | None:
+        """Does what `take_part` does with all of `result` where that waits for nobody: it is
+        encoded already, or costs little. None: it is not so, and nothing was taken. Raises what
+        `follow` and `take_part` raise."""
+        key = self._part_key(result, form)
+        if key is None:
+            return None
+        self._of_one_stream(result)
+        encodings = self._call.services.tails.encodings
+        part = encodings.get(key)
+        if part is None and _size(result) <= DEAR_BYTES:
+            opener = self._opener(result)
+            begin, budget = result.start_seq_num, self.budget
+            records = next(run_steps(result.batches, begin, budget, opener, record_form), None)
+            if records:
+                encoded = _at_once(encode(records))
+                part = EncodedPart.of(records, bytes(memoryview(encoded)))
+                encodings.put(key, part, len(part.encoded))
+        if part is None or part.end_seq_num != result.batches[-1].placement.end_seq_num:
+            return None
+        self._went_on(result, part)
+        return part
 
     def _of_one_stream(self, result: ReadResult) -> ReadResult:
         if self._incarnation is None:
@@ -238,11 +266,8 @@ class Cursor:
         """
         services = self._call.services
         budget = self.budget
-        key = None
-        if budget.unbounded and budget.from_ms <= 0 and result.batches:
-            fingerprint = services.sealer.fingerprint(self._key if result.cipher else None)
-            end = result.batches[-1].placement.end_seq_num
-            key = (result.incarnation, result.start_seq_num, end, form, fingerprint)
+        key = self._part_key(result, form)
+        if key is not None:
             known = services.tails.encodings.get(key)
             if known is not None:
                 return known, self._went_on(result, known)
@@ -263,6 +288,15 @@ class Cursor:
         if records and key is not None:
             services.tails.encodings.put(key, part, len(part.encoded))
         return part, self._went_on(result, part)
+
+    def _part_key(self, result: ReadResult, form: str) -> PartKey | None:
+        """By what the encoding of a result is found; None: it is this reader's alone."""
+        budget = self.budget
+        if not budget.unbounded or budget.from_ms > 0 or not result.batches:
+            return None
+        fingerprint = self._call.services.sealer.fingerprint(self._key if result.cipher else None)
+        end = result.batches[-1].placement.end_seq_num
+        return (result.incarnation, result.start_seq_num, end, form, fingerprint)
 
     def leave(self, result: ReadResult) -> None:
         """Let go of a result of which something is left, for `go_on` to find it if it comes soon.
@@ -294,6 +328,15 @@ class Cursor:
             next_seq_num = max(next_seq_num, batches[-1].placement.end_seq_num)
         self.start = ReadStart(StartKind.SEQ_NUM, next_seq_num)
         return whole or not batches or next_seq_num >= batches[-1].placement.end_seq_num
+
+
+def _at_once(steps: Generator[None, None, bytes]) -> bytes:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            encoded: bytes = done.value
+            return encoded
 
 
 def _size(result: ReadResult) -> int:

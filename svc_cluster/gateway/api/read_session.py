@@ -42,7 +42,7 @@ async def open_read_session(
     compression = compression_of(accepted_coding(call.request.headers))
     frames = _Frames(call.dialect, compression, call.services.draining)
     follower = Follower(call, cursor, frames, wanted.wait_seconds)
-    return Response(200, [("content-type", kind), *STREAM_HEADERS], follower.pieces(first))
+    return Response(200, [("content-type", kind), *STREAM_HEADERS], follower.body(first))
 
 
 class _Frames:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from itertools import islice
 from typing import Final, Protocol
@@ -27,15 +27,17 @@ from svc_cluster.base.memory import Holder
 from svc_cluster.base.tasks import start_task
 from svc_cluster.codec.plain_read import Piece, RecordForm
 from svc_cluster.gateway.api.context import Call
+from svc_cluster.gateway.api.followed_body import FollowedBody
 from svc_cluster.gateway.api.pace import PORTION_BYTES_MAX, Pace
 from svc_cluster.gateway.api.pieces import PIECE_BYTES_MAX, Waiting
 from svc_cluster.gateway.api.read_ahead import AHEAD_BYTES_MIN, ReadAhead
-from svc_cluster.gateway.api.read_query import Cursor, ReadQuery
+from svc_cluster.gateway.api.read_query import Cursor, Encode, ReadQuery
 from svc_cluster.gateway.cluster.backend import ReadResult
 from svc_cluster.gateway.limits.rate_limiter import UNLIMITED
 from svc_cluster.gateway.records.encoded_part import EncodedPart
 from svc_cluster.gateway.records.fanout import RESULT_BYTES_MAX
 from svc_cluster.gateway.request.dialect import Dialect
+from svc_cluster.http.message import PieceSink
 from svc_cluster.model.record import Position
 from svc_cluster.model.usage import MINUTE_SECONDS
 
@@ -114,6 +116,42 @@ class Follower:
         self._wait_seconds = wait_seconds
         if wait_seconds is None and not cursor.budget.unbounded:
             self._wait_seconds = 0
+        self._sink: PieceSink | None = None
+        self._gap = 0.0
+        """How long it is quiet before a heartbeat, in seconds; drawn for each heartbeat."""
+        self.quiet_until = 0.0
+
+    def body(self, first: ReadResult | None) -> FollowedBody:
+        """What `pieces` says, and between its pieces what is pushed."""
+        return FollowedBody(self.pieces(first), self.attach)
+
+    def attach(self, sink: PieceSink) -> None:
+        """From now on what comes while it waits at the tail may leave at once, where nothing but a
+        record can end the wait: no limit, neither of the read nor of the caller."""
+        is_free = self._call.allowance is UNLIMITED and self._wait_seconds is None
+        if is_free and self._cursor.budget.unbounded:
+            self._sink = sink
+
+    @property
+    def at(self) -> int:
+        return self._cursor.start.value
+
+    def push(self, result: ReadResult) -> bool:
+        """Implements `Pushed`: all checks of a follower that is woken, in one go."""
+        services, sink = self._call.services, self._sink
+        if sink is None or not sink.is_open or result.may_have_more or services.draining.is_set():
+            return False
+        self._call.caller.check()
+        form, encode = self._form(result), self._encoder(result)
+        part = self._cursor.push(result, form, self._wire.record_form, encode)
+        if part is None:
+            return False
+        now = services.clock.monotonic()
+        self._count_minutes()
+        self.quiet_until = now + self._gap
+        with suppress(ConnectionResetError):  # whoever waits is told so
+            sink.send(self._wire.batch(part))
+        return True
 
     async def pieces(self, first: ReadResult | None) -> AsyncGenerator[bytes, None]:
         """All that is to be said from the first result on. None: nothing is left to read."""
@@ -214,15 +252,18 @@ class Follower:
                     end_at = now + self._wait_seconds
                 if now >= end_at:
                     break
-            if heartbeat_at is None or now >= heartbeat_at or draining.is_set():
+            is_due = heartbeat_at is None or now >= heartbeat_at or draining.is_set()
+            if is_due:
                 yield wire.heartbeat(clock.wall_ms(), tail)
                 if draining.is_set() and wire.may_leave():
                     return
-                heartbeat_at = now + rng.uniform(*HEARTBEAT_GAP_SECONDS)
-            elif has_records:
-                heartbeat_at = now + rng.uniform(*HEARTBEAT_GAP_SECONDS)
+            if heartbeat_at is None or is_due or has_records:
+                self._gap = rng.uniform(*HEARTBEAT_GAP_SECONDS)
+                heartbeat_at = now + self._gap
             idle_until = heartbeat_at if end_at is None else min(heartbeat_at, end_at)
+            self.quiet_until = 0.0
             result = await self._next(math.ceil((idle_until - now) * 1000))
+            heartbeat_at = max(heartbeat_at, self.quiet_until)
         if (end := wire.end()) is not None:
             yield end
 
@@ -261,17 +302,21 @@ class Follower:
         """The next part of `result`, and whether that was all of it. Where it ends at the tail it
         says so itself: a client that reads to the tail need not wait for what comes behind. Source:
         contract 8.4."""
-        tail = result.tail
-        ends_there = result.tail_is_of_now and _end_of(result) == tail.seq_num
-        wire = self._wire
+        form, encode = self._form(result), self._encoder(result)
+        return await self._cursor.take_part(result, form, self._wire.record_form, encode)
+
+    def _encoder(self, result: ReadResult) -> Encode:
+        tail, ends_there, wire = result.tail, _ends_at_tail(result), self._wire
 
         def encode(records: Sequence[Piece]) -> Generator[None, None, bytes]:
             reaches_tail = records[-1].end_seq_num == tail.seq_num
             return wire.encode(records, tail if ends_there and reaches_tail else None)
 
-        # Records that end at the tail are encoded with it.
-        form = f"{wire.form} {tail.seq_num if ends_there else None}"
-        return await self._cursor.take_part(result, form, wire.record_form, encode)
+        return encode
+
+    def _form(self, result: ReadResult) -> str:
+        """Records that end at the tail are encoded with it."""
+        return f"{self._wire.form} {result.tail.seq_num if _ends_at_tail(result) else None}"
 
     async def _when_there_is_room(self, size: int) -> ReadResult:
         """What was read for this follower, about `size` bytes of it, again once it may be held.
@@ -294,7 +339,8 @@ class Follower:
         while True:
             try:
                 if wait_ms:
-                    return await self._cursor.follow(wait_ms)
+                    pushed = None if self._sink is None else self
+                    return await self._cursor.follow(wait_ms, pushed)
                 ahead = await self._ahead.taken(self._cursor.start.value)
                 if ahead is not None:
                     return ahead
@@ -332,6 +378,10 @@ class Follower:
 def _end_of(result: ReadResult) -> int | None:
     """The sequence number behind the last record of a result; None where it has none."""
     return result.batches[-1].placement.end_seq_num if result.batches else None
+
+
+def _ends_at_tail(result: ReadResult) -> bool:
+    return result.tail_is_of_now and _end_of(result) == result.tail.seq_num
 
 
 def _size_of(result: ReadResult) -> int:

@@ -21,6 +21,8 @@ from svc_cluster.base.tasks import Tasks, start_task
 from svc_cluster.gateway.cluster.backend import Backend, ReadResult
 from svc_cluster.gateway.records.byte_cache import ByteCache
 from svc_cluster.gateway.records.encoded_part import EncodedPart, PartKey
+from svc_cluster.gateway.records.kept_batches import KeptBatches
+from svc_cluster.gateway.records.tail_pushes import Pushed, TailPushes
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import SequencedBatch
 
@@ -52,7 +54,7 @@ class SharedTails:
         itself."""
         self._backend = backend
         self._clock = clock
-        self._kept = _Kept(bytes_max * 2 // 5)
+        self._kept = KeptBatches(bytes_max * 2 // 5)
         self._streams: dict[tuple[str, str], _Tail] = {}
         self._tasks = Tasks()
         self._draining = False
@@ -74,10 +76,13 @@ class SharedTails:
         for tail in self._streams.values():
             tail.hurry()
 
-    async def read(self, basin: str, stream: str, at: int, wait_ms: int) -> ReadResult:
+    async def read(
+        self, basin: str, stream: str, at: int, wait_ms: int, pushed: Pushed | None = None
+    ) -> ReadResult:
         """What comes at `at` (a sequence number) or behind it: at once if it is there, else when it
         comes. After `wait_ms` without anything, a result without batches and with a tail that is
-        linearizable as of then. Raises what the backend's read raises."""
+        linearizable as of then. `pushed` may be given what comes meanwhile, and is then at another
+        place, and waits longer. Raises what the backend's read raises."""
         names = (basin, stream)
         if self._draining:
             wait_ms = 0
@@ -85,7 +90,7 @@ class SharedTails:
         if tail is None:
             tail = self._streams[names] = _Tail(self._backend, self._clock, names, at, self._kept)
             self._tasks.spawn(self._keep(tail), "shared tail")
-        return await tail.read(at, wait_ms)
+        return await tail.read(at, wait_ms, pushed)
 
     def at_hand(
         self,
@@ -130,41 +135,11 @@ class SharedTails:
         return len(self._streams)
 
 
-class _Kept:
-    """What all tails keep together: those that had nothing new for longest give way first."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._tails: dict[_Tail, None] = {}
-        """Those that keep something, by when they had something new."""
-        self.held_bytes = 0
-
-    def grew(self, tail: _Tail, size: int) -> None:
-        """`tail` has something new; what it had last stays in any case, for those who wait."""
-        self._tails.pop(tail, None)
-        self._tails[tail] = None
-        self.held_bytes += size
-        while self.held_bytes > self._bytes_max:
-            oldest = next(iter(self._tails))
-            if not oldest.forget_one(at_least=int(oldest is tail)):
-                if oldest is tail:
-                    return
-                del self._tails[oldest]
-
-    def shrank(self, size: int) -> None:
-        self.held_bytes -= size
-
-    def gone(self, tail: _Tail, size: int) -> None:
-        """Nobody comes to it any more."""
-        self.held_bytes -= size
-        self._tails.pop(tail, None)
-
-
 class _Tail:
     """The tail of one stream: the latest batches, and who waits for the next."""
 
     def __init__(
-        self, backend: Backend, clock: Clock, names: tuple[str, str], at: int, all_kept: _Kept
+        self, backend: Backend, clock: Clock, names: tuple[str, str], at: int, all_kept: KeptBatches
     ) -> None:
         self.names = names
         self._all_kept = all_kept
@@ -177,6 +152,7 @@ class _Tail:
         self._latest: ReadResult | None = None
         self._waiting: dict[asyncio.Future[bool], asyncio.TimerHandle] = {}
         """With what ends the wait of each."""
+        self._pushes = TailPushes(self)
         self._collected: tuple[int, int, ReadResult] | None = None
         """What the last follower was given, from where on, and how much it asked for: those who
         were woken together are given the same."""
@@ -191,7 +167,11 @@ class _Tail:
     async def run(self) -> None:
         """Read on until nobody is interested any more, or the read fails."""
         try:
-            while self._waiting or self._clock.monotonic() - self._used_at < IDLE_SECONDS:
+            while (
+                self._waiting
+                or self._pushes
+                or self._clock.monotonic() - self._used_at < IDLE_SECONDS
+            ):
                 begun = self._clock.monotonic()
                 # What is shared need only be committed: whoever names a tail has it confirmed.
                 result = await self._read(self._next, UPSTREAM_WAIT_MS, committed=True)
@@ -209,7 +189,7 @@ class _Tail:
     def end(self) -> None:
         """Let whoever still waits be told, or read by itself."""
         self._all_kept.gone(self, self._kept_bytes)
-        self._wake()
+        self._wake_all()
 
     def forget_one(self, at_least: int = 0) -> bool:
         """Whether the oldest batch of more than `at_least` was let go of."""
@@ -239,7 +219,7 @@ class _Tail:
             # Trimmed beyond what is kept: who stands before that reads by itself.
             self._forget_all()
             self._begins = self._next = result.start_seq_num
-            self._wake()
+            self._wake_all()
         if not result.batches:
             if result.may_have_more:
                 raise InternalError("an unbounded read stopped early with nothing")
@@ -257,6 +237,11 @@ class _Tail:
         while self._kept_bytes > KEPT_BYTES_MAX and self.forget_one(at_least=1):
             pass
         self._wake()
+        self._pushes.came()
+
+    def _wake_all(self) -> None:
+        self._wake()
+        self._pushes.wake()
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, {}
@@ -270,13 +255,15 @@ class _Tail:
     def hurry(self) -> None:
         """End all waiting."""
         self._hurried = True
-        self._wake()
+        self._wake_all()
 
-    async def read(self, at: int, wait_ms: int) -> ReadResult:
+    async def read(self, at: int, wait_ms: int, pushed: Pushed | None = None) -> ReadResult:
         now = self._clock.monotonic()
         deadline = now + wait_ms / 1000
         while True:
             self._used_at = now
+            if pushed is not None:
+                at, deadline = pushed.at, max(deadline, pushed.quiet_until)
             if at < self._begins:
                 return await self._read(at, 0)
             if at < self._next:
@@ -284,22 +271,34 @@ class _Tail:
             if self._failure is not None:
                 raise self._failure
             left = deadline - now
-            if left <= 0 or self._hurried or not await self._wait(left):
+            if left <= 0 or self._hurried:
                 return await self._confirmed(at)
+            has_come = await self._wait(left, pushed)
             now = self._clock.monotonic()
+            if not has_come and (pushed is None or pushed.quiet_until <= now):
+                return await self._confirmed(at if pushed is None else pushed.at)
 
-    async def _wait(self, seconds: float) -> bool:
+    async def _wait(self, seconds: float, pushed: Pushed | None) -> bool:
         """Whether something happened."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
         # a timer and no task's timeout: thousands wait here for each record
-        self._waiting[future] = loop.call_later(seconds, _is_over, future)
+        timer = loop.call_later(seconds, _is_over, future)
+        if pushed is not None:
+            self._pushes.add(future, pushed)
+        else:
+            self._waiting[future] = timer
         try:
             return await future
         finally:
-            timer = self._waiting.pop(future, None)
-            if timer is not None:
-                timer.cancel()
+            timer.cancel()
+            self._waiting.pop(future, None)
+            self._pushes.remove(future)
+
+    @property
+    def end_seq_num(self) -> int:
+        """Behind what is kept."""
+        return self._next
 
     def kept(self, at: int, bytes_max: int = RESULT_BYTES_MAX) -> ReadResult | None:
         """What is kept from `at` on; None: nothing, or not all of it."""

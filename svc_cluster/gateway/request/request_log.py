@@ -22,7 +22,7 @@ from svc_cluster.gateway.request.request_head import RequestHead
 from svc_cluster.gateway.request.request_tracing import RequestTrace, RequestTracing
 from svc_cluster.gateway.request.route_metrics import METHODS, template_of
 from svc_cluster.gateway.request.router import Match, Resource
-from svc_cluster.http.message import Request, Response
+from svc_cluster.http.message import Attachable, PieceSink, Request, Response
 from svc_cluster.model.leader_stages import LeaderStages
 
 LINES_PER_SECOND_MAX: Final = 1_000
@@ -341,6 +341,20 @@ class ToldStream:
         piece = await anext(self._pieces)
         self._sent += len(piece)
         return piece
+
+    def attach(self, sink: PieceSink) -> None:
+        if isinstance(self._pieces, Attachable):
+            self._sink = sink
+            self._pieces.attach(self)
+
+    @property
+    def is_open(self) -> bool:
+        return self._sink.is_open
+
+    def send(self, piece: bytes) -> None:
+        """Implements `PieceSink`: what does not go through the iterator counts too."""
+        self._sent += len(piece)
+        self._sink.send(piece)
 
     async def aclose(self) -> None:
         close = getattr(self._pieces, "aclose", None)

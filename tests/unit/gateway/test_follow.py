@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from svc_cluster.base.errors import (
     ServiceError,
     UnavailableError,
 )
+from svc_cluster.gateway.api.followed_body import FollowedBody
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.model.read_bounds import StartKind
 from tests.simulation.loop import run
@@ -40,10 +41,10 @@ def simulate(main: Coroutine[Any, Any, Any]) -> Any:
     return run(lambda loop: main)
 
 
-async def open_stream(app: GatewayApp, query: str = "") -> AsyncGenerator[bytes, None]:
+async def open_stream(app: GatewayApp, query: str = "") -> FollowedBody:
     response = await app.handle(get(PATH, query, EVENTS))
     assert response.status == 200, response
-    assert isinstance(response.body, AsyncGenerator)
+    assert isinstance(response.body, FollowedBody)
     return response.body
 
 

@@ -6,13 +6,14 @@ from __future__ import annotations
 import asyncio
 import json
 import weakref
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
 from svc_cluster.base.errors import UnavailableError
 from svc_cluster.base.metrics import Metrics
+from svc_cluster.gateway.api.followed_body import FollowedBody
 from svc_cluster.gateway.api.stream_follower import OUTAGE_SECONDS_MAX
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.cluster.backend import ReadResult
@@ -127,9 +128,9 @@ async def thousands(call: ReadCall) -> ReadResult:
     return records(call.start.value, 1000, tail=10**6, more=True)
 
 
-async def open_stream(app: GatewayApp) -> AsyncGenerator[bytes, None]:
+async def open_stream(app: GatewayApp) -> FollowedBody:
     response = await app.handle(get(RECORDS, "seq_num=0", EVENTS))
-    assert response.status == 200 and isinstance(response.body, AsyncGenerator)
+    assert response.status == 200 and isinstance(response.body, FollowedBody)
     return response.body
 
 
@@ -150,7 +151,7 @@ def test_events_that_clients_do_not_take_have_a_share() -> None:
             memory_bytes_max=bound(60_000),
             body_bytes_in_flight_max=BODIES,
         )
-        deaf: list[AsyncGenerator[bytes, None]] = []
+        deaf: list[FollowedBody] = []
         stream = await open_stream(app)
         taking = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0.1)

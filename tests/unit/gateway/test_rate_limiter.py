@@ -17,6 +17,7 @@ from svc_cluster.base.metrics import Metrics
 from svc_cluster.gateway.access.authentication import AccessControl
 from svc_cluster.gateway.access.lease import LeaseKeeper
 from svc_cluster.gateway.access.token_directory import TokenDirectory
+from svc_cluster.gateway.api.followed_body import FollowedBody
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.cluster.token_client import TokenNews
 from svc_cluster.gateway.limits.rate_limit import Cost, Rates
@@ -400,7 +401,7 @@ def test_a_stream_that_is_ended_gives_back_what_it_did_not_take(kind: str) -> No
         if kind == "session":
             header = ("content-type", "svcs/proto")
         response = await gate.app.handle(get(RECORDS, "seq_num=0", RAW, header))
-        assert isinstance(response.body, AsyncGenerator)
+        assert isinstance(response.body, FollowedBody)
         received = 0
         while received < 1_050_000:  # in parts of two records, and then one of one
             received += len(await anext(response.body))
@@ -423,7 +424,7 @@ def test_a_streaming_read_is_slowed_down(kind: str) -> None:
         if kind == "session":
             header = ("content-type", "svcs/proto")
         response = await gate.app.handle(get(RECORDS, "seq_num=0&count=12", RAW, header))
-        assert isinstance(response.body, AsyncGenerator)
+        assert isinstance(response.body, FollowedBody)
         begun = now()
         received = 0
         async for piece in response.body:
@@ -452,7 +453,7 @@ def test_readers_that_wait_for_their_turn_hear_that_they_are_served(kind: str) -
         async def one(number: int) -> None:
             nonlocal longest
             response = await gate.app.handle(get(RECORDS, "seq_num=0", RAW, header))
-            assert isinstance(response.body, AsyncGenerator)
+            assert isinstance(response.body, FollowedBody)
             heard_at = now()
             async with aclosing(response.body) as pieces:
                 async for piece in pieces:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 
 import pytest
 
+from svc_cluster.gateway.api.followed_body import FollowedBody
 from svc_cluster.gateway.api.pace import PORTION_BYTES_MAX, PORTION_BYTES_MIN
 from svc_cluster.gateway.api.stream_follower import TURN_SECONDS_MAX
 from svc_cluster.gateway.app import GatewayApp
@@ -24,10 +24,10 @@ async def one_record(call: ReadCall) -> ReadResult:
     return records(call.start.value, 1, tail=BEHIND, more=True)
 
 
-async def open_stream(app: GatewayApp, start: int = 0) -> AsyncGenerator[bytes, None]:
+async def open_stream(app: GatewayApp, start: int = 0) -> FollowedBody:
     response = await app.handle(get(PATH, f"seq_num={start}", EVENTS))
     assert response.status == 200, response
-    assert isinstance(response.body, AsyncGenerator)
+    assert isinstance(response.body, FollowedBody)
     return response.body
 
 

@@ -1,0 +1,355 @@
+"""What comes at the tail leaves without the follower being woken, and nobody can tell: in virtual
+time, with a client that reads, stops reading, and goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from svc_cluster.base.errors import StreamNotFoundError
+from svc_cluster.base.tasks import start_task
+from svc_cluster.gateway.api.followed_body import FollowedBody
+from svc_cluster.gateway.app import GatewayApp
+from svc_cluster.gateway.cluster.backend import ReadResult
+from svc_cluster.gateway.records.tail_pushes import PUSHED_AT_ONCE, TailPushes
+from svc_cluster.gateway.request.request_log import ToldStream
+from svc_cluster.http.message import Attachable
+from tests.simulation.loop import run
+from tests.unit.gateway.scripted import ReadCall, ScriptedBackend, get, make_app, nothing, records
+
+PATH = "/v1/streams/s/records"
+FIRST = 3
+"""So many records are there before anybody follows."""
+_ID = re.compile(rb"id: (\d+),(\d+),(\d+)\n")
+
+
+def simulate(main: Coroutine[Any, Any, Any]) -> Any:
+    return run(lambda loop: main)
+
+
+class Live:
+    """A stream that grows. `call` is a step of a ScriptedBackend."""
+
+    def __init__(self) -> None:
+        self.end = FIRST
+        self._news = asyncio.Event()
+
+    def append(self, count: int = 1) -> None:
+        self.end += count
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def call(self, call: ReadCall) -> ReadResult:
+        at = call.start.value
+        if at >= self.end and call.wait_ms:
+            try:
+                async with asyncio.timeout(call.wait_ms / 1000):
+                    await self._news.wait()
+            except TimeoutError:
+                return nothing(self.end)
+        return records(at, self.end - at, tail=self.end) if at < self.end else nothing(self.end)
+
+
+class Client:
+    """Implements `PieceSink`. Takes what is pushed, and what the iterator gives while `is_open`."""
+
+    def __init__(self, body: FollowedBody, *, attached: bool = True) -> None:
+        self.is_open = True
+        self.all: list[bytes] = []
+        self.pushed: list[bytes] = []
+        self.has_gone = False
+        self._body = body
+        self._may_read = asyncio.Event()
+        self._may_read.set()
+        if attached:
+            body.attach(self)
+        self.task = start_task(self._read(), "client")
+
+    def send(self, piece: bytes) -> None:
+        assert not self.task.done(), "nothing is pushed behind the end"
+        if self.has_gone:
+            raise ConnectionResetError("the client has gone")
+        assert self.is_open, "nothing is pushed to who does not read"
+        self.pushed.append(piece)
+        self.all.append(piece)
+
+    def stop(self) -> None:
+        self.is_open = False
+        self._may_read.clear()
+
+    def go_on(self) -> None:
+        self.is_open = True
+        self._may_read.set()
+
+    @property
+    def events(self) -> list[bytes]:
+        return [piece for piece in self.all if not piece.startswith(b"event: ping")]
+
+    @property
+    def ids(self) -> list[tuple[int, ...]]:
+        found = [_ID.search(event) for event in self.events]
+        return [tuple(map(int, one.groups())) for one in found if one is not None]
+
+    async def _read(self) -> None:
+        try:
+            async for piece in self._body:
+                self.all.append(piece)
+                await self._may_read.wait()
+        finally:
+            await self._body.aclose()
+
+
+async def follow(app: GatewayApp, *, attached: bool = True, query: str = "seq_num=0") -> Client:
+    response = await app.handle(get(PATH, query, ("accept", "text/event-stream")))
+    assert response.status == 200 and isinstance(response.body, FollowedBody)
+    client = Client(response.body, attached=attached)
+    await asyncio.sleep(0.1)
+    return client
+
+
+async def end(*clients: Client) -> None:
+    for client in clients:
+        client.task.cancel()
+    await asyncio.gather(*[client.task for client in clients], return_exceptions=True)
+
+
+def test_who_is_pushed_to_gets_what_others_get() -> None:
+    """The same bytes, to the last id and heartbeat, and as much is counted: records read, bytes,
+    minutes."""
+
+    async def main(*, attached: bool) -> tuple[list[Client], dict[str, float]]:
+        live = Live()
+        app, metrics = make_app(ScriptedBackend([live.call]))
+        clients = [await follow(app, attached=attached) for _ in range(70)]
+        for count in (1, 2, 1, 5, 1):
+            live.append(count)
+            await asyncio.sleep(0.5)
+        await asyncio.sleep(100)
+        live.append()
+        await asyncio.sleep(0.5)
+        counted = {
+            name: metrics.registry.get_sample_value(name) or 0.0
+            for name in ("svc_records_read_total", "svc_read_bytes_total", "svc_read_sessions")
+        }
+        await end(*clients)
+        return clients, counted
+
+    pushed, counted = simulate(main(attached=True))
+    woken, expected = simulate(main(attached=False))
+    assert [client.events for client in pushed] == [client.events for client in woken]
+    assert pushed[0].ids[-1][0] == FIRST + 10
+    assert counted == expected and counted["svc_records_read_total"] == 70 * (FIRST + 11)
+    assert sum(len(client.pushed) for client in pushed) == 6 * 70
+    assert all(not client.pushed for client in woken)
+    for client in pushed:
+        assert 7 <= len(client.all) - len(client.events) <= 21, "silence is broken as ever"
+
+
+def test_who_does_not_read_gets_it_from_the_iterator_without_gap_or_repetition() -> None:
+    """What comes while the client does not read waits for it; later ones are pushed again."""
+
+    async def main() -> Client:
+        live = Live()
+        app, _ = make_app(ScriptedBackend([live.call]))
+        other, client = await follow(app), await follow(app)
+        for number in range(12):
+            if number == 4:
+                client.stop()
+            if number == 8:
+                client.go_on()
+                await asyncio.sleep(0.1)
+            live.append()
+            await asyncio.sleep(0.1)
+        await end(other, client)
+        return client
+
+    client = simulate(main())
+    ends, counts = [one[0] for one in client.ids], [one[1] for one in client.ids]
+    assert ends[-1] == FIRST + 11 and counts == [one + 1 for one in ends]
+    assert len(client.pushed) == 8
+    assert ends == sorted(set(ends))
+
+
+def test_no_heartbeat_is_due_while_records_are_pushed() -> None:
+    """The gap is one of silence, and after the last record it is as long as ever."""
+
+    async def main() -> tuple[list[bytes], list[bytes]]:
+        live = Live()
+        app, _ = make_app(ScriptedBackend([live.call]))
+        other, client = await follow(app), await follow(app)
+        before = len(client.all)
+        for _ in range(30):
+            live.append()
+            await asyncio.sleep(4)
+        busy = client.all[before:]
+        await asyncio.sleep(16)
+        await end(other, client)
+        return busy, client.all[before + len(busy) :]
+
+    busy, idle = simulate(main())
+    assert len(busy) == 30 and all(piece.startswith(b"event: batch") for piece in busy)
+    assert 1 <= len(idle) <= 3 and all(piece.startswith(b"event: ping") for piece in idle)
+
+
+def test_draining_ends_a_stream_that_was_pushed_to() -> None:
+    """With the same last word as ever, behind all that was pushed."""
+
+    async def main() -> Client:
+        live = Live()
+        app, _ = make_app(ScriptedBackend([live.call]))
+        other, client = await follow(app), await follow(app)
+        live.append()
+        await asyncio.sleep(0.1)
+        app.drain()
+        live.append()
+        await asyncio.sleep(1)
+        assert client.task.done() and other.task.done()
+        return client
+
+    client = simulate(main())
+    assert b'"code":"server_draining"' in client.all[-1]
+    assert client.pushed
+
+
+@pytest.mark.parametrize("query", ["seq_num=0&count=50", "seq_num=0&wait=60", "seq_num=0&until=99"])
+def test_a_read_with_a_limit_is_not_pushed_to(query: str) -> None:
+    """It may have had enough with any record."""
+
+    async def main() -> tuple[Client, Client]:
+        live = Live()
+        app, _ = make_app(ScriptedBackend([live.call]))
+        limited, other = await follow(app, query=query), await follow(app)
+        for _ in range(5):
+            live.append()
+            await asyncio.sleep(0.1)
+        await end(limited, other)
+        return limited, other
+
+    limited, other = simulate(main())
+    assert not limited.pushed and len(other.pushed) == 5
+    assert limited.ids[:1] == other.ids[:1]
+
+
+def test_a_client_that_has_gone_holds_up_nobody() -> None:
+    """The others get everything; its connection ends it."""
+
+    async def main() -> tuple[Client, Client]:
+        live = Live()
+        app, _ = make_app(ScriptedBackend([live.call]))
+        first, gone, last = [await follow(app) for _ in range(3)]
+        gone.has_gone = True
+        for _ in range(3):
+            live.append()
+            await asyncio.sleep(0.1)
+        gone.task.cancel()
+        await asyncio.sleep(0.1)
+        live.append()
+        await asyncio.sleep(0.1)
+        await end(first, gone, last)
+        return gone, last
+
+    gone, last = simulate(main())
+    assert last.ids[-1][0] == FIRST + 3 and len(last.ids) == 5
+    assert len(gone.pushed) == 0
+
+
+class Kept:
+    """A tail that has everything up to `end_seq_num`."""
+
+    def __init__(self) -> None:
+        self.end_seq_num = 1
+
+    def kept(self, at: int) -> ReadResult | None:
+        return records(at, self.end_seq_num - at, tail=self.end_seq_num)
+
+
+class Waiter:
+    """Implements `Pushed`. Takes what it is given, or raises `failure`."""
+
+    quiet_until = 0.0
+
+    def __init__(self, turns: list[int], failure: Exception | None = None) -> None:
+        self.at = 0
+        self._turns = turns
+        self._failure = failure
+
+    def push(self, result: ReadResult) -> bool:
+        if self._failure is not None:
+            raise self._failure
+        self.at = result.batches[-1].placement.end_seq_num
+        self._turns[-1] += 1
+        return True
+
+
+def test_a_turn_of_the_loop_serves_so_many_and_no_more() -> None:
+    """What comes while a round is under way is part of it, for each behind what he had; the order
+    is everybody's own."""
+
+    async def main() -> tuple[list[int], list[Waiter]]:
+        loop, tail, turns = asyncio.get_running_loop(), Kept(), [0]
+        pushes = TailPushes(tail)
+        waiters = [Waiter(turns) for _ in range(5 * PUSHED_AT_ONCE)]
+        for one in waiters:
+            pushes.add(loop.create_future(), one)
+        pushes.came()
+        for number in range(20):
+            await asyncio.sleep(0)
+            if number == 2:
+                tail.end_seq_num = 2
+                pushes.came()
+            turns.append(0)
+        return turns, waiters
+
+    turns, waiters = simulate(main())
+    assert max(turns) == PUSHED_AT_ONCE
+    assert all(one.at == 2 for one in waiters)
+
+
+def test_what_a_push_raises_ends_one_wait_alone() -> None:
+    """The others are served; who was cancelled is sent nothing any more."""
+
+    async def main() -> tuple[BaseException | None, list[int]]:
+        loop, turns = asyncio.get_running_loop(), [0]
+        pushes = TailPushes(Kept())
+        waiters = [Waiter(turns), Waiter(turns, StreamNotFoundError("gone")), Waiter(turns)]
+        waiters.append(Waiter(turns))
+        futures = [loop.create_future() for _ in waiters]
+        for future, one in zip(futures, waiters, strict=True):
+            pushes.add(future, one)
+        futures[3].cancel()
+        pushes.came()
+        await asyncio.sleep(1)
+        assert not futures[0].done() and not futures[2].done()
+        return futures[1].exception(), [one.at for one in waiters]
+
+    failure, places = simulate(main())
+    assert isinstance(failure, StreamNotFoundError)
+    assert places == [1, 0, 1, 0]
+
+
+def test_what_is_pushed_counts_in_the_request_log() -> None:
+    """The line of an answer has the bytes that its client was sent, by whichever way."""
+
+    async def main() -> tuple[list[int], Client]:
+        live = Live()
+        app, _ = make_app(ScriptedBackend([live.call]))
+        response = await app.handle(get(PATH, "seq_num=0", ("accept", "text/event-stream")))
+        assert isinstance(response.body, FollowedBody)
+        told: list[int] = []
+        body = ToldStream(response.body, told.append)
+        assert isinstance(body, Attachable)
+        other, client = await follow(app), Client(body)  # type: ignore[arg-type]
+        await asyncio.sleep(0.1)
+        for _ in range(4):
+            live.append()
+            await asyncio.sleep(0.1)
+        await end(other, client)
+        return told, client
+
+    told, client = simulate(main())
+    assert client.pushed
+    assert told == [sum(map(len, client.all))]
