@@ -12,9 +12,9 @@ import typer
 from svc_cluster.cli.admin.asking import Form, Output, asked, show
 from svc_cluster.cli.admin.node_choice import NODE_ID_MAX, SETTINGS_NODE_ID_MAX, NodeChoice
 from svc_cluster.cli.admin.node_commands import Json, ask, form_of
+from svc_cluster.cli.output_form import Teller
 from svc_cluster.cli.processes.process import fail
 from svc_cluster.cli.shared_options import with_shared_options
-from svc_cluster.cli.terminal import say_surely as say
 from svc_cluster.model.join_token import TTL_SECONDS, TTL_SECONDS_MAX, TTL_SECONDS_MIN
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def add_member(
 
     request = pb.AddMemberRequest(node_id=new, ttl_seconds=ttl)
     if wait is not None:
-        found = _insist(choice, token_file, request, wait)
+        found = _insist(choice, token_file, request, wait, Teller(output))
         if found is not None:
             show(found, output, partial(added, token_file))
         return
@@ -98,7 +98,11 @@ def add_member(
 
 
 def _insist(
-    choice: NodeChoice, path: Path | None, request: pb.AddMemberRequest, wait: int
+    choice: NodeChoice,
+    path: Path | None,
+    request: pb.AddMemberRequest,
+    wait: int,
+    teller: Teller,
 ) -> pb.AddMemberResponse | None:
     """The answer, once there is one; the token is in the file then, where one is named. None: there
     is nothing to tell that has not been said. Ends the process where it fails."""
@@ -119,16 +123,17 @@ def _insist(
         fail(str(cause), 2)
         raise
     if found.token is None:
-        say(f"node {node} {MEMBER_ALREADY}")
+        told = f"node {node} {MEMBER_ALREADY}"
     elif found.expires_at_ms is None:
-        say(f"no node of the cluster answers: the join token in {path} is taken as it is")
+        told = f"no node of the cluster answers: the join token in {path} is taken as it is"
     elif found.token == wanted.kept:
-        say(f"a join token for node {node} is in {path} already")
+        told = f"a join token for node {node} is in {path} already"
     else:
         text = found.token.text if path is None else ""
         return pb.AddMemberResponse(
             node_id=node, join_token=text, expires_at_ms=found.expires_at_ms
         )
+    teller.end({"node_id": node, "told": told}, [told])
     return None
 
 

@@ -6,11 +6,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
 from svc_cluster.base.ids import NodeId, TimestampMs
 from svc_cluster.catalog.catalog_commands import AdmitNode, OpenTicket, RegisterNode, RemoveNode
 from svc_cluster.catalog.catalog_state import CatalogRejected
+from svc_cluster.cli.admin import admin_app, member_commands
 from svc_cluster.cli.admin.admin_client import AdminError
 from svc_cluster.cli.admin.member_waiting import (
     UNHEARD_SECONDS,
@@ -19,7 +21,7 @@ from svc_cluster.cli.admin.member_waiting import (
     WantedToken,
 )
 from svc_cluster.cli.admin.token_file import TokenFile, TokenFileError
-from svc_cluster.model.join_token import TTL_SECONDS, JoinToken, hash_of
+from svc_cluster.model.join_token import MEMBER_ALREADY, TTL_SECONDS, JoinToken, hash_of
 from tests.unit.backup.memory_objects import StoppedClock
 from tests.unit.catalog.support import Catalog
 
@@ -234,3 +236,16 @@ def test_a_place_that_cannot_be_written_is_said_before_anything_is_asked(path: P
     with pytest.raises(TokenFileError, match="nothing was asked for"):
         cluster.run(path.parent / "missing" / "token")
     assert cluster.asked == 0
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_what_has_come_of_the_wait_is_told_in_the_form_that_is_asked_for(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service that starts with the cluster reads JSON also where its node belongs to it already."""
+    monkeypatch.setattr(member_commands, "asked", lambda choice, call: FoundToken(None, None))
+    arguments = ["member", "add", "4", "--wait", "1", "-o", form, "--address", "127.0.0.1:1"]
+    done = CliRunner().invoke(admin_app.app, arguments)
+    assert done.exit_code == 0, done.output
+    told = f"node 4 {MEMBER_ALREADY}"
+    assert done.stdout == (f"{told}\n" if form == "table" else f'{{"node_id":4,"told":"{told}"}}\n')
