@@ -145,8 +145,8 @@ class Request:
 
 
 class PieceSink(Protocol):
-    """The way to the client of a body without an end, for pieces that are there while whoever
-    iterates the body waits for the next one: at no other moment."""
+    """A PieceSink sends pieces of a body without an end past its iterator. That is allowed while
+    whoever iterates the body waits for the next piece, and at no other moment."""
 
     @property
     def is_open(self) -> bool:

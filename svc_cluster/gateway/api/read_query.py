@@ -28,6 +28,9 @@ READ_CALL_WAIT_MS_MAX: Final = 5_000
 EARLY_BYTES: Final = 64 * 1024
 """About so much is read at once while it is not known where the first record is that counts."""
 
+PUSHED_BYTES_MAX: Final = 16 * 1024
+"""What is larger is held for its client, and counted, while it leaves."""
+
 _U32_MAX: Final = 2**32 - 1
 
 
@@ -158,8 +161,8 @@ class Cursor:
     def push(
         self, result: ReadResult, form: str, record_form: RecordForm, encode: Encode
     ) -> EncodedPart | None:
-        """Does what `take_part` does with all of `result` where that waits for nobody: it is
-        encoded already, or costs little. None: it is not so, and nothing was taken. Raises what
+        """Does what `take_part` does with all of `result` where that waits for nobody: it is small,
+        and encoded already or soon. None: it is not so, and nothing was taken. Raises what
         `follow` and `take_part` raise."""
         key = self._part_key(result, form)
         if key is None:
@@ -175,7 +178,9 @@ class Cursor:
                 encoded = _at_once(encode(records))
                 part = EncodedPart.of(records, bytes(memoryview(encoded)))
                 encodings.put(key, part, len(part.encoded))
-        if part is None or part.end_seq_num != result.batches[-1].placement.end_seq_num:
+        if part is None or len(part.encoded) > PUSHED_BYTES_MAX:
+            return None
+        if part.end_seq_num != result.batches[-1].placement.end_seq_num:
             return None
         self._went_on(result, part)
         return part

@@ -126,8 +126,8 @@ class Follower:
         return FollowedBody(self.pieces(first), self.attach)
 
     def attach(self, sink: PieceSink) -> None:
-        """From now on what comes while it waits at the tail may leave at once, where nothing but a
-        record can end the wait: no limit, neither of the read nor of the caller."""
+        """What comes while the follower waits at the tail may leave by `sink` from now on. That is
+        so where nothing but a record can end the wait: no limit of the read, nor of the caller."""
         is_free = self._call.allowance is UNLIMITED and self._wait_seconds is None
         if is_free and self._cursor.budget.unbounded:
             self._sink = sink
@@ -195,8 +195,7 @@ class Follower:
 
     async def _follow(self, result: ReadResult) -> AsyncGenerator[bytes, None]:
         services, wire, cursor = self._call.services, self._wire, self._cursor
-        clock, rng, draining = services.clock, services.rng, services.draining
-        pace = self._pace
+        clock, draining = services.clock, services.draining
         heartbeat_at: float | None = None  # None: catching up
         end_at: float | None = None
         while True:
@@ -231,8 +230,8 @@ class Follower:
                     while leaving := list(islice(waiting, 1)):
                         yield leaving.pop()
                         self._held.becomes(piece.held_bytes)
-                pace.took(clock.monotonic() - begun)
-                cursor.portion_bytes = pace.portion_bytes
+                self._pace.took(clock.monotonic() - begun)
+                cursor.portion_bytes = self._pace.portion_bytes
             self._held.becomes(0)
             if cursor.budget.exhausted:
                 break
@@ -258,14 +257,17 @@ class Follower:
                 if draining.is_set() and wire.may_leave():
                     return
             if heartbeat_at is None or is_due or has_records:
-                self._gap = rng.uniform(*HEARTBEAT_GAP_SECONDS)
-                heartbeat_at = now + self._gap
+                heartbeat_at = self._quiet_from(now)
             idle_until = heartbeat_at if end_at is None else min(heartbeat_at, end_at)
-            self.quiet_until = 0.0
             result = await self._next(math.ceil((idle_until - now) * 1000))
-            heartbeat_at = max(heartbeat_at, self.quiet_until)
+            heartbeat_at = self.quiet_until
         if (end := wire.end()) is not None:
             yield end
+
+    def _quiet_from(self, now: float) -> float:
+        self._gap = self._call.services.rng.uniform(*HEARTBEAT_GAP_SECONDS)
+        self.quiet_until = now + self._gap
+        return self.quiet_until
 
     async def _paced(
         self, tail: Position, has_records: bool, is_behind: bool

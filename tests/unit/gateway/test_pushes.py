@@ -13,6 +13,7 @@ import pytest
 from svc_cluster.base.errors import StreamNotFoundError
 from svc_cluster.base.tasks import start_task
 from svc_cluster.gateway.api.followed_body import FollowedBody
+from svc_cluster.gateway.api.read_query import PUSHED_BYTES_MAX
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.cluster.backend import ReadResult
 from svc_cluster.gateway.records.tail_pushes import PUSHED_AT_ONCE, TailPushes
@@ -232,6 +233,26 @@ def test_a_read_with_a_limit_is_not_pushed_to(query: str) -> None:
     limited, other = simulate(main())
     assert not limited.pushed and len(other.pushed) == 5
     assert limited.ids[:1] == other.ids[:1]
+
+
+def test_what_is_large_is_not_pushed() -> None:
+    """It leaves by the iterator, which holds a place for it, also where others have encoded it:
+    in one turn of the loop many are pushed to."""
+
+    async def main() -> list[Client]:
+        live = Live()
+        app, _ = make_app(ScriptedBackend([live.call]))
+        clients = [await follow(app) for _ in range(3)]
+        for count in (1, 900, 2):
+            live.append(count)
+            await asyncio.sleep(0.1)
+        await end(*clients)
+        return clients
+
+    for client in simulate(main()):
+        assert [one[0] for one in client.ids] == [FIRST - 1, FIRST, FIRST + 900, FIRST + 902]
+        assert len(client.pushed) == 2
+        assert max(map(len, client.pushed)) < PUSHED_BYTES_MAX < max(map(len, client.all))
 
 
 def test_a_client_that_has_gone_holds_up_nobody() -> None:
