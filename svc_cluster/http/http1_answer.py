@@ -66,18 +66,22 @@ async def send_whole(
 class ChunkSink:
     """A `PieceSink` of a body in chunks."""
 
-    __slots__ = ("_gate", "_send")
+    __slots__ = ("_gate", "_has_gone", "_send")
 
     def __init__(self, send: Callable[[bytes | memoryview], None], gate: WriteGate) -> None:
         self._send = send
         self._gate = gate
+        self._has_gone = False
 
     @property
     def is_open(self) -> bool:
-        return self._gate.is_open
+        return self._gate.is_open and not self._has_gone
 
     def send(self, piece: bytes) -> None:
-        self._send(b"%x\r\n%b\r\n" % (len(piece), piece))
+        try:
+            self._send(b"%x\r\n%b\r\n" % (len(piece), piece))
+        except ConnectionResetError:
+            self._has_gone = True
 
 
 async def send_pieces(

@@ -150,12 +150,12 @@ class PieceSink(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether the client reads what it is sent. Where not, the next piece waits for it in the
-        iterator."""
+        """Whether the client is there and reads what it is sent. Where not, the next piece waits
+        for it in the iterator, whose adapter finds out which."""
         ...
 
     def send(self, piece: bytes) -> None:
-        """Raises ConnectionResetError when the client has gone."""
+        """Send it. A client that turns out to have gone is not open from then on."""
         ...
 
 

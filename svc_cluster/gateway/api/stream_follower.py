@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import partial
 from itertools import islice
 from typing import Final, Protocol
@@ -149,8 +149,7 @@ class Follower:
         now = services.clock.monotonic()
         self._count_minutes()
         self.quiet_until = now + self._gap
-        with suppress(ConnectionResetError):  # whoever waits is told so
-            sink.send(self._wire.batch(part))
+        sink.send(self._wire.batch(part))
         return True
 
     async def pieces(self, first: ReadResult | None) -> AsyncGenerator[bytes, None]:
@@ -336,8 +335,7 @@ class Follower:
     async def _read_through_outage(self, wait_ms: int) -> ReadResult:
         """Read, trying again while there is no leader; raises the last refusal after 20 s."""
         services = self._call.services
-        give_up_at: float | None = None
-        pause = _RETRY_SECONDS_MIN
+        give_up_at, failed_at, pause = 0.0, -1, _RETRY_SECONDS_MIN
         while True:
             try:
                 if wait_ms:
@@ -351,11 +349,13 @@ class Follower:
                 return await self._cursor.go_on()
             except _PASSING:
                 now = services.clock.monotonic()
-                if give_up_at is None:
-                    give_up_at = now + OUTAGE_SECONDS_MAX
+                if failed_at != self.at:  # at first, and where it was pushed to meanwhile
+                    give_up_at, pause = now + OUTAGE_SECONDS_MAX, _RETRY_SECONDS_MIN
+                    failed_at = self.at
                 if now + pause > give_up_at or services.draining.is_set():
                     raise
             await asyncio.sleep(pause * services.rng.uniform(0.5, 1.0))
+            self._call.caller.check()  # a push may have failed for want of a lease
             pause = min(2 * pause, _RETRY_SECONDS_MAX)
 
     async def _in_turn(self) -> ReadResult:

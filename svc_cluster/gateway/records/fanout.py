@@ -85,7 +85,7 @@ class SharedTails:
         place, and waits longer. Raises what the backend's read raises."""
         names = (basin, stream)
         if self._draining:
-            wait_ms = 0
+            wait_ms, pushed = 0, None
         tail = self._streams.get(names)
         if tail is None:
             tail = self._streams[names] = _Tail(self._backend, self._clock, names, at, self._kept)

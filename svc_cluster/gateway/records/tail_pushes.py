@@ -90,10 +90,10 @@ class TailPushes:
 
     def _serve(self, future: asyncio.Future[bool], one: Pushed) -> bool:
         """Whether it has got what there is, or is told why not."""
-        if one.at >= self._tail.end_seq_num:
-            return True
-        result = self._tail.kept(one.at)
         try:
+            if one.at >= self._tail.end_seq_num:
+                return True
+            result = self._tail.kept(one.at)
             if result is not None and one.push(result):
                 return True
         except Exception as failure:

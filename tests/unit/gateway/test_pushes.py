@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from svc_cluster.base.errors import StreamNotFoundError
+from svc_cluster.base.errors import UnavailableError
 from svc_cluster.base.tasks import start_task
 from svc_cluster.gateway.api.followed_body import FollowedBody
 from svc_cluster.gateway.api.read_query import PUSHED_BYTES_MAX
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.cluster.backend import ReadResult
-from svc_cluster.gateway.records.tail_pushes import PUSHED_AT_ONCE, TailPushes
 from svc_cluster.gateway.request.request_log import ToldStream
 from svc_cluster.http.message import Attachable
 from tests.simulation.loop import run
@@ -72,9 +71,10 @@ class Client:
 
     def send(self, piece: bytes) -> None:
         assert not self.task.done(), "nothing is pushed behind the end"
-        if self.has_gone:
-            raise ConnectionResetError("the client has gone")
         assert self.is_open, "nothing is pushed to who does not read"
+        if self.has_gone:
+            self.is_open = False
+            return
         self.pushed.append(piece)
         self.all.append(piece)
 
@@ -98,6 +98,8 @@ class Client:
     async def _read(self) -> None:
         try:
             async for piece in self._body:
+                if self.has_gone:
+                    raise ConnectionResetError("the client has gone")
                 self.all.append(piece)
                 await self._may_read.wait()
         finally:
@@ -256,100 +258,89 @@ def test_what_is_large_is_not_pushed() -> None:
 
 
 def test_a_client_that_has_gone_holds_up_nobody() -> None:
-    """The others get everything; its connection ends it."""
+    """The others get everything. Its own stream ends with the second record, which is not pushed,
+    and no more is counted for it."""
 
-    async def main() -> tuple[Client, Client]:
+    async def main() -> tuple[Client, Client, float]:
         live = Live()
-        app, _ = make_app(ScriptedBackend([live.call]))
+        app, metrics = make_app(ScriptedBackend([live.call]))
         first, gone, last = [await follow(app) for _ in range(3)]
         gone.has_gone = True
-        for _ in range(3):
+        for _ in range(30):
             live.append()
             await asyncio.sleep(0.1)
-        gone.task.cancel()
-        await asyncio.sleep(0.1)
+        assert isinstance(gone.task.exception(), ConnectionResetError)
+        await end(first, last)
+        read = metrics.registry.get_sample_value("svc_records_read_total")
+        return gone, last, read or 0.0
+
+    gone, last, read = simulate(main())
+    assert last.ids[-1][0] == FIRST + 29 and len(last.ids) == 31
+    assert gone.pushed == []
+    assert read == 3 * FIRST + 2 * 30 + 2
+
+
+class Flaky(Live):
+    """A stream that nobody leads now and then."""
+
+    is_led = True
+
+    async def outage(self, seconds: float) -> None:
+        self.is_led = False
+        self._news.set()
+        self._news = asyncio.Event()
+        await asyncio.sleep(seconds)
+        self.is_led = True
+
+    async def call(self, call: ReadCall) -> ReadResult:
+        if not self.is_led:
+            raise UnavailableError("no leader")
+        found = await super().call(call)
+        if not self.is_led:
+            raise UnavailableError("no leader")
+        return found
+
+
+def test_each_outage_has_its_own_patience() -> None:
+    """Two of them a minute apart, between which the follower was never woken."""
+
+    async def main() -> Client:
+        live = Flaky()
+        app, _ = make_app(ScriptedBackend([live.call]))
+        client = await follow(app)
         live.append()
-        await asyncio.sleep(0.1)
-        await end(first, gone, last)
-        return gone, last
-
-    gone, last = simulate(main())
-    assert last.ids[-1][0] == FIRST + 3 and len(last.ids) == 5
-    assert len(gone.pushed) == 0
-
-
-class Kept:
-    """A tail that has everything up to `end_seq_num`."""
-
-    def __init__(self) -> None:
-        self.end_seq_num = 1
-
-    def kept(self, at: int) -> ReadResult | None:
-        return records(at, self.end_seq_num - at, tail=self.end_seq_num)
-
-
-class Waiter:
-    """Implements `Pushed`. Takes what it is given, or raises `failure`."""
-
-    quiet_until = 0.0
-
-    def __init__(self, turns: list[int], failure: Exception | None = None) -> None:
-        self.at = 0
-        self._turns = turns
-        self._failure = failure
-
-    def push(self, result: ReadResult) -> bool:
-        if self._failure is not None:
-            raise self._failure
-        self.at = result.batches[-1].placement.end_seq_num
-        self._turns[-1] += 1
-        return True
-
-
-def test_a_turn_of_the_loop_serves_so_many_and_no_more() -> None:
-    """What comes while a round is under way is part of it, for each behind what he had; the order
-    is everybody's own."""
-
-    async def main() -> tuple[list[int], list[Waiter]]:
-        loop, tail, turns = asyncio.get_running_loop(), Kept(), [0]
-        pushes = TailPushes(tail)
-        waiters = [Waiter(turns) for _ in range(5 * PUSHED_AT_ONCE)]
-        for one in waiters:
-            pushes.add(loop.create_future(), one)
-        pushes.came()
-        for number in range(20):
-            await asyncio.sleep(0)
-            if number == 2:
-                tail.end_seq_num = 2
-                pushes.came()
-            turns.append(0)
-        return turns, waiters
-
-    turns, waiters = simulate(main())
-    assert max(turns) == PUSHED_AT_ONCE
-    assert all(one.at == 2 for one in waiters)
-
-
-def test_what_a_push_raises_ends_one_wait_alone() -> None:
-    """The others are served; who was cancelled is sent nothing any more."""
-
-    async def main() -> tuple[BaseException | None, list[int]]:
-        loop, turns = asyncio.get_running_loop(), [0]
-        pushes = TailPushes(Kept())
-        waiters = [Waiter(turns), Waiter(turns, StreamNotFoundError("gone")), Waiter(turns)]
-        waiters.append(Waiter(turns))
-        futures = [loop.create_future() for _ in waiters]
-        for future, one in zip(futures, waiters, strict=True):
-            pushes.add(future, one)
-        futures[3].cancel()
-        pushes.came()
         await asyncio.sleep(1)
-        assert not futures[0].done() and not futures[2].done()
-        return futures[1].exception(), [one.at for one in waiters]
+        for _ in range(3):
+            await live.outage(0.3)
+            await asyncio.sleep(3)
+            for _ in range(20):
+                live.append()
+                await asyncio.sleep(3)
+        assert not client.task.done(), client.all[-1]
+        await end(client)
+        return client
 
-    failure, places = simulate(main())
-    assert isinstance(failure, StreamNotFoundError)
-    assert places == [1, 0, 1, 0]
+    client = simulate(main())
+    assert client.ids[-1][0] == FIRST + 60 and len(client.ids) == 62
+
+
+def test_draining_does_not_wait_for_the_silence_of_one_that_tries_again() -> None:
+    """Amid the pause behind an outage nothing of the stream is there to be told of the drain."""
+
+    async def main() -> float:
+        live = Flaky()
+        app, _ = make_app(ScriptedBackend([live.call]))
+        client = await follow(app)
+        live.append()
+        await asyncio.sleep(0.5)
+        await live.outage(0.01)
+        app.drain()
+        begun = asyncio.get_running_loop().time()
+        await client.task
+        assert b'"code":"server_draining"' in client.all[-1]
+        return asyncio.get_running_loop().time() - begun
+
+    assert simulate(main()) < 1
 
 
 def test_what_is_pushed_counts_in_the_request_log() -> None:
