@@ -242,7 +242,7 @@ def test_a_place_that_cannot_be_written_is_said_before_anything_is_asked(path: P
 def test_what_has_come_of_the_wait_is_told_in_the_form_that_is_asked_for(
     form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A service that starts with the cluster reads JSON also where its node belongs to it already."""
+    """A service that starts with the cluster reads JSON also where its node is a member already."""
     monkeypatch.setattr(member_commands, "asked", lambda choice, call: FoundToken(None, None))
     arguments = ["member", "add", "4", "--wait", "1", "-o", form, "--address", "127.0.0.1:1"]
     done = CliRunner().invoke(admin_app.app, arguments)
