@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from svc_cluster.base.errors import InternalError, InvalidError, StreamNotFoundError
+from svc_cluster.base.steps import at_once
 from svc_cluster.codec.batch_codec import Open, ReadBudget
 from svc_cluster.codec.plain_read import Piece, RecordForm, run_steps
 from svc_cluster.codec.read_batch import forget_steps
@@ -175,7 +176,7 @@ class Cursor:
             begin, budget = result.start_seq_num, self.budget
             records = next(run_steps(result.batches, begin, budget, opener, record_form), None)
             if records:
-                encoded = _at_once(encode(records))
+                encoded = at_once(encode(records))
                 part = EncodedPart.of(records, bytes(memoryview(encoded)))
                 encodings.put(key, part, len(part.encoded))
         if part is None or len(part.encoded) > PUSHED_BYTES_MAX:
@@ -333,15 +334,6 @@ class Cursor:
             next_seq_num = max(next_seq_num, batches[-1].placement.end_seq_num)
         self.start = ReadStart(StartKind.SEQ_NUM, next_seq_num)
         return whole or not batches or next_seq_num >= batches[-1].placement.end_seq_num
-
-
-def _at_once(steps: Generator[None, None, bytes]) -> bytes:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            encoded: bytes = done.value
-            return encoded
 
 
 def _size(result: ReadResult) -> int:

@@ -17,6 +17,7 @@ from svc_cluster.gateway.api.read_query import PUSHED_BYTES_MAX
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.cluster.backend import ReadResult
 from svc_cluster.gateway.request.request_log import ToldStream
+from svc_cluster.gateway.usage.usage_ledger import UsageLedger
 from svc_cluster.http.message import Attachable
 from tests.simulation.loop import run
 from tests.unit.gateway.scripted import ReadCall, ScriptedBackend, get, make_app, nothing, records
@@ -62,7 +63,7 @@ class Client:
         self.all: list[bytes] = []
         self.pushed: list[bytes] = []
         self.has_gone = False
-        self._body = body
+        self.body = body
         self._may_read = asyncio.Event()
         self._may_read.set()
         if attached:
@@ -97,13 +98,13 @@ class Client:
 
     async def _read(self) -> None:
         try:
-            async for piece in self._body:
+            async for piece in self.body:
                 if self.has_gone:
                     raise ConnectionResetError("the client has gone")
                 self.all.append(piece)
                 await self._may_read.wait()
         finally:
-            await self._body.aclose()
+            await self.body.aclose()
 
 
 async def follow(app: GatewayApp, *, attached: bool = True, query: str = "seq_num=0") -> Client:
@@ -121,8 +122,7 @@ async def end(*clients: Client) -> None:
 
 
 def test_who_is_pushed_to_gets_what_others_get() -> None:
-    """The same bytes, to the last id and heartbeat, and as much is counted: records read, bytes,
-    minutes."""
+    """The same events to the last id, as many heartbeats in a silence, and as much is counted."""
 
     async def main(*, attached: bool) -> tuple[list[Client], dict[str, float]]:
         live = Live()
@@ -177,10 +177,15 @@ def test_who_does_not_read_gets_it_from_the_iterator_without_gap_or_repetition()
     assert ends == sorted(set(ends))
 
 
-def test_no_heartbeat_is_due_while_records_are_pushed() -> None:
-    """The gap is one of silence, and after the last record it is as long as ever."""
+def test_no_heartbeat_is_due_while_records_are_pushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gap is one of silence, and after the last record it is as long as ever. Minutes that are
+    begun meanwhile are counted as they come."""
+    told: list[int] = []
+    monkeypatch.setattr(
+        UsageLedger, "streaming_read", lambda _, basin, minutes=1: told.append(minutes)
+    )
 
-    async def main() -> tuple[list[bytes], list[bytes]]:
+    async def main() -> tuple[list[bytes], list[bytes], int]:
         live = Live()
         app, _ = make_app(ScriptedBackend([live.call]))
         other, client = await follow(app), await follow(app)
@@ -189,11 +194,13 @@ def test_no_heartbeat_is_due_while_records_are_pushed() -> None:
             live.append()
             await asyncio.sleep(4)
         busy = client.all[before:]
+        minutes = sum(told)
         await asyncio.sleep(16)
         await end(other, client)
-        return busy, client.all[before + len(busy) :]
+        return busy, client.all[before + len(busy) :], minutes
 
-    busy, idle = simulate(main())
+    busy, idle, minutes = simulate(main())
+    assert minutes == 2 * 2, "the last record comes before the third minute"
     assert len(busy) == 30 and all(piece.startswith(b"event: batch") for piece in busy)
     assert 1 <= len(idle) <= 3 and all(piece.startswith(b"event: ping") for piece in idle)
 
