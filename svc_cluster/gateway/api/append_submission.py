@@ -15,13 +15,13 @@ from svc_cluster.base.errors import (
     StreamDeletionPendingError,
     StreamNotFoundError,
 )
-from svc_cluster.codec import proto_body
 from svc_cluster.codec.batch_codec import AppendInput
 from svc_cluster.codec.json_body import DataFormat, decode_append_steps, decode_plain_append
 from svc_cluster.codec.request_key import append_hash, request_key
 from svc_cluster.gateway.access.authorization import require_append
 from svc_cluster.gateway.api.context import Call
 from svc_cluster.gateway.api.turns import DEAR_BYTES
+from svc_cluster.gateway.request.plain_input import append_input_steps
 from svc_cluster.gateway.request.record_key import RecordKey, record_key
 from svc_cluster.model.record import AppendAck, StoredBatch
 
@@ -46,7 +46,7 @@ async def from_proto(call: Call, body: bytes) -> AppendInput:
     """Does what `from_json` does. Raises MalformedError (bad_proto), InvalidError,
     PermissionDeniedError."""
     try:
-        steps = proto_body.decode_append_steps(body)
+        steps = append_input_steps(body)
         wanted = await call.services.turns.run(steps, len(body))
         _require(call, wanted.batch)
     except ServiceError as error:

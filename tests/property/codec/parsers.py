@@ -31,6 +31,7 @@ from svc_cluster.codec.session_frame import (
 )
 from svc_cluster.codec.sse import parse_event_id
 from svc_cluster.gateway.records.record_cipher import RecordCipher
+from svc_cluster.gateway.request.plain_input import plain_append_input
 from svc_cluster.gateway.request.record_key import RecordKey
 from svc_cluster.model.cipher import AEGIS_256, AES_256_GCM, KEY_BYTES, StreamIdentity
 from svc_cluster.model.record import BatchPlacement, SequencedBatch, TimestampingMode
@@ -48,14 +49,18 @@ def _declared(error: MalformedError, code: ErrorCode) -> None:
 
 def check_proto(rng: random.Random, data: bytes) -> str:
     """Taken: counted as the records are when each is looked at, and stored so that it decodes to
-    the same batch again."""
+    the same batch again. What is plain is taken alike, and what is refused is not plain."""
+    plain = plain_append_input(data)
     try:
         found = decode_proto_append(data)
     except MalformedError as error:
+        assert plain is None
         _declared(error, ErrorCode.BAD_PROTO)
         return REFUSED
     except InvalidError:
+        assert plain is None
         return "invalid"
+    assert plain in (None, found)
     batch = found.batch
     message = pb.AppendInput.FromString(data)
     records = [
