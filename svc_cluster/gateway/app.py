@@ -60,6 +60,7 @@ from svc_cluster.gateway.request.compress import coding_of, keep_coded
 from svc_cluster.gateway.request.cross_origin import CrossOrigin
 from svc_cluster.gateway.request.endpoint import Moves
 from svc_cluster.gateway.request.error_answers import error_response, refused
+from svc_cluster.gateway.request.fault_lines import FaultLines
 from svc_cluster.gateway.request.head_reading import HeadReading, read_head
 from svc_cluster.gateway.request.host_names import OwnNames
 from svc_cluster.gateway.request.negotiation import BodyFormat
@@ -132,6 +133,7 @@ class GatewayApp:
             sealer=Sealer(backend, secure_random, turns.turn),
             turns=turns,
             clock=clock,
+            faults=FaultLines(clock),
             rng=rng,
             metrics=metrics,
             readiness=readiness,
@@ -284,7 +286,7 @@ class GatewayApp:
         except ClientGoneError:
             raise
         except Exception as failure:  # the one place that turns a fault of ours into a 500
-            refusal = _refusal(failure, resource, request.id)
+            refusal = self._refusal(failure, resource, request.id)
             stages.refused(refusal)
             if note is not None:
                 note.refusal = refusal
@@ -363,6 +365,16 @@ class GatewayApp:
             headers = [header for header in request.headers if header[0] != "content-encoding"]
         return request.with_body(body, headers), body
 
+    def _refusal(
+        self, failure: Exception, resource: Resource | None, request_id: str
+    ) -> ServiceError:
+        """What the client is told. A fault of ours is logged here, and told without detail."""
+        if isinstance(failure, ServiceError) and not isinstance(failure, InternalError):
+            return failure
+        told = {"route": template_of(resource), "request_id": request_id}
+        self._services.faults.tell(log, "request_failed", failure, **told)
+        return InternalError("internal")
+
     def _has_options(self, request: Request, resource: Resource | None) -> bool:
         """Whether OPTIONS is answered, without asking who asks. That is for what there is and for
         the server as a whole, and to a preflight of anything: else no page would see the 404."""
@@ -375,12 +387,3 @@ def _is_stream(moves: Moves, head: RequestHead) -> bool:
     if head.session_type is not None:
         return moves is not Moves.NOTHING
     return moves is Moves.READ and head.accepts_events
-
-
-def _refusal(failure: Exception, resource: Resource | None, request_id: str) -> ServiceError:
-    """What the client is told. A fault of ours is logged here, once, and told without detail."""
-    if isinstance(failure, ServiceError) and not isinstance(failure, InternalError):
-        return failure
-    route_name = template_of(resource)
-    log.error("request_failed", route=route_name, request_id=request_id, exc_info=failure)
-    return InternalError("internal")

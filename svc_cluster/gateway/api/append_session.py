@@ -170,7 +170,8 @@ class _AppendSession:
             self._take_no_more()
             yield terminal_frame(error, call.dialect, is_write=True)
         except Exception as failure:  # the answer has begun: this is its only way to say so
-            log.error("append_session_failed", request_id=call.request.id, exc_info=failure)
+            told = {"request_id": call.request.id}
+            call.services.faults.tell(log, "append_session_failed", failure, **told)
             self._ending = InternalError("internal")
             self._take_no_more()
             yield terminal_frame(InternalError("internal"), call.dialect, is_write=True)

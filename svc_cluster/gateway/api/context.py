@@ -23,6 +23,7 @@ from svc_cluster.gateway.limits.rate_limiter import UNLIMITED, Allowance
 from svc_cluster.gateway.records.fanout import SharedTails
 from svc_cluster.gateway.records.sealer import Sealer
 from svc_cluster.gateway.request.dialect import Dialect
+from svc_cluster.gateway.request.fault_lines import FaultLines
 from svc_cluster.gateway.request.negotiation import json_body
 from svc_cluster.gateway.request.request_head import RequestHead
 from svc_cluster.gateway.request.request_log import UNTIMED, Stages
@@ -76,6 +77,7 @@ class Services:
     memory: GatewayMemory
     """What is held for all requests together. Bodies that are read as a whole are counted already;
     sessions count what they hold."""
+    faults: FaultLines
     turns: Turns = field(default_factory=Turns)
     """The turns of all that is dear to make or to understand."""
     nodes: NodeBackend | None = None

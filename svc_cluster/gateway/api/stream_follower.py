@@ -174,7 +174,8 @@ class Follower:
         except ServiceError as error:
             yield wire.failure(error)
         except Exception as failure:  # the answer has begun: this is its only way to say so
-            log.error("follow_failed", request_id=self._call.request.id, exc_info=failure)
+            told = {"request_id": self._call.request.id}
+            self._call.services.faults.tell(log, "follow_failed", failure, **told)
             yield wire.failure(InternalError("internal"))
         finally:
             self._ahead.drop()

@@ -23,6 +23,7 @@ from svc_cluster.gateway.records.byte_cache import ByteCache
 from svc_cluster.gateway.records.encoded_part import EncodedPart, PartKey
 from svc_cluster.gateway.records.kept_batches import KeptBatches
 from svc_cluster.gateway.records.tail_pushes import Pushed, TailPushes
+from svc_cluster.gateway.request.fault_lines import FaultLines
 from svc_cluster.model.read_bounds import ReadBounds, ReadStart, StartKind
 from svc_cluster.model.record import SequencedBatch
 
@@ -54,6 +55,7 @@ class SharedTails:
         itself."""
         self._backend = backend
         self._clock = clock
+        self._faults = FaultLines(clock)
         self._kept = KeptBatches(bytes_max * 2 // 5)
         self._streams: dict[tuple[str, str], _Tail] = {}
         self._tasks = Tasks()
@@ -88,9 +90,12 @@ class SharedTails:
             wait_ms, pushed = 0, None
         tail = self._streams.get(names)
         if tail is None:
-            tail = self._streams[names] = _Tail(self._backend, self._clock, names, at, self._kept)
+            tail = self._streams[names] = self._tail_of(names, at)
             self._tasks.spawn(self._keep(tail), "shared tail")
         return await tail.read(at, wait_ms, pushed)
+
+    def _tail_of(self, names: tuple[str, str], at: int) -> _Tail:
+        return _Tail(self._backend, self._clock, self._faults, names, at, self._kept)
 
     def at_hand(
         self,
@@ -139,9 +144,16 @@ class _Tail:
     """The tail of one stream: the latest batches, and who waits for the next."""
 
     def __init__(
-        self, backend: Backend, clock: Clock, names: tuple[str, str], at: int, all_kept: KeptBatches
+        self,
+        backend: Backend,
+        clock: Clock,
+        faults: FaultLines,
+        names: tuple[str, str],
+        at: int,
+        all_kept: KeptBatches,
     ) -> None:
         self.names = names
+        self._faults = faults
         self._all_kept = all_kept
         self._backend = backend
         self._clock = clock
@@ -183,7 +195,7 @@ class _Tail:
             if isinstance(failure, ServiceError) and not isinstance(failure, InternalError):
                 self._failure = failure
                 return
-            log.error("shared_tail_failed", exc_info=failure)
+            self._faults.tell(log, "shared_tail_failed", failure)
             self._failure = InternalError("internal")
 
     def end(self) -> None:

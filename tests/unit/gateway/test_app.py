@@ -19,8 +19,10 @@ from svc_cluster.base.errors import (
     ServiceError,
     UnavailableError,
 )
+from svc_cluster.base.log import JsonFormatter
 from svc_cluster.gateway.request.dialect import Dialect
 from svc_cluster.gateway.request.error_answers import error_response
+from svc_cluster.gateway.request.fault_lines import FAULT_LINES_MAX, FAULT_SECONDS
 from svc_cluster.http.message import Request, Response
 from tests.simulation.loop import run
 from tests.unit.gateway.scripted import ScriptedBackend, body_of, get, make_app, nothing, post
@@ -143,6 +145,28 @@ def test_a_fault_is_a_500_without_its_text_and_one_log_line(
     assert "secret" not in str(response)
     logged = [r for r in caplog.records if r.levelname == "ERROR"]
     assert [r.getMessage() for r in logged] == ["request_failed"]
+
+
+def test_faults_that_anybody_can_repeat_are_told_so_many_times_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each request is answered alike; the first line of the next minute says what was left out."""
+    more = 7
+
+    async def main() -> list[int]:
+        app, _ = make_app(ScriptedBackend(failure=KeyError("secret")))
+        asked = [await app.handle(post(RECORDS, ONE)) for _ in range(FAULT_LINES_MAX + more)]
+        told = len(caplog.records)
+        await asyncio.sleep(FAULT_SECONDS)
+        asked += [await app.handle(post(RECORDS, ONE)) for _ in range(2)]
+        assert {response.status for response in asked} == {500}
+        return [told, len(caplog.records)]
+
+    assert simulate(main()) == [FAULT_LINES_MAX, FAULT_LINES_MAX + 2]
+    last = [json.loads(JsonFormatter().format(record)) for record in caplog.records[-3:]]
+    assert [line.get("left_out") for line in last] == [None, more, None]
+    assert {line["event"] for line in last} == {"request_failed"}
+    assert all("KeyError" in line["exception"] for line in last)
 
 
 def test_a_draining_gateway_refuses_all_but_probes() -> None:
