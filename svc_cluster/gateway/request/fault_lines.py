@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from svc_cluster.base.clock import Clock
 from svc_cluster.base.log import Logger
@@ -23,7 +23,7 @@ class FaultLines:
         self._next: float | None = None
         """When the count of lines begins anew."""
 
-    def tell(self, log: Logger, event: str, failure: Exception, **fields: Any) -> None:
+    def tell(self, log: Logger, event: str, failure: Exception, **fields: object) -> None:
         """Write the line for `failure`, with what the caller says of it, or count it."""
         now = self._clock.monotonic()
         if self._next is None or now >= self._next:

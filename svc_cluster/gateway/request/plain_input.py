@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
-from google.protobuf.message import DecodeError
-
-from svc_cluster._pb.s2.v1 import s2_pb2 as pb
+from svc_cluster.base.errors import InvalidError, MalformedError
+from svc_cluster.base.steps import at_once
 from svc_cluster.codec import proto_body
 from svc_cluster.codec.batch_codec import AppendInput
 from svc_cluster.codec.batch_rules import METERED_BYTES_MAX, RECORDS_MAX, U64_MAX
-from svc_cluster.model import names
 from svc_cluster.model.record import StoredBatch
 
 HEADERS_MAX: Final = 2 * RECORDS_MAX
@@ -32,6 +30,7 @@ _HEADER: Final = 2 << 3 | 2
 _BODY: Final = 3 << 3 | 2
 _NAME: Final = 1 << 3 | 2
 _VALUE: Final = 2 << 3 | 2
+_EMPTY_RECORD: Final = bytes((_RECORD, 0))
 
 
 def append_input_steps(body: bytes) -> Generator[None, None, AppendInput]:
@@ -117,17 +116,11 @@ def _walked(body: bytes) -> AppendInput | None:
     metered_bytes += 8 * record_count
     if not record_count or metered_bytes > METERED_BYTES_MAX:
         return None
+    counts = record_count, metered_bytes, max(timestamps, default=None), len(timestamps)
     conditions = _conditions(body[position : position + CONDITIONS_BYTES_MAX + 1])
     if conditions is None:
         return None
-    batch = StoredBatch(
-        records=body if position == size else body[:position],
-        record_count=record_count,
-        metered_bytes=metered_bytes,
-        timestamp_max_ms=max(timestamps, default=None),
-        timestamps_given=len(timestamps),
-        timestamp_first_ms=first_ms,
-    )
+    batch = StoredBatch(body[:position], *counts, timestamp_first_ms=first_ms)
     return AppendInput(batch, *conditions)
 
 
@@ -150,19 +143,16 @@ def _shortest(body: bytes, position: int) -> tuple[int, int]:
 
 
 def _conditions(rest: bytes) -> tuple[int | None, str | None] | None:
-    """Return the number to match and the fencing token; None where there is anything else."""
+    """Return the number to match and the fencing token that are in what stands behind the records;
+    None where there is anything else."""
     if not rest:
         return None, None
     if len(rest) > CONDITIONS_BYTES_MAX:
         return None
     try:
-        message = pb.AppendInput.FromString(rest)
-    except DecodeError:
+        found = at_once(proto_body.decode_append_steps(_EMPTY_RECORD + rest))
+    except (InvalidError, MalformedError):
         return None
-    if message.records:
+    if found.batch.record_count != 1:
         return None
-    match_seq_num = message.match_seq_num if message.HasField("match_seq_num") else None
-    fencing_token = message.fencing_token if message.HasField("fencing_token") else None
-    if fencing_token is not None and not names.is_fencing_token(fencing_token):
-        return None
-    return match_seq_num, fencing_token
+    return found.match_seq_num, found.fencing_token

@@ -148,6 +148,7 @@ def test_any_bytes_of_few_kinds(numbers: list[int]) -> None:
         pytest.param(b"\x0a\x05\x12\x03\x12\x01v", id="a header without a name"),
         pytest.param(b"\x0a\x07\x12\x05\x0a\x00\x12\x01v", id="an empty name that is written"),
         pytest.param(b"\x0a\x02\x12\x00", id="a header without anything"),
+        pytest.param(b"\x0a\x04\x12\x03\x0a\x01n\x0a\x00", id="a header behind the record's end"),
         pytest.param(b"\x0a\x07\x12\x05\x0a\x01a\x12\x00", id="an empty value that is written"),
         pytest.param(b"\x0a\x08\x12\x06\x12\x01b\x0a\x01a", id="a value before its name"),
     ],
