@@ -14,6 +14,7 @@ from h2.connection import H2Connection
 from h2.events import (
     ConnectionTerminated,
     DataReceived,
+    Event,
     ResponseReceived,
     StreamEnded,
     StreamReset,
@@ -229,7 +230,7 @@ class _Http2:
         data = await _heard(self._reader.read(65536))
         if not data:
             raise LostError("the connection was closed")
-        for event in self._h2.receive_data(data):
+        for event in self._events(data):
             match event:
                 case ResponseReceived():
                     self.headers = {str(name): str(value) for name, value in event.headers or ()}
@@ -249,6 +250,15 @@ class _Http2:
                     pass
         self._room.set()
         self._flush()
+
+    def _events(self, data: bytes) -> list[Event]:
+        """The library reads nothing behind a GOAWAY, not even what belongs to earlier streams."""
+        try:
+            return self._h2.receive_data(data)
+        except ProtocolError as cause:
+            if "in state ConnectionState.CLOSED" in str(cause):
+                raise LostError("the connection is going away") from cause
+            raise
 
     def _flush(self) -> None:
         if data := self._h2.data_to_send():
