@@ -34,11 +34,13 @@ async def _asked(rest: bytes) -> bytes:
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as listener:
         port = listener.sockets[0].getsockname()[1]
-        exchange = await open_http2(f"http://127.0.0.1:{port}", "GET", "/", {})
         try:
-            return await exchange.receive()
+            exchange = await open_http2(f"http://127.0.0.1:{port}", "GET", "/", {})
+            try:
+                return await exchange.receive()
+            finally:
+                exchange.close()
         finally:
-            exchange.close()
             await served.wait()
 
 
