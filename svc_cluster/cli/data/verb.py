@@ -182,11 +182,17 @@ def perform(main: Callable[[], Coroutine[object, object, None]]) -> None:
 
 async def _until_reader_goes(main: Callable[[], Coroutine[object, object, None]]) -> None:
     """Run to the end, or until whoever reads the output through a pipe has gone. A follower would
-    else notice it with the next record only."""
+    else notice it with the next record only. The loop hears of a Ctrl-C as of any event: Python's
+    own handler is not run while the loop waits, where a signal came just before."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None, "a coroutine runs in a task"
-    is_gone = False
+    is_gone = is_interrupted = False
+
+    def interrupted() -> None:
+        nonlocal is_interrupted
+        is_interrupted = True
+        task.cancel()
 
     def gone() -> None:
         nonlocal is_gone
@@ -197,6 +203,7 @@ async def _until_reader_goes(main: Callable[[], Coroutine[object, object, None]]
     watched = _is_pipe(1)
     if watched:
         loop.add_reader(1, gone)
+    on_interrupt(interrupted)
     try:
         await main()
         with to_output():
@@ -204,6 +211,8 @@ async def _until_reader_goes(main: Callable[[], Coroutine[object, object, None]]
     except asyncio.CancelledError:
         if is_gone:
             raise BrokenPipeError from None
+        if is_interrupted:
+            raise KeyboardInterrupt from None
         raise
     finally:
         if watched:
