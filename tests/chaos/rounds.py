@@ -37,6 +37,18 @@ WARM_UP_S: Final = 0.7
 LATE_S: Final = 4.5
 """After healing, this long a write may still arrive: the gateways' deadline and some."""
 ROUND_S: Final = 180.0
+OPERATIONS_PER_S_MIN: Final = 50
+"""So long a history may take, beside ROUND_S."""
+LONG_OPERATIONS: Final = 20_000
+"""A history of more has a fault again and again, until it is long enough."""
+LONG_ROWS: Final = ("D1", "D2", "D5", "D6", "D7", "D8", "D9", "D20", "D21", "D22")
+"""The faults of a long history: those that end when they are healed."""
+LONG_PAUSE_S: Final = 10.0
+"""Between two of them."""
+LONG_CLIENTS: Final = 12
+FOLLOWED_BACK: Final = 5_000
+"""Records behind the tail at most from which somebody follows a history: else what is read of a
+long one grows with its square."""
 EXPECTED_EXITS: Final = {
     "D10": (-signal.SIGKILL, EXIT_STORAGE),
     "D11": (-signal.SIGKILL, EXIT_STORAGE),
@@ -104,7 +116,7 @@ class Round:
         """Never raises for what the cluster did wrong: that is in the result."""
         begin = time.monotonic()
         try:
-            async with asyncio.timeout(ROUND_S):
+            async with asyncio.timeout(ROUND_S + self._operations / OPERATIONS_PER_S_MIN):
                 await self._play()
         except Exception as fault:
             self.result.violations.append(f"{type(fault).__name__}: {fault}"[:600])
@@ -123,6 +135,8 @@ class Round:
             await asyncio.sleep(WARM_UP_S)
             await ROWS[self.result.row](scene)
             self._heal()
+            if self._is_long:
+                await self._lengthen(scene, load)
             await self._enough(load)
         finally:
             self._heal()
@@ -162,7 +176,7 @@ class Round:
         )
         apis = [*self.apis, *self._http2_apis]
         parts: list[Any] = [self._retrier.run(), self._sessions.run()]
-        for number in range(6):
+        for number in range(LONG_CLIENTS if self._is_long else 6):
             client = Client(
                 self.recorder, apis, options, random.Random(f"{self.result.seed}/{number}")
             )
@@ -177,20 +191,42 @@ class Round:
         rng = random.Random(f"{self.result.seed}/{api.url}/{type(api).__name__}")
         client = self.recorder.new_client()
         while not self._stop.is_set():
-            start = rng.choice((0, self.history.tail_seen))
+            tail = self.history.tail_seen
+            start = rng.choice((max(0, tail - FOLLOWED_BACK), tail))
             lengths = [rng.uniform(0.3, 3.0) for _ in range(rng.randint(1, 2))]
             apis = [api] * len(lengths)
             await self.recorder.follow(apis, self.history, client, start, lengths)
             await asyncio.sleep(0.05)
 
+    @property
+    def _is_long(self) -> bool:
+        return self._operations > LONG_OPERATIONS
+
+    async def _lengthen(self, scene: Scene, load: list[asyncio.Future[Any]]) -> None:
+        """Faults, healed each, until the history is nearly long enough."""
+        played = 1
+        while self.recorder.operations < self._operations - LONG_OPERATIONS // 2:
+            await asyncio.sleep(LONG_PAUSE_S)
+            self._see(load)
+            await ROWS[self.rng.choice(LONG_ROWS)](scene)
+            self._heal()
+            await self._start_what_is_down()
+            played += 1
+            scene.facts["faults"] = played
+
     async def _enough(self, load: list[asyncio.Future[Any]]) -> None:
         """Until the history is long enough. A client that failed ends the waiting."""
-        async with asyncio.timeout(RECOVERY_S * 2):
+        async with asyncio.timeout(RECOVERY_S * 2 + LONG_OPERATIONS / OPERATIONS_PER_S_MIN):
             while self.recorder.operations < self._operations:
-                for part in load:
-                    if part.done():
-                        part.result()
+                self._see(load)
                 await asyncio.sleep(0.05)
+
+    @staticmethod
+    def _see(load: list[asyncio.Future[Any]]) -> None:
+        """Raise what ended a client."""
+        for part in load:
+            if part.done():
+                part.result()
 
     # -- mending
 

@@ -76,6 +76,17 @@ PIECES: Final = (
         ("live histories", "kill -9 cycles", "power-loss cycles"),
     ),
     Piece(
+        "long",
+        _module(
+            "tests.chaos",
+            "--rounds 1 --rows D1 --operations 500000 --seed {first} --resume --record",
+        ),
+        "long",
+        1,
+        2300.0,
+        ("the longest live history",),
+    ),
+    Piece(
         "kills",
         _pytest("--timeout 2300 tests/e2e/test_kill_leader.py"),
         "",

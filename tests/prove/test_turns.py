@@ -88,7 +88,6 @@ def test_every_piece_works_on_a_line_and_every_line_has_a_piece() -> None:
 
 
 WITHOUT_A_PIECE = [
-    "the longest live history, linearizable",
     "held at once, and the p99 of appends beside it against without",
     "soak: mixed load and faults in one piece; memory, descriptors, threads, disk flat",
 ]
