@@ -88,7 +88,8 @@ async def lose_log(scene: Scene) -> None:
 
 async def lose_rows(scene: Scene) -> None:
     """D29: records of one replica vanish from its store while all that tells of writes is in order:
-    the scrub finds them missing, and the replica is made anew from the others."""
+    the scrub finds them missing, and the replica is made anew from the others. Where the log that
+    it missed is gone already by the time that it is back, a snapshot has made it anew before."""
     number = await scene.follower()
     node = scene.cluster.nodes[number]
     await whole(scene)
@@ -97,12 +98,16 @@ async def lose_rows(scene: Scene) -> None:
     directory = scene.cluster.ledgers[number].root / "data" / "state"
     gone = _delete_rows(directory, scene.rng)
     told = times_said(node, "replica_repaired")
+    installed = _snapshots(node, scene.basin)
     await scene.restart(node)
     scene.facts |= {"node": number, "rows_gone": gone}
     if not gone:
         return  # the stream is too young
     began = time.monotonic()
     while times_said(node, "replica_repaired") == told:
+        if _snapshots(node, scene.basin) > installed:
+            scene.facts["found_by"] = "snapshot"
+            return
         if time.monotonic() > began + 2 * RECOVERY_S:
             scene.violations.append(f"{gone} rows of {node.name} are gone, and nobody noticed")
             return
@@ -210,6 +215,12 @@ def _delete_rows(state: Path, rng: random.Random) -> int:
     store.close()
     loop.close()
     return len(chosen)
+
+
+def _snapshots(member: Member, basin: str) -> int:
+    """How often a replica of the basin was made of a snapshot."""
+    lines = whole_lines(member.log)
+    return sum("snapshot_installed" in line and f"basin='{basin}'" in line for line in lines)
 
 
 def times_said(member: Member, event: str) -> int:
