@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from tests.chaos.cluster import ChaosCluster
-from tests.chaos.faults import NOT_HERE, ROWS
 from tests.chaos.namespaces import unavailable
 from tests.chaos.rounds import OPERATIONS_MIN, Result, Round
+from tests.chaos.rows import NOT_HERE, ROWS
 from tests.e2e.power import build_shim, compiler
 from tests.reliability import RunLog
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
@@ -22,11 +23,24 @@ BEHIND_S: Final = 7.0
 BREAKS: Final = 4
 ASKED_AGAIN_S: Final = 0.2
 
+Trouble = Callable[[Scene], Awaitable[None]]
+"""What happens amid a change; it is over when it returns."""
+
 
 async def change_members(scene: Scene) -> None:
     """D18: the basin's leader is removed and the group shrinks to one replica, and grows to three
     again; the catalog's votes do the same. Nodes are killed on the way, and of two changes at once
     one is refused."""
+    await _shrink_and_grow(scene, _kill_one)
+
+
+async def change_while_apart(scene: Scene) -> None:
+    """D34: the same changes, and amid each of them one node is on its own, or hears the others and
+    is not heard."""
+    await _shrink_and_grow(scene, _cut_one_off)
+
+
+async def _shrink_and_grow(scene: Scene, amid: Trouble) -> None:
     basin = pb.MoveBasinRequest(basin=scene.basin, reason="chaos")
     votes = pb.MoveBasinRequest(catalog=True, reason="chaos")
     leader = await scene.leader()
@@ -35,13 +49,35 @@ async def change_members(scene: Scene) -> None:
     began = time.monotonic()
     for request in (basin, votes):
         for to in ([stays], [stays, *others]):
-            await _changed(scene, request, to)
+            await _changed(scene, request, to, amid)
     scene.facts |= {"stays": stays, "changes_ms": round((time.monotonic() - began) * 1000)}
     await whole(scene)
 
 
-async def _changed(scene: Scene, request: pb.MoveBasinRequest, to: list[int]) -> None:
-    """Order the change, order another beside it, kill a node, and wait until it is so."""
+async def _kill_one(scene: Scene) -> None:
+    victim = scene.cluster.nodes[scene.rng.choice(NODES)]
+    victim.kill()
+    await scene.restart(victim)
+
+
+async def _cut_one_off(scene: Scene) -> None:
+    network = scene.cluster.network
+    alone = scene.rng.choice(NODES)
+    others = [scene.cluster.nodes[node].name for node in NODES if node != alone]
+    if scene.rng.random() < 0.5:
+        network.isolate(scene.cluster.nodes[alone].name, others)
+    else:
+        for other in others:
+            network.cut(scene.cluster.nodes[alone].name, other)
+    await scene.for_a_while(1.0, 4.0)
+    network.heal()
+
+
+async def _changed(
+    scene: Scene, request: pb.MoveBasinRequest, to: list[int], amid: Trouble
+) -> None:
+    """Order the change, order another beside it, have something happen amid, and wait until it is
+    so."""
     wanted = pb.MoveBasinRequest()
     wanted.CopyFrom(request)
     wanted.to[:] = to
@@ -58,9 +94,7 @@ async def _changed(scene: Scene, request: pb.MoveBasinRequest, to: list[int]) ->
     if refused is None and not await _is_so(scene, wanted):
         scene.violations.append(f"a change to {list(beside.to)} was taken beside one to {to}")
     await scene.for_a_while(0.0, 0.6)
-    victim = scene.cluster.nodes[scene.rng.choice(NODES)]
-    victim.kill()
-    await scene.restart(victim)
+    await amid(scene)
     while not await _is_so(scene, wanted):
         if time.monotonic() > deadline:
             scene.violations.append(f"the change to {to} is not through after {RECOVERY_S} s")

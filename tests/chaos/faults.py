@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from svc_cluster.storage.worker import EXIT_STORAGE
-from tests.chaos import changes, losses, writers
+from tests.chaos import writers
 from tests.chaos.cluster import GATEWAYS
 from tests.chaos.members import NODES
 from tests.chaos.scene import RECOVERY_S, Scene
@@ -356,44 +355,3 @@ async def recreate(scene: Scene) -> None:
         await running
     scene.violations += recreator.violations
     scene.facts |= {"lives": recreator.lives, "reads_of_it": recreator.reads}
-
-
-Row = Callable[[Scene], Awaitable[None]]
-
-ROWS: Final[dict[str, Row]] = {
-    "D1": kill_leader,
-    "D2": kill_others,
-    "D4": lose_power,
-    "D5": freeze_leader,
-    "D6": isolate_leader,
-    "D7": cut_one_way,
-    "D8": bad_links,
-    "D9": slow_disk,
-    "D10": fail_sync,
-    "D11": fill_disk,
-    "D15": jump_clock,
-    "D16": losses.restart_in_turn,
-    "D17": losses.lose_directory,
-    "D18": changes.change_members,
-    "D19": changes.fall_behind,
-    "D20": kill_gateway,
-    "D21": cut_clients,
-    "D22": kill_leader_in_sessions,
-    "D23": slow_readers,
-    "D24": recreate,
-    "D27": losses.freeze_beside_bulk,
-    "D28": losses.lose_log,
-    "D29": losses.lose_rows,
-}
-
-NOT_HERE: Final[dict[str, str]] = {
-    "D3": "python -m tests.crashpoints",
-    "D12": "corruption trials of the log, offline",
-    "D13": "corruption trials of the log, the store and snapshots, offline",
-    "D14": "corruption trials of the store; every round here compares the state digests",
-    "D25": "tests/hostile/peers/test_raft_messages.py",
-    "D26": "tests/compatibility/test_mixed.py; seeds of the simulation with an older release",
-    "D30": "tests/integration/test_stopped_groups.py",
-    "D31": "make hostile",
-    "D32": "tests/simulation/test_codec_faults.py, in every function of the codecs",
-}

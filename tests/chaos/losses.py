@@ -115,6 +115,37 @@ async def lose_rows(scene: Scene) -> None:
     scene.facts["found_ms"] = round((time.monotonic() - began) * 1000)
 
 
+async def pause_and_crash(scene: Scene) -> None:
+    """D33: the leader stands still, and then the machine of who leads in its place crashes: what
+    that had not synced is gone. Either comes back first, and with the third goes on."""
+    frozen = scene.cluster.nodes[await scene.leader()]
+    moment = time.monotonic()
+    frozen.pause()
+    await scene.successes(moment)
+    number = await scene.leader()
+    crashed = scene.cluster.nodes[number]
+    await scene.for_a_while(0.1, 1.0)
+    crashed.kill()
+    report = scene.cluster.cut_power([number], scene.rng)
+    first = scene.rng.choice(("crashed", "frozen"))
+    moment = time.monotonic()
+    if first == "frozen":
+        frozen.resume()
+    else:
+        crashed.start()
+    back = await scene.successes(moment)
+    scene.failover_ms.pop()  # not a failover: there was nobody to take over
+    frozen.resume()
+    await scene.restart(crashed)
+    scene.facts |= {
+        "back_first": first,
+        "back_to_append_ms": round((back - moment) * 1000),
+        "writes_undone": report.undone_writes,
+        "sectors_torn_in": report.kept_sectors,
+    }
+    await whole(scene)
+
+
 async def freeze_beside_bulk(scene: Scene) -> None:
     """D27: a follower stands still while the others are given bodies by the mebibyte: processes
     stay within their budgets, and all is whole soon after it goes on."""

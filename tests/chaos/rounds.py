@@ -16,8 +16,8 @@ from svc_cluster.lab.api_client import ApiClient
 from svc_cluster.storage.worker import EXIT_STORAGE
 from tests.chaos.api import ChaosApi, Http2Api
 from tests.chaos.cluster import ChaosCluster
-from tests.chaos.faults import ROWS
 from tests.chaos.recorder import ChaosRecorder
+from tests.chaos.rows import ROWS
 from tests.chaos.scene import RECOVERY_S, Scene
 from tests.chaos.session_writer import SessionWriter
 from tests.chaos.writers import Retrier

@@ -69,7 +69,7 @@ PIECES: Final = (
     ),
     Piece(
         "chaos",
-        _module("tests.chaos", "--rounds 46 --seed {first} --resume --record"),
+        _module("tests.chaos", "--rounds 50 --seed {first} --resume --record"),
         "chaos",
         1,
         900.0,
