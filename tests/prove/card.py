@@ -18,6 +18,7 @@ LOGS: Final = (
     "crashpoints",
     "corruption",
     "kills",
+    "restarts",
     "space",
     "ambiguous",
     "usage",
@@ -84,6 +85,8 @@ def _kills(card: Card, kills: list[dict[str, Any]], chaos: list[dict[str, Any]])
         lost_in[kind] += bool(row["lost"])
         failover += row.get("failover_ms", [])
     for row in chaos:
+        if "faults" in row.get("facts", {}):
+            continue  # a long history: of its faults only some are kills
         if row["row"] == "D1":
             cycles["kill"] += len(row["failover_ms"])
             failover += row["failover_ms"]

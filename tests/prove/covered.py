@@ -38,6 +38,7 @@ COVERED: Final[dict[str, tuple[str, ...]]] = {
     "crashpoints": DISKS,
     "corruption": DISKS,
     "kills": NODE,
+    "restarts": SERVICE,
     "space": DISKS,
     "ambiguous": NODE,
     "usage": NODE,

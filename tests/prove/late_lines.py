@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.prove.bounds import rate
+from tests.prove.bounds import quantile, rate
 from tests.prove.line import Card, Rows
 
 HOSTILE_SCALE_MIN: Final = 3
@@ -15,9 +15,12 @@ SOAK_HOURS_MIN: Final = 2.0
 HISTORIES_MIN: Final = 500
 PLANTED_MIN: Final = 50
 HELD_P99_TIMES_MAX: Final = 3.0
+RESTARTS_MIN: Final = 100
+HAND_OVER_P99_MS_MAX: Final = 300
 
 
 def make_late_lines(card: Card, current: Rows) -> None:
+    _restarts(card, current["restarts"])
     _space(card, current["space"])
     _ambiguous(card, current["ambiguous"])
     _usage(card, current["usage"])
@@ -26,6 +29,30 @@ def make_late_lines(card: Card, current: Rows) -> None:
     _verdicts(card, current["verdicts"])
     _held(card, current["held"])
     _soak(card, current["soak"])
+
+
+def _restarts(card: Card, rows: list[dict[str, Any]]) -> None:
+    """All runs together."""
+    gaps = [gap for row in rows for gap in row["gaps_ms"]]
+    failed = sum(int(row["failed"]) for row in rows)
+    lost = sum(int(row["lost"]) + int(row["doubled"]) for row in rows)
+    figure = "0 restarts"
+    if gaps:
+        figure = (
+            f"p50 {quantile(gaps, 0.5)} ms, p99 {quantile(gaps, 0.99)} ms, max {max(gaps)} ms over "
+            f"{len(gaps)}, {sum(int(row['gateways']) for row in rows)} gateways; {failed} of "
+            f"{sum(int(row['appends']) for row in rows):,} failed, {lost} lost or doubled"
+        )
+    card.add(
+        "planned restarts of the leader's node and of the gateway: hand-over gap that clients see, "
+        "appends that failed with retries",
+        f"p99 <= {HAND_OVER_P99_MS_MAX} ms over {RESTARTS_MIN}, 0 failed",
+        figure,
+        reached=len(gaps) >= RESTARTS_MIN
+        and quantile(gaps, 0.99) <= HAND_OVER_P99_MS_MAX
+        and not (failed or lost),
+        bound=rate(min(failed, len(gaps)), len(gaps)),
+    )
 
 
 def _space(card: Card, rows: list[dict[str, Any]]) -> None:

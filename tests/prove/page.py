@@ -20,6 +20,7 @@ COMMANDS: Final = (
     ("crash points", "python -m tests.crashpoints --record"),
     ("corruption", "python -m tests.corruption --trials 1000 --record"),
     ("kill cycles", "RECORD=1 KILL_ROUNDS=100 pytest tests/e2e/test_kill_leader.py"),
+    ("planned restarts", "RECORD=1 RESTART_ROUNDS=100 pytest tests/e2e/test_planned_restarts.py"),
     (
         "space",
         "RECORD=1 SPACE_MIB=2048 SPACE_OTHERS_MIB=512 SPACE_NODES=3 SPACE_SEGMENT_MIB=16 "

@@ -96,6 +96,15 @@ PIECES: Final = (
         _recorded(KILL_ROUNDS="60"),
     ),
     Piece(
+        "restarts",
+        _pytest("--timeout 2300 tests/e2e/test_planned_restarts.py"),
+        "",
+        0,
+        600.0,
+        ("planned restarts",),
+        _recorded(RESTART_ROUNDS="100"),
+    ),
+    Piece(
         "power",
         _pytest("--timeout 2300 tests/e2e/test_power_loss.py"),
         "",

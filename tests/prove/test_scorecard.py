@@ -97,6 +97,33 @@ def test_failover_needs_enough_kills_and_both_quantiles() -> None:
     assert quantile([1, 2, 3, 4], 0.5) == 2
 
 
+def test_a_long_history_is_no_row_of_kills() -> None:
+    """What its clients saw of many kinds of faults says nothing of how long a failover takes."""
+    fast = {"files": "new", "kind": "leader", "cycles": 300, "lost": 0, "failover_ms": [700] * 300}
+    long = round_of(1, ops=500_000, failover_ms=[9000] * 50, facts={"faults": 50})
+    card = card_of(kills=[fast], chaos=[long])
+    assert line(card, "failover")[1]
+    assert line(card, "kill -9 cycles") == ("300, 0 lost", True)
+    assert line(card, "the longest live history")[1]
+
+
+def test_planned_restarts_are_hardly_felt_and_fail_nobody() -> None:
+    """A hundred within the limit are reached; two more beyond it are not, nor is one append that
+    failed or is gone."""
+
+    def row(**changes: Any) -> dict[str, Any]:
+        base = {"files": "new", "gaps_ms": [60] * 50, "gateways": 5, "appends": 1000, "failed": 0}
+        return {**base, "lost": 0, "doubled": 0, **changes}
+
+    start = "planned restarts"
+    assert not line(card_of(restarts=[]), start)[1]
+    assert not line(card_of(restarts=[row()]), start)[1]
+    assert line(card_of(restarts=[row(), row()]), start)[1]
+    assert not line(card_of(restarts=[row(), row(gaps_ms=[60] * 48 + [301] * 2)]), start)[1]
+    for bad in ({"failed": 1}, {"lost": 1}, {"doubled": 1}):
+        assert not line(card_of(restarts=[row(), row(**bad)]), start)[1]
+
+
 def test_crash_points_need_every_scenario_in_full() -> None:
     """A strided run, or a scenario that is missing, is not 100 %."""
     rows: list[dict[str, Any]] = [
