@@ -8,9 +8,11 @@ import os
 import random
 import secrets
 import signal
+import socket
 import stat
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, NoReturn
@@ -182,17 +184,11 @@ def perform(main: Callable[[], Coroutine[object, object, None]]) -> None:
 
 async def _until_reader_goes(main: Callable[[], Coroutine[object, object, None]]) -> None:
     """Run to the end, or until whoever reads the output through a pipe has gone. A follower would
-    else notice it with the next record only. The loop hears of a Ctrl-C as of any event: Python's
-    own handler is not run while the loop waits, where a signal came just before."""
+    else notice it with the next record only."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None, "a coroutine runs in a task"
-    is_gone = is_interrupted = False
-
-    def interrupted() -> None:
-        nonlocal is_interrupted
-        is_interrupted = True
-        task.cancel()
+    is_gone = False
 
     def gone() -> None:
         nonlocal is_gone
@@ -203,20 +199,36 @@ async def _until_reader_goes(main: Callable[[], Coroutine[object, object, None]]
     watched = _is_pipe(1)
     if watched:
         loop.add_reader(1, gone)
-    on_interrupt(interrupted)
     try:
-        await main()
+        with _woken_by_signals(loop):
+            await main()
         with to_output():
             sys.stdout.flush()
     except asyncio.CancelledError:
         if is_gone:
             raise BrokenPipeError from None
-        if is_interrupted:
-            raise KeyboardInterrupt from None
         raise
     finally:
         if watched:
             loop.remove_reader(1)
+
+
+@contextmanager
+def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Have every signal that is handled wake the loop. Python runs its handlers in the main thread,
+    between two steps of it: of a signal that came just before the loop's wait, or to another
+    thread, it would hear with the next event only. What a Ctrl-C does is not changed."""
+    heard, woken = socket.socketpair()
+    with heard, woken:
+        heard.setblocking(False)
+        woken.setblocking(False)
+        loop.add_reader(heard, heard.recv, 512)
+        before = signal.set_wakeup_fd(woken.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(heard)
 
 
 def _is_pipe(handle: int) -> bool:
@@ -233,7 +245,10 @@ def end_without_reader() -> NoReturn:
 
 
 def on_interrupt(stop: Callable[[], None]) -> None:
-    """Have a first Ctrl-C end what is done in order; a second one ends it at once."""
+    """Have a first Ctrl-C end what is done in order; a second one ends it at once. Where whoever
+    started the command has it pass over Ctrl-C, that stays so."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        return
     loop = asyncio.get_running_loop()
 
     def first() -> None:
