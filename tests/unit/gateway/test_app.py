@@ -19,10 +19,11 @@ from svc_cluster.base.errors import (
     ServiceError,
     UnavailableError,
 )
-from svc_cluster.base.log import JsonFormatter
+from svc_cluster.base.ids import TimestampMs
+from svc_cluster.base.log import JsonFormatter, get_logger
 from svc_cluster.gateway.request.dialect import Dialect
 from svc_cluster.gateway.request.error_answers import error_response
-from svc_cluster.gateway.request.fault_lines import FAULT_LINES_MAX, FAULT_SECONDS
+from svc_cluster.gateway.request.fault_lines import FAULT_LINES_MAX, FAULT_SECONDS, FaultLines
 from svc_cluster.http.message import Request, Response
 from tests.simulation.loop import run
 from tests.unit.gateway.scripted import ScriptedBackend, body_of, get, make_app, nothing, post
@@ -162,11 +163,46 @@ def test_faults_that_anybody_can_repeat_are_told_so_many_times_a_minute(
         assert {response.status for response in asked} == {500}
         return [told, len(caplog.records)]
 
-    assert simulate(main()) == [FAULT_LINES_MAX, FAULT_LINES_MAX + 2]
-    last = [json.loads(JsonFormatter().format(record)) for record in caplog.records[-3:]]
-    assert [line.get("left_out") for line in last] == [None, more, None]
+    assert simulate(main()) == [FAULT_LINES_MAX + 1, FAULT_LINES_MAX + 3]
+    said, *last = [json.loads(JsonFormatter().format(record)) for record in caplog.records[-3:]]
+    assert (said["event"], said["level"], said["of"]) == (
+        "faults_left_out",
+        "warning",
+        "request_failed",
+    )
+    assert [line.get("left_out") for line in last] == [more, None]
     assert {line["event"] for line in last} == {"request_failed"}
     assert all("KeyError" in line["exception"] for line in last)
+
+
+def test_lines_of_faults_are_counted_over_any_time_so_long_and_for_each_event(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """There is no moment at which twice as many are written, and one fault hides no other."""
+
+    class Now:
+        now = 0.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+        def wall_ms(self) -> TimestampMs:
+            raise AssertionError("nobody asks for it")
+
+    clock, log, failure = Now(), get_logger("tests"), ValueError("x")
+    lines = FaultLines(clock)
+    lines.tell(log, "one", failure)
+    clock.now = FAULT_SECONDS - 1.0
+    for _ in range(FAULT_LINES_MAX - 1):
+        lines.tell(log, "one", failure)
+    assert [r.getMessage() for r in caplog.records] == ["one"] * FAULT_LINES_MAX
+    caplog.clear()
+    clock.now = FAULT_SECONDS
+    for _ in range(FAULT_LINES_MAX):
+        lines.tell(log, "one", failure)
+    assert [r.getMessage() for r in caplog.records] == ["one", "faults_left_out"]
+    lines.tell(log, "another", failure)
+    assert caplog.records[-1].getMessage() == "another"
 
 
 def test_a_draining_gateway_refuses_all_but_probes() -> None:
