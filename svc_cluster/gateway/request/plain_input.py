@@ -15,11 +15,14 @@ from svc_cluster.base.steps import at_once
 from svc_cluster.codec import proto_body
 from svc_cluster.codec.batch_codec import AppendInput
 from svc_cluster.codec.batch_rules import METERED_BYTES_MAX, RECORDS_MAX, U64_MAX
+from svc_cluster.codec.varint import varint
 from svc_cluster.model.record import StoredBatch
 
 HEADERS_MAX: Final = 2 * RECORDS_MAX
-"""Of all records together: with as many, and RECORDS_MAX records, a walk takes about a
-millisecond."""
+"""Of all records together: with as many, and RECORDS_MAX records, a walk takes one or two
+milliseconds."""
+STEP_BYTES_MAX: Final = 4096
+"""What is longer and turns out not to be plain is looked at anew behind a chance for others."""
 CONDITIONS_BYTES_MAX: Final = 64
 """Behind the records: a number takes 11 bytes at most, and a fencing token 38."""
 
@@ -31,6 +34,8 @@ _BODY: Final = 3 << 3 | 2
 _NAME: Final = 1 << 3 | 2
 _VALUE: Final = 2 << 3 | 2
 _EMPTY_RECORD: Final = bytes((_RECORD, 0))
+_MATCH: Final = bytes((2 << 3,))
+_TOKEN: Final = bytes((3 << 3 | 2,))
 
 
 def append_input_steps(body: bytes) -> Generator[None, None, AppendInput]:
@@ -39,7 +44,7 @@ def append_input_steps(body: bytes) -> Generator[None, None, AppendInput]:
     plain = plain_append_input(body)
     if plain is not None:
         return plain
-    if len(body) > proto_body.LIGHT_BYTES_MAX:
+    if len(body) > STEP_BYTES_MAX:
         yield
     return (yield from proto_body.decode_append_steps(body))
 
@@ -144,7 +149,7 @@ def _shortest(body: bytes, position: int) -> tuple[int, int]:
 
 def _conditions(rest: bytes) -> tuple[int | None, str | None] | None:
     """Return the number to match and the fencing token that are in what stands behind the records;
-    None where there is anything else."""
+    None where there is anything else, or they are written otherwise than the library does."""
     if not rest:
         return None, None
     if len(rest) > CONDITIONS_BYTES_MAX:
@@ -153,6 +158,9 @@ def _conditions(rest: bytes) -> tuple[int | None, str | None] | None:
         found = at_once(proto_body.decode_append_steps(_EMPTY_RECORD + rest))
     except (InvalidError, MalformedError):
         return None
-    if found.batch.record_count != 1:
-        return None
-    return found.match_seq_num, found.fencing_token
+    match_seq_num, fencing_token = found.match_seq_num, found.fencing_token
+    written = b"" if match_seq_num is None else _MATCH + varint(match_seq_num)
+    if fencing_token is not None:
+        token = fencing_token.encode()
+        written += _TOKEN + varint(len(token)) + token
+    return (match_seq_num, fencing_token) if rest == written else None

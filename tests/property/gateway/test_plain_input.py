@@ -200,8 +200,18 @@ def test_conditions_of_any_length_are_left_to_the_library_too() -> None:
     body = one + number * (CONDITIONS_BYTES_MAX // len(number) + 1)
     assert plain_append_input(body) is None
     assert at_once(append_input_steps(body)) == by_library(body) is not None
-    for rest in (number * 2, b"\x20\x01", b"\x1a\x01t" + number):
-        assert plain_append_input(one + rest) == by_library(one + rest) is not None
+    for rest in (number * 2, b"\x20\x01", b"\x1a\x01t" + number, b"\x10\x85\x00", b"\x23\x24"):
+        assert plain_append_input(one + rest) is None
+        assert at_once(append_input_steps(one + rest)) == by_library(one + rest) is not None
+
+
+@pytest.mark.parametrize("rest", [b"\x23\x24", b"\x23\x10\x01\x24\x10\x05", b"\x0b\x0c"])
+def test_groups_behind_the_records_of_a_long_body_are_refused(rest: bytes) -> None:
+    """As the codec refuses them: they are dear, and nobody sends them."""
+    body = bodies_of(record(b"x" * 70_000)) + rest
+    assert plain_append_input(body) is None
+    with pytest.raises(MalformedError, match="no groups"):
+        at_once(append_input_steps(body))
 
 
 def test_what_is_plain_is_not_copied() -> None:
