@@ -118,5 +118,9 @@ class Framing:
 
     def first_line(self) -> bytes:
         """Return the first line of the head that the last piece was part of, without empty lines in
-        front of it."""
-        return self._seen.lstrip(b"\r\n").partition(b"\r\n")[0]
+        front of it; empty where half a line's end stands there, which is no empty line."""
+        line = self._seen.lstrip(b"\r\n")
+        ends = len(self._seen) - len(line)
+        if self._seen[:ends] != b"\r\n" * (ends // 2):
+            return b""
+        return line.partition(b"\r\n")[0]

@@ -164,7 +164,12 @@ def _both() -> Iterator[Vector]:
 def _line_ends() -> Iterator[Vector]:
     plain = b"POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhello"
     yield "an empty line first", b"\r\n" + plain, Taken(5)
+    yield "empty lines first", b"\r\n\r\n" + plain, Taken(5)
     for name, sent in {
+        "lf first": b"\n" + plain,
+        "cr first": b"\r" + plain,
+        "an empty line and cr first": b"\r\n\r" + plain,
+        "lf cr first": b"\n\r" + plain,
         "lf after the request line": plain.replace(b"1.1\r\n", b"1.1\n"),
         "lf after a header": plain.replace(b"x\r\n", b"x\n"),
         "lf after the last header": plain.replace(b"5\r\n\r\n", b"5\n\r\n"),
