@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -16,6 +17,10 @@ from hypothesis import settings
 
 from svc_cluster import _native
 from tests import long_tests, second_attempts
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # started in the background of a shell: programs that tests interrupt would pass over it, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")

@@ -118,7 +118,7 @@ class Framing:
 
     def first_line(self) -> bytes:
         """Return the first line of the head that the last piece was part of, without empty lines in
-        front of it; empty where half a line's end stands there, which is no empty line."""
+        front of it. It is empty where half an end of a line stands there."""
         line = self._seen.lstrip(b"\r\n")
         ends = len(self._seen) - len(line)
         if self._seen[:ends] != b"\r\n" * (ends // 2):

@@ -8,7 +8,6 @@ import os
 import random
 import secrets
 import signal
-import socket
 import stat
 import sys
 from collections.abc import Callable, Coroutine, Iterator
@@ -218,17 +217,16 @@ def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """Have every signal that is handled wake the loop. Python runs its handlers in the main thread,
     between two steps of it: of a signal that came just before the loop's wait, or to another
     thread, it would hear with the next event only. What a Ctrl-C does is not changed."""
-    heard, woken = socket.socketpair()
-    with heard, woken:
-        heard.setblocking(False)
-        woken.setblocking(False)
-        loop.add_reader(heard, heard.recv, 512)
-        before = signal.set_wakeup_fd(woken.fileno(), warn_on_full_buffer=False)
-        try:
-            yield
-        finally:
-            signal.set_wakeup_fd(before)
-            loop.remove_reader(heard)
+    heard, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    loop.add_reader(heard, os.read, heard, 512)
+    before = signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        loop.remove_reader(heard)
+        os.close(heard)
+        os.close(woken)
 
 
 def _is_pipe(handle: int) -> bool:

@@ -19,12 +19,13 @@ from svc_cluster.codec.varint import varint
 from svc_cluster.model.record import StoredBatch
 
 HEADERS_MAX: Final = 2 * RECORDS_MAX
-"""Of all records together: with as many, and RECORDS_MAX records, a walk takes one or two
-milliseconds."""
+"""All records together have no more: with as many, and RECORDS_MAX records, a walk takes one or
+two milliseconds."""
 STEP_BYTES_MAX: Final = 4096
 """What is longer and turns out not to be plain is looked at anew behind a chance for others."""
 CONDITIONS_BYTES_MAX: Final = 64
-"""Behind the records: a number takes 11 bytes at most, and a fencing token 38."""
+"""What stands behind the records is no longer: a number takes 11 bytes at most, a fencing token
+38."""
 
 # A field's number times 8, plus its wire type.
 _RECORD: Final = 1 << 3 | 2
@@ -148,8 +149,8 @@ def _shortest(body: bytes, position: int) -> tuple[int, int]:
 
 
 def _conditions(rest: bytes) -> tuple[int | None, str | None] | None:
-    """Return the number to match and the fencing token that are in what stands behind the records;
-    None where there is anything else, or they are written otherwise than the library does."""
+    """Return the number to match and the fencing token that stand behind the records. None: there
+    is anything else, or they are written otherwise than by the library."""
     if not rest:
         return None, None
     if len(rest) > CONDITIONS_BYTES_MAX:
