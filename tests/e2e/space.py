@@ -41,14 +41,19 @@ _CALL_S: Final = 60.0
 
 
 def disk_bytes(directory: Path) -> int:
-    """What the files of a directory take of the disk."""
+    """What the files of a directory take of the disk. One of several names, as the store's tables
+    have that are kept aside until they can go in steps, is counted once."""
     total = 0
+    seen: set[tuple[int, int]] = set()
     for place, _, names in os.walk(directory):
         for name in names:
             try:
-                total += os.stat(os.path.join(place, name)).st_blocks * 512
+                found = os.stat(os.path.join(place, name))
             except FileNotFoundError:
                 continue  # a compaction has just removed it
+            if (found.st_dev, found.st_ino) not in seen:
+                seen.add((found.st_dev, found.st_ino))
+                total += found.st_blocks * 512
     return total
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cluster import rounds, running
-from tests.e2e.space import MIB, Space
+from tests.e2e.space import MIB, Space, disk_bytes
 from tests.reliability import record_if_asked
 
 SEGMENT_MIB_IN_SUITE = 4
@@ -27,6 +27,18 @@ compaction, and the catalog."""
 
 PAYLOAD_FLOOR = 4 * 64 * MIB
 """Two payload files' worth may be dead, one is written and one is ready; all are reserved whole."""
+
+
+def test_a_file_of_two_names_takes_its_place_once(tmp_path: Path) -> None:
+    """In two folders, as a table that is kept aside."""
+    (tmp_path / "aside").mkdir()
+    (tmp_path / "table").write_bytes(bytes(MIB))
+    alone = disk_bytes(tmp_path)
+    assert alone >= MIB
+    (tmp_path / "aside" / "table").hardlink_to(tmp_path / "table")
+    assert disk_bytes(tmp_path) == alone
+    (tmp_path / "aside" / "other").write_bytes(bytes(MIB))
+    assert disk_bytes(tmp_path) == 2 * alone
 
 
 @pytest.mark.parametrize("payload_files", [True, False])
