@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.e2e.space import disk_bytes
+
 MIB: Final = 2**20
 GROWTH_MAX: Final = 0.15
 """Of the medians of the last third against the first: more than this, and more than what is below,
@@ -37,20 +39,8 @@ def sample(pid: int, directory: Path | None) -> Sample | None:
     if "VmRSS" not in fields:
         return None
     rss_mib = int(fields["VmRSS"].split()[0]) / 1024
-    disk_mib = 0.0 if directory is None else size_bytes(directory) / MIB
+    disk_mib = 0.0 if directory is None else disk_bytes(directory) / MIB
     return Sample(rss_mib, descriptors, int(fields["Threads"]), disk_mib)
-
-
-def size_bytes(directory: Path) -> int:
-    """What its files take on the disk. Files that go meanwhile are left out."""
-    total = 0
-    for folder, _, names in os.walk(directory):
-        for name in names:
-            try:
-                total += os.stat(os.path.join(folder, name)).st_blocks * 512
-            except OSError:
-                continue
-    return total
 
 
 def growth(values: Sequence[float], spare: float, allowed: float = 0.0) -> str:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cluster import running
+from tests.e2e.space import disk_bytes
 from tests.endurance import held, soak
-from tests.endurance.sampling import growth, sample, size_bytes
+from tests.endurance.sampling import growth, sample
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def test_a_process_is_measured(tmp_path: Path) -> None:
     assert found.descriptors >= 3
     assert found.threads >= 1
     assert 0.9 < found.disk_mib < 1.2
-    assert size_bytes(tmp_path / "nothing") == 0
+    assert disk_bytes(tmp_path / "nothing") == 0
     assert sample(2**22 + 1, None) is None
 
 
