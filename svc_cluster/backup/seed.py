@@ -31,7 +31,8 @@ from svc_cluster.replica.identity import keep_active_version, open_identity
 from svc_cluster.replica.prefixed import generation_prefix
 from svc_cluster.storage.disk import DirectoryInUseError, RealDisk, lock_directory
 from svc_cluster.storage.restoring import RESTORING
-from svc_cluster.storage.rocks_store import RocksSettings, RocksStore
+from svc_cluster.storage.rocks_settings import RocksSettings
+from svc_cluster.storage.rocks_store import RocksStore
 from svc_cluster.storage.state_store import StoreStalledError
 from svc_cluster.storage.wal.wal_settings import WalSettings
 from svc_cluster.storage.wal.writer import Wal

@@ -42,12 +42,8 @@ from svc_cluster.storage.disk_trouble import is_full
 from svc_cluster.storage.harm import HarmFormatError
 from svc_cluster.storage.payload.payload_settings import PayloadFormatError
 from svc_cluster.storage.payload.payload_store import PayloadStore
-from svc_cluster.storage.rocks_store import (
-    RocksSettings,
-    RocksStore,
-    StoreDamagedError,
-    StoreOpenError,
-)
+from svc_cluster.storage.rocks_settings import RocksSettings
+from svc_cluster.storage.rocks_store import RocksStore, StoreDamagedError, StoreOpenError
 from svc_cluster.storage.state_store import StoreStalledError
 from svc_cluster.storage.wal.wal_settings import WalFormatError, WalSettings
 from svc_cluster.storage.wal.writer import Wal

@@ -27,9 +27,14 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 def short_varint(data: bytes, position: int) -> tuple[int, int]:
     """Does what `read_varint` does. Raises ValueError for one of more than 10 bytes, or without an
     end."""
-    if all(byte >= 0x80 for byte in data[position : position + VARINT_BYTES_MAX]):
-        raise ValueError("no number of 64 bits")
-    return read_varint(data, position)
+    if position < len(data) and (value := data[position]) < 0x80:
+        return value, position + 1  # nearly always
+    value = 0
+    for place, byte in enumerate(data[position : position + VARINT_BYTES_MAX], start=1):
+        if byte < 0x80:
+            return value | byte << 7 * (place - 1), position + place
+        value |= (byte & 0x7F) << 7 * (place - 1)
+    raise ValueError("no number of 64 bits")
 
 
 def varint(value: int) -> bytes:

@@ -22,7 +22,7 @@ from svc_cluster.base.log import get_logger
 from svc_cluster.base.seldom import Seldom
 from svc_cluster.storage.holes import Stretch, dig, makes_holes
 from svc_cluster.storage.private import keep_private
-from svc_cluster.storage.real_file import RealFile, make_zeros, renew, reserve
+from svc_cluster.storage.real_file import RealFile, make_zeros, open_to_write, renew, reserve
 from svc_cluster.storage.removal import excess, remove_slowly
 from svc_cluster.storage.syncs import NativeSyncs, PythonSyncs, Syncs, Write, to_loop, write_parts
 from svc_cluster.storage.worker import Worker, or_exit
@@ -47,6 +47,11 @@ class DiskFile(Protocol):
 
     def pread_cached(self, size: int, offset: int) -> bytes | None:
         """Read `size` bytes if memory has all of them; None otherwise. Never waits for the disk."""
+        ...
+
+    def rest(self) -> None:
+        """Give up what the system holds for it until its next use, except that of `pread_cached`,
+        which knows nothing then. Reads under way end well; no write may be under way."""
         ...
 
     def close(self) -> None: ...
@@ -193,7 +198,7 @@ class RealDisk:
         return sorted(os.listdir(self._directory))
 
     def open(self, name: str) -> RealFile:
-        return RealFile(name, os.open(self._directory / name, os.O_RDWR | os.O_CLOEXEC))
+        return RealFile(self._directory / name, open_to_write(self._directory / name))
 
     def create(self, name: str, size: int) -> RealFile:
         return or_exit(lambda: self._create(name, size), self._directory)
@@ -220,7 +225,7 @@ class RealDisk:
     ) -> None:
         def job() -> None:
             assert isinstance(file, RealFile), "a disk renews its own files"
-            is_renewed = renew(file, self._directory, name, head)
+            is_renewed = renew(file, name, head)
             self._sync_directory()
             self._to_loop(lambda: done(is_renewed))
 

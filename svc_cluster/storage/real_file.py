@@ -14,30 +14,53 @@ _CREATE_SYNC_BYTES: Final = 8 * 1024 * 1024
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+class _Descriptor:
+    """A number that the system knows an open file by. It is given back when nobody uses it: a read
+    that began in time holds on to it, and never reads of another file of the same number."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
 class RealFile:
     """A file of a RealDisk."""
 
-    __slots__ = ("_handle", "_size", "name")
+    __slots__ = ("_closed", "_descriptor", "_directory", "_size", "name")
 
-    def __init__(self, name: str, handle: int) -> None:
-        self.name = name
-        self._handle = handle
+    def __init__(self, path: Path, handle: int) -> None:
+        """`handle`: the file's open descriptor, which is its own from now on."""
+        self.name = path.name
+        self._directory = path.parent
+        self._descriptor: _Descriptor | None = _Descriptor(handle)
+        self._closed = False
         self._size = os.fstat(handle).st_size
 
     @property
+    def path(self) -> Path:
+        return self._directory / self.name
+
+    @property
     def handle(self) -> int:
-        return self._handle
+        """The descriptor, for as long as the file is neither at rest nor closed. Blocking where it
+        is at rest, which ends with this."""
+        return self._opened().number
 
     def size(self) -> int:
         return self._size
 
     def held_bytes(self) -> int:
-        return os.fstat(self._handle).st_blocks * 512
+        return os.stat(self.path).st_blocks * 512
 
     def pread(self, size: int, offset: int) -> bytes:
+        descriptor = self._opened()
         pieces = []
         while size > 0:
-            piece = os.pread(self._handle, size, offset)
+            piece = os.pread(descriptor.number, size, offset)
             if not piece:
                 break
             pieces.append(piece)
@@ -46,17 +69,35 @@ class RealFile:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def pread_cached(self, size: int, offset: int) -> bytes | None:
+        descriptor = self._descriptor
+        if descriptor is None:
+            return None  # to open it may have to wait for the disk
         data = bytearray(size)
         try:
-            count = os.preadv(self._handle, [data], offset, os.RWF_NOWAIT)
+            count = os.preadv(descriptor.number, [data], offset, os.RWF_NOWAIT)
         except OSError:
             return None  # EAGAIN, or a file system that cannot say
         return bytes(data) if count == size else None
 
+    def rest(self) -> None:
+        self._descriptor = None
+
     def close(self) -> None:
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
+        self._closed = True
+        self._descriptor = None
+
+    def _opened(self) -> _Descriptor:
+        descriptor = self._descriptor
+        if descriptor is None:
+            if self._closed:
+                raise OSError(errno.EBADF, "the file was closed", self.name)
+            descriptor = self._descriptor = _Descriptor(open_to_write(self.path))
+        return descriptor
+
+
+def open_to_write(path: Path) -> int:
+    """Return a descriptor of a file that is there."""
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
 
 def make_zeros(path: Path, size: int, sync: Callable[[int], None]) -> RealFile:
@@ -71,7 +112,7 @@ def make_zeros(path: Path, size: int, sync: Callable[[int], None]) -> RealFile:
         if offset % _CREATE_SYNC_BYTES == 0:
             sync(handle)
     os.fsync(handle)
-    return RealFile(path.name, handle)
+    return RealFile(path, handle)
 
 
 def reserve(path: Path, size: int, head: bytes) -> RealFile | None:
@@ -88,10 +129,10 @@ def reserve(path: Path, size: int, head: bytes) -> RealFile | None:
         raise
     write_all(handle, [head], 0)
     os.fsync(handle)
-    return RealFile(path.name, handle)
+    return RealFile(path, handle)
 
 
-def renew(file: RealFile, directory: Path, name: str, head: bytes) -> bool:
+def renew(file: RealFile, name: str, head: bytes) -> bool:
     """Give a file another name and beginning, and room where it has holes, and sync it; the
     directory is the caller's. False, and the old name, where the disk has no room for that."""
     try:
@@ -100,7 +141,7 @@ def renew(file: RealFile, directory: Path, name: str, head: bytes) -> bool:
         if failure.errno in _NO_ROOM:
             return False
         raise
-    os.rename(directory / file.name, directory / name)
+    os.rename(file.path, file.path.with_name(name))
     file.name = name
     write_all(file.handle, [head], 0)
     os.fsync(file.handle)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,8 +35,9 @@ from svc_cluster.storage.disk_trouble import remedy
 from svc_cluster.storage.guard import Guard, OnFailure, end_process
 from svc_cluster.storage.harm import NotedHarm
 from svc_cluster.storage.manifest import cut_torn_end
-from svc_cluster.storage.read_pool import ReadPool, ReadPoolSettings
+from svc_cluster.storage.read_pool import ReadPool
 from svc_cluster.storage.reclaim import Reclaimer
+from svc_cluster.storage.rocks_settings import RocksSettings
 from svc_cluster.storage.state_store import (
     FETCHED_KEYS_MAX,
     ON_DISK,
@@ -60,25 +60,6 @@ class StoreOpenError(Exception):
 
 class StoreDamagedError(StoreOpenError):
     """The store's files are damaged: set it aside (storage/damage.py) and begin anew."""
-
-
-WRITE_BUFFER_BYTES: Final = 64 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RocksSettings:
-    """Sizes in bytes."""
-
-    write_buffer_bytes: int = WRITE_BUFFER_BYTES
-    write_buffers: int = 4
-    block_cache_bytes: int = 128 * 1024 * 1024
-    background_jobs: int = 2
-    level_zero_stop_files: int = 36
-    """Files of level 0 at which writes are refused until compaction has caught up."""
-    compacts: bool = True
-    """Where the store is read once and has damage, a compaction that met it would end all writes,
-    also of what is whole."""
-    reads: ReadPoolSettings = ReadPoolSettings()
 
 
 class RocksStore:
@@ -369,6 +350,7 @@ def _options(settings: RocksSettings) -> Options:
     options.set_write_buffer_size(settings.write_buffer_bytes)
     options.set_max_write_buffer_number(settings.write_buffers)
     options.set_max_background_jobs(settings.background_jobs)
+    options.set_max_open_files(settings.open_files_max)
     options.set_level_compaction_dynamic_level_bytes(True)
     options.set_level_zero_stop_writes_trigger(settings.level_zero_stop_files)
     options.set_disable_auto_compactions(not settings.compacts)

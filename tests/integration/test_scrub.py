@@ -23,7 +23,8 @@ from svc_cluster.lab.api_client import ApiClient, decode_batch
 from svc_cluster.model.content import Chunk
 from svc_cluster.replica.prefixed import PREFIX_BYTES, PrefixedReader, generation_prefix
 from svc_cluster.replica.scrub_reader import ScrubReader
-from svc_cluster.storage.rocks_store import RocksSettings, RocksStore
+from svc_cluster.storage.rocks_settings import RocksSettings
+from svc_cluster.storage.rocks_store import RocksStore
 from svc_cluster.storage.state_store import StoreStalledError
 from svc_cluster.stream import keys
 from svc_cluster.stream.basin_content import BasinContent

@@ -19,10 +19,7 @@ from svc_cluster.settings import NodeSettings
 from svc_cluster.settings_checks import read_join_token
 from svc_cluster.storage.payload.payload_settings import PayloadSettings
 from svc_cluster.storage.read_pool import ReadPoolSettings
-from svc_cluster.storage.rocks_store import (
-    WRITE_BUFFER_BYTES,
-    RocksSettings,
-)
+from svc_cluster.storage.rocks_settings import WRITE_BUFFER_BYTES, RocksSettings
 from svc_cluster.storage.wal.wal_settings import WalSettings
 
 MIB = 1024 * 1024

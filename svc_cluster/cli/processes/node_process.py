@@ -50,12 +50,8 @@ from svc_cluster.storage.damage import is_marked, set_aside
 from svc_cluster.storage.disk import DirectoryInUseError, RealDisk, lock_directory
 from svc_cluster.storage.harm import HarmFormatError
 from svc_cluster.storage.payload.payload_settings import PayloadFormatError
-from svc_cluster.storage.rocks_store import (
-    RocksSettings,
-    RocksStore,
-    StoreDamagedError,
-    StoreOpenError,
-)
+from svc_cluster.storage.rocks_settings import RocksSettings
+from svc_cluster.storage.rocks_store import RocksStore, StoreDamagedError, StoreOpenError
 from svc_cluster.storage.wal.wal_settings import WalFormatError
 
 

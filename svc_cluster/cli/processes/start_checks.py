@@ -14,7 +14,9 @@ from svc_cluster.cli.processes.foreign_things import foreign_thing
 from svc_cluster.settings import GatewaySettings, NodeSettings
 from svc_cluster.settings_errors import DirectoryError, LimitError, SettingsError
 from svc_cluster.storage.disk_trouble import remedy
+from svc_cluster.storage.payload.payload_settings import PayloadSettings
 from svc_cluster.storage.restoring import RESTORING, is_half_restored
+from svc_cluster.storage.rocks_settings import RocksSettings
 
 _MEMBERS: Final = "members.json"
 _FILES_OF_A_PROCESS: Final = 64
@@ -22,7 +24,8 @@ _FILES_OF_A_PROCESS: Final = 64
 _FILES_FOR_A_PEER: Final = 4
 """A connection each way, and one more each way while a link is made anew."""
 _FILES_FOR_GATEWAYS: Final = 32
-_FILES_OF_THE_STORE: Final = 256
+_FILES_OF_THE_STORE: Final = RocksSettings().open_files_max + PayloadSettings().open_files_max + 32
+"""Those that are held open, and as many as are written, made, read or compacted beside them."""
 _FILES_FOR_CLIENTS: Final = 256
 """A gateway that holds fewer connections is of no use."""
 

@@ -16,6 +16,7 @@ from svc_cluster.base.checksum import crc32c
 from svc_cluster.base.log import get_logger
 from svc_cluster.storage.disk import Disk, DiskFile
 from svc_cluster.storage.holes import Stretch
+from svc_cluster.storage.payload.open_files import OpenFiles
 from svc_cluster.storage.payload.payload_frame import (
     BLOCK_BYTES,
     FORMAT,
@@ -53,6 +54,11 @@ class PayloadFiles:
         self._reserve_bytes = reserve_bytes
         self._files: dict[int, DiskFile] = {}
         """Files with something in them, or of which that is not known yet."""
+        self._resting = OpenFiles(settings.open_files_max)
+        self._written: set[int] = set()
+        """Files that writes are made to, or may be under way to."""
+        self._filled: list[int] = []
+        """Those of them that get nothing more."""
         self._current: int | None = None
         """The file that is written."""
         self._offset = 0
@@ -105,8 +111,8 @@ class PayloadFiles:
         return self._preparing
 
     def closed_numbers(self) -> list[int]:
-        """The files that get nothing more and are not free, in their order."""
-        return sorted(number for number in self._files if number != self._current)
+        """The files to which nothing more is written and that are not free, in their order."""
+        return sorted(number for number in self._files if number not in self._written)
 
     # -- life
 
@@ -150,10 +156,13 @@ class PayloadFiles:
         """Nothing in the file is needed, and nobody reads it: it may be used again."""
         assert number != self._current, "the file that is written is not free"
         assert number not in self._digging, "a file in the making of holes is not free"
+        assert number not in self._written, "a file with writes under way is not free"
         if number in self.lost:
             self.lost.discard(number)
             return
-        self._free(self._files.pop(number))
+        file = self._files.pop(number)
+        self._resting.give_up(number, file)
+        self._free(file)
         self._prepare()
 
     def shrink(self) -> None:
@@ -231,7 +240,10 @@ class PayloadFiles:
         number = self._current
         if number is None or self._offset + size > self._files[number].size():
             assert self._ready is not None, "there is room"
+            if self._current is not None:
+                self._filled.append(self._current)
             (number, file), self._ready = self._ready, None
+            self._written.add(number)
             self._files[number] = file
             self._current, self._offset = number, BLOCK_BYTES
             self._taken += 1
@@ -245,6 +257,18 @@ class PayloadFiles:
             (file, place.offset, payload),
             (file, behind, padding),
         ]
+
+    def take_filled(self) -> list[int]:
+        """Return the files that get nothing more since the last call: all that is to be written to
+        them has been given out by `put`."""
+        filled, self._filled = self._filled, []
+        return filled
+
+    def settled(self, filled: Iterable[int]) -> None:
+        """What was given out before these were taken is written."""
+        for number in filled:
+            self._written.discard(number)
+            self._resting.opened(number, self._files[number])
 
     def _has_room(self, size: int) -> bool:
         current = self._current
@@ -260,10 +284,10 @@ class PayloadFiles:
         if file is None:
             return None
         try:
-            data = file.pread(place.length, place.offset)
+            data = self._pread(place.number, file, place.length, place.offset)
         except OSError as failure:
-            if failure.errno == errno.EBADF:
-                return None  # closed meanwhile: the file was free
+            if failure.errno in (errno.EBADF, errno.ENOENT):
+                return None  # closed, or renamed, meanwhile: the file was free
             raise
         return data if _is_right(place, data) else None
 
@@ -278,19 +302,25 @@ class PayloadFiles:
         file = self._files.get(place.number)
         if file is None or place.offset < BLOCK_BYTES + FRAME_HEADER_BYTES:
             return None
-        header = file.pread(FRAME_HEADER_BYTES, place.offset - FRAME_HEADER_BYTES)
+        header = self._pread(
+            place.number, file, FRAME_HEADER_BYTES, place.offset - FRAME_HEADER_BYTES
+        )
         return self.read(place) if holds(header, self._node_tag, place, entry) else None
 
     def sync(self, numbers: Iterable[int]) -> None:
         """Make durable what was read of these files. Blocking, for start-up: a process that died
         between a write and its sync leaves bytes that can be read and are not on the disk."""
-        writes: Writes = [
-            (self._files[number], 0, encode_head(number, self._node_tag))
-            for number in numbers
-            if number in self._files
-        ]
-        if writes:
-            self._disk.write_sync(writes)
+        for number in numbers:
+            if (file := self._files.get(number)) is not None:
+                self._disk.write_sync([(file, 0, encode_head(number, self._node_tag))])
+                self._resting.give_up(number, file)
+
+    def _pread(self, number: int, file: DiskFile, size: int, offset: int) -> bytes:
+        try:
+            return file.pread(size, offset)
+        finally:
+            if number not in self._written:
+                self._resting.opened(number, file)
 
     # -- supply
 
@@ -351,6 +381,7 @@ class PayloadFiles:
         else:
             self._files[number] = file
             self._note_missing(file)
+            file.rest()
 
 
 def _is_right(place: PayloadPlace, data: bytes) -> bool:

@@ -28,10 +28,16 @@ class PayloadSettings:
     dead_files_max: int = 2
     """So many files' worth may be held in vain beside that."""
 
+    open_files_max: int = 128
+    """Files that are held open, beside those that are written and those that are being read. A
+    read of another one opens it."""
+
     def __post_init__(self) -> None:
         if self.file_bytes < 2 * BLOCK_BYTES or self.file_bytes % BLOCK_BYTES:
             raise ValueError("file_bytes must be a multiple of 4096 and at least 8 KiB")
         if self.bulk_bytes_min < 1:
             raise ValueError("bulk_bytes_min must be positive")
+        if self.open_files_max < 1:
+            raise ValueError("open_files_max must be positive")
         if self.dead_share_max < 0 or self.dead_files_max < 0:
             raise ValueError("what may be held in vain must not be negative")

@@ -44,6 +44,7 @@ class _SyncBatch:
         "begun",
         "dones",
         "end",
+        "filled",
         "forced",
         "groups",
         "payloads",
@@ -60,6 +61,8 @@ class _SyncBatch:
         self.payloads: Writes = []
         """To payload files, ahead of the frames that tell where they stand."""
         self.writes: Writes = []
+        self.filled: list[int] = []
+        """Payload files to which nothing more is written behind this."""
         self.dones: list[Done] = []
         self.groups: dict[int, int] = {}
         """The last `group_seq` of each group with a frame in here."""
@@ -177,6 +180,7 @@ class Pipeline:
         self._begin_batch(last=True)
         batch = self._seal()
         self._disk.write_sync(batch.writes)
+        self._payloads.settled(batch.filled)
         for done in batch.dones:
             done()
         then()
@@ -314,6 +318,7 @@ class Pipeline:
         self._cut_run()
         batch = self._batch
         batch.writes = batch.payloads + batch.writes
+        batch.filled = self._payloads.take_filled()
         self._sealed = batch.end = self.position
         self._batch = _SyncBatch(self._sealed)
         if batch.begun:
@@ -337,6 +342,7 @@ class Pipeline:
     def _synced(self, batch: _SyncBatch, controls: list[tuple[Writes, Done]]) -> None:
         self._in_flight = False
         self._in_flight_bytes = 0
+        self._payloads.settled(batch.filled)
         self._draining = True
         for _, control_done in controls:
             control_done()

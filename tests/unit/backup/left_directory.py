@@ -16,7 +16,8 @@ from svc_cluster.replica.formation_file import FormationFile
 from svc_cluster.replica.identity import open_identity
 from svc_cluster.replica.prefixed import generation_prefix
 from svc_cluster.storage.disk import RealDisk
-from svc_cluster.storage.rocks_store import RocksSettings, RocksStore
+from svc_cluster.storage.rocks_settings import RocksSettings
+from svc_cluster.storage.rocks_store import RocksStore
 from svc_cluster.storage.wal.wal_settings import WalSettings
 from svc_cluster.storage.wal.writer import Wal
 

@@ -21,6 +21,7 @@ class FakeFile:
         self.durable = bytearray(size)
         self.holes: set[int] = set()
         """Blocks that take no room."""
+        self.is_open = True
 
     def size(self) -> int:
         return len(self.data)
@@ -29,10 +30,14 @@ class FakeFile:
         return len(self.data) - BLOCK_BYTES * len(self.holes)
 
     def pread(self, size: int, offset: int) -> bytes:
+        self.is_open = True
         return bytes(self.data[offset : offset + size])
 
     def pread_cached(self, size: int, offset: int) -> bytes | None:
-        return self.pread(size, offset)
+        return self.pread(size, offset) if self.is_open else None
+
+    def rest(self) -> None:
+        self.is_open = False
 
     def close(self) -> None:
         pass
@@ -193,6 +198,7 @@ class FakeDisk:
         self.sync_count += 1
         for written, offset, data in writes:
             file = self.file(written)
+            file.is_open = True
             assert offset + len(data) <= file.size(), "files have a fixed length"
             file.data[offset : offset + len(data)] = data
             file.durable[offset : offset + len(data)] = data

@@ -33,6 +33,7 @@ def put_into(files: PayloadFiles, disk: FakeDisk, entry: EntryName, payload: byt
     assert files.takes(len(payload))
     place, writes = files.put(entry, payload)
     disk.write_sync(writes)
+    files.settled(files.take_filled())
     disk.run()
     return place
 

@@ -13,7 +13,8 @@ import pytest
 from svc_cluster.base.checksum import crc32c
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.storage.manifest import _mask, cut_torn_end, whole_end
-from svc_cluster.storage.rocks_store import RocksSettings, RocksStore, StoreDamagedError
+from svc_cluster.storage.rocks_settings import RocksSettings
+from svc_cluster.storage.rocks_store import RocksStore, StoreDamagedError
 
 FLUSHES = 3
 

@@ -15,7 +15,8 @@ import pytest
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.storage.dead_ranges import DEAD_BYTES_MIN, TableFile
 from svc_cluster.storage.reclaim import Reclaimer
-from svc_cluster.storage.rocks_store import RocksSettings, RocksStore
+from svc_cluster.storage.rocks_settings import RocksSettings
+from svc_cluster.storage.rocks_store import RocksStore
 from svc_cluster.storage.state_store import StoreStalledError
 
 MIB = 1024 * 1024

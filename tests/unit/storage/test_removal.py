@@ -22,7 +22,8 @@ from svc_cluster.storage.removal import (
     excess,
     remove_slowly,
 )
-from svc_cluster.storage.rocks_store import RocksSettings, RocksStore
+from svc_cluster.storage.rocks_settings import RocksSettings
+from svc_cluster.storage.rocks_store import RocksStore
 
 MIB = 1024 * 1024
 

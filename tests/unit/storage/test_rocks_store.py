@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from svc_cluster.base.write_set import WriteSet
-from svc_cluster.storage.rocks_store import RocksSettings, RocksStore, StoreOpenError
+from svc_cluster.storage.rocks_settings import RocksSettings
+from svc_cluster.storage.rocks_store import RocksStore, StoreOpenError
 from svc_cluster.storage.state_store import StoreStalledError
 from svc_cluster.storage.worker import EXIT_STORAGE
 

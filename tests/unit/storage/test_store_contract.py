@@ -11,7 +11,8 @@ import pytest
 
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.storage.payload.payload_store import PayloadStore
-from svc_cluster.storage.rocks_store import RocksSettings, RocksStore
+from svc_cluster.storage.rocks_settings import RocksSettings
+from svc_cluster.storage.rocks_store import RocksStore
 from svc_cluster.storage.state_store import FETCHED_KEYS_MAX, StateStore
 from tests.memory_store import MemoryStore
 from tests.unit.storage.fakes import FakeDisk

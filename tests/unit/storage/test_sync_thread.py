@@ -36,7 +36,7 @@ async def main():
     loop = asyncio.get_running_loop()
     disk = RealDisk(Path(sys.argv[1]), loop)
     good = [disk.create(name, 4096) for name in ("one", "two")]
-    bad = RealFile(sys.argv[3], os.open(sys.argv[3], os.O_RDWR))
+    bad = RealFile(Path(sys.argv[3]), os.open(sys.argv[3], os.O_RDWR))
     files = [*good]
     files.insert(int(sys.argv[4]), bad)
     if sys.argv[5] == "fault":
@@ -78,7 +78,7 @@ def files(tmp_path: Path) -> Iterator[list[RealFile]]:
     made = []
     for name in ("one", "two"):
         (tmp_path / name).write_bytes(bytes(8 << 20))
-        made.append(RealFile(name, os.open(tmp_path / name, os.O_RDWR)))
+        made.append(RealFile(tmp_path / name, os.open(tmp_path / name, os.O_RDWR)))
     yield made
     for file in made:
         file.close()
