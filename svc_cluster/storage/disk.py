@@ -255,8 +255,8 @@ class RealDisk:
         parts = _real(writes)
 
         def job() -> None:
-            for handle in write_parts(parts):
-                self._sync(handle)
+            for descriptor in write_parts(parts):
+                self._sync(descriptor.number)
             self._to_loop(done)
 
         self._maker.put(job)

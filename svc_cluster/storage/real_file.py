@@ -14,9 +14,9 @@ _CREATE_SYNC_BYTES: Final = 8 * 1024 * 1024
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class _Descriptor:
+class Descriptor:
     """A number that the system knows an open file by. It is given back when nobody uses it: a read
-    that began in time holds on to it, and never reads of another file of the same number."""
+    or write that began in time holds on to it, and never gets at another file of the number."""
 
     __slots__ = ("number",)
 
@@ -36,19 +36,13 @@ class RealFile:
         """`handle`: the file's open descriptor, which is its own from now on."""
         self.name = path.name
         self._directory = path.parent
-        self._descriptor: _Descriptor | None = _Descriptor(handle)
+        self._descriptor: Descriptor | None = Descriptor(handle)
         self._closed = False
         self._size = os.fstat(handle).st_size
 
     @property
     def path(self) -> Path:
         return self._directory / self.name
-
-    @property
-    def handle(self) -> int:
-        """The descriptor, for as long as the file is neither at rest nor closed. Blocking where it
-        is at rest, which ends with this."""
-        return self._opened().number
 
     def size(self) -> int:
         return self._size
@@ -57,7 +51,7 @@ class RealFile:
         return os.stat(self.path).st_blocks * 512
 
     def pread(self, size: int, offset: int) -> bytes:
-        descriptor = self._opened()
+        descriptor = self.opened()
         pieces = []
         while size > 0:
             piece = os.pread(descriptor.number, size, offset)
@@ -86,12 +80,18 @@ class RealFile:
         self._closed = True
         self._descriptor = None
 
-    def _opened(self) -> _Descriptor:
+    def opened(self) -> Descriptor:
+        """Return the file's descriptor, which stays open for as long as it is held. Blocking where
+        the file is at rest, which ends with this.
+
+        Raises:
+            OSError: The file was closed, or cannot be opened.
+        """
         descriptor = self._descriptor
         if descriptor is None:
             if self._closed:
                 raise OSError(errno.EBADF, "the file was closed", self.name)
-            descriptor = self._descriptor = _Descriptor(open_to_write(self.path))
+            descriptor = self._descriptor = Descriptor(open_to_write(self.path))
         return descriptor
 
 
@@ -135,16 +135,17 @@ def reserve(path: Path, size: int, head: bytes) -> RealFile | None:
 def renew(file: RealFile, name: str, head: bytes) -> bool:
     """Give a file another name and beginning, and room where it has holes, and sync it; the
     directory is the caller's. False, and the old name, where the disk has no room for that."""
+    descriptor = file.opened()
     try:
-        os.posix_fallocate(file.handle, 0, file.size())
+        os.posix_fallocate(descriptor.number, 0, file.size())
     except OSError as failure:
         if failure.errno in _NO_ROOM:
             return False
         raise
     os.rename(file.path, file.path.with_name(name))
     file.name = name
-    write_all(file.handle, [head], 0)
-    os.fsync(file.handle)
+    write_all(descriptor.number, [head], 0)
+    os.fsync(descriptor.number)
     return True
 
 

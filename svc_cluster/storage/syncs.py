@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from svc_cluster._native import SyncThread
-from svc_cluster.storage.real_file import RealFile, write_all
+from svc_cluster.storage.real_file import Descriptor, RealFile, write_all
 from svc_cluster.storage.worker import Worker, exit_storage, or_exit
 
 _IOVEC_MAX: Final = 512
@@ -77,10 +77,10 @@ class PythonSyncs:
 
     def _carry_out(self, writes: Sequence[Write]) -> None:
         begun = self._loop.time()
-        handles = write_parts(writes)
+        written = write_parts(writes)
         started = self._loop.time()
-        for handle in handles:
-            self._sync(handle)
+        for descriptor in written:
+            self._sync(descriptor.number)
         size = sum(len(data) for _, _, data in writes)
         self._told(started - begun, self._loop.time() - started, size)
 
@@ -97,7 +97,7 @@ class NativeSyncs:
     ) -> None:
         """`told` is called on the event loop."""
         self._loop, self._place, self._told = loop, place, told
-        self._dones: deque[Done | None] = deque()
+        self._under_way: deque[tuple[list[Descriptor], Done | None]] = deque()
         self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._thread = thread(self._eventfd, self._failed)
         loop.add_reader(self._eventfd, self._ready)
@@ -115,15 +115,22 @@ class NativeSyncs:
         self._thread.close()
         if not self._loop.is_closed():
             self._loop.remove_reader(self._eventfd)
-            if self._dones:
+            if self._under_way:
                 self._loop.call_soon_threadsafe(or_exit, self._tell, self._place)
         os.close(self._eventfd)
         self._eventfd = -1
 
     def _put(self, writes: Sequence[Write], done: Done | None) -> None:
-        self._thread.submit([(file.handle, offset, data) for file, offset, data in writes])
+        # the thread knows numbers only: they are held open, whatever becomes of the files meanwhile
+        held = [file.opened() for file, _, _ in writes]
+        self._thread.submit(
+            [
+                (one.number, offset, data)
+                for one, (_, offset, data) in zip(held, writes, strict=True)
+            ]
+        )
         # behind it, as what is refused is never told of; nothing is taken before the next turn
-        self._dones.append(done)
+        self._under_way.append((held, done))
 
     def _ready(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -132,7 +139,7 @@ class NativeSyncs:
 
     def _tell(self) -> None:
         for written, synced, size in self._thread.take():
-            done = self._dones.popleft()
+            _, done = self._under_way.popleft()
             self._told(written, synced, size)
             if done is not None:
                 done()
@@ -141,22 +148,23 @@ class NativeSyncs:
         exit_storage(OSError(number, os.strerror(number)), self._place)
 
 
-def write_parts(writes: Sequence[Write]) -> list[int]:
-    """Write each part, those that touch together; returns the handles of the files touched."""
-    handles: dict[int, None] = {}
+def write_parts(writes: Sequence[Write]) -> list[Descriptor]:
+    """Write each part, those that touch together; returns the descriptors of the files touched."""
+    touched: dict[Descriptor, None] = {}
     run: list[bytes | memoryview] = []
-    run_handle, run_start, run_end = -1, 0, 0
+    run_number, run_start, run_end = -1, 0, 0
     for file, offset, data in writes:
-        if file.handle != run_handle or offset != run_end or len(run) == _IOVEC_MAX:
+        descriptor = file.opened()
+        if descriptor.number != run_number or offset != run_end or len(run) == _IOVEC_MAX:
             if run:
-                write_all(run_handle, run, run_start)
-            run, run_handle, run_start, run_end = [], file.handle, offset, offset
+                write_all(run_number, run, run_start)
+            run, run_number, run_start, run_end = [], descriptor.number, offset, offset
         run.append(data)
         run_end += len(data)
-        handles[file.handle] = None
+        touched[descriptor] = None
     if run:
-        write_all(run_handle, run, run_start)
-    return list(handles)
+        write_all(run_number, run, run_start)
+    return list(touched)
 
 
 def to_loop(loop: asyncio.AbstractEventLoop, done: Done, place: Path) -> None:

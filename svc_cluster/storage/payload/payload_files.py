@@ -259,8 +259,10 @@ class PayloadFiles:
         ]
 
     def take_filled(self) -> list[int]:
-        """Return the files that get nothing more since the last call: all that is to be written to
-        them has been given out by `put`."""
+        """Return the files that get nothing more since the last call.
+
+        All that is to be written to them has been given out by `put`.
+        """
         filled, self._filled = self._filled, []
         return filled
 

@@ -22,6 +22,7 @@ from svc_cluster.storage.disk import (
     RealDisk,
     lock_directory,
 )
+from svc_cluster.storage.syncs import write_parts
 from svc_cluster.storage.worker import EXIT_STORAGE
 
 FAILING = """
@@ -177,6 +178,15 @@ def test_an_unlinked_file_is_gone(disk: RealDisk) -> None:
     disk.unlink("f")
     assert disk.list_names() == []
     assert disk.create("f", 4096).size() == 4096
+
+
+def test_what_is_written_stays_open_until_it_is_synced(python: RealDisk) -> None:
+    """Python's thread syncs by number, too: a file that is given up in between keeps its own."""
+    file = python.create("f", 4096)
+    written = write_parts([(file, 0, b"x")])
+    inode = os.fstat(written[0].number).st_ino
+    file.close()
+    assert os.fstat(written[0].number).st_ino == inode
 
 
 def test_a_failed_sync_ends_the_process_unacknowledged(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_what_waits_is_finished_by_a_close_and_told_behind_it(
         assert files[0].pread(20, 0) == b"x" * 20
         with pytest.raises(ValueError, match="has ended"):
             syncs.submit([(files[0], 0, b"y")], lambda: done.append(-1))
-        assert len(syncs._dones) == 20, "what is refused is expected of nobody"
+        assert len(syncs._under_way) == 20, "what is refused is expected of nobody"
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
@@ -204,16 +204,49 @@ def test_a_fault_behind_a_sync_of_the_core_ends_the_process(
     assert "ZeroDivisionError" in ended.stderr
 
 
+@pytest.mark.parametrize("how", ["dropped", "closed", "at rest"])
+def test_a_file_that_is_given_up_stays_open_until_its_write_is_told(
+    thread: type[_native.SyncThread], tmp_path: Path, how: str
+) -> None:
+    """The core's thread knows its number only, which would mean another file meanwhile, or none."""
+    path = tmp_path / "given up"
+    path.write_bytes(bytes(4096))
+    file: RealFile | None = RealFile(path, os.open(path, os.O_RDWR))
+    assert file is not None
+    number = file.opened().number
+
+    async def main() -> None:
+        nonlocal file
+        told = asyncio.Event()
+        syncs = NativeSyncs(asyncio.get_running_loop(), tmp_path, lambda *_: None, thread)
+        assert file is not None
+        syncs.submit([(file, 0, b"good")], told.set)
+        if how == "closed":
+            file.close()
+        elif how == "at rest":
+            file.rest()
+        else:
+            file = None
+        assert os.fstat(number).st_ino == path.stat().st_ino, "nobody else has the number"
+        await told.wait()
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(number)
+        syncs.close()
+
+    asyncio.run(main())
+    assert path.read_bytes()[:4] == b"good"
+
+
 def test_what_is_no_write_is_refused_and_nothing_of_it_is_done(
     thread: type[_native.SyncThread], files: list[RealFile]
 ) -> None:
     eventfd = os.eventfd(0, os.EFD_NONBLOCK)
     syncs = thread(eventfd, never)
-    good = (files[0].handle, 0, b"good")
+    good = (files[0].opened().number, 0, b"good")
     for bad in (
         (1, 2),
         [1, 2, b""],
-        (files[0].handle, 0, "text"),
+        (files[0].opened().number, 0, "text"),
         ("x", 0, b""),
         (1, 1 << 70, b""),
     ):
@@ -232,7 +265,7 @@ def test_the_bytes_are_kept_until_they_are_written_and_not_longer(
     eventfd = os.eventfd(0, os.EFD_NONBLOCK)
     syncs = thread(eventfd, never)
     data = bytearray(b"abc")
-    syncs.submit([(files[0].handle, 0, data)])  # type: ignore[list-item]
+    syncs.submit([(files[0].opened().number, 0, data)])  # type: ignore[list-item]
     syncs.wait()
     with pytest.raises(BufferError):
         data.append(1)
