@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import secrets
 import ssl
@@ -25,6 +26,8 @@ log = get_logger("link")
 
 RECONNECT_SECONDS_MIN: Final = 0.05
 RECONNECT_SECONDS_MAX: Final = 1.0
+KNOCK_SECONDS: Final = 0.1
+"""Between two attempts at least, however often somebody knocks."""
 TRUST_SECONDS: Final = 1.0
 """How often a connection under TLS looks whether the CAs of its making are still trusted."""
 SAY_AGAIN_SECONDS: Final = 60.0
@@ -140,6 +143,7 @@ class Connector:
         self._wire: Wire | None = None
         self._ended: asyncio.Future[str] | None = None
         self._tasks = Tasks()
+        self._knocked = asyncio.Event()
         self._said: dict[str, tuple[str, float]] = {}
         self._last_reason = ""
 
@@ -201,6 +205,14 @@ class Connector:
         if self._wire is not None:
             self._wire.close(reason)
 
+    def knock(self) -> None:
+        """A wait for the next attempt is cut short, to KNOCK_SECONDS behind the last one.
+
+        Somebody needs the other side, or has heard from it: it may be there again.
+        """
+        if not self.is_up:
+            self._knocked.set()
+
     async def close(self) -> None:
         await self._tasks.cancel_all()
 
@@ -212,6 +224,7 @@ class Connector:
             started = self._loop.time()
             reason, is_news = "cancelled", True
             tried, self._has_opened = self._address, False
+            self._knocked.clear()
             try:
                 reason = await self._converse()
             except (ssl.SSLError, CertificateError) as cause:
@@ -228,8 +241,15 @@ class Connector:
                 self._turn = (self._turn + 1) % len(self._places)
             if self._loop.time() - started > RECONNECT_SECONDS_MAX:
                 delay = RECONNECT_SECONDS_MIN
-            await asyncio.sleep(delay * (0.5 + self._rng.random()))
+            await self._pause(delay * (0.5 + self._rng.random()))
             delay = min(delay * 2, RECONNECT_SECONDS_MAX)
+
+    async def _pause(self, seconds: float) -> None:
+        least = min(seconds, KNOCK_SECONDS)
+        await asyncio.sleep(least)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds - least):
+                await self._knocked.wait()
 
     async def _converse(self) -> str:
         """One connection from its beginning to the reason of its end."""

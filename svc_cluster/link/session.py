@@ -57,6 +57,10 @@ class NodeLink(Sender, Protocol):
         """What the connection keeps of both sides' messages."""
         ...
 
+    def knock(self) -> None:
+        """Does what `Connector.knock` does."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -92,6 +96,11 @@ class NodeSession:
     @property
     def pending(self) -> int:
         return self._calls.pending
+
+    def knock(self) -> None:
+        """The node is needed: where it cannot be reached, it is tried again soon."""
+        if self._link is not None and not self._up:
+            self._link.knock()
 
     def call(
         self,

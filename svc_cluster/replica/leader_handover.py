@@ -52,6 +52,10 @@ HANDOVERS_MAX: Final = 64
 NEAR_ENTRIES: Final = 64
 """A member that lacks no more of the log is as good a successor as one that has it all."""
 
+BACKLOG_ENTRIES_MAX: Final = 256
+"""A node with a group that has more entries to apply is no place for leads: its new leader serves
+nobody before it has applied them. Behind a start it may have seconds of appends to apply."""
+
 ATTEMPT_SECONDS: Final = 0.5
 """Pause of a group's writes for one attempt of a node that stops, but for the wait for an
 answer."""
@@ -297,8 +301,8 @@ class SlowDiskWatch:
         host.avoids_leads = self.avoids_leads
 
     def avoids_leads(self) -> bool:
-        """Whether the node is no place for leads: it goes, gave some away for its disk, or had no
-        room on it. Whoever has no room gives every lead away at once."""
+        """Whether the node is no place for leads: it goes, gave some away for its disk, had no room
+        on it, or has much to apply. Whoever has no room gives every lead away at once."""
         host, now = self._host, self._services.clock.monotonic()
         disk_failed_at = max(self._gave_away_at, host.full_at)
         return (
@@ -306,7 +310,13 @@ class SlowDiskWatch:
             or is_drained(host)
             or now - disk_failed_at < AVOID_SECONDS
             or not self._services.wal.has_space()
+            or self._has_much_to_apply()
         )
+
+    def _has_much_to_apply(self) -> bool:
+        # who rests has nothing to apply
+        awake = self._services.rest.awake()
+        return any(one.group.backlog_entries > BACKLOG_ENTRIES_MAX for one in awake)
 
     def start(self) -> None:
         self._handle = self._services.loop.call_later(LOOK_SECONDS, self._host.guarded(self._look))

@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from svc_cluster.base.ids import NodeId
 from svc_cluster.base.log import get_logger
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.catalog.node_rows import REMOVED
@@ -28,6 +29,7 @@ from svc_cluster.link.link_errors import LinkLostError
 from svc_cluster.link.outbox import NoCreditError
 from svc_cluster.link.tls import PeerTls
 from svc_cluster.link.tls_context import Renewal, acceptor_context
+from svc_cluster.link.wire import Wire
 from svc_cluster.model.versions import SPOKEN
 from svc_cluster.replica.node import ReplicaNode
 from svc_cluster.replica.peers import RAFT
@@ -305,14 +307,28 @@ class ServiceCaller:
 class LinkServer:
     """Listens on one address for peers and gateways of this cluster."""
 
-    def __init__(self, node: ReplicaNode, secret: bytes, tls: PeerTls | None = None) -> None:
+    def __init__(
+        self,
+        node: ReplicaNode,
+        secret: bytes,
+        tls: PeerTls | None = None,
+        called: Callable[[NodeId], None] = lambda _: None,
+    ) -> None:
+        """`called` is told of each node that begins a conversation here."""
         self._tls = tls
         self._tasks = Tasks()
         loop = asyncio.get_running_loop()
+
+        def welcome(speaker: Speaker, wire: Wire) -> PeerCaller | ServiceCaller:
+            caller = caller_of(node, speaker, wire, self._tasks, wire.host)
+            if speaker.identity.role == "node":
+                called(speaker.identity.node_id)
+            return caller
+
         self.acceptor = Acceptor(
             loop,
             lambda: terms_of(node, secret),
-            lambda speaker, wire: caller_of(node, speaker, wire, self._tasks, wire.host),
+            welcome,
             lambda who: who.role == "node" and who.node_id not in node.roster,
         )
         node.host.memory.add("arriving", lambda: self.acceptor.arriving_bytes)

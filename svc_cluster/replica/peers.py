@@ -167,6 +167,11 @@ class LinkPeers:
         self._others.pop(peer, None)
         self.sessions.pop(peer, None)
 
+    def knock(self, peer: NodeId) -> None:
+        """The node has called: where it could not be reached so far, it is tried again soon."""
+        for link in self._links.get(peer, ()):
+            link.knock()
+
     def send(self, peer: NodeId, group_id: GroupId, message: PeerMessage) -> None:
         talk = self._talks.get(peer)
         if talk is None:

@@ -104,6 +104,8 @@ class Wire:
         self.near.send(kind, flow, payload)
         self._schedule()
 
+    def knock(self) -> None: ...
+
     def has_credit(self, kind: FrameKind, size: int) -> bool:
         return self.near.outbox.credits[kind].allows(size)
 

@@ -34,13 +34,15 @@ def test_strangers_share_few_conversations(tmp_path: Path, monkeypatch: pytest.M
     async def body() -> None:
         async with asyncio.timeout(60), pair(tmp_path) as two:
             await two.stream("basin-of-one", "s")
-            server = LinkServer(two.node, SECRET)
+            called: list[NodeId] = []
+            server = LinkServer(two.node, SECRET, called=called.append)
             address = f"127.0.0.1:{await server.start('127.0.0.1:0')}"
             held = [await talk(address, terms("node", 7 + n, JOIN)) for n in range(STRANGERS)]
             with pytest.raises(RefusedError, match=f"there are {STRANGERS}"):
                 await introduce(address, terms("node", 99, JOIN), None, "")
             held.append(await talk(address, terms("gateway", 0)))
             assert server.acceptor.refusals == 1
+            assert called == [7 + n for n in range(STRANGERS)], "nodes that were let in"
             for connector in held:
                 await connector.close()
             await server.stop()

@@ -287,6 +287,9 @@ class SimConnector:
         if self._wire is not None:
             self._wire.dealt_with(kind, size)
 
+    def knock(self) -> None:
+        """The network says itself when there is a connection again."""
+
     def redirect(self, address: str, other: str = "") -> None:
         """A simulated node is where it is."""
 

@@ -7,12 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import NodeId
+from svc_cluster.replica.group_replica import GroupReplica
 from svc_cluster.replica.host import Replica
+from svc_cluster.replica.leader_handover import BACKLOG_ENTRIES_MAX
 from svc_cluster.replica.node_questions import EVERYTHING, FIGURES, PLACE, overviews
 from svc_cluster.replica.readiness_look import ReadinessLook
 from tests.simulation.cluster import SimCluster, in_simulation
@@ -89,6 +92,17 @@ class Places(Balancing):
         full.disk.switches.full = False
         await self.finish()
 
+    async def much_to_apply(self) -> None:
+        """A node whose replica has many entries before it, as behind a start, is no place for a
+        lead until it has applied them; a few are none of it."""
+        await self.started()
+        behind = self.cluster.nodes[2]
+        for entries in (BACKLOG_ENTRIES_MAX, BACKLOG_ENTRIES_MAX + 1, 0):
+            with patch.object(GroupReplica, "backlog_entries", entries):
+                told = await self.told(behind, PLACE)
+            assert told.avoids_leads == (entries > BACKLOG_ENTRIES_MAX)
+        await self.finish()
+
     async def past_who_drains(self) -> None:
         """A full node asks its members in turn: the first one drains, and takes nothing."""
         leading = await self.started()
@@ -119,10 +133,11 @@ class Places(Balancing):
     [
         (FEW_A_TURN, Places.what_is_asked_for),
         (OPTIONS, Places.full_at_once),
+        (OPTIONS, Places.much_to_apply),
         (OPTIONS, Places.past_who_drains),
         (OPTIONS, Places.to_anybody),
     ],
-    ids=["asked-for", "full-at-once", "past-who-drains", "to-anybody"],
+    ids=["asked-for", "full-at-once", "much-to-apply", "past-who-drains", "to-anybody"],
 )
 def test_places_for_leads(
     options: Any, play: Callable[[Places], Coroutine[Any, Any, None]]

@@ -62,6 +62,9 @@ class LoopbackLink:
         credit.queued += len(payload)
         self._call_soon(self._caller.message, kind, payload)
 
+    def knock(self) -> None:
+        """Both sides are one process."""
+
     def has_credit(self, kind: FrameKind, size: int) -> bool:
         return self._credits[kind].allows(size)
 

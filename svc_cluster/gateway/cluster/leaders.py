@@ -136,8 +136,10 @@ class Leaders:
                     await session.call(
                         CATALOG_GROUP, int(PING_ANSWER_SECONDS * 1000), _fill_ping, FrameKind.URGENT
                     )
-            except (ConnectionError, TimeoutError):
+            except (LinkBusyError, TimeoutError):
                 self._silent.add(node)
+            except LinkLostError:
+                self._silent.discard(node)  # it is of use from the moment when its link is up
             else:
                 self._silent.discard(node)
 
@@ -287,6 +289,7 @@ class Leaders:
             if has_moved and tried >= len(group.replicas):
                 # who has no replica hints at nobody; and who has one may be away
                 self._seek(group)
+            self._knock(group)
             await asyncio.sleep(min(delay * (0.5 + self._rng.random()), max(left, 0)))
             delay = min(delay * 2, RETRY_SECONDS_MAX)
         if isinstance(refusal, rpc.NotLeaderHereError | rpc.GroupUnknownError):
@@ -302,6 +305,12 @@ class Leaders:
         self.note_retry("moved")
         group.sought_at = now
         self._tasks.spawn(group.find(group, now + FIND_SECONDS), "find a group")
+
+    def _knock(self, group: Group) -> None:
+        """Who should have answered and is not there may be back: a link's own pauses are longer
+        than a request waits for."""
+        for node in self._sessions.keys() & {*group.replicas, group.leader}:
+            self._sessions[node].knock()
 
     def _pick(self, group: Group, tried: int) -> NodeId | None:
         leader = group.leader

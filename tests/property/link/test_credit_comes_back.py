@@ -47,6 +47,8 @@ class CallerEnd:
             raise LinkLostError(sent=False)
         self.talk.send(kind, flow, payload)
 
+    def knock(self) -> None: ...
+
     def has_credit(self, kind: FrameKind, size: int) -> bool:
         return self.talk.outbox.credits[kind].allows(size)
 

@@ -77,6 +77,9 @@ def test_hints_that_lead_nowhere_are_followed_with_pauses(unreachable: bool) -> 
         assert loop.time() - begun == pytest.approx(SECONDS, abs=0.2)
         asked = sum(node.asked_count for node in nodes.values())
         assert 20 <= asked <= ATTEMPTS_MAX
+        # who is there needs no knock, and who is not gets one before each pause
+        assert [nodes[node].knocks for node in NODES[:2]] == [0, 0]
+        assert (20 <= nodes[NODES[2]].knocks <= ATTEMPTS_MAX) == unreachable
 
     run(main)
 

@@ -16,6 +16,8 @@ from svc_cluster.codec import rpc
 from svc_cluster.gateway.cluster.leaders import (
     IN_TURN_SECONDS,
     OTHERS_SECONDS,
+    PING_ANSWER_SECONDS,
+    PING_SECONDS,
     RETRY_SECONDS_MAX,
     Group,
     Leaders,
@@ -23,7 +25,7 @@ from svc_cluster.gateway.cluster.leaders import (
 from svc_cluster.link.session import NodeSession
 from tests.simulation.loop import run
 from tests.unit.gateway.test_hints import LoopClock
-from tests.unit.link.far import FarNode
+from tests.unit.link.far import SPEAKER, FarNode
 
 FIRST, SECOND, THIRD = NodeId(1), NodeId(2), NodeId(3)
 SECONDS = 2.5
@@ -156,5 +158,55 @@ def test_a_replica_that_is_silent_in_its_turn_is_left_for_the_leader() -> None:
         }
         assert leaders.retries == {"replica_refused": 1}
         assert group.leader == SECOND, "who leads is not in question"
+
+    run(main)
+
+
+def test_a_node_that_comes_back_is_asked_from_the_moment_when_its_link_is_up() -> None:
+    """Pings that found no link say nothing of it. One that leaves a ping unanswered, or takes none,
+    is asked nothing until it has answered one."""
+
+    async def main(loop: Any) -> None:
+        class Node(FarNode):
+            answers = True
+
+            def asked(self, number: int, request: pb.Request) -> None:
+                if self.answers:
+                    response = pb.Response()
+                    response.done.SetInParent()
+                    loop.call_soon(self.answer, number, response)
+
+        node = Node(NodeSession(loop))
+        leaders = Leaders(
+            sessions={FIRST: node.session},
+            loop=loop,
+            clock=LoopClock(loop),  # type: ignore[arg-type]
+            rng=random.Random(5),
+        )
+        leaders.start()
+
+        def comes_back() -> None:
+            node.is_up = True
+            node.session.link_up(SPEAKER)
+
+        for _ in range(2):
+            await asyncio.sleep(3.1 * PING_SECONDS)
+            assert leaders.is_usable(FIRST)
+            node.is_up = False
+            node.session.link_down()
+            await asyncio.sleep(3.1 * PING_SECONDS)
+            assert not leaders.is_usable(FIRST)
+            comes_back()
+            assert leaders.is_usable(FIRST)
+        node.full = True
+        await asyncio.sleep(2 * PING_SECONDS)
+        assert not leaders.is_usable(FIRST)
+        node.full = False
+        await asyncio.sleep(2 * PING_SECONDS)
+        assert leaders.is_usable(FIRST)
+        node.answers = False
+        await asyncio.sleep(2 * PING_SECONDS + PING_ANSWER_SECONDS)
+        assert not leaders.is_usable(FIRST)
+        await leaders.close()
 
     run(main)

@@ -27,6 +27,7 @@ class FarNode:
         self.sent: list[tuple[FrameKind, int, Verb, int, bytes]] = []
         """Class, flow, verb, number and body of every message."""
         self.dealt: list[tuple[FrameKind, int]] = []
+        self.knocks = 0
         session.attach(self)
         if is_up:
             session.link_up(SPEAKER)
@@ -44,6 +45,9 @@ class FarNode:
         self.sent.append((kind, flow, *message))
         if message.verb is Verb.REQUEST:
             self.asked(message.number, pb.Request.FromString(message.body))
+
+    def knock(self) -> None:
+        self.knocks += 1
 
     def has_credit(self, kind: FrameKind, size: int) -> bool:
         return not self.full

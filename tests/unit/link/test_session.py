@@ -40,6 +40,8 @@ class Line:
     def send(self, kind: FrameKind, flow: int, payload: bytes) -> None:
         self._talk.send(kind, flow, payload)
 
+    def knock(self) -> None: ...
+
     def has_credit(self, kind: FrameKind, size: int) -> bool:
         return self._talk.outbox.credits[kind].allows(size)
 

@@ -53,6 +53,7 @@ class Rig:
         self.is_up = True
         self.addresses: list[str] = []
         self.closed = False
+        self.knocks = 0
         self.rooms = 0
         self.talk = PeerConversation(asyncio.get_running_loop(), lambda: CLOCK)
         self.talk.on_room = self._room
@@ -73,6 +74,9 @@ class Rig:
     @property
     def held_bytes(self) -> int:
         return self.near.talk.held_bytes
+
+    def knock(self) -> None:
+        self.knocks += 1
 
     def has_credit(self, kind: FrameKind, size: int) -> bool:
         return not self.is_up or self.near.talk.outbox.credits[kind].allows(size)
@@ -517,6 +521,9 @@ def test_nodes_come_and_go_and_are_followed_to_where_they_are() -> None:
             lambda peer: told.append(("down", peer)),
             lambda peer: told.append(("room", peer)),
         )
+        peers.knock(NodeId(2))
+        peers.knock(NodeId(4))  # it is not known yet
+        assert (rigs[2].knocks, rigs[4].knocks) == (2, 0), "for Raft and for its service"
         session = peers.meet(NodeId(4), "four:1")
         assert peers.meet(NodeId(4), "four:1") is session is peers.sessions[NodeId(4)]
         assert opened[2:] == [(4, False, "four:1"), (4, True, "four:1")]
