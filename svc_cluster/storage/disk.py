@@ -24,7 +24,15 @@ from svc_cluster.storage.holes import Stretch, dig, makes_holes
 from svc_cluster.storage.private import keep_private
 from svc_cluster.storage.real_file import RealFile, make_zeros, open_to_write, renew, reserve
 from svc_cluster.storage.removal import excess, remove_slowly
-from svc_cluster.storage.syncs import NativeSyncs, PythonSyncs, Syncs, Write, to_loop, write_parts
+from svc_cluster.storage.syncs import (
+    NativeSyncs,
+    PythonSyncs,
+    Syncs,
+    Write,
+    held,
+    to_loop,
+    write_parts,
+)
 from svc_cluster.storage.worker import Worker, or_exit
 
 log = get_logger("storage.disk")
@@ -49,9 +57,12 @@ class DiskFile(Protocol):
         """Read `size` bytes if memory has all of them; None otherwise. Never waits for the disk."""
         ...
 
-    def rest(self) -> None:
-        """Give up what the system holds for it until its next use, except that of `pread_cached`,
-        which knows nothing then. Reads under way end well; no write may be under way."""
+    def release(self) -> None:
+        """Give the descriptor back, until the next use opens the file anew.
+
+        `pread_cached` does not open it, and knows nothing until then. Reads under way end well; no
+        write may be under way.
+        """
         ...
 
     def close(self) -> None: ...
@@ -252,7 +263,7 @@ class RealDisk:
     def submit_aside(
         self, writes: Sequence[tuple[DiskFile, int, bytes]], done: Callable[[], None]
     ) -> None:
-        parts = _real(writes)
+        parts = held(_real(writes), self._directory)
 
         def job() -> None:
             for descriptor in write_parts(parts):

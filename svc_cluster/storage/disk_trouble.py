@@ -14,6 +14,7 @@ from typing import Final
 
 _MIB: Final = 1024 * 1024
 _FULL: Final = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT))
+_NO_FILES: Final = tuple(os.strerror(code) for code in (errno.EMFILE, errno.ENFILE))
 _FAILING: Final = tuple(os.strerror(code) for code in (errno.EIO, errno.EROFS))
 """RocksDB's binding has no error numbers, only the system's words for them."""
 
@@ -30,7 +31,7 @@ def is_full(failure: BaseException) -> bool:
 
 def remedy(failure: BaseException, place: Path) -> str | None:
     """Return what to do about a failure in the directory `place`, which tells about its file
-    system. Return None where neither a full nor a failing disk was its cause."""
+    system. Return None where its cause was no full or failing disk, and no lack of open files."""
     text = str(failure)
     if is_full(failure):
         return (
@@ -41,6 +42,11 @@ def remedy(failure: BaseException, place: Path) -> str | None:
         return (
             f"the disk fails or is read-only, {room(place)}: look for its device in the kernel's "
             "log and mend that; leave the node's own files as they are"
+        )
+    if any(words in text for words in _NO_FILES):
+        return (
+            "too many files are open: raise the limit of open files (RLIMIT_NOFILE, or the whole "
+            "system's), or let fewer connections in; nothing that was acknowledged is lost"
         )
     return None
 

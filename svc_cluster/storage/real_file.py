@@ -73,7 +73,7 @@ class RealFile:
             return None  # EAGAIN, or a file system that cannot say
         return bytes(data) if count == size else None
 
-    def rest(self) -> None:
+    def release(self) -> None:
         self._descriptor = None
 
     def close(self) -> None:
@@ -82,17 +82,25 @@ class RealFile:
 
     def opened(self) -> Descriptor:
         """Return the file's descriptor, which stays open for as long as it is held. Blocking where
-        the file is at rest, which ends with this.
+        the file was released, which ends with this.
 
         Raises:
             OSError: The file was closed, or cannot be opened.
         """
         descriptor = self._descriptor
         if descriptor is None:
-            if self._closed:
-                raise OSError(errno.EBADF, "the file was closed", self.name)
+            self._check_open()
             descriptor = self._descriptor = Descriptor(open_to_write(self.path))
+            try:
+                self._check_open()
+            except OSError:  # closed meanwhile by another thread: nobody would close this one
+                self._descriptor = None
+                raise
         return descriptor
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise OSError(errno.EBADF, "the file was closed", self.name)
 
 
 def open_to_write(path: Path) -> int:

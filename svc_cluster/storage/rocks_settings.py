@@ -12,7 +12,7 @@ WRITE_BUFFER_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RocksSettings:
-    """Sizes in bytes."""
+    """Sizes in bytes, and numbers of things. Raises ValueError for a number of tables below 1."""
 
     write_buffer_bytes: int = WRITE_BUFFER_BYTES
     write_buffers: int = 4
@@ -26,3 +26,7 @@ class RocksSettings:
     """Where the store is read once and has damage, a compaction that met it would end all writes,
     also of what is whole."""
     reads: ReadPoolSettings = ReadPoolSettings()
+
+    def __post_init__(self) -> None:
+        if self.open_files_max < 1:  # the library takes -1 for no bound at all
+            raise ValueError("open_files_max must be positive")

@@ -23,6 +23,8 @@ _IOVEC_MAX: Final = 512
 
 Write = tuple[RealFile, int, bytes]
 """A file, an offset in it, and what is to stand there."""
+Part = tuple[Descriptor, int, bytes]
+"""The same, of a file that stays open for as long as this is held."""
 Done = Callable[[], None]
 Told = Callable[[float, float, int], None]
 """Is told the seconds of a batch's writes, those of its syncs, and its bytes."""
@@ -56,17 +58,20 @@ class PythonSyncs:
         self._worker = Worker("disk-sync", place)
 
     def submit(self, writes: Sequence[Write], done: Done) -> None:
+        parts = held(writes, self._place)
+
         def job() -> None:
-            self._carry_out(writes)
+            self._carry_out(parts)
             to_loop(self._loop, done, self._place)
 
         self._worker.put(job)
 
     def write(self, writes: Sequence[Write]) -> None:
+        parts = held(writes, self._place)
         finished = threading.Event()
 
         def job() -> None:
-            self._carry_out(writes)
+            self._carry_out(parts)
             finished.set()
 
         self._worker.put(job)
@@ -75,13 +80,13 @@ class PythonSyncs:
     def close(self) -> None:
         self._worker.stop()
 
-    def _carry_out(self, writes: Sequence[Write]) -> None:
+    def _carry_out(self, parts: Sequence[Part]) -> None:
         begun = self._loop.time()
-        written = write_parts(writes)
+        written = write_parts(parts)
         started = self._loop.time()
         for descriptor in written:
             self._sync(descriptor.number)
-        size = sum(len(data) for _, _, data in writes)
+        size = sum(len(data) for _, _, data in parts)
         self._told(started - begun, self._loop.time() - started, size)
 
 
@@ -97,7 +102,7 @@ class NativeSyncs:
     ) -> None:
         """`told` is called on the event loop."""
         self._loop, self._place, self._told = loop, place, told
-        self._under_way: deque[tuple[list[Descriptor], Done | None]] = deque()
+        self._under_way: deque[tuple[list[Part], Done | None]] = deque()
         self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._thread = thread(self._eventfd, self._failed)
         loop.add_reader(self._eventfd, self._ready)
@@ -108,6 +113,11 @@ class NativeSyncs:
     def write(self, writes: Sequence[Write]) -> None:
         self._put(writes, None)
         self._thread.wait()
+        # all of them are done. A start writes to many files before the loop's first turn
+        for parts, _ in reversed(self._under_way):
+            if not parts:
+                break
+            parts.clear()
 
     def close(self) -> None:
         if self._eventfd < 0:
@@ -121,16 +131,10 @@ class NativeSyncs:
         self._eventfd = -1
 
     def _put(self, writes: Sequence[Write], done: Done | None) -> None:
-        # the thread knows numbers only: they are held open, whatever becomes of the files meanwhile
-        held = [file.opened() for file, _, _ in writes]
-        self._thread.submit(
-            [
-                (one.number, offset, data)
-                for one, (_, offset, data) in zip(held, writes, strict=True)
-            ]
-        )
+        parts = held(writes, self._place)
+        self._thread.submit([(one.number, offset, data) for one, offset, data in parts])
         # behind it, as what is refused is never told of; nothing is taken before the next turn
-        self._under_way.append((held, done))
+        self._under_way.append((parts, done))
 
     def _ready(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -148,13 +152,21 @@ class NativeSyncs:
         exit_storage(OSError(number, os.strerror(number)), self._place)
 
 
-def write_parts(writes: Sequence[Write]) -> list[Descriptor]:
+def held(writes: Sequence[Write], place: Path) -> list[Part]:
+    """Take hold of the files' descriptors. Blocking where one has to be opened anew.
+
+    Who writes and syncs knows numbers only, which would mean other files, or none, if these were
+    closed or released meanwhile. The process ends where a file cannot be opened.
+    """
+    return or_exit(lambda: [(file.opened(), offset, data) for file, offset, data in writes], place)
+
+
+def write_parts(parts: Sequence[Part]) -> list[Descriptor]:
     """Write each part, those that touch together; returns the descriptors of the files touched."""
     touched: dict[Descriptor, None] = {}
     run: list[bytes | memoryview] = []
     run_number, run_start, run_end = -1, 0, 0
-    for file, offset, data in writes:
-        descriptor = file.opened()
+    for descriptor, offset, data in parts:
         if descriptor.number != run_number or offset != run_end or len(run) == _IOVEC_MAX:
             if run:
                 write_all(run_number, run, run_start)

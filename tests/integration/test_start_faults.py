@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import re
+import resource
 import secrets
 import shutil
 import socket
@@ -25,7 +26,11 @@ import yaml
 
 from svc_cluster.cli.admin.authority import Authority, certificate_names, issue
 from svc_cluster.cli.processes.own_certificate import utc_now
-from svc_cluster.cli.processes.start_checks import gateway_files_min, node_files_min
+from svc_cluster.cli.processes.start_checks import (
+    embedded_connections_max,
+    gateway_files_min,
+    node_files_min,
+)
 from svc_cluster.settings import GatewaySettings, NodeSettings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -426,6 +431,22 @@ def test_the_page_has_the_floors_of_open_files() -> None:
     assert f"A node needs {floor} files" in page
     gateway = GatewaySettings(cluster_id="c", nodes=node.nodes, secret_file="/")
     assert f"a gateway {gateway_files_min(gateway) - 4 * 3} and four for each node" in page
+
+
+def test_connections_beside_a_node_leave_it_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process has both: a connection that takes a node's file would end it."""
+    node = NodeSettings(
+        cluster_id="c", node_id=1, data_dir="/", nodes={"1": "a:1"}, secret_file="/"
+    )
+    floor = node_files_min(node)
+    for limit, most in (
+        (resource.RLIM_INFINITY, 500),
+        (floor + 501, 500),
+        (floor + 499, 499),
+        (floor, 1),
+    ):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, limit))
+        assert embedded_connections_max(node, 500) == most
 
 
 def test_the_page_has_these_rows_and_no_others() -> None:

@@ -29,7 +29,7 @@ class SimFile:
     """An open file. `durable` is what the platter holds; `pending` are the writes of the window
     under way, which a read returns already. It takes `data` over, it does not copy it."""
 
-    __slots__ = ("at_rest", "closed", "durable", "holes", "name", "pending")
+    __slots__ = ("closed", "durable", "holes", "name", "pending", "released")
 
     def __init__(self, name: str, data: bytearray) -> None:
         self.name = name
@@ -38,7 +38,7 @@ class SimFile:
         """Blocks that take no room."""
         self.pending: list[tuple[int, bytes]] = []
         self.closed = False
-        self.at_rest = False
+        self.released = False
 
     def size(self) -> int:
         return len(self.durable)
@@ -48,7 +48,7 @@ class SimFile:
 
     def pread(self, size: int, offset: int) -> bytes:
         assert size >= 0 and offset >= 0
-        self.at_rest = False
+        self.released = False
         if not self.pending:
             return bytes(self.durable[offset : offset + size])
         seen = bytearray(self.durable)
@@ -57,10 +57,10 @@ class SimFile:
         return bytes(seen[offset : offset + size])
 
     def pread_cached(self, size: int, offset: int) -> bytes | None:
-        return None if self.at_rest else self.pread(size, offset)
+        return None if self.released else self.pread(size, offset)
 
-    def rest(self) -> None:
-        self.at_rest = True
+    def release(self) -> None:
+        self.released = True
 
     def close(self) -> None:
         self.closed = True
@@ -311,7 +311,7 @@ class SimDisk:
         known = self.files.get(file.name)
         assert known is file, f"{file.name} is not (any more) in the directory"
         assert offset >= 0 and offset + len(data) <= file.size(), "a write beyond the file's end"
-        known.at_rest = False
+        known.released = False
         return known, offset, data
 
     def _enqueue(self, submission: _Submission) -> None:
@@ -356,7 +356,7 @@ class SimDisk:
         for submission in window:
             for file, offset, data in submission.writes:
                 assert not file.closed, f"{file.name} was closed under a write to it"
-                assert not file.at_rest, f"{file.name} was laid to rest under a write to it"
+                assert not file.released, f"{file.name} was released under a write to it"
                 _put(file, offset, data)
                 file.pending.clear()
         self._effect("log durable")

@@ -64,7 +64,7 @@ class InspectedFile:
         """Nobody waits here, so that it is never known what memory has."""
         return None
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Nothing is written, and all is read at once, so that it is closed soon enough."""
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from svc_cluster.base.ids import NodeId
 from svc_cluster.cli.processes.gateway_links import features
 from svc_cluster.cli.processes.gateway_process import RunningGateway, start_gateway
 from svc_cluster.cli.processes.node_process import RunningNode
+from svc_cluster.cli.processes.start_checks import embedded_connections_max
 from svc_cluster.gateway.limits.body_budget import BodyPatience
 from svc_cluster.http.connection import HEADER_SECONDS
 from svc_cluster.link.credit import send_credits
@@ -153,22 +154,22 @@ def embedded_settings(
     rpc, admin, public = ports
     audit_log = str(directory / "audit.log")
     nodes = {"1": f"127.0.0.1:{rpc}"}
-    return (
-        NodeSettings(
-            cluster_id=cluster_id,
-            node_id=1,
-            data_dir=str(directory / "node-1"),
-            nodes=nodes,
-            secret_file=str(secret),
-            admin_address=f"127.0.0.1:{admin}",
-            replication_factor=1,
-            **{"audit_log": audit_log, **overrides},
-        ),
-        GatewaySettings(
-            cluster_id=cluster_id,
-            nodes=nodes,
-            secret_file=str(secret),
-            port=public,
-            audit_log=audit_log,
-        ),
+    node = NodeSettings(
+        cluster_id=cluster_id,
+        node_id=1,
+        data_dir=str(directory / "node-1"),
+        nodes=nodes,
+        secret_file=str(secret),
+        admin_address=f"127.0.0.1:{admin}",
+        replication_factor=1,
+        **{"audit_log": audit_log, **overrides},
     )
+    gateway = GatewaySettings(
+        cluster_id=cluster_id,
+        nodes=nodes,
+        secret_file=str(secret),
+        port=public,
+        audit_log=audit_log,
+        connections_max=embedded_connections_max(node, GatewaySettings.connections_max),
+    )
+    return node, gateway

@@ -154,7 +154,7 @@ class RunningNode:
             raise unlistenable(f"admin_address {settings.admin_address}", cause) from cause
         self._administration = NodeAdministration(settings, self.node, declared)
         administration = await self._administration.start()
-        self._rpc = LinkServer(self.node, self.secret, peer_tls(settings), self._peers.knock)
+        self._rpc = LinkServer(self.node, self.secret, peer_tls(settings), called=self._peers.knock)
         try:
             peers = await self._rpc.start(settings.rpc_address)
         except OSError as cause:

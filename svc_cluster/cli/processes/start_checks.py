@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from svc_cluster.cli.processes.foreign_things import foreign_thing
+from svc_cluster.link.acceptor import CONVERSATIONS_MAX, STRANGERS_MAX, UNPROVEN_MAX
 from svc_cluster.settings import GatewaySettings, NodeSettings
 from svc_cluster.settings_errors import DirectoryError, LimitError, SettingsError
 from svc_cluster.storage.disk_trouble import remedy
@@ -23,9 +24,13 @@ _FILES_OF_A_PROCESS: Final = 64
 """Interpreter, event loop, logs, locks, listeners."""
 _FILES_FOR_A_PEER: Final = 4
 """A connection each way, and one more each way while a link is made anew."""
-_FILES_FOR_GATEWAYS: Final = 32
-_FILES_OF_THE_STORE: Final = RocksSettings().open_files_max + PayloadSettings().open_files_max + 32
-"""Those that are held open, and as many as are written, made, read or compacted beside them."""
+_FILES_FOR_CALLERS: Final = UNPROVEN_MAX + CONVERSATIONS_MAX + STRANGERS_MAX
+"""As many as may call at a time: a node that cannot open its own files for them ends."""
+_FILES_BESIDE: Final = 32
+"""Payload files and tables that are written, made, read or compacted, beside those held open."""
+_FILES_OF_THE_STORE: Final = (
+    RocksSettings().open_files_max + PayloadSettings().open_files_max + _FILES_BESIDE
+)
 _FILES_FOR_CLIENTS: Final = 256
 """A gateway that holds fewer connections is of no use."""
 
@@ -37,7 +42,7 @@ def node_files_min(settings: NodeSettings) -> int:
     """Open files that a node cannot do without."""
     segments = settings.wal_retain_mib // settings.wal_segment_mib + 2
     peers = _FILES_FOR_A_PEER * (len(settings.nodes) - 1)
-    return _FILES_OF_A_PROCESS + _FILES_FOR_GATEWAYS + _FILES_OF_THE_STORE + segments + peers
+    return _FILES_OF_A_PROCESS + _FILES_FOR_CALLERS + _FILES_OF_THE_STORE + segments + peers
 
 
 def gateway_files_min(settings: GatewaySettings) -> int:
@@ -48,6 +53,18 @@ def gateway_files_min(settings: GatewaySettings) -> int:
 def group_files_min(settings: GatewaySettings) -> int:
     """Open files that the parent of a gateway's processes cannot do without."""
     return _FILES_OF_A_PROCESS + 2 * settings.processes
+
+
+def embedded_connections_max(node: NodeSettings, wanted: int) -> int:
+    """Return how many connections a gateway may take that shares the process with this node.
+
+    It is what the node's files leave of the limit, and at least one. A node that can open no file
+    of its own ends; a gateway that can take no connection waits.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        return wanted
+    return max(1, min(wanted, hard - node_files_min(node)))
 
 
 def raise_file_limit(files_min: int) -> None:

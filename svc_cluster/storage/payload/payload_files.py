@@ -54,7 +54,7 @@ class PayloadFiles:
         self._reserve_bytes = reserve_bytes
         self._files: dict[int, DiskFile] = {}
         """Files with something in them, or of which that is not known yet."""
-        self._resting = OpenFiles(settings.open_files_max)
+        self._open_files = OpenFiles(settings.open_files_max, self._is_settled)
         self._written: set[int] = set()
         """Files that writes are made to, or may be under way to."""
         self._filled: list[int] = []
@@ -121,7 +121,7 @@ class PayloadFiles:
         the state store name; what they do not name is free. Returns those that are gone."""
         needed = set(named)
         for number in [one for one in self._files if one not in needed]:
-            self._free(self._files.pop(number))
+            self._let_go(number)
         self.lost = needed - self._files.keys()
         self._next_number = max([self._next_number - 1, *needed]) + 1
         self._running = True
@@ -154,15 +154,12 @@ class PayloadFiles:
 
     def retire(self, number: int) -> None:
         """Nothing in the file is needed, and nobody reads it: it may be used again."""
-        assert number != self._current, "the file that is written is not free"
         assert number not in self._digging, "a file in the making of holes is not free"
         assert number not in self._written, "a file with writes under way is not free"
         if number in self.lost:
             self.lost.discard(number)
             return
-        file = self._files.pop(number)
-        self._resting.give_up(number, file)
-        self._free(file)
+        self._let_go(number)
         self._prepare()
 
     def shrink(self) -> None:
@@ -181,7 +178,7 @@ class PayloadFiles:
     def dig(self, number: int, holes: Sequence[Stretch], done: Callable[[int], None]) -> None:
         """Nothing there is needed, and nobody reads it: give it back. What was given back before is
         among it. `done` is told how many bytes that makes more. Only where `can_dig`."""
-        assert number != self._current, "the file that is written gets no holes"
+        assert number not in self._written, "a file with writes under way gets no holes"
         assert number not in self._digging, "holes of one file come one set after the other"
         file = self._files[number]
         self._digging.add(number)
@@ -210,6 +207,15 @@ class PayloadFiles:
         missing = file.size() - file.held_bytes()
         if missing > 0:
             self._missing[file.name] = missing
+
+    def _is_settled(self, number: int, file: DiskFile) -> bool:
+        return self._files.get(number) is file and number not in self._written
+
+    def _let_go(self, number: int) -> None:
+        # out of `_files` first: a read that comes late tells of the file, and it counts no more
+        file = self._files.pop(number)
+        self._open_files.give_up(number, file)
+        self._free(file)
 
     def _free(self, file: DiskFile) -> None:
         if file.size() == self._settings.file_bytes:
@@ -270,7 +276,7 @@ class PayloadFiles:
         """What was given out before these were taken is written."""
         for number in filled:
             self._written.discard(number)
-            self._resting.opened(number, self._files[number])
+            self._open_files.opened(number, self._files[number])
 
     def _has_room(self, size: int) -> bool:
         current = self._current
@@ -315,14 +321,13 @@ class PayloadFiles:
         for number in numbers:
             if (file := self._files.get(number)) is not None:
                 self._disk.write_sync([(file, 0, encode_head(number, self._node_tag))])
-                self._resting.give_up(number, file)
+                self._open_files.give_up(number, file)
 
     def _pread(self, number: int, file: DiskFile, size: int, offset: int) -> bytes:
         try:
             return file.pread(size, offset)
         finally:
-            if number not in self._written:
-                self._resting.opened(number, file)
+            self._open_files.opened(number, file)
 
     # -- supply
 
@@ -383,7 +388,7 @@ class PayloadFiles:
         else:
             self._files[number] = file
             self._note_missing(file)
-            file.rest()
+            file.release()
 
 
 def _is_right(place: PayloadPlace, data: bytes) -> bool:

@@ -36,7 +36,7 @@ class FakeFile:
     def pread_cached(self, size: int, offset: int) -> bytes | None:
         return self.pread(size, offset) if self.is_open else None
 
-    def rest(self) -> None:
+    def release(self) -> None:
         self.is_open = False
 
     def close(self) -> None:

@@ -65,6 +65,25 @@ asyncio.run(main())
 """
 
 
+GONE = """
+import asyncio, sys
+from pathlib import Path
+from svc_cluster.storage.disk import RealDisk
+
+async def main():
+    disk = RealDisk(Path(sys.argv[1]), asyncio.get_running_loop())
+    file = disk.create("f", 4096)
+    eval(sys.argv[2])
+    try:
+        disk.submit([(file, 0, b"x")], lambda: print("acknowledged"))
+    except OSError:
+        print("told")
+    await asyncio.sleep(30)
+
+asyncio.run(main())
+"""
+
+
 @pytest.fixture
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop = asyncio.new_event_loop()
@@ -183,10 +202,25 @@ def test_an_unlinked_file_is_gone(disk: RealDisk) -> None:
 def test_what_is_written_stays_open_until_it_is_synced(python: RealDisk) -> None:
     """Python's thread syncs by number, too: a file that is given up in between keeps its own."""
     file = python.create("f", 4096)
-    written = write_parts([(file, 0, b"x")])
+    written = write_parts([(file.opened(), 0, b"x")])
     inode = os.fstat(written[0].number).st_ino
     file.close()
     assert os.fstat(written[0].number).st_ino == inode
+
+
+def test_a_write_to_a_file_that_was_closed_ends_the_process(tmp_path: Path) -> None:
+    """Its caller is told nothing, as of any failure: also of a file that cannot be opened anew."""
+    for line in ("file.close()", "(file.release(), disk.unlink('f'))"):
+        ended = subprocess.run(
+            [sys.executable, "-c", GONE, str(tmp_path), line],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert ended.returncode == EXIT_STORAGE, ended.stderr
+        assert ended.stderr.startswith("fatal: storage failed")
+        assert ended.stdout == ""
 
 
 def test_a_failed_sync_ends_the_process_unacknowledged(tmp_path: Path) -> None:

@@ -62,6 +62,20 @@ def test_a_failing_disk_is_told_as_such(failure: Exception, tmp_path: Path) -> N
     assert not ADVICE_TO_DESTROY.search(told)
 
 
+def test_a_lack_of_open_files_is_told_as_such(tmp_path: Path) -> None:
+    """The store's own words for it have no number; no disk is to blame, and nothing is damaged."""
+    for failure in (
+        OSError(errno.EMFILE, os.strerror(errno.EMFILE)),
+        OSError(errno.ENFILE, os.strerror(errno.ENFILE)),
+        Exception("IO error: Too many open files: While open a file: /x/000008.sst"),
+    ):
+        told = remedy(failure, tmp_path)
+        assert told is not None
+        assert "RLIMIT_NOFILE" in told and "nothing that was acknowledged is lost" in told
+        assert not is_trouble(failure) and not is_damage(failure)
+        assert not ADVICE_TO_DESTROY.search(told)
+
+
 def test_other_failures_are_not_taken_for_the_disk(tmp_path: Path) -> None:
     """A store that is in use or damaged, and a missing right."""
     for text in ("IO error: lock /x/LOCK: Resource temporarily unavailable", "Corruption: bad"):

@@ -17,7 +17,7 @@ import pytest
 
 from svc_cluster import _native
 from svc_cluster.storage.real_file import RealFile
-from svc_cluster.storage.syncs import NativeSyncs
+from svc_cluster.storage.syncs import NativeSyncs, PythonSyncs, Syncs
 from svc_cluster.storage.worker import EXIT_STORAGE
 from tests.native_build import compiled, compiler, core_of_this_tree
 
@@ -204,37 +204,84 @@ def test_a_fault_behind_a_sync_of_the_core_ends_the_process(
     assert "ZeroDivisionError" in ended.stderr
 
 
-@pytest.mark.parametrize("how", ["dropped", "closed", "at rest"])
-def test_a_file_that_is_given_up_stays_open_until_its_write_is_told(
-    thread: type[_native.SyncThread], tmp_path: Path, how: str
+@pytest.mark.parametrize("how", ["dropped", "closed", "released"])
+@pytest.mark.parametrize("whose", ["the core's", "Python's"])
+def test_a_file_that_is_given_up_stays_open_until_its_write_is_done(
+    thread: type[_native.SyncThread], tmp_path: Path, whose: str, how: str
 ) -> None:
-    """The core's thread knows its number only, which would mean another file meanwhile, or none."""
+    """The thread knows its number only, which would mean another file meanwhile, or none."""
     path = tmp_path / "given up"
     path.write_bytes(bytes(4096))
     file: RealFile | None = RealFile(path, os.open(path, os.O_RDWR))
     assert file is not None
     number = file.opened().number
+    inode = os.fstat(number).st_ino
+    going = threading.Event()
+    seen: list[int] = []
+
+    def sync(handle: int) -> None:
+        going.wait(60)
+        seen.append(os.fstat(handle).st_ino)
 
     async def main() -> None:
         nonlocal file
         told = asyncio.Event()
-        syncs = NativeSyncs(asyncio.get_running_loop(), tmp_path, lambda *_: None, thread)
+        loop = asyncio.get_running_loop()
+        syncs: Syncs
+        if whose == "Python's":
+            syncs = PythonSyncs(loop, tmp_path, sync, lambda *_: None)
+        else:
+            syncs = NativeSyncs(loop, tmp_path, lambda *_: None, thread)
         assert file is not None
         syncs.submit([(file, 0, b"good")], told.set)
         if how == "closed":
             file.close()
-        elif how == "at rest":
-            file.rest()
+        elif how == "released":
+            file.release()
         else:
             file = None
-        assert os.fstat(number).st_ino == path.stat().st_ino, "nobody else has the number"
+        assert os.fstat(number).st_ino == inode, "nobody else has the number"
+        going.set()
         await told.wait()
+        syncs.close()
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(number)
-        syncs.close()
 
     asyncio.run(main())
     assert path.read_bytes()[:4] == b"good"
+    assert seen == ([inode] if whose == "Python's" else [])
+
+
+def test_blocking_writes_hold_nothing_open_behind_them(
+    thread: type[_native.SyncThread], tmp_path: Path
+) -> None:
+    """A start writes to many files before the loop's first turn, in which they are told."""
+
+    async def main() -> None:
+        told: list[int] = []
+        syncs = NativeSyncs(
+            asyncio.get_running_loop(), tmp_path, lambda *figures: told.append(figures[2]), thread
+        )
+        ahead = RealFile(tmp_path / "a", os.open(tmp_path / "a", os.O_RDWR | os.O_CREAT))
+        done = asyncio.Event()
+        syncs.submit([(ahead, 0, b"ahead")], done.set)
+        numbers = []
+        for name in ("b", "c"):
+            file = RealFile(tmp_path / name, os.open(tmp_path / name, os.O_RDWR | os.O_CREAT))
+            numbers.append(file.opened().number)
+            syncs.write([(file, 0, b"bytes")])
+            file.release()
+        ahead.release()
+        for number in numbers:
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                os.fstat(number)
+        assert not done.is_set()
+        await done.wait()
+        syncs.close()
+        assert told == [5, 5, 5]
+
+    asyncio.run(main())
+    assert [(tmp_path / name).read_bytes() for name in "abc"] == [b"ahead", b"bytes", b"bytes"]
 
 
 def test_what_is_no_write_is_refused_and_nothing_of_it_is_done(
