@@ -27,7 +27,7 @@ log = get_logger("link")
 RECONNECT_SECONDS_MIN: Final = 0.05
 RECONNECT_SECONDS_MAX: Final = 1.0
 KNOCK_SECONDS: Final = 0.1
-"""Between two attempts at least, however often somebody knocks."""
+"""A knock cuts a pause to no less than this, behind the end of the last attempt."""
 TRUST_SECONDS: Final = 1.0
 """How often a connection under TLS looks whether the CAs of its making are still trusted."""
 SAY_AGAIN_SECONDS: Final = 60.0
@@ -206,9 +206,10 @@ class Connector:
             self._wire.close(reason)
 
     def knock(self) -> None:
-        """A wait for the next attempt is cut short, to KNOCK_SECONDS behind the last one.
+        """A pause before the next attempt is cut to KNOCK_SECONDS.
 
-        Somebody needs the other side, or has heard from it: it may be there again.
+        Somebody needs the other side, or has heard from it: it may be there again. It counts only
+        where nobody answered the last attempt. Who answers and refuses is asked no more often.
         """
         if not self.is_up:
             self._knocked.set()
@@ -241,11 +242,13 @@ class Connector:
                 self._turn = (self._turn + 1) % len(self._places)
             if self._loop.time() - started > RECONNECT_SECONDS_MAX:
                 delay = RECONNECT_SECONDS_MIN
-            await self._pause(delay * (0.5 + self._rng.random()))
+            await self._pause(
+                delay * (0.5 + self._rng.random()), can_cut=self._has_opened or not is_news
+            )
             delay = min(delay * 2, RECONNECT_SECONDS_MAX)
 
-    async def _pause(self, seconds: float) -> None:
-        least = min(seconds, KNOCK_SECONDS)
+    async def _pause(self, seconds: float, *, can_cut: bool) -> None:
+        least = min(seconds, KNOCK_SECONDS) if can_cut else seconds
         await asyncio.sleep(least)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds - least):
@@ -326,6 +329,7 @@ class Connector:
 
     def opened(self, speaker: Speaker) -> None:
         self._has_opened = True
+        self._knocked.clear()  # it has what it asked for
         try:
             self._events.link_up(speaker)
         except Exception as fault:

@@ -106,7 +106,8 @@ class LeadOperations:
         engine = replica.group.engine
         if to and to not in (await places(self._host.ask_any, [to])).taking:
             raise UnavailableError(
-                f"node {to} takes no leads now: it drains, or its disk is or was full or slow"
+                f"node {to} takes no leads now: it drains, its disk is or was full or slow, or it "
+                "has much to apply"
             )
         taker = to or await successor(self._host, engine)
         if taker is None:

@@ -53,8 +53,9 @@ NEAR_ENTRIES: Final = 64
 """A member that lacks no more of the log is as good a successor as one that has it all."""
 
 BACKLOG_ENTRIES_MAX: Final = 256
-"""A node with a group that has more entries to apply is no place for leads: its new leader serves
-nobody before it has applied them. Behind a start it may have seconds of appends to apply."""
+"""A node that follows a group and has more of its entries to apply is no place for leads: a new
+leader serves nobody before it has applied them, and behind a start that may take seconds. Under
+full load it is a few dozen. A quarter of what makes a node unready (`node_readiness`)."""
 
 ATTEMPT_SECONDS: Final = 0.5
 """Pause of a group's writes for one attempt of a node that stops, but for the wait for an
@@ -314,9 +315,12 @@ class SlowDiskWatch:
         )
 
     def _has_much_to_apply(self) -> bool:
-        # who rests has nothing to apply
-        awake = self._services.rest.awake()
-        return any(one.group.backlog_entries > BACKLOG_ENTRIES_MAX for one in awake)
+        # who rests has nothing to apply, and a parked replica will not before an upgrade
+        return any(
+            one.group.backlog_entries > BACKLOG_ENTRIES_MAX
+            for one in self._services.rest.awake()
+            if not one.group.is_held and one.group.engine.role is not Role.LEADER
+        )
 
     def start(self) -> None:
         self._handle = self._services.loop.call_later(LOOK_SECONDS, self._host.guarded(self._look))

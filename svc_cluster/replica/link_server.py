@@ -312,9 +312,11 @@ class LinkServer:
         node: ReplicaNode,
         secret: bytes,
         tls: PeerTls | None = None,
-        called: Callable[[NodeId], None] = lambda _: None,
+        *,
+        called: Callable[[NodeId], None],
     ) -> None:
-        """`called` is told of each node that begins a conversation here."""
+        """`called` is told of each node that begins a conversation here, also of one that asks to
+        join."""
         self._tls = tls
         self._tasks = Tasks()
         loop = asyncio.get_running_loop()

@@ -168,7 +168,8 @@ class LinkPeers:
         self.sessions.pop(peer, None)
 
     def knock(self, peer: NodeId) -> None:
-        """The node has called: where it could not be reached so far, it is tried again soon."""
+        """The node has called: where a link to it is down, it is tried again soon. Nothing where it
+        is no peer."""
         for link in self._links.get(peer, ()):
             link.knock()
 

@@ -37,7 +37,7 @@ def test_messages_that_never_end_leave_no_room_for_new_work(tmp_path: Path) -> N
             await two.stream("basin-one", "s")
             host = two.node.host
             (group_id,) = host.basins
-            server = LinkServer(two.node, SECRET)
+            server = LinkServer(two.node, SECRET, called=lambda _: None)
             port = await server.start("127.0.0.1:0")
             cluster_id = two.node.speaker().identity.cluster_id
             speaker = Speaker(Identity(cluster_id, "gateway", NodeId(0), "i"))

@@ -88,7 +88,7 @@ class Caller(threading.Thread):
 
 def longest(directory: Path, what: str) -> tuple[str, Turn]:
     async def body(node: Full) -> Turn:
-        server = LinkServer(node.node, SECRET)
+        server = LinkServer(node.node, SECRET, called=lambda _: None)
         port = await server.start("127.0.0.1:0")
         one = BURSTS[what]
         burst = [one(number) for number in range(1, 1 + BURST_BYTES // len(one(1)))]

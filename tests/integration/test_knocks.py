@@ -133,3 +133,61 @@ def test_a_short_pause_is_no_longer_for_a_knock(port: int, monkeypatch: pytest.M
             await tried.connector.close()
 
     asyncio.run(main())
+
+
+def test_who_answers_and_refuses_is_asked_no_more_often(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt costs both sides a handshake; what it is refused for does not pass in a tenth of
+    a second."""
+    monkeypatch.setattr(connectors, "RECONNECT_SECONDS_MIN", NEVER_S)
+    monkeypatch.setattr(connectors, "RECONNECT_SECONDS_MAX", NEVER_S)
+
+    async def main() -> None:
+        tried = Attempts(port)
+        other = Acceptor(asyncio.get_running_loop(), terms("node", 2, b"z" * 32), Served)
+        async with asyncio.timeout(SECONDS):
+            await other.start("127.0.0.1", port)
+            tried.connector.start()
+            await tried.until(1)
+            for _ in range(5):
+                tried.connector.knock()
+                await asyncio.sleep(connectors.KNOCK_SECONDS)
+            assert len(tried.at) == 1
+            assert tried.called.ups.empty()
+            await tried.connector.close()
+            await other.close("the test is over")
+
+    asyncio.run(main())
+
+
+def test_a_knock_before_a_link_is_up_is_not_kept_for_its_end(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has what it asked for; the pause behind the conversation is the usual one."""
+    monkeypatch.setattr(connectors, "RECONNECT_SECONDS_MIN", NEVER_S)
+    monkeypatch.setattr(connectors, "RECONNECT_SECONDS_MAX", NEVER_S)
+
+    async def main() -> None:
+        tried = Attempts(port)
+        served: list[Served] = []
+
+        def welcome(speaker: object, wire: object) -> Served:
+            tried.connector.knock()  # the other side is there, and this one does not know it yet
+            served.append(Served(speaker, wire))  # type: ignore[arg-type]
+            return served[-1]
+
+        acceptor = Acceptor(asyncio.get_running_loop(), terms("node", 2), welcome)
+        async with asyncio.timeout(SECONDS):
+            await acceptor.start("127.0.0.1", port)
+            tried.connector.start()
+            await tried.called.ups.get()
+            served[0].wire.give_up("the test says so")
+            while tried.connector.is_up:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(3 * connectors.KNOCK_SECONDS)
+            assert len(tried.at) == 1
+            await tried.connector.close()
+            await acceptor.close("the test is over")
+
+    asyncio.run(main())

@@ -13,6 +13,7 @@ import pytest
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import NodeId
+from svc_cluster.raft.group import Role
 from svc_cluster.replica.group_replica import GroupReplica
 from svc_cluster.replica.host import Replica
 from svc_cluster.replica.leader_handover import BACKLOG_ENTRIES_MAX
@@ -94,9 +95,21 @@ class Places(Balancing):
 
     async def much_to_apply(self) -> None:
         """A node whose replica has many entries before it, as behind a start, is no place for a
-        lead until it has applied them; a few are none of it."""
-        await self.started()
+        lead until it has applied them; a few are none of it. Neither is what it leads itself, nor
+        what a parked replica will not apply before an upgrade."""
+        leading = await self.started()
         behind = self.cluster.nodes[2]
+        much = BACKLOG_ENTRIES_MAX + 1
+        assert len(self.led_by(leading)) == BASINS
+        where_it_leads = property(lambda group: much * (group.engine.role is Role.LEADER))
+        with patch.object(GroupReplica, "backlog_entries", where_it_leads):
+            assert not (await self.told(leading, PLACE)).avoids_leads
+        with patch.object(GroupReplica, "backlog_entries", much):
+            for replica in self.host(behind).replicas():
+                replica.group.parked = "entry 9: only a newer release reads it"
+            assert not (await self.told(behind, PLACE)).avoids_leads
+            for replica in self.host(behind).replicas():
+                replica.group.parked = ""
         for entries in (BACKLOG_ENTRIES_MAX, BACKLOG_ENTRIES_MAX + 1, 0):
             with patch.object(GroupReplica, "backlog_entries", entries):
                 told = await self.told(behind, PLACE)

@@ -136,12 +136,12 @@ class Leaders:
                     await session.call(
                         CATALOG_GROUP, int(PING_ANSWER_SECONDS * 1000), _fill_ping, FrameKind.URGENT
                     )
-            except (LinkBusyError, TimeoutError):
-                self._silent.add(node)
-            except LinkLostError:
-                self._silent.discard(node)  # it is of use from the moment when its link is up
-            else:
                 self._silent.discard(node)
+            except (LinkBusyError, TimeoutError):
+                if self._sessions.get(node) is session:
+                    self._silent.add(node)
+            except LinkLostError:
+                pass  # without a link it is of no use anyhow, and that says nothing of the next one
 
     def is_usable(self, node: NodeId) -> bool:
         session = self._sessions.get(node)
@@ -307,10 +307,11 @@ class Leaders:
         self._tasks.spawn(group.find(group, now + FIND_SECONDS), "find a group")
 
     def _knock(self, group: Group) -> None:
-        """Who should have answered and is not there may be back: a link's own pauses are longer
-        than a request waits for."""
-        for node in self._sessions.keys() & {*group.replicas, group.leader}:
-            self._sessions[node].knock()
+        """Members that are not there may be back: a link's own pauses are longer than a request
+        waits for."""
+        for node in dict.fromkeys((*group.replicas, group.leader)):
+            if node is not None and (session := self._sessions.get(node)) is not None:
+                session.knock()
 
     def _pick(self, group: Group, tried: int) -> NodeId | None:
         leader = group.leader

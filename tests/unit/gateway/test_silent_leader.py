@@ -207,6 +207,47 @@ def test_a_node_that_comes_back_is_asked_from_the_moment_when_its_link_is_up() -
         node.answers = False
         await asyncio.sleep(2 * PING_SECONDS + PING_ANSWER_SECONDS)
         assert not leaders.is_usable(FIRST)
+        # a link that goes and comes proves nothing for it
+        node.is_up = False
+        node.session.link_down()
+        await asyncio.sleep(3 * PING_SECONDS)
+        comes_back()
+        assert not leaders.is_usable(FIRST)
+        node.answers = True
+        await asyncio.sleep(3 * PING_SECONDS + PING_ANSWER_SECONDS)
+        assert leaders.is_usable(FIRST)
+        # one whose link is lost under a ping is asked as soon as it is back
+        node.answers = False
+        await asyncio.sleep(1.5 * PING_SECONDS)
+        node.is_up = False
+        node.session.link_down()
+        comes_back()
+        assert leaders.is_usable(FIRST)
         await leaders.close()
+
+
+def test_of_a_node_that_left_nothing_is_kept() -> None:
+    """Its last ping may end behind it; under its name another one may come."""
+
+    async def main(loop: Any) -> None:
+        node = FarNode(NodeSession(loop))
+        sessions = {FIRST: node.session}
+        leaders = Leaders(
+            sessions=sessions,
+            loop=loop,
+            clock=LoopClock(loop),  # type: ignore[arg-type]
+            rng=random.Random(5),
+        )
+        leaders.start()
+        await asyncio.sleep(1.5 * PING_SECONDS)
+        del sessions[FIRST]
+        leaders.left(FIRST)
+        await asyncio.sleep(2 * PING_ANSWER_SECONDS)
+        other = FarNode(NodeSession(loop))
+        sessions[FIRST] = other.session
+        assert leaders.is_usable(FIRST)
+        await leaders.close()
+
+    run(main)
 
     run(main)
