@@ -25,7 +25,7 @@ _FILES_OF_A_PROCESS: Final = 64
 _FILES_FOR_A_PEER: Final = 4
 """A connection each way, and one more each way while a link is made anew."""
 _FILES_FOR_CALLERS: Final = UNPROVEN_MAX + CONVERSATIONS_MAX + STRANGERS_MAX
-"""As many as may call at a time: a node that cannot open its own files for them ends."""
+"""So many may call at a time: a node that cannot open its own files for them ends."""
 _FILES_BESIDE: Final = 32
 """Payload files and tables that are written, made, read or compacted, beside those held open."""
 _FILES_OF_THE_STORE: Final = (
