@@ -38,6 +38,7 @@ class Worker:
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
             or_exit(job, self._place)
+            del job  # what it holds is given back now, not when the next one comes
 
 
 def exit_storage(failure: BaseException, place: Path | None = None) -> NoReturn:

@@ -225,6 +225,8 @@ def test_a_node_that_comes_back_is_asked_from_the_moment_when_its_link_is_up() -
         assert leaders.is_usable(FIRST)
         await leaders.close()
 
+    run(main)
+
 
 def test_of_a_node_that_left_nothing_is_kept() -> None:
     """Its last ping may end behind it; under its name another one may come."""
@@ -247,7 +249,5 @@ def test_of_a_node_that_left_nothing_is_kept() -> None:
         sessions[FIRST] = other.session
         assert leaders.is_usable(FIRST)
         await leaders.close()
-
-    run(main)
 
     run(main)

@@ -207,15 +207,23 @@ def test_a_fault_behind_a_sync_of_the_core_ends_the_process(
 @pytest.mark.parametrize("how", ["dropped", "closed", "released"])
 @pytest.mark.parametrize("whose", ["the core's", "Python's"])
 def test_a_file_that_is_given_up_stays_open_until_its_write_is_done(
-    thread: type[_native.SyncThread], tmp_path: Path, whose: str, how: str
+    thread: type[_native.SyncThread],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    whose: str,
+    how: str,
 ) -> None:
     """The thread knows its number only, which would mean another file meanwhile, or none."""
+    failed: list[int] = []
+    monkeypatch.setattr(os, "_exit", failed.append)  # the judgement is this process's to tell
     path = tmp_path / "given up"
     path.write_bytes(bytes(4096))
     file: RealFile | None = RealFile(path, os.open(path, os.O_RDWR))
     assert file is not None
     number = file.opened().number
     inode = os.fstat(number).st_ino
+    ahead = RealFile(tmp_path / "ahead", os.open(tmp_path / "ahead", os.O_RDWR | os.O_CREAT))
+    ahead_inode = os.fstat(ahead.opened().number).st_ino
     going = threading.Event()
     seen: list[int] = []
 
@@ -232,24 +240,46 @@ def test_a_file_that_is_given_up_stays_open_until_its_write_is_done(
             syncs = PythonSyncs(loop, tmp_path, sync, lambda *_: None)
         else:
             syncs = NativeSyncs(loop, tmp_path, lambda *_: None, thread)
-        assert file is not None
-        syncs.submit([(file, 0, b"good")], told.set)
-        if how == "closed":
-            file.close()
-        elif how == "released":
-            file.release()
-        else:
-            file = None
-        assert os.fstat(number).st_ino == inode, "nobody else has the number"
-        going.set()
-        await told.wait()
-        syncs.close()
+        try:
+            syncs.submit([(ahead, 0, b"ahead")], lambda: None)
+            assert file is not None
+            syncs.submit([(file, 0, b"good")], told.set)
+            if how == "closed":
+                file.close()
+            elif how == "released":
+                file.release()
+            else:
+                file = None
+            assert os.fstat(number).st_ino == inode, "nobody else has the number"
+            going.set()
+            await told.wait()
+        finally:
+            going.set()
+            syncs.close()
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(number)
 
     asyncio.run(main())
     assert path.read_bytes()[:4] == b"good"
-    assert seen == ([inode] if whose == "Python's" else [])
+    assert seen == ([ahead_inode, inode] if whose == "Python's" else [])
+    assert failed == []
+
+
+def test_what_python_s_thread_has_done_holds_nothing_open(tmp_path: Path) -> None:
+    """It waits for its next job, which may be long in coming."""
+    file = RealFile(tmp_path / "f", os.open(tmp_path / "f", os.O_RDWR | os.O_CREAT))
+    number = file.opened().number
+
+    async def main() -> None:
+        syncs = PythonSyncs(asyncio.get_running_loop(), tmp_path, os.fdatasync, lambda *_: None)
+        syncs.write([(file, 0, b"bytes")])
+        file.release()
+        async with asyncio.timeout(60):
+            while os.path.exists(f"/proc/self/fd/{number}"):
+                await asyncio.sleep(0.001)  # its thread is at the end of the job
+        syncs.close()
+
+    asyncio.run(main())
 
 
 def test_blocking_writes_hold_nothing_open_behind_them(
