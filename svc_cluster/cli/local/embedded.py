@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from svc_cluster.base.ids import NodeId
 from svc_cluster.cli.processes.gateway_links import features
 from svc_cluster.cli.processes.gateway_process import RunningGateway, start_gateway
@@ -170,6 +172,6 @@ def embedded_settings(
         secret_file=str(secret),
         port=public,
         audit_log=audit_log,
-        connections_max=embedded_connections_max(node, GatewaySettings.connections_max),
     )
-    return node, gateway
+    most = embedded_connections_max(node, gateway.connections_max)
+    return node, msgspec.structs.replace(gateway, connections_max=most)
