@@ -133,7 +133,7 @@ class Connector:
         self._loop = loop
         self._places: tuple[str, ...] = (address,)
         self._turn = 0
-        self._has_opened = False
+        self._has_opened = self._was_refused = False
         self._terms = terms
         self._events = events
         self._rng = rng
@@ -208,8 +208,8 @@ class Connector:
     def knock(self) -> None:
         """A pause before the next attempt is cut to KNOCK_SECONDS.
 
-        Somebody needs the other side, or has heard from it: it may be there again. It counts only
-        where nobody answered the last attempt. Who answers and refuses is asked no more often.
+        Somebody needs the other side, or has heard from it: it may be there again. Who refused the
+        last attempt, or was refused for its certificate, is asked no more often.
         """
         if not self.is_up:
             self._knocked.set()
@@ -224,11 +224,12 @@ class Connector:
         while True:
             started = self._loop.time()
             reason, is_news = "cancelled", True
-            tried, self._has_opened = self._address, False
+            tried, self._has_opened, self._was_refused = self._address, False, False
             self._knocked.clear()
             try:
                 reason = await self._converse()
             except (ssl.SSLError, CertificateError) as cause:
+                self._was_refused = True
                 reason = f"{type(cause).__name__}: {cause}"
             except (OSError, TimeoutError) as cause:
                 reason, is_news = f"{type(cause).__name__}: {cause}", False
@@ -242,9 +243,7 @@ class Connector:
                 self._turn = (self._turn + 1) % len(self._places)
             if self._loop.time() - started > RECONNECT_SECONDS_MAX:
                 delay = RECONNECT_SECONDS_MIN
-            await self._pause(
-                delay * (0.5 + self._rng.random()), can_cut=self._has_opened or not is_news
-            )
+            await self._pause(delay * (0.5 + self._rng.random()), can_cut=not self._was_refused)
             delay = min(delay * 2, RECONNECT_SECONDS_MAX)
 
     async def _pause(self, seconds: float, *, can_cut: bool) -> None:
@@ -290,6 +289,7 @@ class Connector:
         # first of all, so that a fault of the owner does not end the link for ever
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(reason)
+        self._was_refused = wire.talk.refused
         if wire is self._wire or self._wire is None:
             was_up = wire is self._wire and wire.talk.peer is not None
             self._wire = None

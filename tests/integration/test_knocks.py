@@ -191,3 +191,32 @@ def test_a_knock_before_a_link_is_up_is_not_kept_for_its_end(
             await acceptor.close("the test is over")
 
     asyncio.run(main())
+
+
+def test_who_hung_up_without_a_word_is_tried_again_for_a_knock(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that ends takes connections to its last moment; the next one is not asked later for
+    that."""
+    monkeypatch.setattr(connectors, "RECONNECT_SECONDS_MIN", NEVER_S)
+    monkeypatch.setattr(connectors, "RECONNECT_SECONDS_MAX", NEVER_S)
+
+    async def main() -> None:
+        tried = Attempts(port)
+        hung_up: list[bytes] = []
+
+        async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            hung_up.append(await reader.read(1))
+            writer.close()
+
+        async with asyncio.timeout(SECONDS):
+            server = await asyncio.start_server(hang_up, "127.0.0.1", port)
+            tried.connector.start()
+            while len(hung_up) < 3:
+                tried.connector.knock()
+                await asyncio.sleep(0.01)
+            await tried.connector.close()
+            server.close()
+            await server.wait_closed()
+
+    asyncio.run(main())
