@@ -52,6 +52,16 @@ def test_a_short_soak(tmp_path: Path) -> None:
     assert asyncio.run(soak.main(options)) == 0
 
 
+def test_what_is_refused_for_good_is_not_tried_again() -> None:
+    """A quota is not waited for: a run of hours would end with that."""
+    assert [held.is_made(status) for status in (201, 200, 409, 429, 503)] == [True] * 3 + [
+        False
+    ] * 2
+    for status in (400, 401, 403, 404):
+        with pytest.raises(RuntimeError, match=f"refused with {status}"):
+            held.is_made(status)
+
+
 @pytest.mark.timeout(300)
 def test_a_little_held_at_once(tmp_path: Path) -> None:
     """As many as were asked for, all of them there to the end."""

@@ -43,6 +43,9 @@ def _restarts(card: Card, rows: list[dict[str, Any]]) -> None:
             f"{len(gaps)}, {sum(int(row['gateways']) for row in rows)} gateways; {failed} of "
             f"{sum(int(row['appends']) for row in rows):,} failed, {lost} lost or doubled"
         )
+        whole = [gap for row in rows for gap in row.get("until_whole_ms", ())]
+        if whole:
+            figure += f"; until the node was whole p99 {quantile(whole, 0.99)}, max {max(whole)} ms"
     card.add(
         "planned restarts of the leader's node and of the gateway: hand-over gap that clients see, "
         "appends that failed with retries",
