@@ -33,6 +33,8 @@ FOLLOWERS: Final = 2000
 STREAMS: Final = 100_000
 BASINS: Final = 1000
 TOKENS: Final = 20_000
+EVENT_BYTES_MAX: Final = 4 * 1024 * 1024
+"""One who is behind is sent much in one event; the library takes 64 KiB a line."""
 AT_ONCE: Final = 16
 """Requests of whoever makes all this."""
 MEASURE_S: Final = 20.0
@@ -121,7 +123,10 @@ async def followers(port: int, count: int) -> list[asyncio.Task[int]]:
 
     async def follow(number: int) -> int:
         reader, writer = await asyncio.open_connection(
-            "127.0.0.1", port, local_addr=(f"127.0.0.{2 + number % 200}", 0)
+            "127.0.0.1",
+            port,
+            local_addr=(f"127.0.0.{2 + number % 200}", 0),
+            limit=EVENT_BYTES_MAX,
         )
         writer.write(
             f"GET /v1/streams/stream-0/records?tail_offset=0 HTTP/1.1\r\nhost: localhost\r\n"
