@@ -29,6 +29,13 @@ def port() -> Iterator[int]:
         yield reserved.getsockname()[1]
 
 
+@pytest.fixture
+def _long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attempt that no knock has brought about is not made within a test."""
+    monkeypatch.setattr(connectors, "RECONNECT_SECONDS_MIN", NEVER_S)
+    monkeypatch.setattr(connectors, "RECONNECT_SECONDS_MAX", NEVER_S)
+
+
 class Attempts:
     """A connector that tells when it tried."""
 
@@ -59,13 +66,19 @@ class Attempts:
         while len(self.at) < count:
             await asyncio.sleep(0.01)
 
+    async def no_more_behind(self, served: Served) -> None:
+        """The other side ends its conversation, and there is no attempt for a knock of before."""
+        count = len(self.at)
+        served.wire.give_up("the test says so")
+        while self.connector.is_up:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(3 * connectors.KNOCK_SECONDS)
+        assert len(self.at) == count
 
-def test_a_knock_ends_the_pause_before_the_next_attempt(
-    port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+
+@pytest.mark.usefixtures("_long_pauses")
+def test_a_knock_ends_the_pause_before_the_next_attempt(port: int) -> None:
     """Without one it would be made in an hour; one that comes while an attempt fails counts too."""
-    monkeypatch.setattr(connectors, "RECONNECT_SECONDS_MIN", NEVER_S)
-    monkeypatch.setattr(connectors, "RECONNECT_SECONDS_MAX", NEVER_S)
 
     async def main() -> None:
         tried = Attempts(port)
@@ -87,23 +100,16 @@ def test_a_knock_ends_the_pause_before_the_next_attempt(
             assert len(tried.at) == 3
             # of somebody whose link is up nothing is kept for the next pause
             tried.connector.knock()
-            served[0].wire.give_up("the test says so")
-            while tried.connector.is_up:
-                await asyncio.sleep(0.01)
-            await asyncio.sleep(3 * connectors.KNOCK_SECONDS)
-            assert len(tried.at) == 3
+            await tried.no_more_behind(served[0])
             await tried.connector.close()
             await acceptor.close("the test is over")
 
     asyncio.run(main())
 
 
-def test_many_knocks_are_no_more_attempts_than_one_each_so_often(
-    port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("_long_pauses")
+def test_many_knocks_are_no_more_attempts_than_one_each_so_often(port: int) -> None:
     """Requests that all need a node which is away do not try it more often than the bound says."""
-    monkeypatch.setattr(connectors, "RECONNECT_SECONDS_MIN", NEVER_S)
-    monkeypatch.setattr(connectors, "RECONNECT_SECONDS_MAX", NEVER_S)
 
     async def main() -> None:
         tried = Attempts(port)
@@ -135,13 +141,10 @@ def test_a_short_pause_is_no_longer_for_a_knock(port: int, monkeypatch: pytest.M
     asyncio.run(main())
 
 
-def test_who_answers_and_refuses_is_asked_no_more_often(
-    port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("_long_pauses")
+def test_who_answers_and_refuses_is_asked_no_more_often(port: int) -> None:
     """Each attempt costs both sides a handshake; what it is refused for does not pass in a tenth of
     a second."""
-    monkeypatch.setattr(connectors, "RECONNECT_SECONDS_MIN", NEVER_S)
-    monkeypatch.setattr(connectors, "RECONNECT_SECONDS_MAX", NEVER_S)
 
     async def main() -> None:
         tried = Attempts(port)
@@ -161,12 +164,9 @@ def test_who_answers_and_refuses_is_asked_no_more_often(
     asyncio.run(main())
 
 
-def test_a_knock_before_a_link_is_up_is_not_kept_for_its_end(
-    port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("_long_pauses")
+def test_a_knock_before_a_link_is_up_is_not_kept_for_its_end(port: int) -> None:
     """It has what it asked for; the pause behind the conversation is the usual one."""
-    monkeypatch.setattr(connectors, "RECONNECT_SECONDS_MIN", NEVER_S)
-    monkeypatch.setattr(connectors, "RECONNECT_SECONDS_MAX", NEVER_S)
 
     async def main() -> None:
         tried = Attempts(port)
@@ -182,24 +182,18 @@ def test_a_knock_before_a_link_is_up_is_not_kept_for_its_end(
             await acceptor.start("127.0.0.1", port)
             tried.connector.start()
             await tried.called.ups.get()
-            served[0].wire.give_up("the test says so")
-            while tried.connector.is_up:
-                await asyncio.sleep(0.01)
-            await asyncio.sleep(3 * connectors.KNOCK_SECONDS)
             assert len(tried.at) == 1
+            await tried.no_more_behind(served[0])
             await tried.connector.close()
             await acceptor.close("the test is over")
 
     asyncio.run(main())
 
 
-def test_who_hung_up_without_a_word_is_tried_again_for_a_knock(
-    port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("_long_pauses")
+def test_who_hung_up_without_a_word_is_tried_again_for_a_knock(port: int) -> None:
     """A process that ends takes connections to its last moment; the next one is not asked later for
     that."""
-    monkeypatch.setattr(connectors, "RECONNECT_SECONDS_MIN", NEVER_S)
-    monkeypatch.setattr(connectors, "RECONNECT_SECONDS_MAX", NEVER_S)
 
     async def main() -> None:
         tried = Attempts(port)

@@ -25,6 +25,7 @@ import pytest
 import yaml
 
 from svc_cluster.cli.admin.authority import Authority, certificate_names, issue
+from svc_cluster.cli.local.embedded import EmbeddedNode
 from svc_cluster.cli.processes.own_certificate import utc_now
 from svc_cluster.cli.processes.start_checks import (
     embedded_connections_max,
@@ -447,6 +448,10 @@ def test_connections_beside_a_node_leave_it_its_files(monkeypatch: pytest.Monkey
     ):
         monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, limit))
         assert embedded_connections_max(node, 500) == most
+        chosen = GatewaySettings(
+            cluster_id="c", nodes=node.nodes, secret_file="/", connections_max=500
+        )
+        assert EmbeddedNode(node, chosen).gateway_settings.connections_max == most
 
 
 def test_the_page_has_these_rows_and_no_others() -> None:

@@ -127,18 +127,20 @@ class EmbeddedNode:
         self._body_patience = body_patience
         self._header_seconds = header_seconds
         self._node_settings = node
-        self._gateway_settings = gateway
+        # here, behind whatever chose the settings: more connections would take the node's files
+        most = embedded_connections_max(node, gateway.connections_max)
+        self.gateway_settings = msgspec.structs.replace(gateway, connections_max=most)
         self.node: RunningNode
         self._gateway: RunningGateway
 
     async def start(self) -> None:
         self.node = RunningNode(self._node_settings)
         await self.node.start()
-        traces = self._gateway_settings.traces_endpoint is not None
+        traces = self.gateway_settings.traces_endpoint is not None
         session = NodeSession(asyncio.get_running_loop(), traces=traces)
-        LoopbackLink(self.node.node, session, features(self._gateway_settings))
+        LoopbackLink(self.node.node, session, features(self.gateway_settings))
         self._gateway = await start_gateway(
-            self._gateway_settings,
+            self.gateway_settings,
             {NodeId(self._node_settings.node_id): session},
             header_seconds=self._header_seconds,
             body_patience=self._body_patience,
@@ -156,22 +158,22 @@ def embedded_settings(
     rpc, admin, public = ports
     audit_log = str(directory / "audit.log")
     nodes = {"1": f"127.0.0.1:{rpc}"}
-    node = NodeSettings(
-        cluster_id=cluster_id,
-        node_id=1,
-        data_dir=str(directory / "node-1"),
-        nodes=nodes,
-        secret_file=str(secret),
-        admin_address=f"127.0.0.1:{admin}",
-        replication_factor=1,
-        **{"audit_log": audit_log, **overrides},
+    return (
+        NodeSettings(
+            cluster_id=cluster_id,
+            node_id=1,
+            data_dir=str(directory / "node-1"),
+            nodes=nodes,
+            secret_file=str(secret),
+            admin_address=f"127.0.0.1:{admin}",
+            replication_factor=1,
+            **{"audit_log": audit_log, **overrides},
+        ),
+        GatewaySettings(
+            cluster_id=cluster_id,
+            nodes=nodes,
+            secret_file=str(secret),
+            port=public,
+            audit_log=audit_log,
+        ),
     )
-    gateway = GatewaySettings(
-        cluster_id=cluster_id,
-        nodes=nodes,
-        secret_file=str(secret),
-        port=public,
-        audit_log=audit_log,
-    )
-    most = embedded_connections_max(node, gateway.connections_max)
-    return node, msgspec.structs.replace(gateway, connections_max=most)
