@@ -1,8 +1,9 @@
 """`python -m tests.endurance.held --scale 1 [--record]`: very many of everything at once.
 
 At scale 1: 100,000 streams in 1,000 basins and 20,000 access tokens are made, then 5,000 idle
-connections and 2,000 followers of server-sent events are held, and the time of appends is measured
-before and beside it. Every process is held against its budget of memory.
+connections and 2,000 followers of server-sent events are held, of a stream that gets ten records a
+second. The time of appends to other streams is measured before and beside it. Every process is held
+against its budget of memory.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
 from svc_cluster.http.client import ConnectionLostError
-from svc_cluster.lab.api_client import ApiClient
+from svc_cluster.lab.api_client import ApiClient, AppendRecord
 from svc_cluster.lab.own_cluster import OwnCluster
 from tests.e2e.cluster import Load, running
 from tests.e2e.load import quantile, set_up
+from tests.endurance.followers import Followers, address
 from tests.endurance.sampling import sample
 from tests.reliability import RunLog
 
@@ -33,8 +35,9 @@ FOLLOWERS: Final = 2000
 STREAMS: Final = 100_000
 BASINS: Final = 1000
 TOKENS: Final = 20_000
-EVENT_BYTES_MAX: Final = 4 * 1024 * 1024
-"""One who is behind is sent much in one event; the library takes 64 KiB a line."""
+FOLLOWED: Final = "followed"
+FOLLOWED_PAUSE_S: Final = 0.1
+"""Between records of that stream: 2,000 followers are then sent 20,000 events a second."""
 AT_ONCE: Final = 16
 """Requests of whoever makes all this."""
 MEASURE_S: Final = 20.0
@@ -110,7 +113,7 @@ async def connections(port: int, count: int) -> list[asyncio.StreamWriter]:
     held = []
     for number in range(count):
         reader, writer = await asyncio.open_connection(
-            "127.0.0.1", port, local_addr=(f"127.0.0.{2 + number % 200}", 0)
+            "127.0.0.1", port, local_addr=(address(number), 0)
         )
         writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
         await reader.readuntil(b"\r\n\r\n")
@@ -118,31 +121,30 @@ async def connections(port: int, count: int) -> list[asyncio.StreamWriter]:
     return held
 
 
-async def followers(port: int, count: int) -> list[asyncio.Task[int]]:
-    """Each counts the batches that it is sent."""
+@contextlib.asynccontextmanager
+async def paced(url: str) -> AsyncIterator[None]:
+    """Records come at the pace of the stream that is followed, in time or late."""
 
-    async def follow(number: int) -> int:
-        reader, writer = await asyncio.open_connection(
-            "127.0.0.1",
-            port,
-            local_addr=(f"127.0.0.{2 + number % 200}", 0),
-            limit=EVENT_BYTES_MAX,
-        )
-        writer.write(
-            f"GET /v1/streams/stream-0/records?tail_offset=0 HTTP/1.1\r\nhost: localhost\r\n"
-            f"svc-basin: {BASIN}\r\naccept: text/event-stream\r\n\r\n".encode()
-        )
-        seen = 0
+    async def append() -> None:
+        api = ApiClient(url)
+        due = time.monotonic()
         try:
-            while line := await reader.readline():
-                seen += line.startswith(b"event: batch")
-        except asyncio.CancelledError:
-            pass
+            for number in itertools.count():
+                body = b"%012d" % number + bytes(88)
+                with contextlib.suppress(ConnectionLostError):
+                    await api.append(BASIN, FOLLOWED, [AppendRecord(body)])
+                due += FOLLOWED_PAUSE_S
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
         finally:
-            writer.close()
-        return seen
+            api.close()
 
-    return [asyncio.create_task(follow(number)) for number in range(count)]
+    task = asyncio.create_task(append())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 async def append_p99_ms(load: Load, seconds: float) -> float:
@@ -159,18 +161,57 @@ async def append_p99_ms(load: Load, seconds: float) -> float:
 
 
 async def play(cluster: OwnCluster, scale: float, seconds: float) -> dict[str, Any]:
+    load = Load(cluster.url, BASIN, writers=WRITERS)
+    for writer in load.writers:
+        writer.pause_s = 0.01
+    await set_up(cluster.url, BASIN, [FOLLOWED, *(writer.stream for writer in load.writers)])
+    load.start()
+    await load.acknowledged(20)
+    async with paced(cluster.url):
+        alone = await append_p99_ms(load, seconds)
+        begun = time.monotonic()
+        counts, faults = await _fill(cluster, scale)
+        idle = await connections(cluster.port, round(CONNECTIONS * scale))
+        followers = await Followers.begun(cluster.port, BASIN, FOLLOWED, round(FOLLOWERS * scale))
+        await asyncio.sleep(min(5.0, seconds))
+        beside = await append_p99_ms(load, seconds)
+        sizes = _sizes(cluster)
+        seen = await followers.end()
+    await load.stop()
+    gone = sum(held.transport.is_closing() for held in idle) + seen.gone
+    for held in idle:
+        held.close()
+    if gone:
+        faults.append(f"{gone} connections did not last")
+    if 0 in seen.batches:
+        faults.append(f"{seen.batches.count(0)} followers saw nothing")
+    verdict = await load.verify()
+    if not verdict.clean:
+        faults.append(str(verdict))
+    for name, most in (("node_mib", NODE_MIB_MAX), ("gateway_mib", GATEWAY_MIB_MAX)):
+        if sizes[name] > most:
+            faults.append(f"{name} {sizes[name]}, at most {most}")
+    return {
+        "scale": scale,
+        "connections": len(idle),
+        "followers": len(seen.batches),
+        "events_of_each": [min(seen.batches), max(seen.batches)],
+        **counts,
+        "p99_alone_ms": alone,
+        "p99_ms": beside,
+        **sizes,
+        "seconds": round(time.monotonic() - begun),
+        "faults": faults,
+    }
+
+
+async def _fill(cluster: OwnCluster, scale: float) -> tuple[dict[str, int], list[str]]:
+    """Make basins, streams and tokens: how many there were to be, and what is missing of them."""
     counts = {
         "basins": max(1, round(BASINS * scale)),
         "streams": round(STREAMS * scale),
         "tokens": round(TOKENS * scale),
     }
-    load = Load(cluster.url, BASIN, writers=WRITERS)
-    for writer in load.writers:
-        writer.pause_s = 0.01
-    await set_up(cluster.url, BASIN, [writer.stream for writer in load.writers])
-    load.start()
-    await load.acknowledged(20)
-    alone = await append_p99_ms(load, seconds)
     begun = time.monotonic()
     faults = []
     for name, make in (
@@ -182,43 +223,7 @@ async def play(cluster: OwnCluster, scale: float, seconds: float) -> dict[str, A
         print(f"{found:,} {name} after {time.monotonic() - begun:.0f} s", flush=True)
         if found < counts[name]:
             faults.append(f"{found} {name} of {counts[name]}")
-    idle = await connections(cluster.port, round(CONNECTIONS * scale))
-    tasks = await followers(cluster.port, round(FOLLOWERS * scale))
-    await asyncio.sleep(min(5.0, seconds))
-    beside = await append_p99_ms(load, seconds)
-    sizes = _sizes(cluster)
-    await load.stop()
-    gone = sum(writer.transport.is_closing() for writer in idle) + sum(t.done() for t in tasks)
-    if gone:
-        faults.append(f"{gone} connections did not last")
-    seen = await _end(idle, tasks)
-    if min(seen, default=1) == 0:
-        faults.append(f"{seen.count(0)} followers saw nothing")
-    verdict = await load.verify()
-    if not verdict.clean:
-        faults.append(str(verdict))
-    for name, most in (("node_mib", NODE_MIB_MAX), ("gateway_mib", GATEWAY_MIB_MAX)):
-        if sizes[name] > most:
-            faults.append(f"{name} {sizes[name]}, at most {most}")
-    return {
-        "scale": scale,
-        "connections": len(idle),
-        "followers": len(tasks),
-        **counts,
-        "p99_alone_ms": alone,
-        "p99_ms": beside,
-        **sizes,
-        "seconds": round(time.monotonic() - begun),
-        "faults": faults,
-    }
-
-
-async def _end(idle: list[asyncio.StreamWriter], tasks: list[asyncio.Task[int]]) -> list[int]:
-    for writer in idle:
-        writer.close()
-    for task in tasks:
-        task.cancel()
-    return [each for each in await asyncio.gather(*tasks) if isinstance(each, int)]
+    return counts, faults
 
 
 def _sizes(cluster: OwnCluster) -> dict[str, int]:

@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.cluster import running
 from tests.e2e.space import disk_bytes
 from tests.endurance import held, soak
+from tests.endurance.followers import Follower
 from tests.endurance.sampling import growth, sample
 
 
@@ -60,6 +61,38 @@ def test_what_is_refused_for_good_is_not_tried_again() -> None:
     for status in (400, 401, 403, 404):
         with pytest.raises(RuntimeError, match=f"refused with {status}"):
             held.is_made(status)
+
+
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+def test_a_follower_counts_what_comes_in_pieces(step: int) -> None:
+    """However the bytes are cut, each batch counts once; a ping is none."""
+    sent = b"HTTP/1.1 200 OK\r\nx: y\r\n\r\n" + 3 * (
+        b"event: batch\nid: 1\ndata: {}\n\nevent: ping\ndata: {}\n\n"
+    )
+
+    async def main() -> tuple[int, bool]:
+        follower = Follower(b"")
+        for at in range(0, len(sent), step):
+            follower.data_received(sent[at : at + step])
+        await follower.answered
+        follower.connection_lost(None)
+        return follower.batches, follower.gone
+
+    assert asyncio.run(main()) == (3, True)
+
+
+@pytest.mark.parametrize("sent", [b"HTTP/1.1 503 no\r\n\r\n", b"HTTP/1.1 20"])
+def test_a_follower_that_is_refused_ends_the_run(sent: bytes) -> None:
+    """It is not counted as one that merely saw nothing."""
+
+    async def main() -> None:
+        follower = Follower(b"")
+        follower.data_received(sent)
+        follower.connection_lost(None)
+        with pytest.raises(RuntimeError):
+            await follower.answered
+
+    asyncio.run(main())
 
 
 @pytest.mark.timeout(300)
