@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.json_lines import append_row, read_rows
-from tests.prove.covered import COVERED, digest
+from tests.prove.covered import COVERED, digest, native_core_is_old
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 DIRECTORY: Final = ROOT / "docs" / "reliability"
@@ -32,6 +32,8 @@ class RunLog:
     def __init__(
         self, name: str, directory: Path = DIRECTORY, *, kind: str = "", of: Digest | None = None
     ) -> None:
+        if native_core_is_old():
+            raise RuntimeError("the native core is older than its source: `make setup`")
         self.path = directory / f"{name}.jsonl"
         self._digest = of or (lambda: digest(kind or name))
         self._at_first = self._digest()

@@ -51,6 +51,8 @@ class StreamWriter:
     number: int = 0
     doubtful: bool = False  # an attempt at the pending batch may have happened
     stopping: bool = False
+    bytes_acknowledged: int = 0
+    """Of the bodies that were acknowledged."""
     sizes: Sequence[int] = (0, 10, 300, 3000)
     """Bytes of a body behind its name: one of these."""
 
@@ -126,6 +128,7 @@ class StreamWriter:
 
     def _done(self, outcome: Outcome) -> None:
         self.log += self.pending
+        self.bytes_acknowledged += sum(len(body) for body in self.pending)
         self.pending = []
         self.doubtful = False
         self.outcomes.append(outcome)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.prove.bounds import quantile, rate, wilson
 from tests.prove.card import LOGS, make_card
-from tests.prove.covered import COVERED, NODE
+from tests.prove.covered import COVERED, NODE, ROOT, digest, files, native_core_is_old
 from tests.prove.line import Card
 from tests.prove.page import page
 from tests.prove.scorecard import is_current, was_whole
@@ -196,16 +199,60 @@ def test_usage_that_is_off_by_one_record_is_off() -> None:
 
 
 def test_what_an_append_passes_through_voids_what_was_run_on_it() -> None:
-    """Every folder on an append's way makes runs of whole clusters earlier ones, the engine's own
-    runs are about the engine, and a kind of run that is not listed is noticed."""
+    """Runs of whole clusters are about gateways and what starts the processes too, the engine's own
+    runs about the engine, and a kind of run that is not listed is noticed."""
     assert set(NODE) >= {"raft", "stream", "catalog", "codec", "storage", "replica", "link"}
-    for kind in ("simulation", "chaos", "kills", "ambiguous", "usage"):
-        assert COVERED[kind] == NODE
-    assert COVERED["core"] == ("raft",)
+    clusters = ("chaos", "kills", "ambiguous", "usage", "restarts", "hostile", "held", "soak")
+    for kind in (*clusters, "space"):
+        assert set(COVERED[kind]) >= {*NODE, "gateway", "http", "cli/processes", "settings*.py"}
     assert set(COVERED) == {"core", *LOGS}
     text = page(card_of(), {"core": "abc", "chaos": "def"})
-    assert "| simulation of the core | `abc` | `raft` |" in text
-    assert "| `chaos.jsonl` | `def` | `base`, `model`, `raft`, " in text
+    assert "| simulation of the core | `abc` | `raft`, `base`, `model` |" in text
+    assert "| `chaos.jsonl` | `def` | `raft`, `base`, `model`, `stream`, " in text
+
+
+@pytest.mark.parametrize("kind", sorted(COVERED))
+def test_what_a_run_is_about_is_closed_over_imports(kind: str) -> None:
+    """What a file that is covered imports is covered, but for the command's other parts, through
+    which no append goes."""
+    covered = files(kind)
+    missing = set()
+    for path in covered:
+        if "tests" in path.relative_to(ROOT).parts or "cli" in path.parts:
+            continue
+        if path.suffix == ".py":
+            missing |= {name for name in _imported(path) if name not in covered}
+    assert not missing
+
+
+def _imported(path: Path) -> set[Path]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("svc_cluster."):
+            base = ROOT / (node.module or "").replace(".", "/")
+            for at in (base, *(base / alias.name for alias in node.names)):
+                found |= {each for each in (at.with_suffix(".py"),) if each.is_file()}
+    return found
+
+
+def test_a_place_that_is_gone_is_noticed(tmp_path: Path) -> None:
+    """A digest that leaves out a file which was renamed would stand for ever."""
+    (tmp_path / "svc_cluster" / "raft").mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match="base"):
+        digest("core", tmp_path)
+
+
+def test_a_core_that_was_built_before_its_source_is_noticed(tmp_path: Path) -> None:
+    """The digest is of the source: what runs must have been built from it."""
+    folder = tmp_path / "svc_cluster" / "_native"
+    folder.mkdir(parents=True)
+    (folder / "a.c").touch()
+    assert not native_core_is_old(tmp_path)
+    (folder / "_core.abi3.so").touch()
+    os.utime(folder / "_core.abi3.so", (1000, 1000))
+    assert native_core_is_old(tmp_path)
+    os.utime(folder / "a.c", (999, 999))
+    assert not native_core_is_old(tmp_path)
 
 
 def test_a_run_counts_by_the_files_that_it_was_on() -> None:

@@ -138,6 +138,8 @@ def test_a_digest_is_of_names_and_contents(tmp_path: Path) -> None:
         path.write_text(text)
         return digest("core", tmp_path)
 
+    for other in ("base", "model"):
+        (tmp_path / "svc_cluster" / other).mkdir(parents=True)
     first = write("a.py", "x = 1\n")
     assert write("b.py", "") != first
     (tmp_path / "svc_cluster" / "raft" / "b.py").unlink()
