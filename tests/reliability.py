@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,6 +65,18 @@ def record_if_asked(name: str, fields: dict[str, Any]) -> None:
         return
     digests = iter((_AT_IMPORT[name],))
     RunLog(name, of=lambda: next(digests, digest(name))).add(fields)
+
+
+@contextlib.contextmanager
+def failure_recorded(name: str, fields: Callable[[], dict[str, Any]]) -> Iterator[None]:
+    """What ends the block is in the log as well, beside what `fields` says of the run so far: a
+    failure that leaves no line would be in no figure."""
+    try:
+        yield
+    except BaseException as error:
+        text = f"{type(error).__name__}: {error}"[:500]
+        record_if_asked(name, {**fields(), "failed": text})
+        raise
 
 
 def machine() -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.e2e.cluster import Load, rounds, running, whole
-from tests.e2e.load import quantile, set_up
-from tests.reliability import record_if_asked
+from tests.e2e.load import Verdict, quantile, set_up
+from tests.reliability import failure_recorded, record_if_asked
 
 BASIN = "kill-leader-basin"
 FIRST_APPEND_S_MAX = 20.0
@@ -23,8 +24,15 @@ def test_a_killed_leader_loses_nothing_and_is_replaced(tmp_path: Path) -> None:
     """Under load the leader's process gets SIGKILL again and again: nothing acknowledged is
     missing or doubled, tails never go back, and appends begun after the kill succeed soon."""
 
-    async def main() -> None:
-        gaps: list[float] = []
+    gaps: list[float] = []
+
+    def row(verdict: Verdict | None = None) -> dict[str, Any]:
+        fields = {"kind": "leader", "cycles": len(gaps), "lost": verdict.missing if verdict else 0}
+        if verdict:
+            fields |= {"doubled": verdict.duplicates, "foreign": verdict.foreign}
+        return {**fields, "failover_ms": [round(gap * 1000) for gap in gaps]}
+
+    async def main() -> Verdict:
         async with running(tmp_path / "cluster") as cluster:
             load = Load(cluster.url, BASIN, writers=4)
             await set_up(cluster.url, BASIN, [writer.stream for writer in load.writers])
@@ -48,10 +56,10 @@ def test_a_killed_leader_loses_nothing_and_is_replaced(tmp_path: Path) -> None:
             f"acknowledged {verdict.acknowledged}  missing {verdict.missing}  "
             f"duplicates {verdict.duplicates}  ambiguous {load.ambiguous}  {load.errors()}"
         )
-        gaps_ms = [round(gap * 1000) for gap in gaps]
-        fields = {"kind": "leader", "cycles": len(gaps), "lost": verdict.missing}
-        record_if_asked("kills", {**fields, "failover_ms": gaps_ms})
-        assert verdict.clean, verdict
-        assert max(gaps) <= FIRST_APPEND_S_MAX
+        return verdict
 
-    asyncio.run(main())
+    with failure_recorded("kills", row):
+        verdict = asyncio.run(main())
+    record_if_asked("kills", row(verdict))
+    assert verdict.clean, verdict
+    assert max(gaps) <= FIRST_APPEND_S_MAX

@@ -4,6 +4,7 @@ is taken back, with torn sectors. POWER_ROUNDS repeats it more often."""
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from pathlib import Path
 
@@ -12,9 +13,12 @@ import pytest
 from tests.e2e.cluster import READY_S, Load, logs, rounds, running
 from tests.e2e.load import Verdict, set_up
 from tests.e2e.power import Ledger, build_shim, compiler
-from tests.reliability import record_if_asked
+from tests.reliability import failure_recorded, record_if_asked
 
 BASIN = "power-loss-basin"
+SEED = random.SystemRandom().randrange(10**6) if os.environ.get("RECORD") == "1" else 20
+"""What is torn in. A run that is recorded draws another one, and says which."""
+ROW = {"kind": "power", "cycles": 1, "seed": SEED}
 
 pytestmark = [
     pytest.mark.skipif(compiler() is None, reason="no C compiler: power cuts not tested"),
@@ -33,7 +37,7 @@ def test_power_loss_on_all_nodes_loses_nothing_acknowledged(shim: Path, tmp_path
 
     async def main() -> None:
         ledger = Ledger(shim, tmp_path / "disk", tmp_path / "ledger")
-        rng = random.Random(20)
+        rng = random.Random(SEED)
         taken = 0
         async with running(ledger.root / "cluster", environment=ledger.env()) as cluster:
             load = Load(cluster.url, BASIN, writers=4)
@@ -44,7 +48,8 @@ def test_power_loss_on_all_nodes_loses_nothing_acknowledged(shim: Path, tmp_path
                 cluster.kill_all()
                 await load.stop()
                 report = ledger.cut_power(rng, spare=logs(cluster))
-                taken += report.undone_writes + len(report.undone_names)
+                took = report.undone_writes + len(report.undone_names)
+                taken += took
                 cluster.start()
                 await cluster.wait_ready(READY_S)
                 verdict = await load.verify()
@@ -53,7 +58,9 @@ def test_power_loss_on_all_nodes_loses_nothing_acknowledged(shim: Path, tmp_path
                     f"({report.undone_bytes} bytes) and {len(report.undone_names)} names taken "
                     f"back, {report.kept_sectors} sectors torn in; {verdict}"
                 )
-                record_if_asked("kills", {"kind": "power", "cycles": 1, "lost": verdict.missing})
+                missing, doubled = verdict.missing, verdict.duplicates
+                fields = {"lost": missing, "doubled": doubled, "foreign": verdict.foreign}
+                record_if_asked("kills", {**ROW, "cuts_that_took": int(took > 0), **fields})
                 assert verdict.clean, verdict
             load.start()
             await load.acknowledged(3)
@@ -61,7 +68,8 @@ def test_power_loss_on_all_nodes_loses_nothing_acknowledged(shim: Path, tmp_path
             assert (await load.verify()).clean
         assert taken > 0, "the cuts took nothing: the shim was not there"
 
-    asyncio.run(main())
+    with failure_recorded("kills", lambda: {**ROW, "cycles": 0, "cuts_that_took": 0, "lost": 0}):
+        asyncio.run(main())
 
 
 def test_without_fsync_the_same_power_loss_loses_records(shim: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.e2e.cluster import rounds, running
 from tests.e2e.space import MIB, Space, disk_bytes
-from tests.reliability import record_if_asked
+from tests.reliability import failure_recorded, record_if_asked
 
 SEGMENT_MIB_IN_SUITE = 4
 FULL_SIZE_MIB = 2048
@@ -69,4 +69,5 @@ def test_space_comes_back_after_trim_expiry_and_deletion(
         print("\n" + result.table())
         record_if_asked("space", result.row())
 
-    asyncio.run(main())
+    with failure_recorded("space", dict):
+        asyncio.run(main())

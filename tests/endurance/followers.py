@@ -15,7 +15,9 @@ from asyncio.subprocess import PIPE, Process, create_subprocess_exec
 from dataclasses import dataclass
 from typing import Final
 
-BATCH: Final = b"event: batch\n"
+RECORD: Final = b'"seq_num":'
+"""Once for each record of an event, and once for the tail that each event names."""
+TAIL: Final = b'"tail":'
 READY: Final = "ready"
 BEGIN_S_MAX: Final = 120.0
 END_S_MAX: Final = 60.0
@@ -28,12 +30,12 @@ def address(number: int) -> str:
 
 
 class Follower(asyncio.Protocol):
-    """One connection, and the batches that it was sent. A protocol: a stream's reader would take
+    """One connection, and the records that it was sent. A protocol: a stream's reader would take
     as much of a small machine as the gateway does."""
 
     def __init__(self, request: bytes) -> None:
         self.answered = asyncio.get_running_loop().create_future()
-        self.batches = 0
+        self.records = 0
         self.gone = False
         self._request = request
         self._rest = b""
@@ -43,7 +45,7 @@ class Follower(asyncio.Protocol):
         transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        """A name that two of these share is kept until the rest of it is here."""
+        """A line that is not whole is kept until the rest of it is here."""
         data = self._rest + data
         if not self.answered.done():
             if b"\r\n\r\n" not in data:
@@ -53,8 +55,9 @@ class Follower(asyncio.Protocol):
                 self.answered.set_exception(RuntimeError(data[:1000].decode(errors="replace")))
                 return
             self.answered.set_result(None)
-        self.batches += data.count(BATCH)
-        self._rest = data[-(len(BATCH) - 1) :]
+        # up to the last whole line: no name is cut
+        whole, _, self._rest = data.rpartition(b"\n")
+        self.records += whole.count(RECORD) - whole.count(TAIL)
 
     def connection_lost(self, cause: Exception | None) -> None:
         self.gone = True
@@ -78,15 +81,15 @@ async def main(port: int, basin: str, stream: str, count: int) -> None:
     print(READY, flush=True)
     await asyncio.to_thread(sys.stdin.read)
     gone = sum(follower.gone for follower in followers)
-    batches = [follower.batches for follower in followers]
-    print(json.dumps({"batches": batches, "gone": gone}), flush=True)
+    records = [follower.records for follower in followers]
+    print(json.dumps({"records": records, "gone": gone}), flush=True)
 
 
 @dataclass(slots=True)
 class Seen:
-    """What followers were sent, each of them, and how many did not last."""
+    """How many records followers were sent, each of them, and how many did not last."""
 
-    batches: list[int]
+    records: list[int]
     gone: int
 
 
@@ -125,7 +128,7 @@ class Followers:
                 self._process.kill()
             raise
         found = json.loads(out)
-        return Seen(found["batches"], found["gone"])
+        return Seen(found["records"], found["gone"])
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from svc_cluster.http.client import ConnectionLostError
 from svc_cluster.lab.api_client import ApiClient, AppendRecord
 from svc_cluster.lab.own_cluster import OwnCluster
 from tests.e2e.cluster import Load, running
+from tests.e2e.load import StreamWriter as Writer
 from tests.e2e.load import quantile, set_up
 from tests.endurance.followers import Followers, address
 from tests.endurance.sampling import sample
@@ -48,6 +50,12 @@ with what a hundred thousand streams are, are beside it."""
 GATEWAY_MIB_MAX: Final = 1024
 """The anchor for 5,000 connections is a GiB a gateway."""
 
+HEALTH: Final = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+ANSWER_S_MAX: Final = 10.0
+EVENTS_SHARE_MIN: Final = 0.5
+"""Of the records that are due, so many must have come in time to the stream that is followed."""
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Make = Callable[[ApiClient, int], Awaitable[bool]]
 
 
@@ -108,22 +116,39 @@ async def make_token(api: ApiClient, number: int) -> bool:
     return is_made(answer.status)
 
 
-async def connections(port: int, count: int) -> list[asyncio.StreamWriter]:
-    """Idle ones that have made a request each, from several addresses of this machine."""
+async def connections(port: int, count: int) -> list[Connection]:
+    """Idle ones that have been answered once each, from several addresses of this machine."""
     held = []
     for number in range(count):
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", port, local_addr=(address(number), 0)
         )
-        writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        await reader.readuntil(b"\r\n\r\n")
-        held.append(writer)
+        writer.write(HEALTH)
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200"), head
+        await reader.readexactly(_length(head))
+        held.append((reader, writer))
     return held
 
 
+def _length(head: bytes) -> int:
+    for line in head.lower().split(b"\r\n"):
+        if line.startswith(b"content-length:"):
+            return int(line.partition(b":")[2])
+    raise AssertionError(f"no length in {head!r}")
+
+
+@dataclass(slots=True)
+class Paced:
+    """How many records were acknowledged to the stream that is followed."""
+
+    appended: int = 0
+
+
 @contextlib.asynccontextmanager
-async def paced(url: str) -> AsyncIterator[None]:
+async def paced(url: str) -> AsyncIterator[Paced]:
     """Records come at the pace of the stream that is followed, in time or late."""
+    found = Paced()
 
     async def append() -> None:
         api = ApiClient(url)
@@ -132,7 +157,8 @@ async def paced(url: str) -> AsyncIterator[None]:
             for number in itertools.count():
                 body = b"%012d" % number + bytes(88)
                 with contextlib.suppress(ConnectionLostError):
-                    await api.append(BASIN, FOLLOWED, [AppendRecord(body)])
+                    answer = await api.append(BASIN, FOLLOWED, [AppendRecord(body)])
+                    found.appended += answer.status == 200
                 due += FOLLOWED_PAUSE_S
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
         finally:
@@ -140,24 +166,52 @@ async def paced(url: str) -> AsyncIterator[None]:
 
     task = asyncio.create_task(append())
     try:
-        yield
+        yield found
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
 
-async def append_p99_ms(load: Load, seconds: float) -> float:
-    """Of the appends that were begun within the next seconds."""
+async def append_p99_ms(load: Load, seconds: float) -> tuple[float, int]:
+    """Of the appends that ended within the next seconds, or were still waited for then, and how
+    many they were."""
     begun = time.monotonic()
     await asyncio.sleep(seconds)
-    waits = [
-        outcome.known - outcome.begun
-        for writer in load.writers
-        for outcome in writer.outcomes
-        if outcome.begun >= begun
-    ]
-    return round(1000 * quantile(waits, 0.99), 2)
+    waits = waits_since(load.writers, begun, time.monotonic())
+    return round(1000 * quantile(waits, 0.99), 2), len(waits)
+
+
+def waits_since(writers: Sequence[Writer], begun: float, now: float) -> list[float]:
+    """How long appends took, from their first attempt: from the end of the one before, and the
+    pause. One that is not settled has waited until now."""
+    waits: list[float] = []
+    for writer in writers:
+        free: float | None = None
+        for outcome in writer.outcomes:
+            first = outcome.begun if free is None else min(outcome.begun, free)
+            if outcome.known >= begun:
+                waits.append(outcome.known - first)
+            free = outcome.known + writer.pause_s
+        if free is not None and writer.pending and now > free:
+            waits.append(now - free)
+    return waits
+
+
+async def asked_again(held: Sequence[Connection]) -> int:
+    """How many connections do not answer another request. One that the other side has ended in
+    order looks whole until it is asked."""
+    gone = 0
+    for reader, writer in held:
+        try:
+            writer.write(HEALTH)
+            async with asyncio.timeout(ANSWER_S_MAX):
+                head = await reader.readuntil(b"\r\n\r\n")
+            gone += not head.startswith(b"HTTP/1.1 200")
+        except (OSError, EOFError, TimeoutError):
+            gone += 1
+        writer.close()
+    return gone
 
 
 async def play(cluster: OwnCluster, scale: float, seconds: float) -> dict[str, Any]:
@@ -167,24 +221,26 @@ async def play(cluster: OwnCluster, scale: float, seconds: float) -> dict[str, A
     await set_up(cluster.url, BASIN, [FOLLOWED, *(writer.stream for writer in load.writers)])
     load.start()
     await load.acknowledged(20)
-    async with paced(cluster.url):
-        alone = await append_p99_ms(load, seconds)
+    async with paced(cluster.url) as paced_by:
+        alone, appends_alone = await append_p99_ms(load, seconds)
         begun = time.monotonic()
         counts, faults = await _fill(cluster, scale)
         idle = await connections(cluster.port, round(CONNECTIONS * scale))
         followers = await Followers.begun(cluster.port, BASIN, FOLLOWED, round(FOLLOWERS * scale))
         await asyncio.sleep(min(5.0, seconds))
-        beside = await append_p99_ms(load, seconds)
+        since = paced_by.appended
+        beside, appends = await append_p99_ms(load, seconds)
+        appended = paced_by.appended - since
         sizes = _sizes(cluster)
         seen = await followers.end()
     await load.stop()
-    gone = sum(held.transport.is_closing() for held in idle) + seen.gone
-    for held in idle:
-        held.close()
+    gone = await asked_again(idle) + seen.gone
     if gone:
         faults.append(f"{gone} connections did not last")
-    if 0 in seen.batches:
-        faults.append(f"{seen.batches.count(0)} followers saw nothing")
+    if appended < EVENTS_SHARE_MIN * seconds / FOLLOWED_PAUSE_S:
+        faults.append(f"the stream that is followed got {appended} records in {seconds} s")
+    if min(seen.records, default=appended) < appended:
+        faults.append(f"a follower saw {min(seen.records)} of {appended} records")
     verdict = await load.verify()
     if not verdict.clean:
         faults.append(str(verdict))
@@ -194,11 +250,13 @@ async def play(cluster: OwnCluster, scale: float, seconds: float) -> dict[str, A
     return {
         "scale": scale,
         "connections": len(idle),
-        "followers": len(seen.batches),
-        "events_of_each": [min(seen.batches), max(seen.batches)],
+        "followers": len(seen.records),
+        "records_of_each": [min(seen.records), max(seen.records)],
         **counts,
         "p99_alone_ms": alone,
         "p99_ms": beside,
+        "appends_alone": appends_alone,
+        "appends": appends,
         **sizes,
         "seconds": round(time.monotonic() - begun),
         "faults": faults,
@@ -244,7 +302,12 @@ async def main(options: argparse.Namespace) -> int:
         # the quota of a new cluster is a hundred basins
         unbounded = {"SVC_CLUSTER_BASINS_MAX": "null"}
         async with running(Path(scratch) / "cluster", environment=unbounded) as cluster:
-            row = await play(cluster, options.scale, options.seconds)
+            try:
+                row = await play(cluster, options.scale, options.seconds)
+            except Exception as error:
+                if options.record:
+                    log.add({"scale": options.scale, "faults": [f"broken off: {error!r}"[:500]]})
+                raise
     print(json.dumps(row, indent=1))
     if options.record:
         log.add(row)

@@ -27,9 +27,11 @@ def measured(request: pytest.FixtureRequest) -> Measured:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    scene = report.nodeid.rpartition("::")[2].removeprefix("test_")
+    if report.failed and report.when != "call":
+        figures.record(scene, {"when": report.when}, passed=False)  # it measured nothing
     for name, value in report.user_properties:
         if name == figures.FIGURES and report.when == "call" and isinstance(value, dict):
-            scene = report.nodeid.rpartition("::")[2].removeprefix("test_")
             _rows.append((scene, value))
             figures.record(scene, value, passed=report.passed)
 

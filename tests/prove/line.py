@@ -29,6 +29,8 @@ class Card:
     failures: list[str] = field(default_factory=list)
     counted: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
+    voided: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    """Log and row of what was taken back."""
 
     def add(
         self, measure: str, target: str, figure: str, *, reached: bool, bound: str = ""

@@ -67,6 +67,7 @@ def page(
     if card.failures:
         lines += ["## Failures among the counted runs", ""]
         lines += [f"- {failure}" for failure in card.failures] + [""]
+    lines += _voided_table(card)
     lines += _covered_table(digests) + _mutants_table(mutants) + _runs_table(card)
     lines += ["## How to add to it", "", "| what | command |", "|---|---|"]
     lines += [f"| {what} | `{command}` |" for what, command in COMMANDS]
@@ -83,6 +84,26 @@ def _earlier(lines: Sequence[Line]) -> list[str]:
         "| measure | so far |",
         "|---|---|",
         *(f"| {line.measure} | {line.figure} |" for line in lines),
+        "",
+    ]
+
+
+def _voided_table(card: Card) -> list[str]:
+    if not card.voided:
+        return []
+    rows = [
+        f"| {row['date'][:10]} | `{log}.jsonl` | "
+        f"{row.get('seeds', row.get('round', row.get('seed', '')))} | {row['void']} |"
+        for log, row in card.voided
+    ]
+    return [
+        "## Rows that were taken back",
+        "",
+        "What failed there was the measuring, by whoever looked into it; they are in no figure.",
+        "",
+        "| date | log | seeds or round | why |",
+        "|---|---|---|---|",
+        *rows,
         "",
     ]
 

@@ -10,7 +10,7 @@ import sys
 from typing import Any, Final
 
 from tests.json_lines import read_rows
-from tests.prove.card import LOGS, make_card
+from tests.prove.card import LOGS, TURNS, make_card
 from tests.prove.covered import COVERED, digest
 from tests.prove.line import Card, Rows
 from tests.prove.page import page
@@ -20,7 +20,7 @@ PAGE: Final = ROOT / "docs" / "reliability.md"
 
 
 def read_logs() -> Rows:
-    return {name: read_rows(DIRECTORY / f"{name}.jsonl") for name in LOGS}
+    return {name: read_rows(DIRECTORY / f"{name}.jsonl") for name in (*LOGS, TURNS)}
 
 
 def is_current(digests: dict[str, str], kind: str, row: dict[str, Any]) -> bool:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests.crashpoints.sweep import SCENARIOS
 from tests.prove.bounds import quantile, rate, wilson
 from tests.prove.card import LOGS, make_card
 from tests.prove.covered import COVERED, NODE, ROOT, digest, files, native_core_is_old
 from tests.prove.line import Card
 from tests.prove.page import page
-from tests.prove.scorecard import is_current, was_whole
+from tests.prove.scorecard import is_current, read_logs, was_whole
 
 
 def card_of(**rows: list[dict[str, Any]]) -> Card:
@@ -82,6 +83,8 @@ def test_a_seed_counts_once_by_its_last_run() -> None:
     assert line(card_of(simulation=rows), "core") == ("15,000, 0 failed", True)
     rows.append(seeds(9, 10, 9))
     assert line(card_of(simulation=rows), "core") == ("15,000, 1 failed", False)
+    rows.append(seeds(0, 500) | {"rot": True})  # another history
+    assert line(card_of(simulation=rows), "core") == ("15,000, 1 failed", False)
 
 
 def test_short_histories_are_not_histories() -> None:
@@ -110,23 +113,6 @@ def test_a_long_history_is_no_row_of_kills() -> None:
     assert line(card, "the longest live history")[1]
 
 
-def test_planned_restarts_are_hardly_felt_and_fail_nobody() -> None:
-    """A hundred within the limit are reached; two more beyond it are not, nor is one append that
-    failed or is gone."""
-
-    def row(**changes: Any) -> dict[str, Any]:
-        base = {"files": "new", "gaps_ms": [60] * 50, "gateways": 5, "appends": 1000, "failed": 0}
-        return {**base, "lost": 0, "doubled": 0, **changes}
-
-    start = "planned restarts"
-    assert not line(card_of(restarts=[]), start)[1]
-    assert not line(card_of(restarts=[row()]), start)[1]
-    assert line(card_of(restarts=[row(), row()]), start)[1]
-    assert not line(card_of(restarts=[row(), row(gaps_ms=[60] * 48 + [301] * 2)]), start)[1]
-    for bad in ({"failed": 1}, {"lost": 1}, {"doubled": 1}):
-        assert not line(card_of(restarts=[row(), row(**bad)]), start)[1]
-
-
 def test_crash_points_need_every_scenario_in_full() -> None:
     """A strided run, or a scenario that is missing, is not 100 %."""
     rows: list[dict[str, Any]] = [
@@ -140,62 +126,88 @@ def test_crash_points_need_every_scenario_in_full() -> None:
             "power_cuts": 25,
             "violations": [],
         }
-        for name in ("single", "restart", "snapshot")
+        for name in (scenario.name for scenario in SCENARIOS)
     ]
+    assert len(rows) >= 4
     assert line(card_of(crashpoints=rows), "crash points")[1]
-    assert not line(card_of(crashpoints=rows[:2]), "crash points")[1]
-    assert not line(card_of(crashpoints=[*rows[:2], {**rows[2], "stride": 9}]), "crash points")[1]
-    assert not line(card_of(crashpoints=[*rows[:2], {**rows[2], "covered": 49}]), "crash points")[1]
+    for at, row in enumerate(rows):
+        others = [*rows[:at], *rows[at + 1 :]]
+        assert not line(card_of(crashpoints=others), "crash points")[1]
+        nothing = {"total": 0, "tried": 0, "covered": 0}
+        for bad in ({"stride": 9}, {"covered": 49}, nothing, {"violations": ["lost"]}):
+            assert not line(card_of(crashpoints=[*others, row | bad]), "crash points")[1]
 
 
-def test_space_is_judged_by_the_largest_run() -> None:
-    """A small run in time does not stand for a large one that was late or held too much."""
+def test_a_trial_that_does_not_serve_is_no_good_trial() -> None:
+    """Nor are trials in which hardly any damage was noticed; and a seed's trials count once."""
 
-    def row(**changes: Any) -> dict[str, Any]:
-        base = {"files": "new", "trimmed_mib": 2048, "nodes": 3, "seconds": 40.0}
-        sizes = {"before_mib": [3600], "after_mib": [290.0], "live_mib": 205.0, "floor_mib": 36.0}
-        return {**base, **sizes, **changes}
+    def row(seed: int, **changes: Any) -> dict[str, Any]:
+        base = {"files": "new", "seed": seed, "trials": 500, "silently_wrong": 0, "fault": 0}
+        return {**base, "found": 200, "repaired": 100, **changes}
 
-    start = "space"
-    assert not line(card_of(), start)[1]
-    assert not line(card_of(space=[row(trimmed_mib=128)]), start)[1]
-    assert line(card_of(space=[row(), row(trimmed_mib=128, seconds=500.0)]), start)[1]
-    assert not line(card_of(space=[row(seconds=121.0)]), start)[1]
-    assert not line(card_of(space=[row(after_mib=[100.0, 303.0])]), start)[1]
-    assert line(card_of(space=[row(seconds=121.0), row()]), start)[1]
+    start = "corruption"
+    assert line(card_of(corruption=[row(1), row(2)]), start)[1]
+    assert not line(card_of(corruption=[row(1), row(1)]), start)[1]
+    for bad in ({"silently_wrong": 1}, {"fault": 1}, {"found": 0, "repaired": 0}):
+        assert not line(card_of(corruption=[row(1) | bad, row(2) | bad]), start)[1]
+    assert not line(card_of(corruption=[row(1), row(2, fault=1), row(2)]), start)[1]
 
 
-def test_retries_count_together_and_any_violation_counts() -> None:
-    """Two runs of a thousand are the target; one lost or unsettled write is not outnumbered."""
-    half = {
-        "files": "new",
-        "ambiguous": 1000,
-        "duplicates": 0,
-        "lost": 0,
-        "unresolved": 0,
-        "violations": [],
-    }
-    assert line(card_of(ambiguous=[half]), "writes of unknown")[1] is False
-    assert line(card_of(ambiguous=[half, half]), "writes of unknown") == (
-        "2,000, 0 doubled, 0 lost",
-        True,
-    )
-    for bad in ({"duplicates": 1}, {"lost": 1}, {"unresolved": 1}, {"violations": ["R1"]}):
-        assert not line(card_of(ambiguous=[half, half, half | bad]), "writes of unknown")[1]
+def test_cuts_and_kills_that_prove_nothing_are_not_counted() -> None:
+    """A cut that took nothing back is none, a round with violations is no cycle without loss, what
+    is doubled is not whole, and a run that broke off is not outnumbered."""
+    power = {"files": "new", "kind": "power", "cycles": 1, "cuts_that_took": 1, "lost": 0}
+    start = "power-loss cycles"
+    assert line(card_of(kills=[power] * 100), start)[1]
+    assert not line(card_of(kills=[power] * 99 + [power | {"cuts_that_took": 0}]), start)[1]
+    for bad in ({"lost": 1}, {"doubled": 1}, {"foreign": 1}, {"failed": "TimeoutError"}):
+        assert not line(card_of(kills=[power] * 100 + [power | bad]), start)[1]
+    rounds = [round_of(n, violations=["R2: lost"]) for n in range(200)]
+    assert line(card_of(chaos=rounds), "kill -9 cycles") == ("0, 0 lost", False)
+    kills = {"files": "new", "kind": "leader", "cycles": 300, "lost": 0, "failover_ms": [700] * 300}
+    card = card_of(kills=[kills, kills | {"cycles": 3, "failed": "no append in 30 s"}])
+    assert not line(card, "kill -9 cycles")[1]
+    assert not line(card, "failover")[1]
+    assert "kill cycles broke off: no append in 30 s" in card.failures
 
 
-def test_usage_that_is_off_by_one_record_is_off() -> None:
-    """Kills and retries add up over runs, and so does what is missing or too much."""
+@pytest.mark.parametrize(
+    ("turn", "reached"),
+    [
+        ({"state": "ended", "status": 0}, True),
+        ({"state": "cut", "status": None, "seconds": 900.0}, True),
+        ({"state": "cut", "status": None, "seconds": 2400.0}, False),
+        ({"state": "ended", "status": 1}, False),
+        ({"state": "ended", "status": 1, "void": "the test's own client"}, True),
+        ({"state": "ended", "status": 1, "files": "old"}, True),
+    ],
+)
+def test_a_turn_that_failed_is_on_the_page(turn: dict[str, Any], reached: bool) -> None:
+    """It may have left no row: what it works on is not reached, until somebody says why."""
+    kills = {"files": "new", "kind": "leader", "cycles": 300, "lost": 0, "failover_ms": [700] * 300}
+    row = {"files": "new", "turn": 7, "piece": "kills", "seconds": 5.0} | turn
+    rows: Any = {name: [] for name in LOGS} | {"kills": [kills], "turns": [row]}
+    card = make_card(rows, lambda _, row: row["files"] == "new")
+    assert line(card, "kill -9 cycles")[1] == reached
+    assert line(card, "failover")[1] == reached
+    assert bool(card.failures) != reached
+    assert ("turn 7 (kills)" in page(card, {})) != reached
 
-    def row(**changes: Any) -> dict[str, Any]:
-        base = {"files": "new", "leader_kills": 25, "retries_of_answered": 500, "wrong": []}
-        return {**base, "records": 7000, "counted_records": 7000.0, **changes}
 
-    start = "usage"
-    assert not line(card_of(usage=[row()]), start)[1]
-    assert line(card_of(usage=[row(), row()]), start)[1]
-    assert not line(card_of(usage=[row(), row(counted_records=7001.0)]), start)[1]
-    assert not line(card_of(usage=[row(), row(wrong=["1 read too many"])]), start)[1]
+def test_what_was_taken_back_is_named() -> None:
+    """It is in no figure, and on the page with its reason."""
+    rows = [round_of(n) for n in range(100)]
+    rows.append(round_of(777, violations=["R2"], void="the client was wrong", date="2026-11-28"))
+    card = card_of(chaos=rows)
+    assert line(card, "live histories") == ("100, 0 with violations (D1 100)", True)
+    assert "| 2026-11-28 | `chaos.jsonl` | 777 | the client was wrong |" in page(card, {})
+    assert "taken back" not in page(card_of(), {})
+
+
+def test_rounds_of_histories_have_no_gaps() -> None:
+    """A round that failed and was thrown away is a gap in the numbers."""
+    numbers = [row["round"] for row in read_logs()["chaos"] if row["round"] > 0]
+    assert sorted(set(numbers)) == list(range(min(numbers), max(numbers) + 1))
 
 
 def test_what_an_append_passes_through_voids_what_was_run_on_it() -> None:
@@ -306,63 +318,3 @@ def test_planted_bugs_are_listed_with_what_caught_them() -> None:
     text = page(card_of(), {}, mutants=[row | {"caught_by": "tests/unit/test_a.py::test_b[x|y]"}])
     assert "| raft | a-bug | A rule. | `unit/test_a.py::test_b[x\\|y]` | 6.0 |" in text
     assert "Planted bugs" not in page(card_of(), {})
-
-
-def scene_of(name: str, **changes: Any) -> dict[str, Any]:
-    base = {"files": "new", "scene": name, "scale": 3, "passed": True, "node_mib": 200}
-    return {**base, **changes}
-
-
-def test_the_last_run_of_each_hostile_scene_counts() -> None:
-    """At the full scale; one that is out of bounds is not outnumbered, and is named."""
-    rows = [scene_of("a", passed=False)] + [scene_of(name) for name in "abcdefghijkl"]
-    card = card_of(hostile=[*rows, scene_of("m", scale=1, node_mib=900)])
-    assert line(card, "hostile") == ("12 scenes, 0 out of bounds, node at most 200 MiB", True)
-    card = card_of(hostile=[*rows, scene_of("b", passed=False, gateway_mib=512)])
-    assert not line(card, "hostile")[1]
-    assert "hostile: b" in page(card, {})
-
-
-def fuzz_of(target: str, inputs: int, *faults: str) -> dict[str, Any]:
-    row = {"files": "new", "target": target, "targets": ["a", "b"], "inputs": inputs}
-    return {**row, "faults": [*faults]}
-
-
-def test_the_poorest_parser_decides() -> None:
-    """Inputs of one do not stand for another's, nor for a parser that was not run."""
-    rows = [fuzz_of("a", 150_000), fuzz_of("a", 150_000)]
-    assert not line(card_of(fuzz=rows), "spoilt")[1]
-    rows.append(fuzz_of("b", 200_000))
-    assert line(card_of(fuzz=rows), "spoilt")[1]
-    card = card_of(fuzz=[*rows, fuzz_of("b", 1, "IndexError")])
-    assert not line(card, "spoilt")[1]
-    assert card.failures == ["fuzz: b: IndexError"]
-
-
-def test_verdicts_that_were_not_reached_are_not_agreements() -> None:
-    """A history that the search gave up on keeps the target unreached, as a disagreement does."""
-    row = {"files": "new", "histories": 500, "planted": 50, "undecided": 0, "disagreements": []}
-    assert line(card_of(verdicts=[row]), "histories judged")[1]
-    for bad in ({"planted": 49}, {"undecided": 1}, {"disagreements": ["7: stale"]}):
-        assert not line(card_of(verdicts=[row | bad]), "histories judged")[1]
-
-
-def test_a_short_soak_is_a_short_soak() -> None:
-    """The longest counts, and what it lost or what grew in it."""
-    row: dict[str, Any] = {"files": "new", "hours": 2.0, "appends": 5, "p999_ms": 9, "lost": 0}
-    row |= {"stall_ms": 1500, "faults": []}
-    assert line(card_of(soak=[row]), "soak")[1]
-    assert not line(card_of(soak=[row | {"hours": 1.9}]), "soak")[1]
-    assert not line(card_of(soak=[row, row | {"hours": 3.0, "faults": ["memory grows"]}]), "soak")[
-        1
-    ]
-
-
-def test_load_held_is_judged_at_its_full_size() -> None:
-    """A share of it, or appends that are four times as slow beside it, is not reached."""
-    row: dict[str, Any] = {"files": "new", "scale": 1.0, "connections": 5000, "followers": 2000}
-    row |= {"streams": 100_000, "basins": 1000, "tokens": 20_000, "p99_ms": 27.0}
-    row |= {"p99_alone_ms": 9.0, "node_mib": 1, "gateway_mib": 1, "faults": []}
-    assert line(card_of(held=[row]), "held at once")[1]
-    for bad in ({"scale": 0.5}, {"p99_ms": 28.0}, {"faults": ["node 1 is over its budget"]}):
-        assert not line(card_of(held=[row | bad]), "held at once")[1]
