@@ -14,6 +14,7 @@ from typing import Final
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.replica.prefixed import PREFIX_BYTES
 from svc_cluster.storage.rocks_store import RocksStore
+from svc_cluster.storage.wal.reach import BATCHES_MAX
 from svc_cluster.stream import keys
 from tests.chaos.members import Member
 from tests.chaos.scene import RECOVERY_S, Scene
@@ -76,11 +77,20 @@ async def lose_log(scene: Scene) -> None:
     kind = scene.rng.choice(("segment gone", "segment cut", "segments swapped", "emptied end"))
     await _end(scene, number)
     directory = scene.cluster.ledgers[number].root / "data"
+    newest = damage.newest_log_file(directory)
+    before = newest.read_bytes()
     scene.facts |= {"node": number, "damage": damage.WAL[kind](directory, scene.rng)}
+    like_a_crash = False
+    if kind == "emptied end":
+        scene.facts["batches"] = damage.batches_emptied(before, newest.read_bytes())
+        like_a_crash = scene.facts["batches"] <= BATCHES_MAX + 1
     noticed, repaired = (times_said(node, event) for event in _OF_DAMAGE)
     await scene.restart(node)
     await whole(scene)
     if times_said(node, _OF_DAMAGE[0]) == noticed:
+        if like_a_crash:
+            scene.facts["looked_like"] = "a crash"
+            return
         scene.violations.append(f"{kind} on {node.name}, and it came up as if nothing were lost")
     elif times_said(node, _OF_DAMAGE[1]) == repaired:
         scene.violations.append(f"{kind} on {node.name}, and no replica of it was repaired")

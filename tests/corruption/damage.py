@@ -11,11 +11,13 @@ from pathlib import Path
 from svc_cluster.storage.payload.payload_frame import BLOCK_BYTES, file_number
 from svc_cluster.storage.wal import reach
 from svc_cluster.storage.wal.segment import DATA_START, segment_number
-from svc_cluster.storage.wal.wal_frame import ALIGNMENT, MAGIC
+from svc_cluster.storage.wal.wal_frame import ALIGNMENT, BATCH, MAGIC
 
 PAGE = 4096
 SECTOR = 512
 TAIL_BYTES = 64 * 1024
+KIND_AT = 8
+"""Where a frame says of which kind it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,23 @@ def wal_emptied_end(node: Path, rng: random.Random) -> str:
     """The last frames of the log, its closing mark included, are zeros: not torn, as all of them
     had been synced long before."""
     return _tear(node, rng.randint(1, TAIL_BYTES), "zeros", rng)
+
+
+def newest_log_file(node: Path) -> Path:
+    return _newest(regions(node / "wal")).path
+
+
+def batches_emptied(before: bytes, after: bytes) -> int:
+    """How many batches of a log file's end lost something, the one that the damage begins in among
+    them: by the headers behind where the two contents part."""
+    parted = next((at for at, (x, y) in enumerate(zip(before, after, strict=True)) if x != y), None)
+    if parted is None:
+        return 0
+    count, place = 1, before.find(MAGIC, parted)
+    while place >= 0:
+        count += place % ALIGNMENT == 0 and before[place + KIND_AT] == BATCH
+        place = before.find(MAGIC, place + 1)
+    return count
 
 
 def _segment(node: Path, rng: random.Random) -> Path:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.corruption import dataset
+from svc_cluster.storage.wal.wal_frame import ALIGNMENT, BATCH, MAGIC
+from tests.corruption import damage, dataset
 from tests.corruption.dataset import Dataset
 from tests.corruption.trials import Totals, Trials
 from tests.e2e.cluster import rounds
@@ -69,3 +70,26 @@ def test_a_cluster_on_damaged_directories_gives_no_wrong_answer(data: Dataset) -
     assert done.returncode == 0, done.stdout + done.stderr
     row = json.loads(done.stdout)
     assert (row["trials"], row["silently_wrong"], row["fault"]) == (CLUSTERS, 0, 0)
+
+
+def test_batches_of_an_emptied_end_are_counted() -> None:
+    """By their headers, and the one whose middle the damage begins in; frames and what only looks
+    like one, out of line, are none."""
+
+    def frame(kind: int) -> bytes:
+        head = MAGIC + bytes(4) + bytes([kind])
+        return head + b"x" * (4 * ALIGNMENT - len(head))
+
+    kinds = (BATCH, 1, 1, BATCH, 1, BATCH)
+    log = bytes(ALIGNMENT) + b"".join(frame(kind) for kind in kinds)
+    log += b"x" + MAGIC + bytes(4) + bytes([BATCH])
+    size = 4 * ALIGNMENT
+
+    def emptied(at: int) -> int:
+        return damage.batches_emptied(log, log[:at].ljust(len(log), b"\0"))
+
+    assert damage.batches_emptied(log, log) == 0
+    assert emptied(ALIGNMENT + 1) == 3
+    assert emptied(ALIGNMENT + 2 * size) == 3
+    assert emptied(ALIGNMENT + 3 * size + 1) == 2
+    assert emptied(ALIGNMENT + 5 * size + 1) == 1
