@@ -80,6 +80,7 @@ class Listening:
             sock.bind((f"127.0.0.{next(self._hosts)}", 0))
             await self._loop.sock_connect(sock, ("127.0.0.1", self._server.port))
             answer = bytearray()
+            ended = False
             try:
                 place = 0
                 while place < len(data):
@@ -89,11 +90,15 @@ class Listening:
                 sock.shutdown(socket.SHUT_WR)
                 async with asyncio.timeout(HANG_S):
                     while piece := await asyncio.wait_for(
-                        self._loop.sock_recv(sock, 65536), QUIET_S
+                        self._loop.sock_recv(sock, 65536), QUIET_S if answer else HANG_S
                     ):
                         answer += piece
-            except (OSError, TimeoutError):
+                ended = True
+            except OSError:
+                ended = True  # it was reset, which is an end
+            except TimeoutError:
                 pass
+            expect(ended or bool(answer), f"neither an answer nor an end in {HANG_S:.0f} s")
             return bytes(answer)
 
     def close(self) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from pathlib import Path
 
 import pytest
 
+from svc_cluster.http.message import Request, Response
 from tests.fuzz import engine
 from tests.fuzz.engine import FAULTS_MAX, drawn, run_by_chance, run_inputs
 from tests.fuzz.guided import run_guided
-from tests.fuzz.target import INPUT_BYTES_MAX, Check, Target, expect, kept
+from tests.fuzz.over_http import Listening
+from tests.fuzz.target import INPUT_BYTES_MAX, Check, Target, WrongError, expect, kept
 from tests.fuzz.targets import TARGETS, is_here
 
 SLOW = {"wal": 120, "settings": 120, "http1": 150, "http1-beside-h11": 150, "http2": 150}
@@ -69,6 +72,22 @@ def test_an_endless_parser_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
 
     (told,) = run_inputs(Target("endless", endless, lambda _: b""), [b"x"]).faults
     assert told[0].startswith("HangError")
+
+
+@pytest.mark.timeout(60)
+def test_a_request_that_is_never_answered_is_a_fault() -> None:
+    """Neither is it an end: a server that keeps silent does not pass for one that waits for more."""
+
+    async def silent(_request: Request) -> Response:
+        await asyncio.Event().wait()
+        raise AssertionError("nobody wakes it")
+
+    listening = Listening(lambda: silent)
+    try:
+        with pytest.raises(WrongError, match="neither an answer nor an end"):
+            listening.send(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n", random.Random(1))
+    finally:
+        listening.close()
 
 
 def test_inputs_by_chance_are_the_seeds_own() -> None:
