@@ -94,10 +94,10 @@ class Listening:
                     ):
                         answer += piece
                 ended = True
+            except TimeoutError:  # which is an OSError too
+                pass
             except OSError:
                 ended = True  # it was reset, which is an end
-            except TimeoutError:
-                pass
             expect(ended or bool(answer), f"neither an answer nor an end in {HANG_S:.0f} s")
             return bytes(answer)
 
