@@ -17,7 +17,14 @@ from svc_cluster.base.ids import NodeId, TimestampMs
 from svc_cluster.base.key_reader import KeyReader
 from svc_cluster.base.write_set import WriteSet
 from svc_cluster.catalog.catalog_commands import AdmitNode, OpenTicket, RemoveNode
-from svc_cluster.catalog.node_rows import NodeRecord, NodeState, registered, removed
+from svc_cluster.catalog.node_rows import (
+    REMOVED,
+    NodeRecord,
+    come_again,
+    registered,
+    removed,
+    why_never_again,
+)
 from svc_cluster.model.formation import MEMBERS_MAX
 from svc_cluster.model.join_token import HASH_BYTES, MEMBER_ALREADY, NODE_ID_MAX
 
@@ -64,10 +71,10 @@ def why_not_opened(tickets: TicketRows, nodes: Nodes, command: OpenTicket) -> st
     known = nodes.get(node_id)
     if not 0 < node_id <= NODE_ID_MAX or len(command.secret_hash) != HASH_BYTES:
         return "these cannot be a node and the hash of its secret"
-    if known is not None and known.state is NodeState.REMOVED:
-        return f"node {node_id} was removed from the cluster: its id is not given again"
-    if known is not None:
+    if known is not None and not known.is_removed:
         return f"node {node_id} {MEMBER_ALREADY}"
+    if known is not None and (reason := why_never_again(nodes, known)) is not None:
+        return reason
     still_open = set(tickets) - set(expired(tickets, command.now_ms))
     if node_id in still_open:
         return (
@@ -76,7 +83,7 @@ def why_not_opened(tickets: TicketRows, nodes: Nodes, command: OpenTicket) -> st
         )
     if len(still_open) >= TICKETS_MAX:
         return f"{TICKETS_MAX} join tokens are open, as many as may be: withdraw one first"
-    if len(nodes) + len(still_open) >= MEMBERS_MAX:
+    if known is None and len(nodes) + len(still_open) >= MEMBERS_MAX:
         return f"a cluster has at most {MEMBERS_MAX} nodes, those that were removed among them"
     return None
 
@@ -87,16 +94,32 @@ def admitted(tickets: TicketRows, nodes: Nodes, command: AdmitNode) -> Decided |
     in its own name."""
     node_id = command.node.node_id
     known = nodes.get(node_id)
-    if known is not None:
+    if known is not None and not known.is_removed:
+        if known.incarnation != command.node.incarnation:
+            return taken(node_id)
         again = registered(nodes, command.node)
         return again if isinstance(again, str) else Decided(known)
+    if known is not None and known.incarnation == command.node.incarnation:
+        return REMOVED
     ticket = tickets.get(node_id)
     if ticket is None or not hmac.compare_digest(ticket.secret_hash, command.secret_hash):
         return UNKNOWN_TOKEN
     if ticket.expires_at_ms <= command.now_ms:
         return UNKNOWN_TOKEN
-    made = registered(nodes, command.node)
+    if known is None:
+        made = registered(nodes, command.node)
+    else:
+        made = why_never_again(nodes, known) or come_again(known, command.node)
     return made if isinstance(made, str) else Decided(made, (node_id,))
+
+
+def taken(node_id: NodeId) -> str:
+    """Why a directory does not come under the id of a member that has another one."""
+    return (
+        f"node {node_id} is a member with another data directory: give it that one back, or, where "
+        f"that is lost for good, drain and remove node {node_id}, and let it come again with a new "
+        f"join token: svc-cluster admin member add {node_id}"
+    )
 
 
 def left(tickets: TicketRows, nodes: Nodes, command: RemoveNode, replicas: int) -> Decided | str:

@@ -16,6 +16,10 @@ from svc_cluster.model.places import ORDINAL_MAX, PLACES_MAX, Place, Places
 
 REMOVED: Final = "the node was removed from the cluster"
 """Why a node that was removed is refused, for ever."""
+NO_MORE_PLACES: Final = (
+    f"{PLACES_MAX} nodes of this cluster have another data directory than their first one, as many "
+    "as may be"
+)
 
 
 class NodeState(IntEnum):
@@ -25,7 +29,7 @@ class NodeState(IntEnum):
     DRAINING = 1
     """It keeps what it has and gets nothing more, until an operator says otherwise."""
     REMOVED = 2
-    """It is refused for ever, and its id is not given again."""
+    """Its directory is refused for ever. Another one may come under its id, with a join token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,32 @@ def registered(nodes: Mapping[NodeId, NodeRecord], command: RegisterNode) -> Nod
     return replace(known, address=command.address, is_replacing=False, facts=facts)
 
 
+def why_never_again(nodes: Mapping[NodeId, NodeRecord], known: NodeRecord) -> str | None:
+    """Why no other directory comes under the id of a node that was removed; None: one may."""
+    if known.ordinal >= ORDINAL_MAX:
+        return f"node {known.node_id} was removed, and its id was given as often as may be"
+    if not known.ordinal and len(places_of(nodes)) >= PLACES_MAX:
+        return NO_MORE_PLACES
+    return None
+
+
+def come_again(known: NodeRecord, command: RegisterNode) -> NodeRecord | str:
+    """The row of another directory under the id of a node that was removed, or why it has none. The
+    one before it held nothing when it went, so that there is nothing to be made whole; it is known
+    by its ordinal as the earlier of the two, by whoever has not heard of its removal as well."""
+    if not command.facts.is_bounded():
+        return f"what a node says of itself has at most {FACT_BYTES_MAX} bytes each"
+    if known.incarnation == command.incarnation:
+        return REMOVED
+    return NodeRecord(
+        known.node_id,
+        command.incarnation,
+        command.address,
+        known.ordinal + 1,
+        facts=command.facts,
+    )
+
+
 def removed(known: NodeRecord, replicas: int) -> NodeRecord | str:
     """The same for a node that is to go. `replicas`: the basins that have one there, or are to."""
     if replicas:
@@ -185,7 +215,7 @@ def succeeded(nodes: Mapping[NodeId, NodeRecord], command: ReplaceNode) -> NodeR
     if replacing(nodes) not in (None, command.node_id):
         return f"node {replacing(nodes)} is being replaced: one node at a time"
     if not known.ordinal and len(places_of(nodes)) >= PLACES_MAX:
-        return f"{PLACES_MAX} nodes of this cluster were replaced, as many as may be"
+        return NO_MORE_PLACES
     return replace(
         known, incarnation=command.incarnation, ordinal=command.ordinal, is_replacing=True
     )

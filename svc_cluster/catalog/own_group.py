@@ -94,7 +94,8 @@ def why_no_place(row: CatalogGroup | None, node_id: NodeId) -> str | None:
         return None
     return (
         f"node {node_id} has no vote in the catalog, or is to have none, and only one that has is "
-        "given another directory: drain and remove it, and add one of another id"
+        "given another directory: drain and remove it, and let it come again with a join token: "
+        f"svc-cluster admin member add {node_id}"
     )
 
 

@@ -231,8 +231,9 @@ class Former:
             before, was_open = formation.record, formation.is_open
             if was_open and record.places == before.places and not self._has_space():
                 return  # it goes on as before: what it would write down can be learned again
-            if record.ordinal > before.ordinal:
-                # what its predecessor promised is forgotten here, and the log will say so
+            if record.ordinal > before.ordinal and not record.joined:
+                # what its predecessor promised is forgotten here, and the log will say so; one that
+                # was removed had promised nothing any more
                 await self._forgotten()
             await self._file.write(record)
             formation.written(record)

@@ -11,7 +11,7 @@ from svc_cluster.base.errors import ErrorCode, InvalidError, UnavailableError
 from svc_cluster.base.ids import NodeId, TimestampMs
 from svc_cluster.catalog.catalog_commands import AdmitNode, OpenTicket, RemoveNode
 from svc_cluster.catalog.join_tickets import UNKNOWN_TOKEN, admitted, left, why_not_opened
-from svc_cluster.catalog.node_rows import lasting_nodes
+from svc_cluster.catalog.node_rows import lasting_nodes, places_of
 from svc_cluster.catalog.own_group import why_it_votes
 from svc_cluster.codec.formation_report import encode_report
 from svc_cluster.codec.join_pb import get_node
@@ -23,7 +23,7 @@ from svc_cluster.model.join_token import (
     TTL_SECONDS_MIN,
     hash_of,
 )
-from svc_cluster.model.places import is_incarnation
+from svc_cluster.model.places import is_incarnation, merged
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.host import Host
 from svc_cluster.replica.repeatable import Fill, Operation, say_done
@@ -112,11 +112,14 @@ class JoinOperations:
             return None if found.node == state.nodes.get(node.node_id) else command
 
         await catalog.change(sequence, self._deadline(request))
-        # a report is of a node that it names, and this one may have come later itself
-        first, incarnation = holders(formation.members, formation.places)[0]
-        told = encode_report(replace(formation, node_id=first, incarnation=incarnation))
-
         rows = catalog.state.nodes
+        # the place that was given just now is written down here a little later
+        places = merged(places_of(rows), formation.places)
+        # a report is of a node that it names, and this one may have come later itself
+        first, incarnation = holders(formation.members, places)[0]
+        told = encode_report(
+            replace(formation, node_id=first, incarnation=incarnation, places=places)
+        )
         # who votes first: they surely have the catalog
         order = dict.fromkeys((*catalog.own_group.replicas, *sorted(lasting_nodes(rows))))
         others = [rows[other] for other in order if other in rows and other != node.node_id]

@@ -17,6 +17,7 @@ from svc_cluster.codec.formation_report import FormationFormatError, decode_repo
 from svc_cluster.codec.join_pb import put_node
 from svc_cluster.model.formation import SEED_BYTES_MAX, SEEDS_MAX, FormationRecord, Stage
 from svc_cluster.model.join_token import JoinToken
+from svc_cluster.model.places import place_of
 
 AGAIN_SECONDS: Final = 0.5
 """Pause between two rounds over the nodes of the settings."""
@@ -24,13 +25,19 @@ AGAIN_SECONDS: Final = 0.5
 Fill = Callable[[pb.Request], None]
 
 
-def formation_told(joined: pb.JoinedCluster, node_id: NodeId) -> FormationRecord | None:
-    """What the directory writes down when it was let in; None: the answer makes no sense."""
+def formation_told(
+    joined: pb.JoinedCluster, node_id: NodeId, incarnation: str
+) -> FormationRecord | None:
+    """What the directory writes down when it was let in; None: the answer makes no sense. Under the
+    id of a node that was removed it comes with the ordinal that the catalog has given it."""
     try:
         report = decode_report(joined.formation.SerializeToString())
     except FormationFormatError:
         return None
     if report.stage is not Stage.FORMED or node_id in dict(report.members):
+        return None
+    place = place_of(node_id, report.places)
+    if place is not None and place.incarnation != incarnation:
         return None
     seeds = tuple(
         (NodeId(seed.node_id), seed.address)
@@ -38,7 +45,13 @@ def formation_told(joined: pb.JoinedCluster, node_id: NodeId) -> FormationRecord
         if len(seed.address.encode()) <= SEED_BYTES_MAX
     )
     return FormationRecord(
-        report.round, Stage.FORMED, report.members, report.places, joined=True, seeds=seeds
+        report.round,
+        Stage.FORMED,
+        report.members,
+        report.places,
+        ordinal=0 if place is None else place.ordinal,
+        joined=True,
+        seeds=seeds,
     )
 
 
@@ -100,7 +113,8 @@ class Newcomer:
 
     def _is_decided(self, other: NodeId, response: pb.Response) -> bool:
         if response.WhichOneof("result") == "joined_cluster":
-            record = formation_told(response.joined_cluster, self._node.node_id)
+            who = (self._node.node_id, self._node.incarnation)
+            record = formation_told(response.joined_cluster, *who)
             if record is None:
                 self._log.warning("join_answer_unusable", asked_node=other)
                 return False

@@ -317,7 +317,8 @@ class ReplicaNode:
             raise HandshakeError(NOT_A_MEMBER)
 
     def is_removed(self, identity: Identity) -> bool:
-        return identity.role == "node" and identity.node_id in self.roster.removed
+        removed = self.roster.removed.get(identity.node_id)
+        return identity.role == "node" and identity.incarnation == removed
 
     def check_caller(self, speaker: Speaker) -> None:
         """Do what `check_member` does for a conversation with the service. One that comes is let

@@ -26,8 +26,9 @@ Fill = Callable[[pb.Request], None]
 
 def removed(node_id: NodeId) -> str:
     return (
-        f"node {node_id} was removed from the cluster, which refuses it for ever: stop it, and "
-        "where one is needed, let one of another id come: svc-cluster admin member add"
+        f"node {node_id} was removed from the cluster, which refuses its data directory for ever: "
+        "stop it; where one is needed, let a node with an empty directory come, under this id or "
+        f"another one: svc-cluster admin member add {node_id}"
     )
 
 

@@ -18,6 +18,14 @@ from svc_cluster.replica.repeatable import Fill, Operation
 LOST_BASINS_TOLD_MAX: Final = 100
 
 
+def came_later(node_id: NodeId) -> str:
+    return (
+        f"node {node_id} came to the cluster later, and only one that began it is given another "
+        "directory in its place: drain and remove it, and let it come again with a join token: "
+        f"svc-cluster admin member add {node_id}"
+    )
+
+
 class ReplacementOperations:
     """The operations of a node that give places away: all are the catalog leader's."""
 
@@ -47,6 +55,8 @@ class ReplacementOperations:
             nonlocal lost, refused
             state = catalog.state
             known = state.nodes.get(node_id)
+            if known is not None and node_id not in catalog.initial:
+                raise InvalidError(came_later(node_id))
             # asked for again; the directory may ask until this node has the new fence on its disk
             asks = asking.get(node_id)
             if known is not None and known.is_replacing:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from svc_cluster.base.ids import NodeId
-from svc_cluster.catalog.node_rows import NodeState
 from svc_cluster.link.session import NodeSession
 from svc_cluster.replica.catalog import CatalogReplica
 
@@ -47,8 +46,9 @@ class Roster:
         self._on_met = on_met
         self._seen: tuple[CatalogReplica, int] | None = None
         self._met = set(addresses)
-        self.removed: frozenset[NodeId] = frozenset()
-        """The nodes that were removed from the cluster, for ever."""
+        self.removed: Mapping[NodeId, str] = {}
+        """The nodes that were removed from the cluster, with the data directory that each had: that
+        is refused for ever, and another one may come under the id."""
         self.nodes: tuple[NodeId, ...] = tuple(sorted(addresses))
         """All others, in order: of the settings or of the catalog."""
 
@@ -89,8 +89,8 @@ class Roster:
             return
         self._seen = seen
         rows = catalog.state.nodes
-        self.removed = frozenset(n for n, row in rows.items() if row.state is NodeState.REMOVED)
-        self.nodes = tuple(sorted({*self._addresses, *rows} - self.removed))
+        self.removed = {n: row.incarnation for n, row in rows.items() if row.is_removed}
+        self.nodes = tuple(sorted({*self._addresses, *rows} - self.removed.keys()))
         for node in self.nodes:
             if node != self._own and node in rows:
                 self._meet(node)

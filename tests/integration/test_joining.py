@@ -112,7 +112,9 @@ async def leaves(own: OwnNodes, node: int) -> None:
         return (await own.admin("member", "remove", str(node)))[0] == 0
 
     await until(is_removed)
-    sentence = f"node {node} was removed from the cluster, which refuses it for ever"
+    sentence = (
+        f"node {node} was removed from the cluster, which refuses its data directory for ever"
+    )
     await ends(own, f"node-{node}", sentence)
     own.start(f"node-{node}")
     await ends(own, f"node-{node}", sentence)

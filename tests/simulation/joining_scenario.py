@@ -111,6 +111,24 @@ class Joining:
 
         return await self.ask(fill)
 
+    async def replace(self, number: int) -> pb.Response:
+        def fill(request: pb.Request) -> None:
+            request.replace_node.node_id = number
+
+        return await self.ask(fill)
+
+    async def gone(self) -> None:
+        """A node came and was removed."""
+        token = self.token()
+        await self.add(token)
+        node = self.newcomer(token)
+        node.start()
+        await self.until("it has joined", lambda: self.has_joined(node))
+        assert (await self.remove()).WhichOneof("result") == "done"
+        await self.until("it hears that", lambda: node.out is not None)
+        self.bury(node)
+        self.cluster.nodes.remove(node)
+
     async def remove(self, number: int = COMES) -> pb.Response:
         def fill(request: pb.Request) -> None:
             request.remove_member.node_id = number
@@ -250,17 +268,20 @@ class Joining:
 
 
 def play_join(seed: int, role: str, number: int | None = None, luck: Luck = Luck()) -> Steps:
-    """A node comes, and the power of one fails behind a step of it: of the `new` node, or of the
-    `leader` of the catalog. Without a number the steps are counted."""
+    """A node comes, and the power of one fails behind a step of it: of the `new` node, of one that
+    comes `again` under the id of one that was removed, or of the `leader` of the catalog. Without a
+    number the steps are counted."""
     steps = Steps()
 
     async def run(cluster: SimCluster) -> None:
         joining = Joining(cluster)
         await joining.begin()
+        if role == "again":
+            await joining.gone()
         token = joining.token()
         assert (await joining.add(token)).WhichOneof("result") == "member_ticket"
         node = joining.newcomer(token)
-        watched = node if role == "new" else joining.at_catalog()
+        watched = joining.at_catalog() if role == "leader" else node
 
         def effect(what: str) -> None:
             steps.effects.append(what)
@@ -279,5 +300,5 @@ def play_join(seed: int, role: str, number: int | None = None, luck: Luck = Luck
             await joining.basin_on(node, f"later-{place}")
         await joining.finish()
 
-    in_simulation(seed, OPTIONS, run)
+    in_simulation(seed, OPTIONS, run, expected=["node_refused"] if role == "again" else [])
     return steps

@@ -13,6 +13,7 @@ from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.ids import NodeId
 from svc_cluster.catalog.join_tickets import UNKNOWN_TOKEN
 from svc_cluster.model.join_token import JoinToken
+from svc_cluster.replica.drain_operations import DRAIN
 from svc_cluster.replica.introductions import AGAIN_SECONDS
 from tests.simulation.adapters import raft_pairs
 from tests.simulation.cluster import SimCluster, in_simulation
@@ -143,7 +144,8 @@ def test_a_token_that_is_over_is_opened_again_by_its_hash() -> None:
 
 
 def test_a_node_leaves_only_when_it_is_empty_and_never_comes_back() -> None:
-    """With its directory, and with another one; its id is not given again."""
+    """With its directory. Its id is given to another one, which is a member like any other: the
+    one before it is refused beside that, too."""
 
     async def run(joining: Joining) -> None:
         node = await let_in(joining, joining.token())
@@ -167,10 +169,71 @@ def test_a_node_leaves_only_when_it_is_empty_and_never_comes_back() -> None:
         await joining.until("it is refused again", lambda: node.out is not None)
         joining.bury(node)
         await asyncio.sleep(3 * AGAIN_SECONDS)  # who it was is asked about
-        assert "its id is not given again" in refusal(await joining.add(joining.token()))
+        joining.cluster.nodes.remove(node)
+        again = await let_in(joining, joining.token())
+        assert again.node is not None
+        assert again.node.former.formation.record.ordinal == 1
+        await joining.basin_on(again, "held-again")
+        node.out = None
+        node.start()
+        refused = lambda: node.node is not None and node.node.why_not_formed() is not None  # noqa: E731
+        await joining.until("it is refused beside its successor", refused)
+        assert "the place of node 4 was given to another data directory" in str(
+            node.node and node.node.why_not_formed()
+        )
+        for one in (node, again):  # who have one address
+            joining.bury(one)
+        again.start()
+        await joining.until("it has joined", lambda: joining.has_joined(again))
         await joining.finish()
 
     play(run, expected=REFUSED)
+
+
+@pytest.mark.parametrize("votes", [False, True])
+def test_a_node_that_came_later_and_lost_its_disk_comes_again(votes: bool) -> None:
+    """Drained and removed, with the vote that it may have had given to another one, it is let in
+    with another directory under its id; nothing that was acknowledged is lost."""
+
+    async def run(joining: Joining) -> None:
+        node = await let_in(joining, joining.token())
+        await joining.basin_on(node, "held")
+        if votes:
+            await joining.vote(1, 2, COMES)
+            await joining.until("it votes", lambda: joining.voters() == {(1, 2, COMES)})
+        joining.bury(node)
+        joining.cluster.nodes.remove(node)
+        said = refusal(await joining.replace(COMES))
+        assert "drain and remove it, and let it come again" in said
+        token = joining.token()
+        assert "belongs to the cluster already" in refusal(await joining.add(token))
+        early = joining.newcomer(joining.token())
+        early.start()
+        await joining.until("it is told what to do", lambda: early.out is not None)
+        assert "drain and remove node 4" in str(early.out)
+        joining.bury(early)
+        joining.cluster.nodes.remove(early)
+        assert (await joining.drain(COMES, DRAIN)).WhichOneof("result") == "node_drain"
+        empty = lambda: not any(b.is_on(NodeId(COMES)) for b in joining.state().basins.values())  # noqa: E731
+        await joining.until("nothing is left there", empty, 60.0)
+        if votes:
+            others = lambda: COMES not in next(iter(joining.voters()))  # noqa: E731
+            await joining.until("another one votes", others, 60.0)
+        assert (await joining.remove()).WhichOneof("result") == "done"
+        again = await let_in(joining, token)
+        await joining.basin_on(again, "held-again")
+        await joining.finish()
+
+    play(run, expected=REFUSED)
+
+
+def test_a_crash_at_any_step_of_coming_again_delays_it_only() -> None:
+    """The ordinal is on the disk before the node takes part, or comes to it at the next start."""
+    steps = play_join(3, "again")
+    assert {"log submit", "log durable"} <= {*steps.effects}
+    for number in range(0, len(steps.effects), STEPS_EVERY):
+        luck = Luck(number % 2 == 0, 0.0 if number % 4 else 1.0)
+        assert play_join(3, "again", number, luck).hit, f"step {number} was not reached"
 
 
 def test_a_member_that_has_not_heard_of_a_removal_brings_nobody_back() -> None:

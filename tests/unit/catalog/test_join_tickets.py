@@ -17,13 +17,26 @@ from svc_cluster.catalog.catalog_commands import (
     RemoveNode,
 )
 from svc_cluster.catalog.catalog_state import CatalogApplied, CatalogRejected
-from svc_cluster.catalog.join_tickets import TICKETS_MAX, UNKNOWN_TOKEN
+from svc_cluster.catalog.join_tickets import (
+    TICKETS_MAX,
+    UNKNOWN_TOKEN,
+    Ticket,
+    admitted,
+    why_not_opened,
+)
 from svc_cluster.catalog.node_facts import FACT_BYTES_MAX, AnnouncedFacts
-from svc_cluster.catalog.node_rows import NodeState
+from svc_cluster.catalog.node_rows import (
+    NO_MORE_PLACES,
+    REMOVED,
+    NodeRecord,
+    NodeState,
+    places_of,
+)
 from svc_cluster.codec.catalog_entry import decode_catalog_entry, encode_catalog_entry
 from svc_cluster.codec.entry_since import NotActiveYetError
 from svc_cluster.codec.entry_version import CATALOG_KINDS, UnknownEntryError
 from svc_cluster.model.join_token import JoinToken, hash_of, parse_join_token
+from svc_cluster.model.places import ORDINAL_MAX, PLACES_MAX, Place
 from svc_cluster.model.stream_config import BasinConfig
 from tests.unit.catalog.support import Catalog
 
@@ -60,7 +73,7 @@ def test_a_token_lets_one_directory_in_and_is_spent() -> None:
     assert (row.incarnation, row.address, row.facts.zone) == ("a" * 32, "10.0.0.4:7000", "west")
     assert catalog.state.tickets.open == {}
     assert catalog.reopened().tickets.open == {}
-    assert "taken by another data directory" in reason(catalog.apply(shown(OTHER)))
+    assert "a member with another data directory" in reason(catalog.apply(shown(OTHER)))
     assert catalog.state.nodes[FOUR] == row
 
 
@@ -151,9 +164,63 @@ def test_an_empty_node_leaves_for_ever() -> None:
     assert catalog.reopened().nodes[FOUR].state is NodeState.REMOVED
     for command in (NODE, shown(), DrainNode(FOUR, False)):
         assert reason(catalog.apply(command)) == "the node was removed from the cluster"
-    assert "its id is not given again" in reason(catalog.apply(OPEN))
     basin = CreateBasin("late", GroupId(2), (FOUR,), BasinConfig(), TimestampMs(1))
     assert reason(catalog.apply(basin)) == "the node was removed from the cluster"
+
+
+def test_another_directory_comes_under_the_id_of_a_node_that_was_removed() -> None:
+    """With a new token, and with an ordinal that tells it from the one before, which stays out."""
+    catalog = made()
+    catalog.apply(shown())
+    catalog.apply(RemoveNode(FOUR))
+    assert reason(catalog.apply(shown(OTHER))) == UNKNOWN_TOKEN, "the first one is spent"
+    assert catalog.apply(OPEN) == [CatalogApplied()]
+    for token_of_before in (shown(), shown(NODE, b"x" * 32)):
+        assert reason(catalog.apply(token_of_before)) == REMOVED
+    assert reason(catalog.apply(shown(OTHER, b"x" * 32))) == UNKNOWN_TOKEN
+    assert catalog.apply(shown(OTHER)) == [CatalogApplied()]
+    row = catalog.reopened().nodes[FOUR]
+    assert (row.incarnation, row.ordinal, row.state) == ("b" * 32, 1, NodeState.ACTIVE)
+    assert not row.is_replacing, "nothing of it is to be made whole"
+    assert places_of(catalog.state.nodes) == (Place(FOUR, 1, "b" * 32),)
+    assert catalog.apply(shown(OTHER)) == [CatalogApplied()], "it may be repeated"
+    assert catalog.state.nodes[FOUR] == row
+    assert "another data directory" in reason(catalog.apply(NODE))
+    assert "a member with another data directory" in reason(catalog.apply(shown()))
+    assert "belongs to the cluster already" in reason(catalog.apply(OPEN))
+
+
+def test_two_directories_under_an_id_that_was_removed_are_one_node() -> None:
+    """In one entry, too: the later of them is refused."""
+    catalog = made()
+    catalog.apply(shown())
+    catalog.apply(RemoveNode(FOUR))
+    catalog.apply(OPEN)
+    third = replace(NODE, incarnation="c" * 32)
+    first, second = catalog.apply(shown(OTHER), shown(third))
+    assert first == CatalogApplied()
+    assert isinstance(second, CatalogRejected)
+    assert catalog.state.nodes[FOUR].incarnation == "b" * 32
+
+
+def test_ids_come_again_as_often_as_places_may_be_given() -> None:
+    """Every greeting names all of them, so that there is a bound."""
+    nodes = {
+        NodeId(n): NodeRecord(NodeId(n), "e" * 32, "a", ordinal=1)
+        for n in range(10, 10 + PLACES_MAX)
+    }
+    gone = NodeRecord(FOUR, "a" * 32, "a", state=NodeState.REMOVED)
+    again = replace(gone, ordinal=2)
+    assert why_not_opened({}, {**nodes, FOUR: gone}, OPEN) == NO_MORE_PLACES
+    nodes.popitem()
+    assert why_not_opened({}, {**nodes, FOUR: gone}, OPEN) is None
+    assert why_not_opened({}, {**nodes, FOUR: again}, OPEN) is None
+    last = replace(gone, ordinal=ORDINAL_MAX)
+    assert "as often as may be" in (why_not_opened({}, {FOUR: last}, OPEN) or "")
+    tickets = {FOUR: Ticket(FOUR, hash_of(SECRET), TimestampMs(1_000))}
+    found = admitted(tickets, {FOUR: last}, shown(OTHER))
+    assert isinstance(found, str)
+    assert "as often as may be" in found
 
 
 @pytest.mark.parametrize("is_same_entry", [False, True])

@@ -110,7 +110,7 @@ def test_a_node_that_may_be_removed_says_so_again_and_hears_that_it_was(
         await asyncio.wait_for(one.run(), 10)
         assert catalog.answers == []
         assert heard == [one.refusal]
-        assert "removed from the cluster, which refuses it for ever" in heard[0]
+        assert "removed from the cluster, which refuses its data directory for ever" in heard[0]
         fixed = Catalog("done")
         waits = asyncio.create_task(fixed.registration().run())
         await fixed.told.wait()

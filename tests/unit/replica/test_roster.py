@@ -94,13 +94,27 @@ def test_a_removed_node_is_left_and_does_not_come_back() -> None:
     assert scene.left == [4] and scene.met == []
     assert NodeId(4) not in scene.roster and scene.nodes == [1, 2]
     assert scene.sessions == {}
-    assert scene.roster.removed == {4}
+    assert scene.roster.removed == {4: f"{4:032x}"}
     scene.roster.introduce({NodeId(4): "four:1", NodeId(5): "five:1"})
     assert scene.nodes == [1, 2, 5], "who has not heard that it was removed does not bring it back"
     assert [node for node, _, _ in scene.met] == [5]
     assert scene.roster.address(NodeId(4)) == "by-4:7", "what the catalog says of it, as before"
     scene.look(row(5))
     assert scene.nodes == [1, 2, 5]
+
+
+def test_another_directory_of_a_removed_node_is_met_again() -> None:
+    """With links of its own: those to the one before are gone."""
+    scene = Scene()
+    scene.look(row(4))
+    scene.look(row(4, state=NodeState.REMOVED))
+    scene.met.clear()
+    again = replace(row(4, "four-again:1"), incarnation="b" * 32, ordinal=1)
+    scene.look(again)
+    assert NodeId(4) in scene.roster and scene.nodes == [1, 2, 4]
+    assert scene.met == [(4, "four-again:1", "by-4:7")]
+    assert scene.roster.removed == {}
+    assert NodeId(4) in scene.sessions
 
 
 def test_who_was_removed_is_vouched_for_by_nobody() -> None:
