@@ -73,6 +73,7 @@ def _fill_node(row: pb.ClusterNode, told: rpc.NodeOverview) -> None:
     row.groups_without_leader = told.groups_without_leader
     row.groups_held = told.groups_held
     row.groups_recovering = told.groups_recovering
+    row.groups_lost = told.groups_lost
     row.lag_entries = told.lag_entries
     row.draining = told.draining
     row.avoids_leads = told.avoids_leads

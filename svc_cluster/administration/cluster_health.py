@@ -51,6 +51,11 @@ def _of_nodes(cluster: pb.ClusterResponse) -> Iterator[str]:
             )
         if node.groups_recovering:
             yield f"{who} is making {_groups(node.groups_recovering)} whole"
+        if node.groups_lost:
+            yield (
+                f"{who} has lost {_groups(node.groups_lost)} for good, with their only quorum: "
+                "delete these basins, or restore them from a backup"
+            )
         if not node.takes_appends:
             yield f"{who} refuses appends: its disk has {_mib(node.free_bytes)} MiB free"
         elif node.free_bytes < FREE_BYTES_MIN:

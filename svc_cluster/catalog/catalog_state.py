@@ -46,6 +46,7 @@ from svc_cluster.catalog.group_change import (
 from svc_cluster.catalog.join_tickets import Ticket, TicketTable
 from svc_cluster.catalog.location_table import Choice, LocationTable, SetDefaultLocation
 from svc_cluster.catalog.member_changes import Row, begun, moved_on, why_not_begun
+from svc_cluster.catalog.node_removal import held_by
 from svc_cluster.catalog.node_rows import (
     REMOVED,
     NodeRecord,
@@ -94,6 +95,9 @@ class CatalogApplied:
     record: BasinRecord | None = None
 
 
+CatalogOutcome = CatalogApplied | CatalogRejected
+
+
 @dataclass(slots=True)
 class CatalogPlan:
     """What one log entry does; nothing has happened until `CatalogState.commit`."""
@@ -101,7 +105,7 @@ class CatalogPlan:
     log_index: LogIndex
     meta: CatalogMeta
     write_set: WriteSet
-    outcomes: list[CatalogApplied | CatalogRejected] = field(default_factory=list)
+    outcomes: list[CatalogOutcome] = field(default_factory=list)
     nodes: dict[NodeId, NodeRecord] = field(default_factory=dict)
     basins: dict[str, BasinRecord | None] = field(default_factory=dict)
     tokens: TokenPlan = field(default_factory=TokenPlan)
@@ -129,9 +133,7 @@ class CatalogState:
 
     def __init__(self, reader: KeyReader) -> None:
         raw = reader.get(META)
-        self._meta = (
-            msgspec.msgpack.decode(raw, type=CatalogMeta) if raw is not None else CatalogMeta()
-        )
+        self._meta = CatalogMeta() if raw is None else msgspec.msgpack.decode(raw, type=CatalogMeta)
         self.nodes: dict[NodeId, NodeRecord] = {}
         self.node_changes = 0  # grows whenever a row of a node changes
         self.basins: dict[str, BasinRecord] = {}
@@ -252,9 +254,7 @@ class CatalogState:
         self.basins_by_group[record.group_id] = record
         insort(self._names, record.name)
 
-    def _decide(
-        self, plan: CatalogPlan, command: CatalogCommand
-    ) -> CatalogApplied | CatalogRejected:
+    def _decide(self, plan: CatalogPlan, command: CatalogCommand) -> CatalogOutcome:
         match command:
             case RegisterNode():
                 return self._put_node(plan, registered({**self.nodes, **plan.nodes}, command))
@@ -282,8 +282,7 @@ class CatalogState:
                     return CatalogRejected("no such group")
                 if record.deleted_at_ms is None:
                     return CatalogRejected("the basin is not being deleted")
-                plan.basins[record.name] = None
-                plan.write_set.delete(BASIN + record.name.encode())
+                self._forget_basin(plan, record)
                 return CatalogApplied(record)
             case IssueToken() | RevokeToken() | SetRootToken():
                 reason = self.tokens.decide(plan.tokens, plan.write_set, command)
@@ -294,8 +293,7 @@ class CatalogState:
             case IdempotentCatalogWrite():
                 return self._idempotent(plan, command)
             case RaiseActiveVersion():
-                records = {**self.nodes, **plan.nodes}.values()
-                nodes = incarnations(records)
+                nodes = incarnations({**self.nodes, **plan.nodes}.values())
                 reason = self.active_version.decide(plan.version, plan.write_set, nodes, command)
                 return CatalogApplied() if reason is None else CatalogRejected(reason)
             case BeginChange() | CancelChange() | AllowSeal() | Configured():
@@ -308,9 +306,7 @@ class CatalogState:
                     plan.forgotten[key] = decided_at_ms
                 return CatalogApplied()
 
-    def _idempotent(
-        self, plan: CatalogPlan, command: IdempotentCatalogWrite
-    ) -> CatalogApplied | CatalogRejected:
+    def _idempotent(self, plan: CatalogPlan, command: IdempotentCatalogWrite) -> CatalogOutcome:
         key = command.key
         is_known = key not in plan.forgotten and self.idempotency.find(key) is not None
         if is_known or key in plan.idempotency_rows:
@@ -320,7 +316,7 @@ class CatalogState:
             plan.idempotency_rows[key] = IdempotencyRow(command.decided_at_ms, command.answer)
         return done
 
-    def _create(self, plan: CatalogPlan, command: CreateBasin) -> CatalogApplied | CatalogRejected:
+    def _create(self, plan: CatalogPlan, command: CreateBasin) -> CatalogOutcome:
         if self._basin(plan, command.name) is not None:
             return CatalogRejected("the basin exists")
         if command.group_id != plan.meta.next_group_id:
@@ -333,21 +329,26 @@ class CatalogState:
 
     def _come_or_go(
         self, plan: CatalogPlan, command: OpenTicket | AdmitNode | RemoveNode
-    ) -> CatalogApplied | CatalogRejected:
-        replicas = 0
+    ) -> CatalogOutcome:
+        replicas, gone = 0, list[BasinRecord]()
         if isinstance(command, RemoveNode):
-            basins = {**self.basins, **plan.basins}.values()
-            replicas = sum(one is not None and one.is_on(command.node_id) for one in basins)
+            replicas, gone = held_by(command.node_id, {**self.basins, **plan.basins}.values())
             reason = why_it_votes(plan.own_group or self.own_group.row, command.node_id)
             if reason is not None:
                 return CatalogRejected(reason)
         nodes = {**self.nodes, **plan.nodes}
         found = self.tickets.decide(plan.tickets, plan.write_set, nodes, command, replicas)
-        return CatalogApplied() if found is None else self._put_node(plan, found)
+        done = CatalogApplied() if found is None else self._put_node(plan, found)
+        for record in gone if isinstance(done, CatalogApplied) else ():
+            self._forget_basin(plan, record)
+        return done
 
-    def _put_node(
-        self, plan: CatalogPlan, found: NodeRecord | str
-    ) -> CatalogApplied | CatalogRejected:
+    @staticmethod
+    def _forget_basin(plan: CatalogPlan, record: BasinRecord) -> None:
+        plan.basins[record.name] = None
+        plan.write_set.delete(BASIN + record.name.encode())
+
+    def _put_node(self, plan: CatalogPlan, found: NodeRecord | str) -> CatalogOutcome:
         if isinstance(found, str):
             return CatalogRejected(found)
         if found != (plan.nodes.get(found.node_id) or self.nodes.get(found.node_id)):
@@ -355,9 +356,7 @@ class CatalogState:
             plan.write_set.put(NODE + _U64.pack(found.node_id), encode_node(found))
         return CatalogApplied()
 
-    def _change(
-        self, plan: CatalogPlan, command: ChangeCommand
-    ) -> CatalogApplied | CatalogRejected:
+    def _change(self, plan: CatalogPlan, command: ChangeCommand) -> CatalogOutcome:
         """A step of a change of a group's members."""
         if command.group_id == CATALOG_GROUP:
             own = self.own_group.before(plan.own_group, command)

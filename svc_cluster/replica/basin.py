@@ -30,6 +30,7 @@ from svc_cluster.replica.group_services import GroupServices
 from svc_cluster.replica.idempotency_keeper import IdempotencyKeeper
 from svc_cluster.replica.keeper import StreamKeeper
 from svc_cluster.replica.kept_entries import KeptEntries
+from svc_cluster.replica.lost_replicas import is_lost_for_good
 from svc_cluster.replica.machine import basin_machine
 from svc_cluster.replica.prefixed import PrefixedReader
 from svc_cluster.replica.proposal import ResultCallback
@@ -174,9 +175,16 @@ class BasinReplica:
                 future.set_exception(self.group.not_leader())
 
     def reconcile(self) -> None:
-        """Bring the group to where the catalog's record wants it. Leader only; repeatable."""
+        """Bring the group to where the catalog's record wants it; repeatable. It is for the leader,
+        and for a replica that is lost with the only quorum of its group."""
         record = self._record()
-        if record is None or not self.group.is_serving:
+        if record is None:
+            return
+        if record.deleted_at_ms is not None and is_lost_for_good(self.group):
+            # nobody will ever seal it, and nothing of it is left to be sealed
+            self._on_sealed(record)
+            return
+        if not self.group.is_serving:
             return
         if record.change is not None:
             self._on_change(self, record)

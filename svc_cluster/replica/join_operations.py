@@ -11,6 +11,7 @@ from svc_cluster.base.errors import ErrorCode, InvalidError, UnavailableError
 from svc_cluster.base.ids import NodeId, TimestampMs
 from svc_cluster.catalog.catalog_commands import AdmitNode, OpenTicket, RemoveNode
 from svc_cluster.catalog.join_tickets import UNKNOWN_TOKEN, admitted, left, why_not_opened
+from svc_cluster.catalog.node_removal import held_by
 from svc_cluster.catalog.node_rows import lasting_nodes, places_of
 from svc_cluster.catalog.own_group import why_it_votes
 from svc_cluster.codec.formation_report import encode_report
@@ -163,7 +164,7 @@ class JoinOperations:
             if known is not None and known.is_removed:
                 return None
             command = RemoveNode(node_id)
-            replicas = sum(basin.is_on(node_id) for basin in state.basins.values())
+            replicas, _ = held_by(node_id, state.basins.values())
             reason = self._why_not_yet(catalog) or why_it_votes(catalog.own_group, node_id)
             found = reason or left(state.tickets.open, state.nodes, command, replicas)
             if isinstance(found, str):

@@ -71,6 +71,12 @@ class LostReplicas:
             self._services.wal.settle_losses()
 
 
+def is_lost_for_good(group: AnyGroup) -> bool:
+    """Whether the replica recovers and nobody can mend it: with it no quorum of its group is left,
+    and nobody will ever lead that."""
+    return bool(group.engine.recovery) and not is_mendable(group)
+
+
 def is_mendable(group: AnyGroup) -> bool:
     """Whether the replica recovers and the others of its group can mend it: they are a quorum."""
     others = len(group.engine.members) - 1

@@ -317,8 +317,7 @@ class ReplicaNode:
             raise HandshakeError(NOT_A_MEMBER)
 
     def is_removed(self, identity: Identity) -> bool:
-        removed = self.roster.removed.get(identity.node_id)
-        return identity.role == "node" and identity.incarnation == removed
+        return identity.role == "node" and self.roster.has_removed(identity)
 
     def check_caller(self, speaker: Speaker) -> None:
         """Do what `check_member` does for a conversation with the service. One that comes is let

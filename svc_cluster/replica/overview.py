@@ -14,6 +14,7 @@ from svc_cluster.base.ids import CATALOG_GROUP
 from svc_cluster.model.versions import NEWEST, release_of
 from svc_cluster.raft.group import Role
 from svc_cluster.replica.host import Host, Replica
+from svc_cluster.replica.lost_replicas import is_lost_for_good
 from svc_cluster.replica.repeatable import Fill, Operation
 
 LEADS_MAX: Final = 1000
@@ -102,6 +103,9 @@ class Overview:
         if group.stopped:
             return
         engine = group.engine
+        if is_lost_for_good(group):
+            told.groups_lost += 1
+            return
         told.groups_recovering += bool(engine.recovery)
         behind = engine.commit_index - group.applied_index
         told.lag_entries = max(told.lag_entries, behind, 0)

@@ -27,7 +27,7 @@ Fill = Callable[[pb.Request], None]
 def removed(node_id: NodeId) -> str:
     return (
         f"node {node_id} was removed from the cluster, which refuses its data directory for ever: "
-        "stop it; where one is needed, let a node with an empty directory come, under this id or "
+        "stop it; where one is needed, let a node come with a new directory, under this id or "
         f"another one: svc-cluster admin member add {node_id}"
     )
 

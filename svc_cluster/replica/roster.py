@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from svc_cluster.base.ids import NodeId
+from svc_cluster.link.handshake import Identity
 from svc_cluster.link.session import NodeSession
 from svc_cluster.replica.catalog import CatalogReplica
 
@@ -54,6 +55,10 @@ class Roster:
 
     def __contains__(self, node: NodeId) -> bool:
         return node in self._met and node not in self.removed
+
+    def has_removed(self, identity: Identity) -> bool:
+        """Whether this directory was removed. Another one under its id is a newcomer."""
+        return self.removed.get(identity.node_id) == identity.incarnation
 
     def address(self, node: NodeId) -> str:
         """Where a node is reached, as far as this one knows; empty: it does not."""

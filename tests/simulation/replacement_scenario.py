@@ -12,6 +12,7 @@ from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.link.handshake import Identity
 from svc_cluster.model.places import place_of
 from svc_cluster.model.versions import NEWEST
+from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.node import ReplicaNode
 from tests.simulation.checkers.raft import InvariantError
 from tests.simulation.cluster import SimCluster, in_simulation
@@ -139,7 +140,7 @@ class Replacing:
             await self._return(victim, rng.choice(others), old)
         if rng.random() < 0.5:
             self._crash_later(rng.choice(cluster.nodes), rng.uniform(0.0, 2.0))
-        await self._until(lambda: self.is_whole(victim), f"node {victim.node_id} is whole")
+        await self.until(lambda: self.is_whole(victim), f"node {victim.node_id} is whole")
         if rng.random() < 0.7:
             await self._return(victim, rng.choice(others), old)
 
@@ -231,6 +232,28 @@ class Replacing:
         except TimeoutError:
             return None
 
+    async def given_away(self, victim: SimNode, *, also_lost: bool = False) -> pb.Replacement:
+        """What an operator hears who gives the place of a node to the directory that asks."""
+
+        def fill(request: pb.Request) -> None:
+            request.replace_node.node_id = victim.config.node_id
+            request.replace_node.also_lost = also_lost
+
+        return (await self._insist(fill, "replacement")).replacement
+
+    def catalog_leader(self) -> SimNode:
+        for node in self._cluster.nodes:
+            catalog = None if node.node is None else node.node.host.catalog
+            if catalog is not None and catalog.group.is_serving:
+                return node
+        raise AssertionError("somebody leads it")
+
+    @staticmethod
+    def catalog_of(node: SimNode) -> CatalogReplica:
+        assert node.node is not None
+        assert node.node.host.catalog is not None
+        return node.node.host.catalog
+
     def is_whole(self, victim: SimNode) -> bool:
         for node in self._cluster.nodes:
             if node.node is None or (catalog := node.node.host.catalog) is None:
@@ -240,7 +263,7 @@ class Replacing:
                 return not row.is_replacing and row.ordinal > 0
         return False
 
-    async def _until(self, condition: Callable[[], bool], what: str) -> None:
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
         end = self._cluster.loop.time() + PATIENCE_S
         while not condition():
             if self._cluster.loop.time() > end:

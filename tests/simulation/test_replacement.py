@@ -6,9 +6,12 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from dataclasses import replace
 
 import pytest
 
+from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.errors import UnavailableError
 from svc_cluster.base.ids import NodeId
 from svc_cluster.base.tasks import Tasks
 from svc_cluster.codec.peer_message import encode_envelope
@@ -16,7 +19,9 @@ from svc_cluster.link.calls import CallError, Verb, encode
 from svc_cluster.link.frame import FrameKind
 from svc_cluster.link.handshake import NotYetError
 from svc_cluster.model.places import Place, Places
+from svc_cluster.model.stream_config import BasinConfig
 from svc_cluster.replica.link_server import PeerCaller
+from svc_cluster.replica.node_questions import FIGURES, overviews
 from tests.simulation.cluster import SimCluster, in_simulation
 from tests.simulation.node import Luck, SimNode
 from tests.simulation.replacement_scenario import EXPECTED, OPTIONS, Replacing, replace_disks
@@ -124,3 +129,71 @@ class Nowhere:
         raise AssertionError(reason)
 
     def dealt_with(self, kind: FrameKind, size: int) -> None: ...
+
+
+def test_basins_of_one_replica_that_are_lost_keep_nothing_from_going_on() -> None:
+    """The operator who gives the place away is told which they are, and has to say so. Then they
+    count as lost, and not as about to be whole: leads are evened and other nodes are replaced. They
+    are deleted like others, though nobody leads them, and their names are free again."""
+
+    async def run(cluster: SimCluster) -> None:
+        replacing = Replacing(cluster, 0)
+        watch = await replacing.begin()
+        names = [f"alone-{number}" for number in range(3)]
+        for name in names:
+            await created_alone(cluster, name)
+        leader = replacing.catalog_leader()
+        victim = next(node for node in cluster.nodes if node is not leader)
+        rows = replacing.catalog_of(leader).state.basins
+        mine = [name for name in names if victim.node_id in rows[name].replicas]
+        assert mine, "they are spread"
+        replacing.lose(victim)
+        refused = await replacing.given_away(victim)
+        assert refused.refused
+        assert list(refused.lost_basins) == mine
+        told = await replacing.given_away(victim, also_lost=True)
+        assert not told.refused
+        await replacing.until(lambda: replacing.is_whole(victim), "whole")
+
+        async def seen() -> pb.NodeOverview:
+            asking = replacing.catalog_leader()
+            assert asking.node is not None
+            ask = asking.node.host.ask_any
+            nodes = [NodeId(1), NodeId(2), NodeId(3)]
+            found = await asking.within(overviews(ask, nodes, FIGURES))
+            return found[victim.node_id]
+
+        one = await seen()
+        assert one.groups_lost == len(mine)
+        assert not one.groups_recovering
+        assert not one.groups_without_leader
+        assert not one.failed_checks
+        for name in mine:
+            await cluster.insist(lambda api, name=name: api.delete_basin(name))
+
+        def are_gone() -> bool:
+            rows = replacing.catalog_of(replacing.catalog_leader()).state.basins
+            return not any(name in rows for name in mine)
+
+        await replacing.until(are_gone, "the lost basins are deleted")
+        assert not (await seen()).groups_lost
+        await created_alone(cluster, mine[0])
+        await cluster.insist(lambda api: api.create_stream(mine[0], "again"))
+        watch.cancel()
+
+    expected = (*EXPECTED, "replica_cannot_recover")
+    in_simulation(3, replace(OPTIONS, gateways=1), run, expected=expected)
+
+
+async def created_alone(cluster: SimCluster, name: str) -> None:
+    """A basin with one replica is there."""
+    (gateway,) = cluster.gateways
+    while True:
+        try:
+            await gateway.ask(
+                lambda parts: parts.backend.create_basin(name, BasinConfig(), replication_factor=1)
+            )
+        except UnavailableError:
+            await asyncio.sleep(0.2)
+        else:
+            return

@@ -56,6 +56,10 @@ def test_a_cluster_in_which_all_is_well_has_nothing_to_tell() -> None:
         (cluster({"groups_held": 2}), ["node 1 has stopped or parked 2 groups: "]),
         (cluster({"groups_recovering": 3}), ["node 1 is making 3 groups whole"]),
         (
+            cluster({"groups_lost": 2}),
+            ["node 1 has lost 2 groups for good, with their only quorum: delete these basins"],
+        ),
+        (
             cluster({"takes_appends": False, "free_bytes": 1 << 20}),
             ["node 1 refuses appends: its disk has 1 MiB free"],
         ),

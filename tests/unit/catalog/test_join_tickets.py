@@ -11,9 +11,11 @@ from svc_cluster.catalog.active_version import NodeVersion, RaiseActiveVersion
 from svc_cluster.catalog.catalog_commands import (
     AdmitNode,
     CreateBasin,
+    DeleteBasin,
     DrainNode,
     OpenTicket,
     RegisterNode,
+    RemoveBasin,
     RemoveNode,
 )
 from svc_cluster.catalog.catalog_state import CatalogApplied, CatalogRejected
@@ -235,6 +237,35 @@ def test_a_node_that_holds_something_stays(is_same_entry: bool) -> None:
         outcome = catalog.apply(RemoveNode(FOUR))
     assert "holds replicas of 1 basin: drain it first" in reason(outcome)
     assert catalog.state.nodes[FOUR].state is NodeState.ACTIVE
+
+
+@pytest.mark.parametrize("is_same_entry", [False, True])
+def test_a_deleted_basin_that_was_nowhere_else_goes_with_its_node(is_same_entry: bool) -> None:
+    """Only that node could have sealed it. Its name is free then; one that has a replica elsewhere,
+    or that is not deleted, keeps the node."""
+    catalog = made()
+    catalog.apply(shown())
+    at = TimestampMs(1)
+    alone = CreateBasin("alone", GroupId(2), (FOUR,), BasinConfig(), at)
+    shared = CreateBasin("shared", GroupId(3), (NodeId(1), FOUR), BasinConfig(), at)
+    catalog.apply(alone, shared, DeleteBasin("shared", at))
+    assert "holds replicas of 2 basins" in reason(catalog.apply(RemoveNode(FOUR)))
+    catalog.apply(DeleteBasin("alone", at))
+    assert "holds replicas of 1 basin:" in reason(catalog.apply(RemoveNode(FOUR)))
+    assert set(catalog.reopened().basins) == {"alone", "shared"}, "nothing goes with a refusal"
+    if is_same_entry:
+        assert isinstance(
+            catalog.apply(RemoveBasin(GroupId(3)), RemoveNode(FOUR))[1], CatalogApplied
+        )
+    else:
+        catalog.apply(RemoveBasin(GroupId(3)))
+        assert catalog.apply(RemoveNode(FOUR)) == [CatalogApplied()]
+    assert catalog.reopened().basins == {}
+    assert GroupId(2) not in catalog.state.basins_by_group
+    assert catalog.state.nodes[FOUR].is_removed
+    again = replace(alone, group_id=GroupId(4), replicas=(NodeId(1),))
+    (outcome,) = catalog.apply(again)
+    assert isinstance(outcome, CatalogApplied)
 
 
 def test_a_ticket_is_withdrawn() -> None:

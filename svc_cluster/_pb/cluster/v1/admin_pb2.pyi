@@ -367,7 +367,7 @@ class ClusterResponse(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., asked_node: _Optional[int] = ..., catalog_leader: _Optional[int] = ..., active_version: _Optional[int] = ..., newest_version: _Optional[int] = ..., basins: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[ClusterNode, _Mapping]]] = ..., problems: _Optional[_Iterable[str]] = ..., outstanding: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ClusterNode(_message.Message):
-    __slots__ = ("node_id", "address", "standing", "release", "groups", "groups_led", "groups_without_leader", "groups_held", "groups_recovering", "lag_entries", "draining", "avoids_leads", "wal_bytes", "free_bytes", "takes_appends", "memory_bytes", "memory_bytes_max", "failed_checks", "state", "replicas", "holds_catalog")
+    __slots__ = ("node_id", "address", "standing", "release", "groups", "groups_led", "groups_without_leader", "groups_held", "groups_recovering", "lag_entries", "draining", "avoids_leads", "wal_bytes", "free_bytes", "takes_appends", "memory_bytes", "memory_bytes_max", "failed_checks", "state", "replicas", "holds_catalog", "groups_lost")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     STANDING_FIELD_NUMBER: _ClassVar[int]
@@ -389,6 +389,7 @@ class ClusterNode(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     HOLDS_CATALOG_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_LOST_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     address: str
     standing: str
@@ -410,7 +411,8 @@ class ClusterNode(_message.Message):
     state: str
     replicas: int
     holds_catalog: bool
-    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., standing: _Optional[str] = ..., release: _Optional[str] = ..., groups: _Optional[int] = ..., groups_led: _Optional[int] = ..., groups_without_leader: _Optional[int] = ..., groups_held: _Optional[int] = ..., groups_recovering: _Optional[int] = ..., lag_entries: _Optional[int] = ..., draining: _Optional[bool] = ..., avoids_leads: _Optional[bool] = ..., wal_bytes: _Optional[int] = ..., free_bytes: _Optional[int] = ..., takes_appends: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., memory_bytes_max: _Optional[int] = ..., failed_checks: _Optional[_Iterable[str]] = ..., state: _Optional[str] = ..., replicas: _Optional[int] = ..., holds_catalog: _Optional[bool] = ...) -> None: ...
+    groups_lost: int
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., standing: _Optional[str] = ..., release: _Optional[str] = ..., groups: _Optional[int] = ..., groups_led: _Optional[int] = ..., groups_without_leader: _Optional[int] = ..., groups_held: _Optional[int] = ..., groups_recovering: _Optional[int] = ..., lag_entries: _Optional[int] = ..., draining: _Optional[bool] = ..., avoids_leads: _Optional[bool] = ..., wal_bytes: _Optional[int] = ..., free_bytes: _Optional[int] = ..., takes_appends: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., memory_bytes_max: _Optional[int] = ..., failed_checks: _Optional[_Iterable[str]] = ..., state: _Optional[str] = ..., replicas: _Optional[int] = ..., holds_catalog: _Optional[bool] = ..., groups_lost: _Optional[int] = ...) -> None: ...
 
 class BasinRequest(_message.Message):
     __slots__ = ("basin", "catalog")

@@ -885,7 +885,7 @@ class ActiveBasins(_message.Message):
     def __init__(self, basins: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NodeOverview(_message.Message):
-    __slots__ = ("node_id", "version", "groups", "groups_led", "groups_without_leader", "groups_held", "lag_entries", "draining", "wal_bytes", "free_bytes", "takes_appends", "leads", "groups_recovering", "failed_checks", "avoids_leads", "memory_bytes", "memory_bytes_max", "peers_up", "gateways", "asking")
+    __slots__ = ("node_id", "version", "groups", "groups_led", "groups_without_leader", "groups_held", "lag_entries", "draining", "wal_bytes", "free_bytes", "takes_appends", "leads", "groups_recovering", "failed_checks", "avoids_leads", "memory_bytes", "memory_bytes_max", "peers_up", "gateways", "asking", "groups_lost")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
@@ -906,6 +906,7 @@ class NodeOverview(_message.Message):
     PEERS_UP_FIELD_NUMBER: _ClassVar[int]
     GATEWAYS_FIELD_NUMBER: _ClassVar[int]
     ASKING_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_LOST_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     version: str
     groups: int
@@ -926,7 +927,8 @@ class NodeOverview(_message.Message):
     peers_up: _containers.RepeatedScalarFieldContainer[int]
     gateways: _containers.RepeatedCompositeFieldContainer[TalkingGateway]
     asking: _containers.RepeatedCompositeFieldContainer[AskingNode]
-    def __init__(self, node_id: _Optional[int] = ..., version: _Optional[str] = ..., groups: _Optional[int] = ..., groups_led: _Optional[int] = ..., groups_without_leader: _Optional[int] = ..., groups_held: _Optional[int] = ..., lag_entries: _Optional[int] = ..., draining: _Optional[bool] = ..., wal_bytes: _Optional[int] = ..., free_bytes: _Optional[int] = ..., takes_appends: _Optional[bool] = ..., leads: _Optional[_Iterable[str]] = ..., groups_recovering: _Optional[int] = ..., failed_checks: _Optional[_Iterable[str]] = ..., avoids_leads: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., memory_bytes_max: _Optional[int] = ..., peers_up: _Optional[_Iterable[int]] = ..., gateways: _Optional[_Iterable[_Union[TalkingGateway, _Mapping]]] = ..., asking: _Optional[_Iterable[_Union[AskingNode, _Mapping]]] = ...) -> None: ...
+    groups_lost: int
+    def __init__(self, node_id: _Optional[int] = ..., version: _Optional[str] = ..., groups: _Optional[int] = ..., groups_led: _Optional[int] = ..., groups_without_leader: _Optional[int] = ..., groups_held: _Optional[int] = ..., lag_entries: _Optional[int] = ..., draining: _Optional[bool] = ..., wal_bytes: _Optional[int] = ..., free_bytes: _Optional[int] = ..., takes_appends: _Optional[bool] = ..., leads: _Optional[_Iterable[str]] = ..., groups_recovering: _Optional[int] = ..., failed_checks: _Optional[_Iterable[str]] = ..., avoids_leads: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., memory_bytes_max: _Optional[int] = ..., peers_up: _Optional[_Iterable[int]] = ..., gateways: _Optional[_Iterable[_Union[TalkingGateway, _Mapping]]] = ..., asking: _Optional[_Iterable[_Union[AskingNode, _Mapping]]] = ..., groups_lost: _Optional[int] = ...) -> None: ...
 
 class AskingNode(_message.Message):
     __slots__ = ("node_id", "incarnation", "seconds", "now")
