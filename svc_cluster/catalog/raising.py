@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from svc_cluster.base.ids import NodeId
-from svc_cluster.model.versions import Spoken, release_of
+from svc_cluster.model.formation import Asking
+from svc_cluster.model.versions import FIRST, Spoken, release_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,26 @@ class Gateways:
     newest: Mapping[str, int]
     unknown_seconds: float
     silent: tuple[NodeId, ...] = ()
+
+
+def with_successors(
+    nodes: Sequence[NodeSpeaks], asking: Mapping[NodeId, Asking]
+) -> list[NodeSpeaks]:
+    """The same nodes. Where one does not run on the directory that it is registered with, and an
+    empty one asks for its place now, that one's program counts: a node whose disk is lost is
+    replaced from a later version on than the one that it had, and would hold that up itself. Should
+    the lost directory be found again, a program that is too old for the cluster is refused there.
+    """
+    return [
+        replace(node, spoken=Spoken(FIRST, asks.newest))
+        if node.incarnation
+        and node.spoken is None
+        and (asks := asking.get(node.node_id)) is not None
+        and asks.is_now
+        and asks.newest
+        else node
+        for node in nodes
+    ]
 
 
 def why_not_raised(

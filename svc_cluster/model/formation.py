@@ -48,6 +48,8 @@ class Asking:
     """When that was said last, on the hearer's monotonic clock."""
     is_now: bool
     """It was said a moment ago, and whoever said it is still there."""
+    newest: int = 0
+    """The newest active version that its program speaks; 0: it does not say."""
 
 
 @dataclass(frozen=True, slots=True)

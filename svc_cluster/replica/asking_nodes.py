@@ -20,7 +20,7 @@ async def asking_nodes(host: Host) -> dict[NodeId, Asking]:
     now = host.services.clock.monotonic()
     for one in (each for overview in told.values() for each in overview.asking):
         node_id = NodeId(one.node_id)
-        asks = Asking(one.incarnation, now - one.seconds, is_now=one.now)
+        asks = Asking(one.incarnation, now - one.seconds, one.now, one.newest)
         known = found.get(node_id)
         if known is None or (known.is_now, known.heard_at) < (asks.is_now, asks.heard_at):
             found[node_id] = asks

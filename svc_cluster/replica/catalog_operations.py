@@ -32,7 +32,7 @@ from svc_cluster.replica.node_questions import GatewaysElsewhere
 from svc_cluster.replica.page_limit import check_page
 from svc_cluster.replica.repeatable import Fill, Operation, say_done
 from svc_cluster.replica.token_operations import asked_by_of, caller_of
-from svc_cluster.replica.version_operations import VersionOperations
+from svc_cluster.replica.version_operations import AskingNow, VersionOperations
 
 
 class _ElsewhereError(ServiceError):
@@ -49,9 +49,10 @@ class CatalogOperations:
         find: Callable[[pb.Request], CatalogReplica],
         deadline: Callable[[pb.Request], float],
         elsewhere: Callable[[], Awaitable[GatewaysElsewhere]],
+        asking: AskingNow,
         loads: NodeLoads,
     ) -> None:
-        """`elsewhere` asks the other nodes which gateways talk to them."""
+        """`elsewhere` and `asking` are those of `VersionOperations`."""
         self._catalog = find
         self._loads = loads
         self._deadline = deadline
@@ -65,7 +66,7 @@ class CatalogOperations:
             "remove_basin": self._remove_basin,
             "list_locations": self._list_locations,
             "set_default_location": self._set_default_location,
-            **VersionOperations(find, deadline, elsewhere).operations,
+            **VersionOperations(find, deadline, elsewhere, asking).operations,
         }
 
     async def _create_placed_basin(self, request: pb.Request) -> Fill:

@@ -138,10 +138,10 @@ class Formation:
             return "the place of this node was given to another data directory"
         return "the node was given another data directory than the cluster was formed with"
 
-    def asking(self) -> dict[NodeId, str]:
-        """The nodes that came up with an empty directory, and that directory's incarnation."""
+    def asking(self) -> dict[NodeId, FormationReport]:
+        """The nodes that came up with an empty directory, and what each of them said last."""
         return {
-            node: report.incarnation
+            node: report
             for node, report in self.heard.items()
             if self.is_formed
             and report.stage is Stage.GATHERING

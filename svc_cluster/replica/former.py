@@ -138,10 +138,11 @@ class Former:
         """The nodes that ask to take part with an empty directory, or did until a while ago."""
         now, gone = self._clock.monotonic(), float("-inf")
         found: dict[NodeId, Asking] = {}
-        for node, incarnation in sorted(self.formation.asking().items()):
+        for node, report in sorted(self.formation.asking().items()):
             if self.is_refused(node):
                 at = self._heard_at.get(node, gone)
-                found[node] = Asking(incarnation, at, is_now=now - at < ASKING_SECONDS)
+                is_now = now - at < ASKING_SECONDS
+                found[node] = Asking(report.incarnation, at, is_now, report.newest)
         return found
 
     def learn(self, places: Places) -> None:

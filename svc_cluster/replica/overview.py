@@ -53,6 +53,7 @@ class Overview:
                 incarnation=asks.incarnation,
                 seconds=max(0.0, now - asks.heard_at),
                 now=asks.is_now,
+                newest=asks.newest,
             )
         led: list[str] = []
         if not asked.without_groups:

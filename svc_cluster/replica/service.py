@@ -32,6 +32,7 @@ from svc_cluster.model.read_bounds import ReadStart, StartKind
 from svc_cluster.model.record import AppendAck
 from svc_cluster.replica.answer_room import RoomReservation
 from svc_cluster.replica.append import COMMAND_BYTES, Decision
+from svc_cluster.replica.asking_nodes import asking_nodes
 from svc_cluster.replica.basin import BasinReplica
 from svc_cluster.replica.basin_operations import BasinOperations
 from svc_cluster.replica.callbacks import result_of
@@ -98,7 +99,11 @@ class Service:
             **Provisioning(self._basin, self._write, host.services.version).operations,
             **Freezing(self._basin, self._change, host.services.version).operations,
             **CatalogOperations(
-                self._catalog, self._deadline, partial(gateways_elsewhere, host), self._loads
+                self._catalog,
+                self._deadline,
+                partial(gateways_elsewhere, host),
+                partial(asking_nodes, host),
+                self._loads,
             ).operations,
             **Rebalancing(self._catalog, host, self.moves).operations,
             **DrainOperations(self._catalog, self._deadline).operations,

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
 from svc_cluster.base.errors import InvalidError
+from svc_cluster.base.ids import NodeId
 from svc_cluster.catalog.active_version import NodeVersion, RaiseActiveVersion
-from svc_cluster.catalog.raising import Gateways, NodeSpeaks, why_not_raised
+from svc_cluster.catalog.raising import Gateways, NodeSpeaks, why_not_raised, with_successors
+from svc_cluster.model.formation import Asking
 from svc_cluster.replica.catalog import CatalogReplica
 from svc_cluster.replica.node_questions import GatewaysElsewhere
 from svc_cluster.replica.repeatable import Fill, Operation
 
 GATEWAYS_TOLD_MAX: Final = 1000
 """Gateways in one answer; those that speak the least first."""
+
+
+AskingNow = Callable[[], Awaitable[Mapping[NodeId, Asking]]]
 
 
 class VersionOperations:
@@ -28,9 +33,12 @@ class VersionOperations:
         find: Callable[[pb.Request], CatalogReplica],
         deadline: Callable[[pb.Request], float],
         elsewhere: Callable[[], Awaitable[GatewaysElsewhere]],
+        asking: AskingNow,
     ) -> None:
-        """`elsewhere` asks the other nodes which gateways talk to them."""
+        """`elsewhere` asks the other nodes which gateways talk to them; `asking` tells which nodes
+        came up with an empty directory."""
         self._elsewhere = elsewhere
+        self._asking = asking
         self._catalog = find
         self._deadline = deadline
         self.operations: dict[str, Operation] = {
@@ -41,7 +49,7 @@ class VersionOperations:
     async def _get(self, request: pb.Request) -> Fill:
         catalog = self._catalog(request)
         await _confirm(catalog)
-        return _filler(catalog, await self._elsewhere())
+        return _filler(catalog, await self._elsewhere(), await self._asking())
 
     async def _raise(self, request: pb.Request) -> Fill:
         """Refused, without effect, while anybody speaks less. It may be asked for again. A new
@@ -54,7 +62,7 @@ class VersionOperations:
                 async with asyncio.timeout(unknown_seconds + 0.001):
                     await catalog.lease_news.event.wait()
         # one that comes later is refused at its handshake, once its node has the new version
-        elsewhere = await self._elsewhere()
+        elsewhere, asking = await self._elsewhere(), await self._asking()
 
         def sequence(_: object) -> RaiseActiveVersion | None:
             active = catalog.state.active_version.now
@@ -62,7 +70,7 @@ class VersionOperations:
                 return None
             if wanted != active + 1:
                 raise InvalidError(f"the active version is {active}: it comes to {active + 1} next")
-            nodes, gateways = _all_of(catalog, elsewhere)
+            nodes, gateways = _all_of(catalog, elsewhere, asking)
             reason = why_not_raised(wanted, catalog.version.spoken, nodes, gateways)
             if reason is not None:
                 raise InvalidError(reason)
@@ -74,7 +82,7 @@ class VersionOperations:
             return RaiseActiveVersion(wanted, tuple(said))
 
         await catalog.change(sequence, self._deadline(request))
-        return _filler(catalog, elsewhere)
+        return _filler(catalog, elsewhere, asking)
 
 
 async def _confirm(catalog: CatalogReplica) -> None:
@@ -85,7 +93,7 @@ async def _confirm(catalog: CatalogReplica) -> None:
 
 
 def _all_of(
-    catalog: CatalogReplica, elsewhere: GatewaysElsewhere
+    catalog: CatalogReplica, elsewhere: GatewaysElsewhere, asking: Mapping[NodeId, Asking]
 ) -> tuple[list[NodeSpeaks], Gateways]:
     """What is known here, and of gateways that talk to other nodes: who speaks less counts."""
     nodes, known = catalog.who_speaks()
@@ -93,11 +101,16 @@ def _all_of(
         process: min(known.newest.get(process, said), said)
         for process, said in elsewhere.newest.items()
     }
-    return nodes, replace(known, newest={**known.newest, **newest}, silent=elsewhere.silent)
+    # one that asks to take part with an empty directory serves no gateway yet
+    silent = tuple(n for n in elsewhere.silent if n not in asking or not asking[n].is_now)
+    nodes = with_successors(nodes, asking)
+    return nodes, replace(known, newest={**known.newest, **newest}, silent=silent)
 
 
-def _filler(catalog: CatalogReplica, elsewhere: GatewaysElsewhere) -> Fill:
-    nodes, gateways = _all_of(catalog, elsewhere)
+def _filler(
+    catalog: CatalogReplica, elsewhere: GatewaysElsewhere, asking: Mapping[NodeId, Asking]
+) -> Fill:
+    nodes, gateways = _all_of(catalog, elsewhere, asking)
     active, version = catalog.state.active_version.now, catalog.version
     told = sorted(gateways.newest.items(), key=lambda row: (row[1], row[0]))[:GATEWAYS_TOLD_MAX]
 

@@ -20,6 +20,7 @@ from svc_cluster.replica.repeatable import Fill
 from tests.simulation.cluster import SimCluster, in_simulation
 from tests.simulation.node import SimNode
 from tests.simulation.releases import NEW
+from tests.simulation.replacement_scenario import EXPECTED, Replacing
 from tests.simulation.test_mixed_releases import CALM, FAULTY
 
 SEEDS = int(os.environ.get("MIXED_SEEDS", "2"))
@@ -203,6 +204,36 @@ def test_a_node_that_is_away_holds_it_up_and_one_that_went_back_is_refused() -> 
         watch.cancel()
 
     in_simulation(4600, CALM, main)
+
+
+def test_a_node_whose_disk_is_lost_does_not_hold_up_the_version_that_replaces_it() -> None:
+    """The program on its empty disk counts, while it asks for the place: then the cluster is
+    finalized, and the place given away. The disk of before is refused for ever, should it come."""
+
+    async def main(cluster: SimCluster) -> None:
+        operator = begin(cluster, 0)
+        replacing = Replacing(cluster, 0)
+        watch = cluster.start()
+        await cluster.guarded(cluster.set_up(), watch)
+        await cluster.guarded(asyncio.sleep(2.0), watch)
+        asked, lost = cluster.nodes[0], cluster.nodes[2]
+        lost.begins_at_first = False
+        old = replacing.lose(lost)
+        deadline = cluster.loop.time() + 30.0
+        while not operator.raised:
+            assert cluster.loop.time() < deadline, set(operator.refusals)
+            await cluster.guarded(operator.ask(asked), watch)
+            await asyncio.sleep(0.2)
+        await cluster.guarded(replacing.replace(lost), watch)
+        await cluster.guarded(replacing.until(lambda: replacing.is_whole(lost), "whole"), watch)
+        replacing.power_off(lost)
+        old.put_into(cluster, lost)
+        await cluster.guarded(asyncio.sleep(8.0), watch)
+        assert lost.node is not None
+        assert "refused for ever" in (lost.node.refusal() or "")
+        watch.cancel()
+
+    in_simulation(4610, CALM, main, expected=EXPECTED)
 
 
 @pytest.mark.parametrize("old", [0, 1])

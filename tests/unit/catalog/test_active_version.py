@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from svc_cluster.base.ids import NodeId
 from svc_cluster.catalog.active_version import NodeVersion, RaiseActiveVersion
 from svc_cluster.catalog.catalog_commands import RegisterNode
 from svc_cluster.catalog.catalog_state import CatalogApplied, CatalogRejected
-from svc_cluster.catalog.raising import Gateways, NodeSpeaks, why_not_raised
+from svc_cluster.catalog.raising import Gateways, NodeSpeaks, why_not_raised, with_successors
 from svc_cluster.codec.catalog_entry import decode_catalog_entry, encode_catalog_entry
 from svc_cluster.codec.entry_version import CATALOG_KINDS, UnknownEntryError
+from svc_cluster.model.formation import Asking
 from svc_cluster.model.versions import FIRST, Spoken
 from tests.unit.catalog.support import Catalog
 
@@ -123,6 +126,27 @@ def test_who_holds_it_up_is_named(nodes: list[NodeSpeaks], gateways: Gateways, s
     reason = why_not_raised(3, Spoken(2, 3), nodes, gateways)
     assert reason is not None
     assert says in reason
+
+
+@pytest.mark.parametrize(
+    ("asks", "spoken"),
+    [
+        (Asking("e" * 32, 0.0, is_now=True, newest=3), Spoken(FIRST, 3)),
+        (Asking("e" * 32, 0.0, is_now=False, newest=3), None),
+        (Asking("e" * 32, 0.0, is_now=True), None),
+    ],
+)
+def test_a_lost_disk_does_not_hold_up_what_replaces_it(asks: Asking, spoken: Spoken | None) -> None:
+    """The program on the empty directory that asks for the place counts, while it is there and says
+    what it speaks; nobody else's, and not in place of one that runs."""
+    nodes = [speaks(1, 2, 3), speaks(2), NodeSpeaks(NodeId(3), "", None)]
+    asking = dict.fromkeys(map(NodeId, (1, 2, 3)), asks)
+    found = with_successors(nodes, asking)
+    assert found == [nodes[0], replace(nodes[1], spoken=spoken), nodes[2]]
+    assert with_successors(nodes, {}) == nodes
+    assert with_successors([speaks(2, 2, 2)], asking) == [speaks(2, 2, 2)]
+    reason = why_not_raised(4, Spoken(2, 4), found[:2], NOBODY)
+    assert reason is not None, "it counts for what it speaks"
 
 
 def test_it_is_raised_where_all_speak_it() -> None:

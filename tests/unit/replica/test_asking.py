@@ -8,7 +8,7 @@ from typing import Any
 from svc_cluster.base.ids import NodeId
 from svc_cluster.base.log import get_logger
 from svc_cluster.link.handshake import Identity
-from svc_cluster.model.formation import FormationRecord, FormationReport, Stage
+from svc_cluster.model.formation import Asking, FormationRecord, FormationReport, Stage
 from svc_cluster.replica.formation_rounds import Formation
 from svc_cluster.replica.former import ASKING_SECONDS, REFUSED_SECONDS, Former
 from svc_cluster.replica.link_server import ServiceCaller
@@ -42,7 +42,8 @@ class _Node:
         )
 
     def hear(self, incarnation: str = EMPTY) -> None:
-        self.former.answer(FormationReport(TWO, incarnation, 0, Stage.GATHERING, ()))
+        report = FormationReport(TWO, incarnation, 0, Stage.GATHERING, (), newest=7)
+        self.former.answer(report)
 
     def is_asked_now(self) -> bool | None:
         """None: nobody has asked of late."""
@@ -61,7 +62,7 @@ def test_who_does_not_say_it_again_asks_no_more() -> None:
     assert node.is_asked_now() is False
     node.hear()
     asks = node.former.asking()[TWO]
-    assert (asks.incarnation, asks.heard_at, asks.is_now) == (EMPTY, ASKING_SECONDS, True)
+    assert asks == Asking(EMPTY, ASKING_SECONDS, is_now=True, newest=7)
     node.now += REFUSED_SECONDS
     assert node.is_asked_now() is None
     assert ASKING_SECONDS == 3.0

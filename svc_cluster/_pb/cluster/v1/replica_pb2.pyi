@@ -931,16 +931,18 @@ class NodeOverview(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., version: _Optional[str] = ..., groups: _Optional[int] = ..., groups_led: _Optional[int] = ..., groups_without_leader: _Optional[int] = ..., groups_held: _Optional[int] = ..., lag_entries: _Optional[int] = ..., draining: _Optional[bool] = ..., wal_bytes: _Optional[int] = ..., free_bytes: _Optional[int] = ..., takes_appends: _Optional[bool] = ..., leads: _Optional[_Iterable[str]] = ..., groups_recovering: _Optional[int] = ..., failed_checks: _Optional[_Iterable[str]] = ..., avoids_leads: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., memory_bytes_max: _Optional[int] = ..., peers_up: _Optional[_Iterable[int]] = ..., gateways: _Optional[_Iterable[_Union[TalkingGateway, _Mapping]]] = ..., asking: _Optional[_Iterable[_Union[AskingNode, _Mapping]]] = ..., groups_lost: _Optional[int] = ...) -> None: ...
 
 class AskingNode(_message.Message):
-    __slots__ = ("node_id", "incarnation", "seconds", "now")
+    __slots__ = ("node_id", "incarnation", "seconds", "now", "newest")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     NOW_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     incarnation: str
     seconds: float
     now: bool
-    def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., seconds: _Optional[float] = ..., now: _Optional[bool] = ...) -> None: ...
+    newest: int
+    def __init__(self, node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., seconds: _Optional[float] = ..., now: _Optional[bool] = ..., newest: _Optional[int] = ...) -> None: ...
 
 class TalkingGateway(_message.Message):
     __slots__ = ("process", "newest")
