@@ -78,4 +78,6 @@ def plain_head(data: bytes) -> PlainHead | None:
     except MalformedError:
         return None
     length = int(by_name.get("content-length", "0"))
+    if length and method == "GET":
+        return None  # what is not asked for would be held, uncounted, as long as a stream lasts
     return PlainHead(found[0], method, path, query, tuple(headers), by_name, length)

@@ -17,22 +17,34 @@ class AppendJoiner:
         self._sequencer = sequencer
         self._run: AppendRun | None = None
         self._first: AppendCommand | None = None
+        self._fault: Exception | None = None
+        """What went wrong since `began`: `end` raises it, and nothing joins behind it."""
 
     def began(self, append: PlainAppend, command: BasinCommand) -> None:
-        assert isinstance(command, AppendCommand), "an append is never anything else"
-        self._run = self._sequencer.begin_run(append.stream, append.batch, command)
-        self._first = command
+        self._sequencer.begin()  # whatever is undone from here on, it is not this one
+        try:
+            assert isinstance(command, AppendCommand), "an append is never anything else"
+            self._run = self._sequencer.begin_run(append.stream, append.batch, command)
+            self._first = command
+        except Exception as fault:
+            self._fault = fault
 
     def join(self, append: PlainAppend, now_ms: TimestampMs) -> bool:
         run, first = self._run, self._first
-        if run is None or first is None or append.is_conditional:
+        if run is None or first is None or append.is_conditional or self._fault is not None:
             return False
-        assert now_ms == first.placement.arrival_ms, "an entry has one time"
-        return run.join(append.stream, append.batch, append.session)
+        try:
+            assert now_ms == first.placement.arrival_ms, "an entry has one time"
+            return run.join(append.stream, append.batch, append.session)
+        except Exception as fault:
+            self._fault = fault
+            return False
 
     def end(self) -> tuple[BasinCommand, list[Outcome]] | None:
-        run, first = self._run, self._first
-        self._run = self._first = None
+        run, first, fault = self._run, self._first, self._fault
+        self._run = self._first = self._fault = None
+        if fault is not None:
+            raise fault
         if run is None or first is None or not run.joined:
             return None
         own: list[Outcome] = [Applied(ack) for ack in (ack_of(first), *run.joined)]

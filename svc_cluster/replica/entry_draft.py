@@ -27,7 +27,8 @@ class PlainAppend:
 
 class Joiner(Protocol[Command, Outcome]):
     """Makes one command of the requests of several. From `began` to `end` nothing is decided but by
-    `join`."""
+    `join`. What goes wrong in `began` and `join` is raised by `end`: it harms those that joined,
+    and nobody joins behind it."""
 
     def began(self, append: PlainAppend, command: Command) -> None:
         """`command` was decided for this request; what comes next may join it."""

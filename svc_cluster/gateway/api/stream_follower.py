@@ -33,7 +33,6 @@ from svc_cluster.gateway.api.pieces import PIECE_BYTES_MAX, Waiting
 from svc_cluster.gateway.api.read_ahead import AHEAD_BYTES_MIN, ReadAhead
 from svc_cluster.gateway.api.read_query import Cursor, Encode, ReadQuery
 from svc_cluster.gateway.cluster.backend import ReadResult
-from svc_cluster.gateway.limits.rate_limiter import UNLIMITED
 from svc_cluster.gateway.records.encoded_part import EncodedPart
 from svc_cluster.gateway.records.fanout import RESULT_BYTES_MAX
 from svc_cluster.gateway.request.dialect import Dialect
@@ -128,7 +127,7 @@ class Follower:
     def attach(self, sink: PieceSink) -> None:
         """What comes while the follower waits at the tail may leave by `sink` from now on. That is
         so where nothing but a record can end the wait: no limit of the read, nor of the caller."""
-        is_free = self._call.allowance is UNLIMITED and self._wait_seconds is None
+        is_free = not self._call.allowance.paces_reads and self._wait_seconds is None
         if is_free and self._cursor.budget.unbounded:
             self._sink = sink
 
@@ -139,7 +138,9 @@ class Follower:
     def push(self, result: ReadResult) -> bool:
         """Implements `Pushed`: all checks of a follower that is woken, in one go."""
         services, sink = self._call.services, self._sink
-        if sink is None or not sink.is_open or result.may_have_more or services.draining.is_set():
+        if sink is None or not sink.is_open or result.may_have_more:
+            return False
+        if services.draining.is_set() or self._call.allowance.paces_reads:
             return False
         self._call.caller.check()
         form, encode = self._form(result), self._encoder(result)
@@ -200,7 +201,7 @@ class Follower:
         end_at: float | None = None
         while True:
             self._count_minutes()
-            size = _size_of(result)
+            size = min(sum([len(batch.records) for batch in result.batches]), RESULT_BYTES_MAX)
             if not self._held.try_take(size):
                 heartbeat_at = None
                 del result  # nothing is held meanwhile: it is read again
@@ -251,7 +252,9 @@ class Follower:
                     end_at = now + self._wait_seconds
                 if now >= end_at:
                     break
-            is_due = heartbeat_at is None or now >= heartbeat_at or draining.is_set()
+            # behind records there is no silence to break, and their tail may be of another replica
+            is_due = heartbeat_at is None or (now >= heartbeat_at and not has_records)
+            is_due = is_due or draining.is_set()
             if is_due:
                 yield wire.heartbeat(clock.wall_ms(), tail)
                 if draining.is_set() and wire.may_leave():
@@ -275,7 +278,7 @@ class Follower:
         """End when the read may go on, which with many under one limit can take minutes. What is
         said meanwhile is that the stream is there: a client gives up one that is silent."""
         call = self._call
-        if not has_records or call.allowance is UNLIMITED:
+        if not (has_records and call.allowance.paces_reads):
             return
         clock, rng = call.services.clock, call.services.rng
         waiting = start_task(self._wait_for_room_in_limit(is_behind=is_behind), "paced read")
@@ -363,8 +366,7 @@ class Follower:
         """What comes next, while no other slow client of this gateway reads, and then as much time
         for everybody else. No longer than a second is waited for that, lest one that the cluster
         lets wait holds up all."""
-        clock = self._call.services.clock
-        turn = self._call.services.tails.slow_reads
+        clock, turn = self._call.services.clock, self._call.services.tails.slow_reads
         try:
             async with asyncio.timeout(TURN_SECONDS_MAX):
                 await turn.acquire()
@@ -385,11 +387,6 @@ def _end_of(result: ReadResult) -> int | None:
 
 def _ends_at_tail(result: ReadResult) -> bool:
     return result.tail_is_of_now and _end_of(result) == result.tail.seq_num
-
-
-def _size_of(result: ReadResult) -> int:
-    """About how much the next part of a result takes."""
-    return min(sum([len(batch.records) for batch in result.batches]), RESULT_BYTES_MAX)
 
 
 def refuses_at_tail(call: Call, wanted: ReadQuery) -> bool:

@@ -111,6 +111,11 @@ class RateLimit:
         self._account = self._meters(_ACCOUNT)
         self._tokens.clear()
 
+    @property
+    def has_reads(self) -> bool:
+        """Whether what is read has a limit, of the account or of tokens."""
+        return any(rates.read_bytes is not None for rates in self._rates.values())
+
     def share(self, gateways: int) -> None:
         """The limits are those of all `gateways` (1 or more) together: this one has its part."""
         assert gateways > 0, "there is at least this one"

@@ -34,6 +34,11 @@ _NOBODY: Final = 0
 class Allowance:
     """What one request may take, as it takes it. Of this one nothing is counted."""
 
+    @property
+    def paces_reads(self) -> bool:
+        """Whether a streaming read has to wait for what it takes, by the limits of now."""
+        return False
+
     def appended(self, metered_bytes: int) -> None:
         """The records of a unary append are known."""
 
@@ -162,6 +167,10 @@ class _Counted(Allowance):
         self._learns_read = bool(charged.read_bytes)
         self._taken = 0
         """Since it last went on."""
+
+    @property
+    def paces_reads(self) -> bool:
+        return self._limiter.limit.has_reads
 
     def appended(self, metered_bytes: int) -> None:
         if self._append_charged:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
 from svc_cluster.base.errors import InternalError
 from svc_cluster.stream.append_run import AppendRun
 from svc_cluster.stream.commands import AppendCommand, BasinCommand
+from svc_cluster.stream.sequencer import Sequencer
 from tests.at_once import decode_entry
 from tests.unit.replica.leading import Rig, played
 from tests.unit.stream.support import batch
@@ -98,5 +100,66 @@ def test_a_fault_in_joining_harms_those_that_joined(
         assert error is None
         assert ack is not None
         assert ack.start.seq_num == 1
+
+    played(body)
+
+
+@pytest.mark.parametrize("joined_before", [0, 1])
+def test_a_fault_while_one_joins_harms_those_that_joined_before(
+    joined_before: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who was about to join is decided alone, behind the first; the replica serves on."""
+    join = AppendRun.join
+    calls = []
+
+    def breaks(run: AppendRun, *of: Any) -> bool:
+        calls.append(run)
+        if len(calls) > joined_before:
+            raise RuntimeError("planted")
+        return join(run, *of)
+
+    async def body(rig: Rig) -> None:
+        with monkeypatch.context() as patched, caplog.at_level(logging.CRITICAL):
+            patched.setattr(AppendRun, "join", breaks)
+            answers = [rig.submit() for _ in range(2 + joined_before)]
+            await rig.settle()
+            await rig.answer()
+        [(first, _)], *harmed, [(last, _)] = answers
+        assert first is not None
+        assert first.start.seq_num == 0
+        assert len(harmed) == joined_before
+        for [(ack, error)] in harmed:
+            assert ack is None
+            assert isinstance(error, InternalError)
+            assert not error.may_have_taken_effect
+        assert last is not None
+        assert last.start.seq_num == 1
+        later = rig.submit()
+        await rig.settle()
+        await rig.answer()
+        assert [ack.start.seq_num for ack, _ in later if ack is not None] == [2]
+        assert not rig.group.stopped
+
+    played(body)
+
+
+def test_a_fault_where_a_command_begins_harms_nobody(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it was to begin is a command alone, and so is each behind it."""
+
+    def breaks(*_: object) -> AppendRun | None:
+        raise RuntimeError("planted")
+
+    async def body(rig: Rig) -> None:
+        with monkeypatch.context() as patched, caplog.at_level(logging.CRITICAL):
+            patched.setattr(Sequencer, "begin_run", breaks)
+            answers = [rig.submit() for _ in range(3)]
+            await rig.settle()
+            assert len(_last_entry(rig)) == 3
+            await rig.answer()
+        told = [ack.start.seq_num for [(ack, _)] in answers if ack is not None]
+        assert told == [0, 1, 2]
+        assert not rig.group.stopped
 
     played(body)
