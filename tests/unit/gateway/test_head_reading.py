@@ -52,6 +52,16 @@ def test_the_same_head_is_read_once_and_another_one_anew() -> None:
     assert heads[0].note is not heads[1].note, "each connection has its own"
 
 
+@pytest.mark.parametrize(
+    ("method", "length", "is_plain"),
+    [("GET", 0, True), ("GET", 1, False), ("POST", 0, True), ("POST", 65_536, True)],
+)
+def test_a_get_with_a_body_is_not_plain(method: str, length: int, is_plain: bool) -> None:
+    """Nobody asks for that body, and a stream would hold it, uncounted, as long as it lasts."""
+    head = f"{method} /a HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n"
+    assert (plain_head(head.encode()) is not None) == is_plain
+
+
 def test_nothing_is_kept_of_a_path_at_which_there_is_nothing() -> None:
     """Anybody may send one, with hundreds of parts, and keep the connection."""
     note = HeadNote()

@@ -4,6 +4,7 @@ time, with a client that reads, stops reading, and goes on."""
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 from collections.abc import Coroutine
 from typing import Any
@@ -11,14 +12,18 @@ from typing import Any
 import pytest
 
 from svc_cluster.base.errors import UnavailableError
+from svc_cluster.base.metrics import Metrics
 from svc_cluster.base.tasks import start_task
 from svc_cluster.gateway.api.followed_body import FollowedBody
 from svc_cluster.gateway.api.read_query import PUSHED_BYTES_MAX
 from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.cluster.backend import ReadResult
+from svc_cluster.gateway.limits.rate_limit import Rates
+from svc_cluster.gateway.limits.rate_limiter import RateLimiter
 from svc_cluster.gateway.request.request_log import ToldStream
 from svc_cluster.gateway.usage.usage_ledger import UsageLedger
 from svc_cluster.http.message import Attachable
+from tests.simulation.clock import SimClock
 from tests.simulation.loop import run
 from tests.unit.gateway.scripted import ReadCall, ScriptedBackend, get, make_app, nothing, records
 
@@ -205,6 +210,30 @@ def test_no_heartbeat_is_due_while_records_are_pushed(monkeypatch: pytest.Monkey
     assert 1 <= len(idle) <= 3 and all(piece.startswith(b"event: ping") for piece in idle)
 
 
+def test_who_was_slow_to_take_records_gets_no_heartbeat_behind_them() -> None:
+    """There was no silence, and the tail that came with the records is an old one by then: what has
+    come meanwhile is next."""
+
+    async def main() -> list[bytes]:
+        live = Live()
+        app, _ = make_app(ScriptedBackend([live.call]))
+        client = await follow(app, attached=False)
+        client.stop()
+        live.append()
+        await asyncio.sleep(1)
+        before = len(client.all)
+        live.append(2)
+        await asyncio.sleep(60)
+        client.go_on()
+        await asyncio.sleep(1)
+        assert client.ids[-1][:2] == (FIRST + 2, FIRST + 3), "it has all"
+        await end(client)
+        return client.all[before:]
+
+    pieces = simulate(main())
+    assert [piece.partition(b"\n")[0] for piece in pieces] == [b"event: batch"]
+
+
 def test_draining_ends_a_stream_that_was_pushed_to() -> None:
     """With the same last word as ever, behind all that was pushed."""
 
@@ -242,6 +271,49 @@ def test_a_read_with_a_limit_is_not_pushed_to(query: str) -> None:
     limited, other = simulate(main())
     assert not limited.pushed and len(other.pushed) == 5
     assert limited.ids[:1] == other.ids[:1]
+
+
+def limited_to(app: GatewayApp, metrics: Metrics, account: Rates, token: Rates) -> RateLimiter:
+    clock = SimClock(asyncio.get_running_loop())
+    limiter = RateLimiter(account, token, clock=clock, rng=random.Random(1), metrics=metrics)
+    app.limit(limiter)
+    return limiter
+
+
+@pytest.mark.parametrize(
+    ("account", "token", "pushes"),
+    [
+        (Rates(requests=1000.0), Rates(append_bytes=1e6), True),
+        (Rates(read_bytes=1e6), Rates(), False),
+        (Rates(requests=1000.0), Rates(read_bytes=1e6), False),
+    ],
+)
+def test_only_a_rate_of_reads_keeps_a_follower_from_being_pushed_to(
+    account: Rates, token: Rates, pushes: bool
+) -> None:
+    """What others are limited in is nothing to it. Where a rate of reads comes later, what follows
+    is paced from the next record on; where it goes, nothing is."""
+
+    async def main() -> list[int]:
+        live = Live()
+        app, metrics = make_app(ScriptedBackend([live.call]))
+        limiter = limited_to(app, metrics, account, token)
+        other, client = await follow(app), await follow(app)
+        counts = []
+        for rates in ((account, token), (Rates(read_bytes=1e9), Rates()), (Rates(), Rates())):
+            limiter.change(*rates)
+            live.append()
+            await asyncio.sleep(0.1)
+            live.append()
+            await asyncio.sleep(0.1)
+            counts.append(len(client.pushed))
+        assert len(client.ids) == 1 + 6, "it gets all, one way or the other"
+        await end(other, client)
+        return counts
+
+    first, behind_limit, behind_none = simulate(main())
+    assert (first, behind_limit) == ((2, 2) if pushes else (0, 0))
+    assert behind_none == (4 if pushes else 0), "who was limited at first is not attached"
 
 
 def test_what_is_large_is_not_pushed() -> None:
