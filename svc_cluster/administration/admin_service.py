@@ -22,7 +22,7 @@ from svc_cluster.administration import (
     placement_plans,
     views,
 )
-from svc_cluster.administration.catalog_calls import RefusedCallError
+from svc_cluster.administration.catalog_calls import LOST_FOR_GOOD, NOT_NOW, RefusedCallError
 from svc_cluster.administration.draining import Draining
 from svc_cluster.administration.exporting import Exporter, ExportRefusedError
 from svc_cluster.administration.last_backup import LastBackup
@@ -139,9 +139,10 @@ class Administration(admin_pb2_grpc.AdministrationServicer):
         response = await self._node.ask_catalog(fill)
         if response is None or response.refusal.code == "unavailable":
             await context.abort(
-                grpc.StatusCode.UNAVAILABLE,
+                NOT_NOW,
                 "the catalog has no leader that could decide it: without a majority of the nodes "
-                "nothing can be replaced; bring those back whose data directories are there",
+                "nothing can be replaced; bring those back whose data directories are there; "
+                + LOST_FOR_GOOD,
             )
         elif response.WhichOneof("result") != "replacement":
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, response.refusal.message)

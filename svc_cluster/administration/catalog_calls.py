@@ -4,6 +4,7 @@ catalog, and says in one sentence why there is no answer."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import grpc
 
@@ -12,6 +13,15 @@ from svc_cluster._pb.cluster.v1 import replica_pb2
 from svc_cluster.base.errors import ErrorCode
 from svc_cluster.model.versions import release_of
 from svc_cluster.replica.node import ReplicaNode
+
+NOT_NOW: Final = grpc.StatusCode.ABORTED
+"""What a node refuses for the moment. gRPC itself says UNAVAILABLE of a port on which nothing
+listens, and a caller could not tell the one from the other."""
+
+LOST_FOR_GOOD: Final = (
+    "where most of the nodes that vote in it are lost for good, go on with what is left: "
+    "svc-cluster admin recover --force-new-cluster"
+)
 
 
 class RefusedCallError(Exception):
@@ -45,9 +55,10 @@ async def ask(
     response = await node.ask_catalog(fill)
     if response is None:
         raise RefusedCallError(
-            grpc.StatusCode.UNAVAILABLE,
+            NOT_NOW,
             "the leader of the catalog did not answer: ask again, and look at `svc-cluster admin "
-            "leaders` and at the nodes that are absent in `svc-cluster admin members`",
+            "leader show` and at the nodes that are absent in `svc-cluster admin member list`; "
+            + LOST_FOR_GOOD,
         )
     if response.WhichOneof("result") != "refusal":
         return response
@@ -60,9 +71,7 @@ async def ask(
         )
     if refusal.code == ErrorCode.INVALID.value:
         raise RefusedCallError(grpc.StatusCode.FAILED_PRECONDITION, refusal.message)
-    raise RefusedCallError(
-        grpc.StatusCode.UNAVAILABLE, f"the leader of the catalog refuses: {refusal.message}"
-    )
+    raise RefusedCallError(NOT_NOW, f"the leader of the catalog refuses: {refusal.message}")
 
 
 def _version(info: replica_pb2.VersionInfo) -> pb.VersionResponse:

@@ -91,7 +91,7 @@ async def group(node: ReplicaNode, request: pb.BasinRequest) -> pb.BasinResponse
         return await basin(node, request.basin)
     catalog = node.host.catalog
     if catalog is None:
-        raise RefusedCallError(grpc.StatusCode.UNAVAILABLE, "the node has no catalog yet")
+        raise RefusedCallError(catalog_calls.NOT_NOW, "the node has no catalog yet")
     return await _group(node, CATALOG_NAME, catalog.own_group)
 
 

@@ -26,7 +26,8 @@ def _of_all(cluster: pb.ClusterResponse) -> Iterator[str]:
     if 2 * len(answering) <= len(cluster.nodes):
         yield (
             f"{len(answering)} of {len(cluster.nodes)} nodes answer, which is no majority: nothing "
-            "is acknowledged until more are back"
+            "is acknowledged until more are back; where they are lost for good, go on with what is "
+            "left: svc-cluster admin recover --force-new-cluster"
         )
     if not cluster.catalog_leader:
         yield "nobody is known to lead the catalog: basins and access tokens cannot be changed"

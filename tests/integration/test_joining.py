@@ -109,7 +109,7 @@ async def leaves(own: OwnNodes, node: int) -> None:
         api.close()
 
     async def is_removed() -> bool:
-        return (await own.admin("member", "remove", str(node)))[0] == 0
+        return (await own.admin("member", "remove", str(node), "--yes"))[0] == 0
 
     await until(is_removed)
     sentence = (

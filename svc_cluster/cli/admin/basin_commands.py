@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,10 @@ from svc_cluster.cli.admin.asking import Form, Output, asked, show
 from svc_cluster.cli.admin.node_choice import NodeChoice
 from svc_cluster.cli.processes.process import fail
 from svc_cluster.cli.shared_options import with_shared_options
+
+if TYPE_CHECKING:
+    from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
+    from svc_cluster.cli.admin.admin_client import AdminClient
 
 app = typer.Typer(no_args_is_help=True, help="The replicas of a basin.")
 
@@ -87,6 +91,32 @@ def wanted_nodes(to: str | None, *, give_up: bool) -> list[int]:
     return wanted
 
 
+Fewer = Annotated[
+    bool, typer.Option("--yes", help="Also to fewer nodes, or to an even number of them.")
+]
+
+
+def moved(choice: NodeChoice, request: pb.MoveBasinRequest, *, yes: bool) -> pb.MoveBasinResponse:
+    """The answer. A move that leaves fewer replicas, or an even number, which bears no more losses
+    than one less, ends the command without `yes`: nothing makes them more again by itself."""
+
+    async def move(client: AdminClient) -> pb.MoveBasinResponse | str:
+        if request.to and not yes:
+            whole = await (client.catalog() if request.catalog else client.basin(request.basin))
+            now, next_ = len({row.node_id for row in whole.replicas}), len(request.to)
+            if next_ < now:
+                return f"there are {now} replicas, and {next_} would be left"
+            if next_ % 2 == 0:
+                return f"{next_} replicas bear no more losses than {next_ - 1}"
+        return await client.move_basin(request)
+
+    answer = asked(choice, move)
+    if isinstance(answer, str):
+        fail(f"nothing was done: {answer}; name more nodes, or say --yes", 1)
+        raise typer.Exit(1)
+    return answer
+
+
 @app.command("move")
 @with_shared_options
 def move_basin(
@@ -99,6 +129,7 @@ def move_basin(
         bool, typer.Option("--give-up", help="Give the open move up instead, if it can be.")
     ] = False,
     reason: Annotated[str, typer.Option("--reason", help="Why; it is kept with the move.")] = "",
+    yes: Fewer = False,
     output: Output = Form.TABLE,
 ) -> None:
     """Move the replicas of a basin to other nodes, while it is used. `basin show` tells how far it
@@ -110,4 +141,4 @@ def move_basin(
     def text(answer: pb.MoveBasinResponse) -> list[str]:
         return [f"basin {name} {'stays' if give_up else f'moves to {to}'}: see basin show {name}"]
 
-    show(asked(choice, lambda client: client.move_basin(request)), output, text)
+    show(moved(choice, request, yes=yes), output, text)

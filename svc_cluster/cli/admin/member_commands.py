@@ -180,15 +180,32 @@ def remove_member(
         int, typer.Argument(metavar="NODE", help="The node's id.", min=1, max=NODE_ID_MAX)
     ],
     choice: NodeChoice,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Also a node that is not drained, if it is empty.")
+    ] = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Let an empty node leave the cluster, which refuses it for ever; or withdraw the join token of
-    one that has not come. Drain a node first, and wait until it is empty."""
+    """Let an empty node leave the cluster, which refuses its directory for ever; or withdraw the
+    join token of one that has not come. Drain a node first, and wait until it is empty."""
     from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
     from svc_cluster.cli.admin.text import left
 
     request = pb.RemoveMemberRequest(node_id=gone)
-    answer = asked(choice, lambda client: client.remove_member(request))
+
+    async def remove(client: AdminClient) -> pb.RemoveMemberResponse | None:
+        rows = (await client.members()).members
+        takes_part = any(row.node_id == gone and row.state == "active" for row in rows)
+        return None if takes_part and not yes else await client.remove_member(request)
+
+    answer = asked(choice, remove)
+    if answer is None:
+        fail(
+            f"node {gone} takes part in the cluster, and nothing was done: drain it first, and "
+            f"wait until it is empty: svc-cluster admin node drain {gone}; an empty one that is "
+            "not drained goes with --yes, and its data directory never comes back",
+            1,
+        )
+        return
     show(answer, output, left)
 
 

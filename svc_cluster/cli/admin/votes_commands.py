@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from svc_cluster.cli.admin.asking import Form, Output, asked, show
-from svc_cluster.cli.admin.basin_commands import wanted_nodes
+from svc_cluster.cli.admin.basin_commands import Fewer, moved, wanted_nodes
 from svc_cluster.cli.admin.node_choice import NodeChoice
 from svc_cluster.cli.shared_options import with_shared_options
 
@@ -38,6 +38,7 @@ def move_catalog(
         bool, typer.Option("--give-up", help="Give the open move up instead, if it can be.")
     ] = False,
     reason: Annotated[str, typer.Option("--reason", help="Why; it is kept with the move.")] = "",
+    yes: Fewer = False,
     output: Output = Form.TABLE,
 ) -> None:
     """Let other nodes vote in the catalog, 1, 3 or 5 of them. `catalog show` tells how far that is.
@@ -50,4 +51,4 @@ def move_catalog(
     def text(answer: pb.MoveBasinResponse) -> list[str]:
         return [f"the catalog {'stays' if give_up else f'moves to {to}'}: see catalog show"]
 
-    show(asked(choice, lambda client: client.move_basin(request)), output, text)
+    show(moved(choice, request, yes=yes), output, text)
