@@ -72,8 +72,8 @@ class LostReplicas:
 
 
 def is_lost_for_good(group: AnyGroup) -> bool:
-    """Whether the replica recovers and nobody can mend it: with it no quorum of its group is left,
-    and nobody will ever lead that."""
+    """Whether the replica recovers and nobody can mend it. No quorum of its group is left then, and
+    nobody will ever lead that."""
     return bool(group.engine.recovery) and not is_mendable(group)
 
 

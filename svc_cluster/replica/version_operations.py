@@ -35,7 +35,7 @@ class VersionOperations:
         elsewhere: Callable[[], Awaitable[GatewaysElsewhere]],
         asking: AskingNow,
     ) -> None:
-        """`elsewhere` asks the other nodes which gateways talk to them; `asking` tells which nodes
+        """`elsewhere` asks the other nodes which gateways talk to them. `asking` tells which nodes
         came up with an empty directory."""
         self._elsewhere = elsewhere
         self._asking = asking

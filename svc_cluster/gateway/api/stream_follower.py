@@ -252,9 +252,7 @@ class Follower:
                     end_at = now + self._wait_seconds
                 if now >= end_at:
                     break
-            # behind records there is no silence to break, and their tail may be of another replica
-            is_due = heartbeat_at is None or (now >= heartbeat_at and not has_records)
-            is_due = is_due or draining.is_set()
+            is_due = self._is_due(heartbeat_at, now, has_records=has_records)
             if is_due:
                 yield wire.heartbeat(clock.wall_ms(), tail)
                 if draining.is_set() and wire.may_leave():
@@ -266,6 +264,12 @@ class Follower:
             heartbeat_at = self.quiet_until
         if (end := wire.end()) is not None:
             yield end
+
+    def _is_due(self, heartbeat_at: float | None, now: float, *, has_records: bool) -> bool:
+        """Behind records there is no silence to break, and their tail may be another replica's."""
+        if heartbeat_at is None or self._call.services.draining.is_set():
+            return True
+        return now >= heartbeat_at and not has_records
 
     def _quiet_from(self, now: float) -> float:
         self._gap = self._call.services.rng.uniform(*HEARTBEAT_GAP_SECONDS)
