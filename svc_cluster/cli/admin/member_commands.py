@@ -185,8 +185,8 @@ def remove_member(
     ] = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Let an empty node leave the cluster, or withdraw the join token of one that has not come. Drain
-    a node first, and wait until it is empty. Its directory is refused for ever."""
+    """Let an empty node leave the cluster, or withdraw the join token of one that has not come.
+    Drain a node first, and wait until it is empty. Its directory is refused for ever."""
     from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
     from svc_cluster.cli.admin.text import left
 
