@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from svc_cluster.base.clock import SystemClock
-from tests.containers.compose import NODES, READY_S, Compose
+from tests.containers.compose import NODES, READY_S, Compose, docker
 from tests.containers.test_compose import Load
 from tests.containers.test_lost_volume import admin
 from tests.containers.test_observability import ask
@@ -54,7 +54,9 @@ async def replicas(cluster: Compose) -> dict[int, int]:
 
 def test_nodes_come_with_tokens_and_leave_again(cluster: Compose) -> None:
     """Under load, with nothing but `up` for the growth: five members, five targets within a minute,
-    replicas on the new ones; then both are drained and removed. The history is linearizable."""
+    replicas on the new ones; then both are drained and removed. Once their volumes are deleted, the
+    same `up` lets them come again, empty. The history is linearizable."""
+    volumes: list[str] = []
 
     async def grow() -> None:
         command = ("--profile", "scale", "up", "--detach", "--no-build", "svc-3", "svc-4")
@@ -78,8 +80,28 @@ def test_nodes_come_with_tokens_and_leave_again(cluster: Compose) -> None:
         await admin(cluster, "node", "status", str(node))
         await admin(cluster, "member", "remove", str(node))
         await cluster.wait_said(service, f"node {node} was removed from the cluster")
+        mounts = cluster.describe(service)["Mounts"]
+        volumes.extend(one["Name"] for one in mounts if one["Destination"] == "/data")
         cluster.run("--profile", "scale", "rm", "--stop", "--force", service)
         assert (await members(cluster))[node] == "removed"
+
+    async def come_again() -> None:
+        for volume in volumes:
+            docker("volume", "rm", volume)
+        command = ("--profile", "scale", "up", "--detach", "--no-build", "svc-3", "svc-4")
+        await asyncio.to_thread(cluster.run, *command)
+        end = SystemClock().monotonic() + READY_S
+        while (found := await members(cluster)) != dict.fromkeys(range(1, 6), "up") | {1: "self"}:
+            assert SystemClock().monotonic() < end, found
+            await asyncio.sleep(0.5)
+        rows = json.loads(await admin(cluster, "member", "list", "--json"))["members"]
+        assert {row["node_id"]: row["ordinal"] for row in rows if row["node_id"] > 3} == {
+            4: 1,
+            5: 1,
+        }
+        await admin(cluster, "rebalance", "--for", "240")
+        held = await replicas(cluster)
+        assert all(held[node] for node in JOINING.values()), held
 
     async def play() -> list[str]:
         await asyncio.to_thread(
@@ -98,6 +120,10 @@ def test_nodes_come_with_tokens_and_leave_again(cluster: Compose) -> None:
             for service, node in reversed(JOINING.items()):
                 await shrink(service, node)
                 await load.progress()
+            await come_again()
+            await load.progress()
+            for service, node in reversed(JOINING.items()):
+                await shrink(service, node)
             await load.stop()
             return await load.judge()
         finally:
