@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from svc_cluster.base.ids import NodeId
 from svc_cluster.catalog.catalog_state import CatalogState
+from svc_cluster.catalog.node_removal import held_by
 from svc_cluster.catalog.node_rows import NodeState, is_active
 from svc_cluster.model import versions
 
@@ -16,7 +17,8 @@ class DrainLeft:
 
     state: NodeState
     replicas: int
-    """Basins with a replica there, and those of which one is on its way there."""
+    """Basins with a replica there, and those of which one is on its way there; not those that go
+    with the node."""
     alone: int
     """Those of them that have no other replica: no change of members takes it away."""
 
@@ -26,14 +28,9 @@ def drain_left(state: CatalogState, node_id: NodeId) -> DrainLeft | None:
     record = state.nodes.get(node_id)
     if record is None:
         return None
-    replicas = alone = 0
-    for basin in state.basins.values():
-        if node_id in basin.replicas:
-            replicas += 1
-            alone += len(basin.replicas) == 1
-        elif basin.change is not None and node_id in basin.change.replicas:
-            replicas += 1
-    return DrainLeft(record.state, replicas, alone)
+    replicas, gone = held_by(node_id, state.basins.values())
+    alone = sum(set(basin.replicas) == {node_id} for basin in state.basins.values())
+    return DrainLeft(record.state, replicas, alone - len(gone))
 
 
 def why_not_drained(state: CatalogState, node_id: NodeId, *, forced: bool) -> str | None:

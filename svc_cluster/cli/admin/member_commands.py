@@ -177,7 +177,7 @@ def _keep(path: Path, token: str, node: int) -> None:
 @with_shared_options
 def remove_member(
     gone: Annotated[
-        int, typer.Argument(metavar="NODE", help="The node's id.", min=1, max=NODE_ID_MAX)
+        list[int], typer.Argument(metavar="NODE...", help="Nodes' ids.", min=1, max=NODE_ID_MAX)
     ],
     choice: NodeChoice,
     yes: Annotated[
@@ -186,27 +186,43 @@ def remove_member(
     output: Output = Form.TABLE,
 ) -> None:
     """Let an empty node leave the cluster, or withdraw the join token of one that has not come.
-    Drain a node first, and wait until it is empty. Its directory is refused for ever."""
+    Drain a node first, and wait until it is empty. Its directory is refused for ever. Of several
+    nodes none goes while one of them may not."""
     from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
     from svc_cluster.cli.admin.text import left
 
-    request = pb.RemoveMemberRequest(node_id=gone)
+    async def remove(client: AdminClient) -> str | list[pb.RemoveMemberResponse]:
+        for row in (await client.members()).members:
+            if row.node_id in gone and (why := await _why_not_gone(client, row, yes=yes)):
+                return why
+        return [await client.remove_member(pb.RemoveMemberRequest(node_id=one)) for one in gone]
 
-    async def remove(client: AdminClient) -> pb.RemoveMemberResponse | None:
-        rows = (await client.members()).members
-        takes_part = any(row.node_id == gone and row.state == "active" for row in rows)
-        return None if takes_part and not yes else await client.remove_member(request)
-
-    answer = asked(choice, remove)
-    if answer is None:
-        fail(
-            f"node {gone} takes part in the cluster, and nothing was done: drain it first, and "
-            f"wait until it is empty: svc-cluster admin node drain {gone}; an empty one that is "
-            "not drained goes with --yes, and its data directory never comes back",
-            1,
-        )
+    answers = asked(choice, remove)
+    if isinstance(answers, str):
+        fail(f"nothing was done: {answers}", 1)
         return
-    show(answer, output, left)
+    for answer in answers:
+        show(answer, output, left)
+
+
+async def _why_not_gone(client: AdminClient, row: pb.Member, *, yes: bool) -> str | None:
+    """Why a member is not removed; None: the catalog decides. Raises AdminError."""
+    from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
+
+    drain = f"svc-cluster admin node drain {row.node_id}"
+    if row.state == "active" and not yes:
+        return (
+            f"node {row.node_id} takes part in the cluster: drain it first, and wait until it is "
+            f"empty: {drain}; an empty one that is not drained goes with --yes, and its data "
+            "directory never comes back"
+        )
+    if row.state != "draining":
+        return None
+    asked_for = pb.DrainNodeRequest(node_id=row.node_id, verb="status")
+    there = await client.drain_node(asked_for)
+    if not there.replicas and not there.holds_catalog:
+        return None
+    return f"node {row.node_id} is drained, and not empty yet: see svc-cluster admin node status"
 
 
 @app.command("replace")

@@ -74,7 +74,10 @@ def added(token_file: Path | None, answer: pb.AddMemberResponse) -> list[str]:
 
 
 def left(answer: pb.RemoveMemberResponse) -> list[str]:
-    return [f"node {answer.node_id} does not belong to the cluster; if it did, it never will again"]
+    return [
+        f"node {answer.node_id} does not belong to the cluster; if it did, its directory never "
+        "will again"
+    ]
 
 
 def replaced(lost: int, answer: pb.ReplaceMemberResponse) -> list[str]:

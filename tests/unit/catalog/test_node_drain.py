@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from svc_cluster.base.ids import GroupId, NodeId, TimestampMs
-from svc_cluster.catalog.catalog_commands import CreateBasin, DrainNode, RegisterNode
+from svc_cluster.catalog.catalog_commands import CreateBasin, DeleteBasin, DrainNode, RegisterNode
 from svc_cluster.catalog.group_change import BeginChange
 from svc_cluster.catalog.node_drain import DrainLeft, drain_left, why_not_drained
 from svc_cluster.catalog.node_rows import NodeState
@@ -69,3 +69,15 @@ def test_a_node_is_drained_where_its_replicas_have_a_place_to_go_to(
 def test_before_the_version_no_node_is_drained() -> None:
     why = why_not_drained(cluster(4, is_active=False).state, TWO, forced=True)
     assert why is not None and "finalize the upgrade first" in why
+
+
+def test_a_deleted_basin_that_is_nowhere_else_is_not_left() -> None:
+    """It goes with its node (`node_removal`), so that a dead one is empty in the end."""
+    catalog = Catalog()
+    for node in (1, 2):
+        catalog.apply(RegisterNode(NodeId(node), f"{node}" * 32, "address"))
+    at = TimestampMs(1)
+    catalog.apply(CreateBasin("alone", GroupId(2), (TWO,), BasinConfig(), at))
+    assert drain_left(catalog.state, TWO) == DrainLeft(NodeState.ACTIVE, 1, 1)
+    catalog.apply(DeleteBasin("alone", at))
+    assert drain_left(catalog.state, TWO) == DrainLeft(NodeState.ACTIVE, 0, 0)

@@ -35,6 +35,10 @@ class Cluster:
         self.done.append(request)
         return pb.RemoveMemberResponse(node_id=request.node_id)
 
+    async def drain_node(self, request: pb.DrainNodeRequest) -> pb.DrainNodeResponse:
+        assert request.verb == "status"
+        return pb.DrainNodeResponse(node_id=request.node_id)
+
     async def basin(self, name: str) -> pb.BasinResponse:
         assert name == "b"
         return await self.catalog()
@@ -119,3 +123,34 @@ def test_a_move_is_given_up_without_a_word_more(
     cluster = Cluster()
     assert run(cluster, monkeypatch, *what, "--give-up")[0] == 0
     assert len(cluster.done) == 1
+
+
+@pytest.mark.parametrize(
+    ("states", "left", "goes"),
+    [
+        ({5: "draining", 4: "draining"}, {}, True),
+        ({5: "draining", 4: "draining"}, {4: 1}, False),
+        ({5: "draining", 4: "active"}, {}, False),
+        ({5: "removed", 4: "draining"}, {}, True),
+    ],
+)
+def test_of_several_nodes_none_goes_while_one_may_not(
+    states: dict[int, str], left: dict[int, int], goes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a release that is scaled in loses a node to an upgrade that fails."""
+
+    class Drained(Cluster):
+        async def members(self) -> pb.MembersResponse:
+            rows = [pb.Member(node_id=node, state=state) for node, state in states.items()]
+            return pb.MembersResponse(members=rows)
+
+        async def drain_node(self, request: pb.DrainNodeRequest) -> pb.DrainNodeResponse:
+            assert request.verb == "status"
+            replicas = left.get(request.node_id, 0)
+            return pb.DrainNodeResponse(node_id=request.node_id, replicas=replicas)
+
+    cluster = Drained()
+    status, said = run(cluster, monkeypatch, "member", "remove", "5", "4")
+    assert status == (0 if goes else 1), said
+    assert [one.node_id for one in cluster.done] == ([5, 4] if goes else [])
+    assert ("node 4" in said and "nothing was done" in said) != goes
