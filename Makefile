@@ -5,7 +5,7 @@ SHELL := /bin/bash
 # Tests start a thousand processes: where the environment forbids to keep what is compiled, each of
 # them compiles the product again, which takes as long as all else that it does to start.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup run test test-long test-all console-test docs docs-test references audit release test-python native-fuzz alerts-check alerts-fire test-quick demo check fmt sim chaos elastic hostile crashpoints corruption mutants scorecard prove fuzz verdicts held soak s2-cli contract-drift command-docs bench proto clean \
+.PHONY: help setup run test test-long test-all console-test docs docs-test references audit release test-python test-library native-fuzz alerts-check alerts-fire test-quick demo check fmt sim chaos elastic hostile crashpoints corruption mutants scorecard prove fuzz verdicts held soak s2-cli contract-drift command-docs bench proto clean \
 	image nginx-image prometheus-image compose-test backup-test helm-check
 
 PYTHON ?= python3
@@ -137,6 +137,9 @@ soak: $(READY) ## HOURS (1) of mixed load and faults in one piece: nothing lost,
 
 test-python: $(READY) ## What decides about bodies and batches, once more without the native core
 	@SVC_CLUSTER_NATIVE=off .venv/bin/python -m pytest -n $(shell nproc) --dist worksteal tests/unit/codec tests/property/codec $(foreach file,records reads protobuf,$(wildcard tests/contract/test_$(file).py))
+
+test-library: $(READY) ## Who may do what, limits, the audit log and revocation, once more where the HTTP library serves all of HTTP/1.1
+	@SVC_CLUSTER_PLAIN_REQUESTS=false .venv/bin/python -m pytest -n $(shell nproc) --dist worksteal $(foreach file,authorization_matrix access_tokens refusals_of_tokens revoked_amid_a_body limits audit_log request_tokens,tests/contract/test_$(file).py)
 
 chaos: $(READY) ## ROUNDS (20) of faults against real processes, each judged by the checker
 	@.venv/bin/python -m tests.chaos --rounds $(ROUNDS)
