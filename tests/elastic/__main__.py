@@ -1,4 +1,7 @@
-"""`python -m tests.elastic`: a cluster grows, loses a node, shrinks and is restarted under load."""
+"""`python -m tests.elastic`: a cluster grows, loses a node, shrinks and is restarted under load.
+
+With `--release 0.2` it begins with that release, and is upgraded to this one under the same load.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.compatibility.programs import build
 from tests.elastic.run import run
 from tests.own_nodes import PLACES
 
@@ -18,6 +22,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--basins", type=int, default=60)
     parser.add_argument("--nodes", type=int, default=5, help="that the three grow to, 4 to 9")
     parser.add_argument("--think", type=float, default=1.0, help="seconds between two requests")
+    parser.add_argument(
+        "--release", default="", help="that all begin with, as 0.2, and are upgraded from first"
+    )
     parser.add_argument("--seed", type=int, help="default: drawn, and printed")
     parser.add_argument("--keep", type=Path, help="write the histories here, also of a good run")
     return parser.parse_args()
@@ -30,6 +37,9 @@ def main(options: argparse.Namespace) -> int:
     seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
     print(f"seed {seed}")
     with tempfile.TemporaryDirectory(prefix="svc-elastic-") as scratch:
+        earlier = None
+        if options.release:
+            earlier = build(options.release, Path(scratch) / "earlier")
         asyncio.run(
             run(
                 Path(scratch),
@@ -38,6 +48,7 @@ def main(options: argparse.Namespace) -> int:
                 think_s=options.think,
                 seed=seed,
                 keep=options.keep,
+                earlier=earlier,
             )
         )
     return 0

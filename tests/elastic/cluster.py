@@ -16,7 +16,9 @@ from typing import Any, Final
 from svc_cluster.cli.local.ports import HeldPorts
 from svc_cluster.http.client import ConnectionLostError, HttpClient
 from svc_cluster.lab.own_cluster import get_json
+from tests.compatibility.programs import Program
 from tests.own_nodes import OwnNodes
+from tests.service_process import ServiceProcess
 
 FIRST: Final = (1, 2, 3)
 GATEWAYS: Final = ("gateway", "gateway-2")
@@ -33,7 +35,8 @@ PAGE_TOLD: Final = 400
 class ElasticCluster(OwnNodes):
     """Three nodes and two gateways on loopback; further nodes come with join tokens."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, earlier: Program | None = None) -> None:
+        """The processes run the `earlier` release until each is `upgraded`."""
         super().__init__(directory)
         self._second = HeldPorts(1)
         for name, port in zip(GATEWAYS, (self.http, self._second.numbers[0]), strict=True):
@@ -42,6 +45,20 @@ class ElasticCluster(OwnNodes):
         self.urls = [f"http://127.0.0.1:{self.settings[name]['port']}" for name in GATEWAYS]
         self.commands = 0
         """How often the operator has asked."""
+        self._now = dict(self.processes)
+        for name in self._now if earlier is not None else ():
+            assert earlier is not None
+            kind = "gateway" if name in GATEWAYS else "node"
+            self.processes[name] = ServiceProcess(
+                [*earlier.command, kind, "--config", str(directory / f"{name}.yaml")],
+                directory / f"{name}.log",
+                environment=earlier.environment,
+                directory=directory,
+            )
+
+    def upgraded(self, name: str) -> None:
+        """From its next start on it runs the release of this checkout."""
+        self.processes[name] = self._now[name]
 
     # -- the operator
 

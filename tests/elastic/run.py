@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from tests.compatibility.programs import Program
 from tests.elastic.cluster import FIRST, ElasticCluster
 from tests.elastic.load import ElasticLoad
 from tests.elastic.steps import Story, equal_copies, row
@@ -22,21 +23,23 @@ async def run(
     think_s: float,
     seed: int,
     keep: Path | None = None,
+    earlier: Program | None = None,
 ) -> None:
     """Play it all and print the figures. Raises AssertionError for anything that was lost, refused
     for good or out of order."""
-    cluster = ElasticCluster(directory)
+    cluster = ElasticCluster(directory, earlier)
     load = ElasticLoad(cluster.urls, basins, think_s, seed)
     begun = time.monotonic()
     try:
         cluster.start()
         for url in cluster.urls:
             await cluster.ready(url)
-        await cluster.insist("cluster", "health")
+        if earlier is None:  # the administration of an earlier one may not know the question
+            await cluster.insist("cluster", "health")
         await load.set_up()
         print(f"{len(FIRST)} nodes, {basins} basins, {len(cluster.urls)} gateways", flush=True)
         load.start()
-        story = Story(cluster, load, joined)
+        story = Story(cluster, load, joined, "" if earlier is None else earlier.release)
         await story.play()
         await load.stop()
         await equal_copies(cluster, load.basins)

@@ -31,14 +31,29 @@ class Figures:
 class Story:
     """All steps on one cluster under one load."""
 
-    def __init__(self, cluster: ElasticCluster, load: ElasticLoad, joined: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        cluster: ElasticCluster,
+        load: ElasticLoad,
+        joined: tuple[int, ...],
+        earlier: str = "",
+    ) -> None:
+        """`earlier`: the release that the processes run at first; empty: this checkout's."""
         self.cluster = cluster
         self.load = load
         self.joined = joined
+        self._earlier = earlier
         self.figures: list[Figures] = []
 
     async def play(self) -> None:
         """Raises AssertionError or TimeoutError for what did not come."""
+        if self._earlier:
+            await self._step(f"load of {self._earlier} alone", self._load_alone)
+            for node in FIRST:
+                await self._step(f"upgrade of node {node}", partial(self._upgrade, node))
+            for name in GATEWAYS:
+                await self._step(f"upgrade of {name}", partial(self._upgrade_gateway, name))
+            await self._step("finalize", self._finalize)
         await self._step("load alone", self._load_alone)
         for node in self.joined:
             await self._step(f"node {node} joins", partial(self._join, node))
@@ -177,6 +192,30 @@ class Story:
         cluster.start(f"node-{node}")
         await cluster.node_ready(node)
         await cluster.insist("status", at=node)
+        await self._healthy()
+
+    async def _upgrade(self, node: int) -> None:
+        """Stopped in order, which gives its leads away, and started as the newer release."""
+        cluster = self.cluster
+        name = f"node-{node}"
+        status = cluster.processes[name].stop()
+        assert status == 0, f"{name} ended with {status}"
+        cluster.upgraded(name)
+        cluster.start(name)
+        await cluster.node_ready(node)
+
+    async def _upgrade_gateway(self, name: str) -> None:
+        cluster = self.cluster
+        status = cluster.processes[name].stop()
+        assert status == 0, f"{name} ended with {status}"
+        cluster.upgraded(name)
+        cluster.start(name)
+        await cluster.ready(cluster.urls[GATEWAYS.index(name)])
+
+    async def _finalize(self) -> None:
+        await self.cluster.insist("upgrade", "finalize", "--yes")
+        status, said = await self.cluster.tell("upgrade", "status")
+        assert status == 0, said
         await self._healthy()
 
     async def _restart_gateway(self, name: str) -> None:
