@@ -54,7 +54,7 @@ def _of_nodes(cluster: pb.ClusterResponse) -> Iterator[str]:
             yield f"{who} is making {_groups(node.groups_recovering)} whole"
         if node.groups_lost:
             yield (
-                f"{who} has lost {_groups(node.groups_lost)} for good, with their only quorum: "
+                f"{who} has lost {_groups(node.groups_lost)} for good, with their only replica: "
                 "delete these basins, or restore them from a backup"
             )
         if not node.takes_appends:

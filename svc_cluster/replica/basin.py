@@ -180,7 +180,8 @@ class BasinReplica:
         record = self._record()
         if record is None:
             return
-        if record.deleted_at_ms is not None and is_lost_for_good(self.group):
+        own = self._services.node_id
+        if record.deleted_at_ms is not None and is_lost_for_good(self.group, record, own):
             # nobody will ever seal it, and nothing of it is left to be sealed
             self._on_sealed(record)
             return

@@ -176,7 +176,7 @@ class Formation:
         """Return why this node has no part in the cluster and will not get one by waiting. It is
         one sentence for an operator; None while that is not known."""
         if self.is_superseded:
-            return superseded(self.node_id)
+            return superseded(self.node_id, came_later=self.record.joined)
         if not self.asks_around:
             return None  # it learns that from whoever lets it in, or not
         for report in self.heard.values():
@@ -365,11 +365,11 @@ class Formation:
         return len(list(gone)) >= len(self.nodes) // 2 + 1
 
 
-def superseded(node_id: NodeId) -> str:
+def superseded(node_id: NodeId, *, came_later: bool = False) -> str:
     return (
         f"the place of node {node_id} was given to another data directory: this one is refused for "
         "ever, and the cluster goes on without it; start the node with its newer directory, or "
-        "with an empty one to have it replaced"
+        f"with an empty one to {'let it come again' if came_later else 'have it replaced'}"
     )
 
 

@@ -164,7 +164,9 @@ class JoinOperations:
             if known is not None and known.is_removed:
                 return None
             command = RemoveNode(node_id)
-            replicas, _ = held_by(node_id, state.basins.values())
+            replicas, gone = held_by(node_id, state.basins.values())
+            if self._host.is_peer_up(node_id):
+                replicas += len(gone)  # it seals them itself, within moments
             reason = self._why_not_yet(catalog) or why_it_votes(catalog.own_group, node_id)
             found = reason or left(state.tickets.open, state.nodes, command, replicas)
             if isinstance(found, str):

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from svc_cluster.base.ids import GroupId
+from svc_cluster.base.ids import GroupId, NodeId
 from svc_cluster.base.log_ops import CreateReplica, RecoveredLog
+from svc_cluster.catalog.basin_record import BasinRecord
 from svc_cluster.replica.generations import Generations
 from svc_cluster.replica.group_replica import AnyGroup
 from svc_cluster.replica.group_services import GroupServices
@@ -71,13 +72,21 @@ class LostReplicas:
             self._services.wal.settle_losses()
 
 
-def is_lost_for_good(group: AnyGroup) -> bool:
-    """Whether the replica recovers and nobody can mend it. No quorum of its group is left then, and
-    nobody will ever lead that."""
-    return bool(group.engine.recovery) and not is_mendable(group)
+def is_lost_for_good(group: AnyGroup, record: BasinRecord | None, own: NodeId) -> bool:
+    """Whether the replica here recovers and was the only one, by the row of its basin (None: that
+    is not known, or not to be trusted). Nobody can mend it, and nobody will ever lead its group.
+    One that recovers beside others is none of these, whoever of them is there."""
+    if not group.engine.recovery or record is None or record.change is not None:
+        return False
+    return set(record.replicas) == {own}
 
 
-def is_mendable(group: AnyGroup) -> bool:
-    """Whether the replica recovers and the others of its group can mend it: they are a quorum."""
-    others = len(group.engine.members) - 1
-    return bool(group.engine.recovery) and others > len(group.engine.members) // 2
+def is_mendable(group: AnyGroup, record: BasinRecord | None, own: NodeId) -> bool:
+    """Whether the replica recovers and the others of its group can mend it: they are a quorum. A
+    learner, which may know no member yet, is mended by whoever is one."""
+    members = group.engine.members
+    if not group.engine.recovery:
+        return False
+    if own in members:
+        return len(members) - 1 > len(members) // 2
+    return bool(members) or (record is not None and not is_lost_for_good(group, record, own))

@@ -26,7 +26,7 @@ class NodeReadiness:
         """Takes one replica into account."""
         if replica.group.backlog_entries >= BACKLOG_MAX:
             self._are_caught_up = False
-        if _is_missed(replica, self._took_place):
+        if _is_missed(self._node.host, replica, self._took_place):
             self._are_whole = False
 
     def checks(self) -> dict[str, bool]:
@@ -53,11 +53,15 @@ def readiness(node: ReplicaNode) -> dict[str, bool]:
     return look.checks()
 
 
-def _is_missed(replica: Replica, took_place: bool) -> bool:
+def _is_missed(host: Host, replica: Replica, took_place: bool) -> bool:
     """Whether somebody waits for it to become whole: not for one that is lost for good."""
-    if took_place:
-        return is_mendable(replica.group)
-    return bool(replica.group.engine.recovery)
+    return _mends(host, replica) if took_place else bool(replica.group.engine.recovery)
+
+
+def _mends(host: Host, replica: Replica) -> bool:
+    group = replica.group
+    record = host.rows.trusted_record(group.group_id)
+    return is_mendable(group, record, host.services.node_id)
 
 
 def is_whole(host: Host, *, took_place: bool) -> bool:
@@ -67,5 +71,5 @@ def is_whole(host: Host, *, took_place: bool) -> bool:
     return (
         host.reconciler.is_open
         and not host.lost.are_possible
-        and not any(is_mendable(replica.group) for replica in host.replicas())
+        and not any(_mends(host, replica) for replica in host.replicas())
     )

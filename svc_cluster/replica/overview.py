@@ -104,7 +104,8 @@ class Overview:
         if group.stopped:
             return
         engine = group.engine
-        if is_lost_for_good(group):
+        record = self._host.rows.trusted_record(group.group_id)
+        if is_lost_for_good(group, record, self._host.services.node_id):
             told.groups_lost += 1
             return
         told.groups_recovering += bool(engine.recovery)

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from svc_cluster._pb.cluster.v1 import replica_pb2 as pb
+from svc_cluster.base.errors import DeadlineError
 from svc_cluster.base.ids import NodeId
 from svc_cluster.catalog.join_tickets import UNKNOWN_TOKEN
 from svc_cluster.model.join_token import JoinToken
@@ -19,6 +20,7 @@ from tests.simulation.adapters import raft_pairs
 from tests.simulation.cluster import SimCluster, in_simulation
 from tests.simulation.joining_scenario import COMES, OPTIONS, Joining, play_join
 from tests.simulation.node import Luck, SimNode
+from tests.simulation.test_replacement import created_alone
 
 STEPS_EVERY = int(os.environ.get("JOIN_STEPS_EVERY", "25"))
 REFUSED = ["node_refused"]
@@ -335,3 +337,47 @@ def test_a_stranger_moves_no_node() -> None:
         assert after == before, (answer, after)
 
     in_simulation(1, OPTIONS, main, expected=["node_refused"])
+
+
+def test_a_dead_node_goes_with_the_deleted_basins_that_were_nowhere_else() -> None:
+    """While it is there it seals them itself, and is not removed before. Dead it holds up neither
+    their deletion nor its removal; its directory, which could lead them alone, is refused when it
+    comes back beside its successor."""
+
+    async def run(joining: Joining) -> None:
+        node = await let_in(joining, joining.token())
+        names: list[str] = []
+        while not any(COMES in joining.state().basins[name].replicas for name in names):
+            names.append(f"alone-{len(names)}")
+            await created_alone(joining.cluster, names[-1])
+            there = lambda: names[-1] in joining.state().basins  # noqa: E731
+            await joining.until("it is known", there)
+        (alone,) = [n for n in names if COMES in joining.state().basins[n].replicas]
+        await joining.cluster.insist(lambda api: api.create_stream(alone, "s"))
+        joining.bury(node)
+        joining.cluster.nodes.remove(node)
+        assert (await joining.drain(COMES, DRAIN)).WhichOneof("result") == "node_drain"
+        said = refusal(await joining.remove())
+        assert "holds replicas of 1 basin" in said, "a basin that is not deleted keeps it"
+        (gateway,) = joining.cluster.gateways
+        with pytest.raises(DeadlineError, match="not finished yet"):
+            await gateway.ask(lambda parts: parts.backend.delete_basin(alone))
+        away = lambda: not joining.cluster.nodes[0].node.host.is_peer_up(node.node_id)  # type: ignore[union-attr]  # noqa: E731
+        await joining.until("it is missed", away)
+        assert alone in joining.state().basins, "nobody seals it"
+        assert (await joining.remove()).WhichOneof("result") == "done"
+        await joining.until("its row is gone", lambda: alone not in joining.state().basins)
+        await created_alone(joining.cluster, alone)
+        again = await let_in(joining, joining.token())
+        joining.bury(again)
+        node.out = None
+        node.start()
+        refused = lambda: node.node is not None and node.node.why_not_formed() is not None  # noqa: E731
+        await joining.until("it is refused beside its successor", refused)
+        joining.bury(node)
+        again.start()
+        await joining.until("it has joined", lambda: joining.has_joined(again))
+        joining.cluster.look()
+        joining.cluster.compare_stores()
+
+    play(run, expected=REFUSED)

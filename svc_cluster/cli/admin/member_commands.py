@@ -192,8 +192,11 @@ def remove_member(
     from svc_cluster.cli.admin.text import left
 
     async def remove(client: AdminClient) -> str | list[pb.RemoveMemberResponse]:
-        for row in (await client.members()).members:
-            if row.node_id in gone and (why := await _why_not_gone(client, row, yes=yes)):
+        rows = {row.node_id: row for row in (await client.members()).members}
+        if len(gone) > 1 and (strange := sorted(set(gone) - rows.keys())):
+            return f"node {strange[0]} is no member; a join token is withdrawn by itself"
+        for row in (rows[one] for one in gone if one in rows):
+            if why := await _why_not_gone(client, row, yes=yes, several=len(gone) > 1):
                 return why
         return [await client.remove_member(pb.RemoveMemberRequest(node_id=one)) for one in gone]
 
@@ -205,7 +208,9 @@ def remove_member(
         show(answer, output, left)
 
 
-async def _why_not_gone(client: AdminClient, row: pb.Member, *, yes: bool) -> str | None:
+async def _why_not_gone(
+    client: AdminClient, row: pb.Member, *, yes: bool, several: bool
+) -> str | None:
     """Why a member is not removed; None: the catalog decides. Raises AdminError."""
     from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
 
@@ -216,13 +221,13 @@ async def _why_not_gone(client: AdminClient, row: pb.Member, *, yes: bool) -> st
             f"empty: {drain}; an empty one that is not drained goes with --yes, and its data "
             "directory never comes back"
         )
-    if row.state != "draining":
+    if not several or row.state == "removed":
         return None
     asked_for = pb.DrainNodeRequest(node_id=row.node_id, verb="status")
     there = await client.drain_node(asked_for)
     if not there.replicas and not there.holds_catalog:
         return None
-    return f"node {row.node_id} is drained, and not empty yet: see svc-cluster admin node status"
+    return f"node {row.node_id} is not empty yet: see svc-cluster admin node status {row.node_id}"
 
 
 @app.command("replace")

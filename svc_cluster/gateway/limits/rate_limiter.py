@@ -180,7 +180,8 @@ class _Counted(Allowance):
             self._append_charged = 0.0
 
     def took(self, metered_bytes: int) -> None:
-        self._taken += metered_bytes
+        if self.paces_reads or self._learns_read:
+            self._taken += metered_bytes  # what no limit was there for is never asked for
         covered = min(self._read_left, metered_bytes)
         self._read_left -= covered
         self._settle(Cost(read_bytes=metered_bytes - covered))

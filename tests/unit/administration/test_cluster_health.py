@@ -57,7 +57,7 @@ def test_a_cluster_in_which_all_is_well_has_nothing_to_tell() -> None:
         (cluster({"groups_recovering": 3}), ["node 1 is making 3 groups whole"]),
         (
             cluster({"groups_lost": 2}),
-            ["node 1 has lost 2 groups for good, with their only quorum: delete these basins"],
+            ["node 1 has lost 2 groups for good, with their only replica: delete these basins"],
         ),
         (
             cluster({"takes_appends": False, "free_bytes": 1 << 20}),

@@ -132,6 +132,7 @@ def test_a_move_is_given_up_without_a_word_more(
         ({5: "draining", 4: "draining"}, {4: 1}, False),
         ({5: "draining", 4: "active"}, {}, False),
         ({5: "removed", 4: "draining"}, {}, True),
+        ({5: "draining"}, {}, False),
     ],
 )
 def test_of_several_nodes_none_goes_while_one_may_not(
@@ -154,3 +155,8 @@ def test_of_several_nodes_none_goes_while_one_may_not(
     assert status == (0 if goes else 1), said
     assert [one.node_id for one in cluster.done] == ([5, 4] if goes else [])
     assert ("node 4" in said and "nothing was done" in said) != goes
+    if "active" in states.values():
+        cluster.done.clear()
+        left[4] = 1
+        assert run(cluster, monkeypatch, "member", "remove", "5", "4", "--yes")[0] == 1
+        assert cluster.done == [], "what is asked for with a word is looked at before, too"

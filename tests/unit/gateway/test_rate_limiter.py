@@ -22,6 +22,7 @@ from svc_cluster.gateway.app import GatewayApp
 from svc_cluster.gateway.cluster.token_client import TokenNews
 from svc_cluster.gateway.limits.rate_limit import Cost, Rates
 from svc_cluster.gateway.limits.rate_limiter import RateLimiter
+from svc_cluster.gateway.request.endpoint import Moves
 from svc_cluster.http.message import Connection, Request, Response
 from svc_cluster.model.access import ROOT_SCOPE
 from svc_cluster.model.access_secret import secret_hash, secret_text
@@ -548,6 +549,34 @@ def test_tokens_issued_with_a_token_share_its_limits(rates: Rates) -> None:
         assert both > 2.5 * alone
 
     run(lambda loop: begin())
+
+
+@pytest.mark.parametrize("rates", [(Rates(), Rates()), (Rates(requests=100.0), Rates())])
+def test_what_was_read_before_there_was_a_rate_is_owed_by_nobody(
+    rates: tuple[Rates, Rates],
+) -> None:
+    """A follower has taken gigabytes; the rate that comes is for what it takes from then on, and
+    others are not made to wait for it."""
+
+    async def main() -> None:
+        clock = SimClock(asyncio.get_running_loop())
+        limiter = RateLimiter(*rates, clock=clock, rng=random.Random(3), metrics=Metrics())
+        one = limiter.admit(get(RECORDS), Moves.READ, 7, is_stream=True)
+        one.took(10**10)
+        limiter.change(Rates(read_bytes=1e6), Rates(read_bytes=1e6))
+        begun = now()
+        await one.pace_read(is_behind=True)
+        for token in (7, 8):
+            other = limiter.admit(get(RECORDS), Moves.READ, token, is_stream=False)
+            other.took(1000)
+            other.close()
+        assert now() == begun
+        for _ in range(20):
+            one.took(10**6)
+            await one.pace_read(is_behind=True)
+        assert now() - begun > 10, "and from then on it is paced"
+
+    run(lambda loop: main())
 
 
 def test_other_limits_count_at_once_for_requests_and_for_what_waits() -> None:
