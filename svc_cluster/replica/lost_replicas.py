@@ -73,9 +73,10 @@ class LostReplicas:
 
 
 def is_lost_for_good(group: AnyGroup, record: BasinRecord | None, own: NodeId) -> bool:
-    """Whether the replica here recovers and was the only one, by the row of its basin (None: that
-    is not known, or not to be trusted). Nobody can mend it, and nobody will ever lead its group.
-    One that recovers beside others is none of these, whoever of them is there."""
+    """Whether the replica here recovers and was the only one, by the row of its basin. Nobody can
+    mend it then, and nobody will ever lead its group. One that recovers beside others is none of
+    these, whoever of them is there. `record` is None where it is not known, or not to be trusted.
+    """
     if not group.engine.recovery or record is None or record.change is not None:
         return False
     return set(record.replicas) == {own}

@@ -6,6 +6,7 @@ import typer
 
 from svc_cluster.cli.admin.asking import Form, Output, asked, show
 from svc_cluster.cli.admin.node_choice import NodeChoice
+from svc_cluster.cli.admin.upgrade_commands import upgrade_status
 from svc_cluster.cli.shared_options import with_shared_options
 
 app = typer.Typer(no_args_is_help=True, help="The cluster as a whole.")
@@ -47,3 +48,7 @@ def cluster_health(
     answer = asked(choice, lambda client: client.cluster())
     show(answer, output, cluster_text.health)
     raise typer.Exit(1 if answer.problems else 0)
+
+
+# one of the cluster's states, beside its version: the same as `upgrade status`
+app.command("upgrade")(upgrade_status)

@@ -230,6 +230,42 @@ async def _why_not_gone(
     return f"node {row.node_id} is not empty yet: see svc-cluster admin node status {row.node_id}"
 
 
+@app.command("promote")
+@with_shared_options
+def promote_members(
+    promoted: Annotated[
+        list[int], typer.Argument(metavar="NODE...", help="Nodes' ids.", min=1, max=NODE_ID_MAX)
+    ],
+    choice: NodeChoice,
+    output: Output = Form.TABLE,
+) -> None:
+    """Let nodes that came later vote in the catalog, beside those that do. There are 1, 3 or 5
+    votes. Each node learns all there is first: `catalog show` tells how far that is."""
+    from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
+    from svc_cluster.catalog.own_group import VOTES
+
+    async def promote(client: AdminClient) -> str | pb.MoveBasinResponse:
+        votes = [row.node_id for row in (await client.catalog()).replicas]
+        wanted = list(dict.fromkeys([*votes, *promoted]))
+        if len(wanted) == len(votes):
+            return "these nodes vote in the catalog already"
+        if len(wanted) not in VOTES:
+            return (
+                f"{len(votes)} nodes vote in the catalog, and {len(wanted)} cannot, but 1, 3 or 5: "
+                "name as many as make it that, or have votes moved: svc-cluster admin catalog "
+                f"move --to {','.join(map(str, wanted[: len(votes)]))}"
+            )
+        request = pb.MoveBasinRequest(catalog=True, to=wanted, reason="promoted")
+        return await client.move_basin(request)
+
+    answer = asked(choice, promote)
+    if isinstance(answer, str):
+        fail(f"nothing was done: {answer}", 1)
+        return
+    names = ", ".join(map(str, promoted))
+    show(answer, output, lambda _: [f"node {names} is to vote in the catalog: see catalog show"])
+
+
 @app.command("replace")
 @with_shared_options
 def replace_member(
