@@ -34,7 +34,8 @@ class Syncs(Protocol):
     """Writes and syncs one batch after another."""
 
     def submit(self, writes: Sequence[Write], done: Done) -> None:
-        """`done` runs on the event loop once all of it is durable."""
+        """`done` runs on the event loop once all of it is durable. Behind `close` nothing is
+        written, and nobody is told: what the end of a last batch asks for, the next start does."""
         ...
 
     def write(self, writes: Sequence[Write]) -> None:
@@ -108,7 +109,8 @@ class NativeSyncs:
         loop.add_reader(self._eventfd, self._ready)
 
     def submit(self, writes: Sequence[Write], done: Done) -> None:
-        self._put(writes, done)
+        if self._eventfd >= 0:
+            self._put(writes, done)
 
     def write(self, writes: Sequence[Write]) -> None:
         self._put(writes, None)
