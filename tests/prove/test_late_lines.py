@@ -167,5 +167,7 @@ def test_load_held_is_judged_at_its_full_size() -> None:
         assert not line(card_of(held=[row | bad]), start)[1]
     for bad in ({"scale": 0.1, **faults}, {"scale": 1.1, **faults}):
         assert not line(card_of(held=[row, row | bad]), start)[1]
+    early = {name: value for name, value in row.items() if not name.startswith("appends")}
+    assert not line(card_of(held=[early]), start)[1], "nobody knows of how many appends"
     broken = {"files": "new", "scale": 1.0, "faults": ["broken off"]}
     assert not line(card_of(held=[broken, row]), start)[1]
