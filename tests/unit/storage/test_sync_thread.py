@@ -43,6 +43,13 @@ async def main():
         disk.submit([(good[0], 0, b"x")], lambda: 1 // 0)
         await asyncio.sleep(30)
         return
+    if sys.argv[5] == "closed":
+        again = lambda: disk.submit([(good[1], 0, b"y")], lambda: print("told", flush=True))
+        disk.submit([(good[0], 0, b"x")], again)
+        disk.close()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return
     if sys.argv[5] == "told":
         disk.on_sync = lambda *_: 1 // 0
         disk.submit([(good[0], 0, b"x")], lambda: print("acknowledged", flush=True))
@@ -153,14 +160,13 @@ def test_what_waits_is_finished_by_a_close_and_told_behind_it(
         syncs = NativeSyncs(loop, Path("/nowhere"), lambda *_: None, thread)
         for number in range(20):
             syncs.submit([(files[0], number, b"x")], partial(done.append, number))
-        syncs.submit([], lambda: syncs.submit([(files[0], 1, b"z")], lambda: done.append(-2)))
         syncs.close()
         syncs.close()
         assert files[0].pread(20, 0) == b"x" * 20
         syncs.submit([(files[0], 0, b"y")], lambda: done.append(-1))
         with pytest.raises(ValueError, match="has ended"):
             syncs.write([(files[0], 0, b"y")])
-        assert len(syncs._under_way) == 21, "what is refused is expected of nobody"
+        assert len(syncs._under_way) == 20, "what is refused is expected of nobody"
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
@@ -205,6 +211,23 @@ def test_a_fault_behind_a_sync_of_the_core_ends_the_process(
     )
     assert ended.returncode == EXIT_STORAGE, ended.stderr
     assert "ZeroDivisionError" in ended.stderr
+
+
+def test_what_the_last_batch_orders_behind_a_close_is_no_fault(
+    tmp_path: Path, library: Path
+) -> None:
+    """A process that is stopped in order ends so. Nothing of the order is written, and nobody is
+    told of it."""
+    ended = subprocess.run(
+        [sys.executable, "-c", FAILING, str(tmp_path), str(library), "/dev/null", "0", "closed"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    written = [(tmp_path / name).read_bytes()[:1] for name in ("one", "two")]
+    assert written == [b"x", b"\0"]
 
 
 @pytest.mark.parametrize("how", ["dropped", "closed", "released"])
