@@ -189,6 +189,7 @@ def remove_member(
     Drain a node first, and wait until it is empty. Its directory is refused for ever. Of several
     nodes none goes while one of them may not."""
     from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
+    from svc_cluster.cli.admin.admin_client import AdminError
     from svc_cluster.cli.admin.text import left
 
     async def remove(client: AdminClient) -> str | list[pb.RemoveMemberResponse]:
@@ -198,7 +199,16 @@ def remove_member(
         for row in (rows[one] for one in gone if one in rows):
             if why := await _why_not_gone(client, row, yes=yes, several=len(gone) > 1):
                 return why
-        return [await client.remove_member(pb.RemoveMemberRequest(node_id=one)) for one in gone]
+        done: list[pb.RemoveMemberResponse] = []
+        for one in gone:
+            try:
+                done.append(await client.remove_member(pb.RemoveMemberRequest(node_id=one)))
+            except AdminError as cause:
+                if not done:
+                    raise
+                names = ", ".join(str(each.node_id) for each in done)
+                raise AdminError(f"node {names} was removed, and then: {cause}") from cause
+        return done
 
     answers = asked(choice, remove)
     if isinstance(answers, str):

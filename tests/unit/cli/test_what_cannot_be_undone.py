@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from svc_cluster._pb.cluster.v1 import admin_pb2 as pb
 from svc_cluster.cli.admin import basin_commands, member_commands
 from svc_cluster.cli.admin.admin_app import app
+from svc_cluster.cli.admin.admin_client import AdminError
 
 PLACE = ["--address", "127.0.0.1:1"]
 
@@ -63,6 +64,26 @@ def run(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> t
         monkeypatch.setattr(module, "asked", asked)
     done = CliRunner().invoke(app, [*arguments, *PLACE])
     return done.exit_code, done.output + done.stderr
+
+
+def call_of(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    """Raises what the command itself is told."""
+    raised: list[BaseException] = []
+
+    def asked(_: object, call: Callable[[Any], Awaitable[Any]]) -> Any:
+        async def ask() -> Any:
+            return await call(cluster)
+
+        try:
+            return asyncio.run(ask())
+        except AdminError as cause:
+            raised.append(cause)
+            raise
+
+    monkeypatch.setattr(member_commands, "asked", asked)
+    CliRunner().invoke(app, [*arguments, *PLACE])
+    if raised:
+        raise raised[0]
 
 
 @pytest.mark.parametrize(("node", "yes", "goes"), [(4, False, False), (4, True, True)])
@@ -125,6 +146,27 @@ def test_a_move_is_given_up_without_a_word_more(
     assert len(cluster.done) == 1
 
 
+def assert_half_is_told(
+    states: dict[int, str], cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the second is refused after all, the first is named: it is gone."""
+    if states != {5: "draining", 4: "draining"}:
+        return
+    remove = cluster.remove_member
+
+    async def one_only(request: pb.RemoveMemberRequest) -> pb.RemoveMemberResponse:
+        if request.node_id == 4:
+            raise AdminError("node 4 holds replicas of 1 basin")
+        return await remove(request)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "remove_member", one_only)
+        patched.setattr(cluster, "drain_node", Cluster().drain_node)
+        with pytest.raises(AdminError, match="node 5 was removed, and then: node 4 holds"):
+            call_of(cluster, patched, "member", "remove", "5", "4")
+    cluster.done.clear()
+
+
 @pytest.mark.parametrize(
     ("states", "left", "goes"),
     [
@@ -151,6 +193,7 @@ def test_of_several_nodes_none_goes_while_one_may_not(
             return pb.DrainNodeResponse(node_id=request.node_id, replicas=replicas)
 
     cluster = Drained()
+    assert_half_is_told(states, cluster, monkeypatch)
     status, said = run(cluster, monkeypatch, "member", "remove", "5", "4")
     assert status == (0 if goes else 1), said
     assert [one.node_id for one in cluster.done] == ([5, 4] if goes else [])
