@@ -37,12 +37,12 @@ def engine() -> str | None:
         return "there is no docker command"
     if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode != 0:
         return "no container engine answers"
-    if _compose_command() is None:
+    if compose_command() is None:
         return "there is neither `docker compose` nor `docker-compose`"
     return None
 
 
-def _compose_command() -> list[str] | None:
+def compose_command() -> list[str] | None:
     plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
     if plugin.returncode == 0:
         return ["docker", "compose"]
@@ -53,7 +53,7 @@ class Compose:
     """The cluster of docker-compose.yml under a name of its own."""
 
     def __init__(self) -> None:
-        command = _compose_command()
+        command = compose_command()
         assert command is not None, "engine() was asked"
         self._command = command
         # The engine listens as every server here does, so the ports stay held all the while.

@@ -52,6 +52,14 @@ async def replicas(cluster: Compose) -> dict[int, int]:
     return {row["node_id"]: row["groups"] for row in found if row["state"] != "removed"}
 
 
+async def all_are_up(cluster: Compose) -> None:
+    """Until the five nodes are members that are there."""
+    end = SystemClock().monotonic() + READY_S
+    while (found := await members(cluster)) != dict.fromkeys(range(1, 6), "up") | {1: "self"}:
+        assert SystemClock().monotonic() < end, found
+        await asyncio.sleep(0.5)
+
+
 def test_nodes_come_with_tokens_and_leave_again(cluster: Compose) -> None:
     """Under load, with nothing but `up` for the growth: five members, five targets within a minute,
     replicas on the new ones; then both are drained and removed. Once their volumes are deleted, the
@@ -61,10 +69,7 @@ def test_nodes_come_with_tokens_and_leave_again(cluster: Compose) -> None:
     async def grow() -> None:
         command = ("--profile", "scale", "up", "--detach", "--no-build", "svc-3", "svc-4")
         await asyncio.to_thread(cluster.run, *command)
-        end = SystemClock().monotonic() + READY_S
-        while (found := await members(cluster)) != dict.fromkeys(range(1, 6), "up") | {1: "self"}:
-            assert SystemClock().monotonic() < end, found
-            await asyncio.sleep(0.5)
+        await all_are_up(cluster)
         await scraped(cluster)
         await cluster.wait_healthy(*JOINING)
         # once more it finds its tokens, and nothing is made anew
@@ -90,10 +95,7 @@ def test_nodes_come_with_tokens_and_leave_again(cluster: Compose) -> None:
             docker("volume", "rm", volume)
         command = ("--profile", "scale", "up", "--detach", "--no-build", "svc-3", "svc-4")
         await asyncio.to_thread(cluster.run, *command)
-        end = SystemClock().monotonic() + READY_S
-        while (found := await members(cluster)) != dict.fromkeys(range(1, 6), "up") | {1: "self"}:
-            assert SystemClock().monotonic() < end, found
-            await asyncio.sleep(0.5)
+        await all_are_up(cluster)
         rows = json.loads(await admin(cluster, "member", "list", "--json"))["members"]
         assert {row["node_id"]: row["ordinal"] for row in rows if row["node_id"] > 3} == {
             4: 1,

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.compatibility.programs import build
+from tests.compatibility.programs import NoHistoryError, build
 from tests.elastic.run import run
 from tests.own_nodes import PLACES
 
@@ -39,7 +39,11 @@ def main(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="svc-elastic-") as scratch:
         earlier = None
         if options.release:
-            earlier = build(options.release, Path(scratch) / "earlier")
+            try:
+                earlier = build(options.release, Path(scratch) / "earlier")
+            except (KeyError, NoHistoryError) as cause:
+                print(f"--release {options.release} cannot be built here: {cause}")
+                return 2
         asyncio.run(
             run(
                 Path(scratch),
