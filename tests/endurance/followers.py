@@ -18,6 +18,8 @@ from typing import Final
 RECORD: Final = b'"seq_num":'
 """Once for each record of an event, and once for the tail that each event names."""
 TAIL: Final = b'"tail":'
+LINE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Of a head, or of one event: what is longer is none."""
 READY: Final = "ready"
 BEGIN_S_MAX: Final = 120.0
 END_S_MAX: Final = 60.0
@@ -47,6 +49,7 @@ class Follower(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """A line that is not whole is kept until the rest of it is here."""
         data = self._rest + data
+        assert len(data) <= LINE_BYTES_MAX, "neither the end of a head nor of an event"
         if not self.answered.done():
             if b"\r\n\r\n" not in data:
                 self._rest = data

@@ -51,7 +51,8 @@ GATEWAY_MIB_MAX: Final = 1024
 """The anchor for 5,000 connections is a GiB a gateway."""
 
 HEALTH: Final = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
-ANSWER_S_MAX: Final = 10.0
+ANSWER_S_MAX: Final = 60.0
+"""In which all idle connections answer once more."""
 EVENTS_SHARE_MIN: Final = 0.5
 """Of the records that are due, so many must have come in time to the stream that is followed."""
 
@@ -202,10 +203,11 @@ async def asked_again(held: Sequence[Connection]) -> int:
     """How many connections do not answer another request. One that the other side has ended in
     order looks whole until it is asked."""
     gone = 0
+    end = asyncio.get_running_loop().time() + ANSWER_S_MAX
     for reader, writer in held:
         try:
             writer.write(HEALTH)
-            async with asyncio.timeout(ANSWER_S_MAX):
+            async with asyncio.timeout_at(end):
                 head = await reader.readuntil(b"\r\n\r\n")
             gone += not head.startswith(b"HTTP/1.1 200")
         except (OSError, EOFError, TimeoutError):

@@ -28,6 +28,9 @@ gateway."""
 PARSERS: Final = (*NODE, "gateway", "http", "backup")
 JUDGES: Final = ("tests/linearizability", "tests/verdicts")
 _LOAD: Final = ("tests/e2e/load.py", "tests/e2e/cluster.py")
+_SAMPLES: Final = ("tests/endurance/sampling.py",)
+_HELD: Final = ("tests/endurance/held.py", "tests/endurance/followers.py")
+_SOAK: Final = ("tests/endurance/soak.py", "tests/endurance/readers.py")
 
 COVERED: Final[dict[str, tuple[str, ...]]] = {
     "core": ENGINE,
@@ -36,15 +39,15 @@ COVERED: Final[dict[str, tuple[str, ...]]] = {
     "crashpoints": (*NODE, "settings*.py"),
     "corruption": (*NODE, "cli/processes", "settings*.py"),
     "kills": (*PROCESSES, *_LOAD, "tests/e2e/test_kill_leader.py", "tests/e2e/test_power_loss.py"),
-    "restarts": (*PROCESSES, "tests/e2e/test_planned_restarts.py"),
+    "restarts": (*PROCESSES, *_LOAD, "tests/e2e/test_planned_restarts.py"),
     "space": (*PROCESSES, "tests/e2e/space.py"),
     "ambiguous": PROCESSES,
     "usage": PROCESSES,
     "hostile": PROCESSES,
     "fuzz": PARSERS,
     "verdicts": JUDGES,
-    "held": (*PROCESSES, *_LOAD, "tests/endurance/held.py", "tests/endurance/followers.py"),
-    "soak": (*PROCESSES, *_LOAD, "tests/endurance/soak.py", "tests/endurance/readers.py"),
+    "held": (*PROCESSES, *_LOAD, *_SAMPLES, *_HELD),
+    "soak": (*PROCESSES, *_LOAD, *_SAMPLES, *_SOAK),
 }
 """By kind of run, the folders and files whose change makes its runs earlier ones: of `svc_cluster`,
 or of the checkout where they begin with `tests/`. `core` is the simulation of the engine alone.

@@ -112,8 +112,8 @@ def _covered_table(digests: dict[str, str]) -> list[str]:
     lines = [
         "## What a change voids",
         "",
-        "A change of a file in a folder named here (of `svc_cluster`, where nothing else is said)",
-        "makes these runs earlier ones. Records, other tests and documents void nothing.",
+        "A change of a file, or in a folder, named here (of `svc_cluster`, where nothing else is",
+        "said) makes these runs earlier ones. Records, other tests and documents void nothing.",
         "",
         "| runs | digest of the files | folders |",
         "|---|---|---|",
