@@ -381,3 +381,33 @@ def test_a_dead_node_goes_with_the_deleted_basins_that_were_nowhere_else() -> No
         joining.cluster.compare_stores()
 
     play(run, expected=REFUSED)
+
+
+def test_a_living_node_is_not_removed_with_a_deleted_basin_that_it_has_not_sealed() -> None:
+    """Its disk is slow, so that the seal takes a while: until then it may still acknowledge there,
+    and neither it nor the basin goes."""
+
+    async def run(joining: Joining) -> None:
+        node = await let_in(joining, joining.token())
+        names: list[str] = []
+        while not any(COMES in joining.state().basins[name].replicas for name in names):
+            names.append(f"alone-{len(names)}")
+            await created_alone(joining.cluster, names[-1])
+            await joining.until("it is known", lambda: names[-1] in joining.state().basins)
+        (alone,) = [n for n in names if COMES in joining.state().basins[n].replicas]
+        quick = node.disk.profile
+        node.disk.profile = replace(quick, stall_share=1.0, latency_max_s=6.0, stall_max_s=6.1)
+        (gateway,) = joining.cluster.gateways
+        with pytest.raises(DeadlineError):
+            await gateway.ask(lambda parts: parts.backend.delete_basin(alone))
+        assert joining.state().basins[alone].deleted_at_ms is not None
+        said = refusal(await joining.remove())
+        assert "holds replicas of 1 basin" in said
+        assert alone in joining.state().basins
+        node.disk.profile = quick
+        await joining.until("it is sealed", lambda: alone not in joining.state().basins)
+        assert (await joining.remove()).WhichOneof("result") == "done"
+        await joining.until("it hears that", lambda: node.out is not None)
+        joining.bury(node)
+
+    play(run, expected=REFUSED)

@@ -368,6 +368,17 @@ def test_who_hears_that_its_place_is_given_away_takes_no_part_any_more() -> None
     assert not again.is_open and "refused for ever" in (again.refusal() or "")
 
 
+@pytest.mark.parametrize(
+    ("joined", "says"), [(False, "to have it replaced"), (True, "to let it come again")]
+)
+def test_who_is_superseded_reads_what_an_empty_one_would_become(joined: bool, says: str) -> None:
+    """Only a node that began the cluster is replaced in its place."""
+    record = replace(FORMED_ABC, places=(Place(NodeId(3), 1, inc("d")),), joined=joined)
+    refusal = third(record, "c").refusal() or ""
+    assert "refused for ever" in refusal
+    assert refusal.endswith(says)
+
+
 def test_an_older_copy_under_an_incarnation_that_has_the_place_again_is_refused() -> None:
     """The ordinal is the directory's own: what it had with a lower one is another life."""
     formation = third(FORMED_ABC, "c")
